@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from leak_tables import DIRECTORY
 
 Rng = np.random.Generator
 WORDS = [
@@ -371,5 +372,13 @@ INNOCENT: dict[str, Callable[[Rng], Any]] = {
             "cpu": float(np.round(r.uniform(0, 100), 1)),
         }
         for i in range(60)
+    ],
+    "postcodes and towns": lambda r: _lines(
+        200, lambda i: " ".join(DIRECTORY.iloc[int(r.integers(len(DIRECTORY)))])
+    ),
+    "directory of places": lambda r: DIRECTORY.to_dict("records"),
+    "branches": lambda r: DIRECTORY.sample(60, random_state=int(r.integers(1000))),
+    "net and gross of others": lambda r: [
+        {"net": net, "gross": round(net * 1.19, 2)} for net in np.round(r.lognormal(4, 1, 80), 2)
     ],
 }

@@ -14,6 +14,7 @@ import pandas as pd
 from leak_tables import records
 from planted import PLANTED
 
+from privfed.leaks import table
 from privfed.leaks.artefact import Released
 from privfed.leaks.reading.walk import flatten
 from privfed.leaks.scan import Settings, search
@@ -36,13 +37,14 @@ def tables(n: int, seed: int) -> dict[str, pd.DataFrame]:
 
 
 def main(trials: int, sizes: list[int], verbose: bool) -> None:
+    table.KEPT = 1_000_000  # re-drawn tables of 50,000 rows serve all kinds: some GB
     for n in sizes:
         started = time.process_time()
         counts = {name: dict.fromkeys(PLANTED, 0) for name in ("plain", "sentinels")}
         for seed in range(trials):
-            for name, table in tables(n, seed).items():
+            for name, frame in tables(n, seed).items():
                 for kind in PLANTED:
-                    rule = found(table, kind, seed)
+                    rule = found(frame, kind, seed)
                     counts[name][kind] += bool(rule)
                     if verbose:
                         print(f"{name:9} {n} {kind:42} {rule}", flush=True)

@@ -135,4 +135,44 @@ def laboratory(n: int, seed: int = 0) -> pd.DataFrame:
     )
 
 
-KINDS = {"records": records, "narrow": narrow, "laboratory": laboratory}
+def _directory() -> pd.DataFrame:
+    """Postcodes, each with its town and region, as an atlas has them."""
+    rng = np.random.default_rng(11)
+    towns = [f"{a.title()}{b}" for a in LAST for b in ("burg", "hausen")]
+    zips = np.sort(rng.choice(np.arange(1000, 99_999), 400, replace=False))
+    places = np.sort(rng.integers(0, len(towns), 400))
+    return pd.DataFrame(
+        {
+            "zip": [f"{one:05}" for one in zips],
+            "city": [towns[at] for at in places],
+            "region": [f"Region {at // 12}" for at in places],
+        }
+    )
+
+
+DIRECTORY = _directory()
+
+
+def customers(n: int, seed: int = 0) -> pd.DataFrame:
+    """Columns that tell of one another: postcode (of a public list), town and region, net and gross."""
+    rng = np.random.default_rng([seed, n, 3])
+    net = np.round(rng.lognormal(4, 1, n), 2)
+    return (
+        DIRECTORY.iloc[rng.integers(0, len(DIRECTORY), n)]
+        .assign(
+            since=pd.to_datetime("2015-01-01") + pd.to_timedelta(rng.integers(0, 3000, n), "D"),
+            net=net,
+            gross=np.round(net * 1.19, 2),
+            items=rng.integers(1, 30, n),
+        )
+        .astype({"zip": "category"})
+        .reset_index(drop=True)
+    )
+
+
+KINDS = {
+    "records": records,
+    "narrow": narrow,
+    "laboratory": laboratory,
+    "customers": customers,
+}

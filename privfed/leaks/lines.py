@@ -183,16 +183,16 @@ def together(lines: Lines, table: RawTable) -> Evidence | None:
     column = np.concatenate([one.column for one in found])
     nats = np.concatenate([one.nats for one in found])
     looks = np.log(len(lines)) + np.log(table.records)
-    width = int(column.max()) + 1
+    width = len(table.groups)
     best = np.zeros((int(line.max()) + 1) * width)
-    np.maximum.at(best, line * width + column, nats)
+    np.maximum.at(best, line * width + table.groups[column], nats)
     bound = best.reshape(-1, width).sum(axis=1) - looks
     several = (best.reshape(-1, width) > 0).sum(axis=1) > 1
     chosen = np.flatnonzero((bound > 0) & several)
     chosen = chosen[np.argsort(-bound[chosen])][:COMPARED]
     if not len(chosen):
         return None
-    score, at, record, columns = _best(chosen, found, table.records)
+    score, at, record, columns = _best(chosen, found, table)
     return Evidence(
         "lines",
         "several cells of one record, side by side",
@@ -206,9 +206,11 @@ def together(lines: Lines, table: RawTable) -> Evidence | None:
 
 
 def _best(
-    chosen: np.ndarray, found: list[_Matches], records: int
+    chosen: np.ndarray, found: list[_Matches], table: RawTable
 ) -> tuple[float, int, int, list[int]]:
-    """The greatest sum over columns of the nats of one record in one line."""
+    """The greatest sum of the nats of one record in one line, over columns that say something new:
+    of those that depend on one another only the one that says most."""
+    records = table.records
     keys, columns, nats = [], [], []
     for one in found:
         kept = np.flatnonzero(np.isin(one.line, chosen))
@@ -222,9 +224,10 @@ def _best(
         columns.append(np.repeat(one.column[kept], counts))
         nats.append(np.repeat(one.nats[kept], counts))
     key, column, gain = map(np.concatenate, (keys, columns, nats))
-    order = np.lexsort((-gain, column, key))
-    key, column, gain = key[order], column[order], gain[order]
-    once = np.r_[True, (key[1:] != key[:-1]) | (column[1:] != column[:-1])]
+    group = table.groups[column]
+    order = np.lexsort((-gain, group, key))
+    key, group, column, gain = key[order], group[order], column[order], gain[order]
+    once = np.r_[True, (key[1:] != key[:-1]) | (group[1:] != group[:-1])]
     key, column, gain = key[once], column[once], gain[once]
     starts = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
     sums = np.add.reduceat(gain, starts)
@@ -363,6 +366,8 @@ def _pair(
     gain = np.log(np.maximum(scales[:, None], 1e-300) / fine)
     gain -= np.where(named < 0, np.log(len(value)), 0.0)  # any of them might have been the column's
     nats = np.where(near, np.maximum(gain, 0), 0.0).max(axis=2)
+    groups = table.groups[: numbers.shape[1]]
+    nats = np.column_stack([nats[:, groups == one].max(axis=1) for one in np.unique(groups)])
     total = np.where((nats > 0).sum(axis=1) > 1, nats.sum(axis=1), 0.0)
     most = int(np.argmax(total))
     pairs = np.log(table.records * (table.records - 1) / 2)

@@ -69,34 +69,40 @@ def search(tables: Sequence[RawTable], released: Released, settings: Settings) -
 
     Once a rule has convicted, less plain ones are not asked: what they would find follows from it.
     """
-    found: list[Evidence] = []
     scored = [
         (evidence, score, table)
         for table in tables
         for score, evidence in scores(table, released, settings)
+        if evidence.nats >= floor_of(evidence.family, settings, len(tables))
     ]
-    for evidence, score, table in sorted(scored, key=lambda one: (one[0].plain, -one[0].nats)):
-        if found and evidence.plain > found[0].plain:
-            break
-        floor = floor_of(evidence.family, settings, len(tables))
-        beyond = max(1.0, floor - float(np.log(DRAWS)))
-        if evidence.nats >= floor and (
-            evidence.certain or beaten(score, table, evidence.nats, beyond)
-        ):
-            found.append(evidence)
-    return found
+    for plain in sorted({evidence.plain for evidence, _, _ in scored}):
+        found = []
+        for table in tables:
+            asked = [one[:2] for one in scored if one[2] is table and one[0].plain == plain]
+            found += _unexplained(asked, table, settings, len(tables))
+        if found:
+            return sorted(found, key=lambda one: -one.nats)
+    return []
 
 
-def beaten(score: Score, table: RawTable, nats: float, beyond: float) -> bool:
-    """Whether a score is beyond every re-drawn table's by so many nats, and by half of it.
+def _unexplained(
+    scored: list[tuple[Evidence, Score]], table: RawTable, settings: Settings, tables: int
+) -> list[Evidence]:
+    """The scores beyond every re-drawn table's by enough nats, and by half of it.
 
     Where re-drawn tables score much, the model of chance is off, and so is its scale.
     """
-    for drawn in table.redraws():
-        evidence = score(drawn)
-        if evidence is not None and max(0.0, WRONG * evidence.nats) + beyond >= nats:
-            return False
-    return True
+    left = [one for one in scored if not one[0].certain]
+    for drawn in table.redraws() if left else ():
+        for one in left.copy():
+            evidence, score = one
+            beyond = max(1.0, floor_of(evidence.family, settings, tables) - float(np.log(DRAWS)))
+            other = score(drawn)
+            if other is not None and max(0.0, WRONG * other.nats) + beyond >= evidence.nats:
+                left.remove(one)
+        if not left:
+            break
+    return [one[0] for one in scored if one[0].certain or one in left]
 
 
 def scores(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from privfed.errors import InputError
+from privfed.leaks.dependence import dependent
 from privfed.leaks.precision import NO_GRADE, decimals_of
 from privfed.leaks.reading.dates import column_of_dates
 from privfed.leaks.reading.walk import numbers_of
@@ -31,6 +32,8 @@ RECENT = 4
 SAMPLE = 100_000
 #: How many steps away another value is looked for where one has been drawn.
 APART = 8
+#: From so many different values on, only next to it.
+LARGE = 5000
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +134,11 @@ class RawTable:
         return np.array([step_of(column[np.isfinite(column)]) for column in self.numbers.T])
 
     @cached_property
+    def groups(self) -> np.ndarray:
+        """Which columns, texts behind the numeric ones, depend on one another."""
+        return dependent([*self.numbers.T, *self.codes.T])
+
+    @cached_property
     def _shapes(self) -> list[Shape]:
         columns = zip(self.own.T, self.steps, self.numbers.T, strict=True)
         return [Shape.of(own, step, column) for own, step, column in columns]
@@ -150,16 +158,20 @@ class RawTable:
     def redraw(self, rng: np.random.Generator) -> RawTable:
         """A table of the same shape that what left knows nothing of.
 
-        Each column by itself is shuffled among the records; values that few records have are drawn
+        Each column by itself, or with those that depend on it, is shuffled among the records; values that few records have are drawn
         anew, from the column's own distribution, decimals and steps (texts: from its own letters,
         place by place). Values that many records share stay.
         """
         numbers = self.numbers.copy()
-        for column, shape in zip(numbers.T, self._shapes, strict=True):
+        orders = {int(group): rng.permutation(self.records) for group in np.unique(self.groups)}
+        each = [orders[int(group)] for group in self.groups]
+        for column, shape, order in zip(numbers.T, self._shapes, each, strict=False):
             shape.redraw(column, rng)
-            rng.shuffle(column)
-        texts = RedrawnTexts(self.texts, rng.spawn(1)[0])
-        return replace(self, numbers=numbers, texts=texts, redrawn=True)
+            column[:] = column[order]
+        texts = RedrawnTexts(self.texts, each[len(self.names) :], rng.spawn(1)[0])
+        drawn = replace(self, numbers=numbers, texts=texts, redrawn=True)
+        vars(drawn)["groups"] = self.groups
+        return drawn
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +228,7 @@ class Shape:
         rank = np.abs(np.arange(count) + rng.uniform(-far, far, count))
         rank = np.where(rank > count - 1, 2 * (count - 1) - rank, rank)
         drawn = self._rounded(np.interp(np.maximum(rank, 0), np.arange(count), self.values))
-        for away in range(1, APART):
+        for away in range(1, APART if count < LARGE else 3):
             again = self._again(drawn)
             if not again.any():
                 break
@@ -245,8 +257,10 @@ class Shape:
 class RedrawnTexts(Sequence[TextColumn]):
     """Text columns that are drawn anew when a rule asks for them: most never do."""
 
-    def __init__(self, texts: Sequence[TextColumn], rng: np.random.Generator) -> None:
-        self._texts, self._rngs = texts, rng.spawn(len(texts))
+    def __init__(
+        self, texts: Sequence[TextColumn], orders: Sequence[np.ndarray], rng: np.random.Generator
+    ) -> None:
+        self._texts, self._orders, self._rngs = texts, orders, rng.spawn(len(texts))
         self._drawn: dict[int, TextColumn] = {}
 
     def __len__(self) -> int:
@@ -256,7 +270,7 @@ class RedrawnTexts(Sequence[TextColumn]):
         if not 0 <= at < len(self):
             raise IndexError(at)
         if at not in self._drawn:
-            self._drawn[at] = self._texts[at].redrawn(self._rngs[at])
+            self._drawn[at] = self._texts[at].redrawn(self._orders[at], self._rngs[at])
         return self._drawn[at]
 
 
@@ -418,7 +432,8 @@ def _read(frame: pd.DataFrame, owner: str, sentinel: bool, schema: Any) -> RawTa
             numbers[name] = values
             dates.append(dated)
         if values is None or (isinstance(_first(series), str) and not dated):
-            texts.append(TextColumn.of(name, series.isna().to_numpy(), series.astype(str)))
+            listed = hasattr(series, "cat")
+            texts.append(TextColumn.of(name, series.isna().to_numpy(), series.astype(str), listed))
     bounds = {c.name: c.bounds for c in schema.columns if c.numeric} if schema is not None else None
     stacked = np.column_stack(list(numbers.values())) if numbers else np.empty((len(frame), 0))
     kinds = np.array(dates, dtype=bool)

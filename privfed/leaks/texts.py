@@ -77,6 +77,7 @@ class TextColumn:
         values: the different ones as they are.
         keys: letters and digits of each form of a value, shape (forms, longest), zeros behind.
         value_of: the value that each form is of.
+        listed: whether the values are of a public list (a category's), and name nobody.
     """
 
     name: str
@@ -84,13 +85,16 @@ class TextColumn:
     values: tuple[str, ...]
     keys: np.ndarray
     value_of: np.ndarray
+    listed: bool = False
 
     @classmethod
-    def of(cls, name: str, missing: np.ndarray, texts: Iterable[str]) -> TextColumn:
+    def of(
+        cls, name: str, missing: np.ndarray, texts: Iterable[str], listed: bool = False
+    ) -> TextColumn:
         """Of texts, one a record."""
-        listed = np.array(list(texts), dtype=object)
-        listed[missing] = ""
-        values, codes = np.unique(listed.astype(str), return_inverse=True)
+        plain = np.array(list(texts), dtype=object)
+        plain[missing] = ""
+        values, codes = np.unique(plain.astype(str), return_inverse=True)
         named = [str(value) for value in values]
         forms = [(key_of(value), at) for at, value in enumerate(named)]
         forms += [(form, at) for at, value in enumerate(named) for form in set(other_forms(value))]
@@ -98,13 +102,14 @@ class TextColumn:
         whole = b"".join(key[:width].ljust(width, b"\0") for key, _ in forms)
         keys = np.frombuffer(whole, np.uint8).reshape(len(forms), width)
         codes = np.where(missing, -1, codes.ravel())
-        return cls(name, codes, tuple(named), keys, np.array([at for _, at in forms]))
+        value_of = np.array([at for _, at in forms])
+        return cls(name, codes, tuple(named), keys, value_of, listed)
 
     @cached_property
     def naming(self) -> bool:
         """Whether the values name single records."""
         known = int((self.codes >= 0).sum())
-        return len(self.values) > NAMING * known or len(self.values) == known
+        return not self.listed and (len(self.values) > NAMING * known or len(self.values) == known)
 
     @cached_property
     def counts(self) -> np.ndarray:
@@ -120,6 +125,16 @@ class TextColumn:
     def hashes(self) -> np.ndarray:
         """The hash of each value."""
         return hashes_of(self.keys, self.lengths)
+
+    @cached_property
+    def _alike(self) -> list[tuple[int, np.ndarray]]:
+        """For each place the forms that have a digit there, and those that have a letter, in an
+        order that has nothing to do with their values."""
+        mixed = np.random.default_rng(0).permutation(len(self.keys))
+        kinds = _CLASS[self.keys[mixed]]
+        places = range(self.keys.shape[1])
+        each = [(at, mixed[kinds[:, at] == kind]) for at in places for kind in (1, 2)]
+        return [(at, same) for at, same in each if len(same)]
 
     @cached_property
     def by_hash(self) -> tuple[np.ndarray, np.ndarray]:
@@ -146,19 +161,16 @@ class TextColumn:
         """The first record that has a value."""
         return int(np.flatnonzero(self.codes == value)[0])
 
-    def redrawn(self, rng: np.random.Generator) -> TextColumn:
-        """Shuffled among the records; names are made up anew, of the same letters place by place."""
-        codes = rng.permutation(self.codes)
+    def redrawn(self, order: np.ndarray, rng: np.random.Generator) -> TextColumn:
+        """In another order; names are made up anew, of the same letters place by place."""
+        codes = self.codes[order]
         if not self.naming:
             return replace(self, codes=codes)
         keys = self.keys.copy()
-        kinds = _CLASS[keys]
-        for place in range(keys.shape[1]):
-            for kind in (1, 2):
-                same = np.flatnonzero(kinds[:, place] == kind)
-                keys[same, place] = keys[rng.permutation(same), place]
+        for place, same in self._alike:
+            keys[same, place] = np.roll(self.keys[same, place], rng.integers(len(same)))
         if len(keys) < FEW:
-            other = rng.random(keys.shape) < 0.5
+            kinds, other = _CLASS[keys], rng.random(keys.shape) < 0.5
             keys = np.where(other & (kinds == 1), rng.integers(48, 58, keys.shape), keys)
             keys = np.where(other & (kinds == 2), rng.integers(97, 123, keys.shape), keys)
         return replace(self, codes=codes, keys=keys.astype(np.uint8))

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,10 @@ MARGIN = 0.04
 INSIDE = 0.6
 #: From so many values on, decimals and patterns are learnt; fewer only give a range.
 LEARNT = 10
+#: From so many digits on, a number is drawn digit by digit.
+LONG = 16
+#: How often texts that there are already are drawn anew.
+TRIES = 20
 #: A part of a text that this share of the values have is kept.
 KEPT = 0.2
 _TOKEN = re.compile(r"[^\W_]+|[\W_]+")
@@ -43,7 +48,7 @@ def sentinels(
     *,
     seed: int = 0,
     like: pd.DataFrame | None = None,
-    keys: Mapping[str, Sequence[Any]] | None = None,
+    keys: Mapping[str | tuple[str, ...], Any] | None = None,
     make: Mapping[str, Callable[[], Any]] | None = None,
 ) -> pd.DataFrame:
     """Make a table of recognisable values in the form of a schema's or another table's.
@@ -54,7 +59,8 @@ def sentinels(
         n: number of records.
         seed: of the values.
         like: a table after whose columns those of the schema are made that it has too.
-        keys: for columns that refer to another table, the values that they may have.
+        keys: for columns that refer to another table, the values that they may have; for several
+            columns together, such as ``("zip", "city")``, a table of which they are rows.
         make: for columns of your own making, a function that gives one value, such as
             ``Faker().iban``; it is called n times.
 
@@ -69,11 +75,15 @@ def sentinels(
         raise InputError(f"sentinels need at least one record, and n is {n}")
     rng = np.random.default_rng([seed, n])
     columns = _columns(schema_or_frame, like, n, rng)
-    unknown = sorted({*(keys or {}), *(make or {})} - set(map(str, columns)))
-    if unknown:
+    keyed = {(name,) if isinstance(name, str) else name: of for name, of in (keys or {}).items()}
+    named = {*chain.from_iterable(keyed), *(make or {})}
+    if unknown := sorted(named - set(map(str, columns))):
         raise InputError(f"the table has no column {unknown}; write names of its columns")
-    for name, values in (keys or {}).items():
-        columns[name] = _shuffled(np.array(list(values), dtype=object), n, rng).tolist()
+    for names, rows in keyed.items():
+        listed = rows if len(names) == 1 else rows[list(names)].to_numpy().tolist()
+        chosen = [list(listed)[at] for at in _shuffled(np.arange(len(listed)), n, rng)]
+        for at, name in enumerate(names):
+            columns[name] = chosen if len(names) == 1 else [row[at] for row in chosen]
     for name, one in (make or {}).items():
         columns[name] = [one() for _ in range(n)]
     made = pd.DataFrame(columns)
@@ -164,34 +174,56 @@ def _texts(texts: list[str], n: int, rng: np.random.Generator) -> list[str]:
         days = [datetime.strptime(one, dated).replace(tzinfo=UTC).timestamp() for one in texts]
         drawn = _spread(min(days), max(days), n, rng)
         return [datetime.fromtimestamp(one, UTC).strftime(dated) for one in drawn]
-    width = len(texts[0])
-    if all(one.isdigit() and len(one) == width for one in texts) and width < 16:
-        lowest, highest = int(min(texts)), int(max(texts))
-        made = [f"{int(one):0{width}}" for one in _whole(lowest, highest, n, rng)]
-        return _checked(texts, made)
-    tokens = Counter(token for one in texts for token in set(_TOKEN.findall(one)))
-    many = max(2, KEPT * len(texts))
-    kept = (
-        {token for token, count in tokens.items() if count >= many}
-        if len(texts) >= LEARNT
-        else set()
-    )
-    made, seen = [], set(texts)
-    for _ in range(n):
-        for _ in range(20):
-            pattern = texts[int(rng.integers(len(texts)))]
+    tokens = [_TOKEN.findall(one) for one in texts]
+    shapes = {tuple("" if part[0].isalnum() else part for part in one) for one in tokens}
+    columns = list(zip(*tokens, strict=True)) if len(shapes) == 1 else []
+    counts = Counter(part for one in tokens for part in set(one))
+    kept = {part for part, count in counts.items() if count >= max(2, KEPT * len(texts))}
+    made: list[str] = []
+    unique = len(set(texts)) == len(texts)
+    for turn in range(TRIES):
+        taken, left = {*texts, *made}, n - len(made)
+        if columns:
             parts = [
-                part if part in kept else _relettered(part, rng) for part in _TOKEN.findall(pattern)
+                _parts(column, kept, left, rng, wide=unique and turn > 2) for column in columns
             ]
-            one = _checked(texts, ["".join(parts)])[0]
-            if one not in seen:
-                break
-        seen.add(one)
-        made.append(one)
-    return made
+            fresh = ["".join(one) for one in zip(*parts, strict=True)]
+        else:
+            chosen = [tokens[at] for at in rng.integers(len(tokens), size=left)]
+            fresh = ["".join(_relettered(part, rng, kept) for part in one) for one in chosen]
+        made += [one for one in dict.fromkeys(_checked(texts, fresh)) if one not in taken]
+        if len(made) == n:
+            return made
+    return [*made, *_shuffled(np.array(made or texts, object), n - len(made), rng)]
 
 
-def _relettered(text: str, rng: np.random.Generator) -> str:
+def _parts(
+    column: Sequence[str], kept: set[str], n: int, rng: np.random.Generator, *, wide: bool
+) -> list[str]:
+    """One part of every text: a number in its range, a code of its alphabet place by place, a word.
+
+    Where a running number has used up its range, ``wide`` takes all of its width.
+    """
+    widths = set(map(len, column))
+    if set(column) <= kept:
+        return [str(one) for one in rng.choice(column, n)]
+    if all(one.isdecimal() for one in column) and max(widths) < LONG:
+        padded = any(one[0] == "0" for one in column if len(one) > 1)
+        if len(widths) == 1 or not padded:
+            width = min(widths) if padded else 0
+            low, high = min(map(int, column)), max(map(int, column))
+            low, high = (0, 10**width - 1) if wide and width else (low, high)
+            return [f"{int(one):0{width}}" for one in _whole(float(low), float(high), n, rng)]
+    if len(widths) == 1 and any(one.isdigit() for part in column for one in part):
+        places = [sorted(set(place)) for place in zip(*column, strict=True)]
+        if len(places) >= LONG and np.prod([len(one) for one in places], dtype=float) < 1e6 * n:
+            places = [list("0123456789") if one[0].isdigit() else one for one in places]
+        drawn = [rng.choice(one, n) for one in places]
+        return ["".join(one) for one in zip(*drawn, strict=True)]
+    return [_relettered(str(one), rng, kept) for one in rng.choice(column, n)]
+
+
+def _relettered(text: str, rng: np.random.Generator, kept: set[str]) -> str:
     """Another letter for each letter, another digit for each digit; a vowel stays a vowel."""
     made = []
     for at, letter in enumerate(text):
@@ -204,7 +236,7 @@ def _relettered(text: str, rng: np.random.Generator) -> str:
             made.append(drawn.upper() if letter.isupper() else drawn)
         else:
             made.append(letter)
-    return "".join(made)
+    return text if text in kept else "".join(made)
 
 
 def _date_format(texts: Sequence[str]) -> str:
@@ -219,11 +251,12 @@ def _date_format(texts: Sequence[str]) -> str:
 
 
 def _checked(texts: Sequence[str], made: list[str]) -> list[str]:
-    """With check digits as IBANs and cards have them, where all the texts have them."""
+    """With check digits as IBANs, cards and products have them, where all the texts have them."""
     if all(_is_iban(one) for one in texts):
         return [_iban(texts[0][:2] + one[2:]) for one in made]
-    if all(_luhn(one) == 0 for one in texts):
-        return [one[:-1] + str((10 - _luhn(one[:-1] + "0")) % 10) for one in made]
+    for check in (_luhn, _ean):
+        if all(check(one) == 0 for one in texts):
+            return [one[:-1] + str((10 - check(one[:-1] + "0")) % 10) for one in made]
     return made
 
 
@@ -242,11 +275,20 @@ def _iban(text: str) -> str:
 
 def _luhn(text: str) -> int:
     """The check sum of a card's digits; -1 where it is no card."""
-    digits = [int(one) for one in text if one.isdigit()]
-    if len(digits) < 12 or re.search(r"[^\d -]", text):
-        return -1
-    doubled = [one * 2 - 9 * (one > 4) if at % 2 else one for at, one in enumerate(digits[::-1])]
-    return sum(doubled) % 10
+    digits = _digits(text)[::-1]
+    doubled = [one * 2 - 9 * (one > 4) if at % 2 else one for at, one in enumerate(digits)]
+    return sum(doubled) % 10 if len(digits) >= 12 else -1
+
+
+def _ean(text: str) -> int:
+    """The check sum of a product's or a book's digits (EAN-13); -1 where it is none."""
+    digits = _digits(text)
+    return sum(digits[::2], 3 * sum(digits[1::2])) % 10 if len(digits) == 13 else -1
+
+
+def _digits(text: str) -> list[int]:
+    """Of digits, spaces and hyphens alone; else none."""
+    return [int(one) for one in text if one.isdigit()] if re.fullmatch(r"[\d -]+", text) else []
 
 
 def _spread(low: float, high: float, n: int, rng: np.random.Generator) -> np.ndarray:

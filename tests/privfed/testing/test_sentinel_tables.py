@@ -7,7 +7,8 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from leak_tables import records
+from leak_tables import DIRECTORY, records
+from validating import RULES, WARDS, patients, refused
 
 from privfed.errors import InputError
 from privfed.testing import RawValueLeft, assert_no_raw, sentinels
@@ -67,6 +68,24 @@ def test_a_schema_may_be_made_after_a_table_and_refer_to_another() -> None:
     assert (made["days"] == 7.5).all()
     with pytest.raises(InputError, match="no column"):
         sentinels(NUMERIC, 5, keys={"wards": wards})
+
+
+def test_a_pipeline_accepts_every_record() -> None:
+    """Thirty columns of as many forms; what refers to another table goes on doing so."""
+    keys: dict[str | tuple[str, ...], object] = {("zip", "city"): DIRECTORY, "ward": WARDS["id"]}
+    for seed in range(3):
+        like = patients(300, seed)
+        assert len(RULES) == 30 and not refused(like)
+        assert refused(sentinels(like, 120, seed=seed, keys=keys)) == {}
+    assert set(refused(sentinels(like, 120, keys={"ward": WARDS["id"]}))) == {"zip, city"}
+
+
+def test_the_pipeline_refuses_what_is_malformed() -> None:
+    """Words for addresses, fifteen digits for money: what sentinels once were."""
+    like = patients(60)
+    for column in ("email", "iban", "card", "isbn", "key", "address", "clock", "amount"):
+        assert column in refused(like.assign(**{column: "bdfgklmprstvwxzb"}))
+    assert "salary" in refused(like.assign(salary=like["salary"] + 0.123456789))
 
 
 @pytest.mark.parametrize("column", ["name", "email", "phone", "iban", "card"])
