@@ -26,6 +26,7 @@ from privfed.ledger.registry import Registry
 from privfed.owner.gate import Gate
 from privfed.owner.local_store import LocalStore
 from privfed.owner.masking import MaskingKey
+from privfed.owner.noise_monitor import OtherOwners, Tally
 from privfed.privacy.accountant import STATED, Amount
 from privfed.privacy.loss import told_basis
 from privfed.privacy.noise import Noise, SecureNoise, TestNoise
@@ -58,6 +59,9 @@ class LocalDisclosure(ChannelDisclosure):
                 "a federation needs at least one client; give a table that has records, or one gate each"
             )
         self.gates = dict(gates)
+        others = OtherOwners()
+        for gate in self.gates.values():
+            gate.noise_monitor.others = others
         schema = next(iter(self.gates.values())).schema
         channels = {name: gate.serve for name, gate in self.gates.items()}
         keys = {
@@ -146,6 +150,11 @@ class LocalDisclosure(ChannelDisclosure):
         """What each client keeps, which is that client's alone; in one process anybody may look."""
         return {name: gate.shelf for name, gate in self.gates.items()}
 
+    @property
+    def noise(self) -> dict[str, Tally]:
+        """What each client's monitor saw of its noise, which is that client's alone."""
+        return {name: gate.noise_monitor.tally for name, gate in self.gates.items()}
+
     def budget(self) -> pd.DataFrame:
         """What each client has spent.
 
@@ -168,6 +177,7 @@ class LocalDisclosure(ChannelDisclosure):
         for gate in self.gates.values():
             gate.ledger.close()
             gate.shelf.close()
+            gate.noise_monitor.close()
 
 
 def _known(schema: Schema | None, frame: pd.DataFrame, target: str | None) -> Schema:
