@@ -340,7 +340,7 @@ class CandidateInference(Attack):
             missing = "no lattices were reduced: pip install privfed[lattice]"
             partial = "; ".join(filter(None, (partial, missing)))
         if stopped := sum(each.cut_short for each in named):
-            short = f"lattice reduction stopped at {stopped} of {len(named)} clients {self.bounds}"
+            short = f"lattice reduction stopped at {stopped} of {len(named)} clients"
             partial = "; ".join(filter(None, (partial, short)))
         return self.finding(
             NAMED,
