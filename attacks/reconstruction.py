@@ -18,7 +18,7 @@ import numpy as np
 from privfed.attacks.base import Attack, PublicSchema, Table, Truth
 from privfed.attacks.contingency import ranges
 from privfed.attacks.deadline import Deadline
-from privfed.attacks.finding import Finding
+from privfed.attacks.finding import Finding, Risk
 from privfed.attacks.joint_equations import joint_records, sharing
 from privfed.attacks.least_squares import combined, nested
 from privfed.attacks.ledger_rows import (
@@ -68,6 +68,8 @@ class Reconstruction(Attack):
     """Rebuilds cells, small groups, values and outcomes from all releases together."""
 
     name: ClassVar[str] = "reconstruction"
+    risk: ClassVar[Risk] = "inference"
+    harm: ClassVar[str] = "values of few records follow from all totals together"
     question: ClassVar[str] = (
         "What follows from all releases together that none of them tells by itself?"
     )
