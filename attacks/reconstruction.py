@@ -38,6 +38,8 @@ from privfed.exchange.transcript import Transcript
 SMALL = 5
 #: Most rows that are read, and most that are compared in pairs.
 ROWS, PAIRED = 4000, 2000
+#: Most candidates and drawn points of one list.
+CANDIDATES = 12_000
 #: Points drawn beside the candidates, so that no predicate implies another by accident.
 DRAWN = 1000
 #: A count is claimed where its deviation is at most this: then rounding is right 19 times in 20.
@@ -84,6 +86,10 @@ class Reconstruction(Attack):
         clients = [c for c in transcript.clients if truth and c in truth and len(truth[c].x)]
         if not clients or truth is None:
             return []
+        candidates = DRAWN + sum(len(table.x) for table in truth.values())
+        if candidates > CANDIDATES:
+            short = f"{candidates:,} candidates and points: at most {CANDIDATES:,} are looked at"
+            return [self.finding(TOGETHER, 0, partial=short, simulation=False)]
         known: PublicSchema = schema or truth[clients[0]].schema
         tallies: dict[str, SuccessCounts] = {}
         deadline = self.deadline()
@@ -118,6 +124,7 @@ class Reconstruction(Attack):
 
 
 #: What is measured.
+TOGETHER = "findings from all releases together"
 TABLE = "records in cells whose count follows from all totals"
 GROUPS = "groups of fewer than 5 records isolated by subtraction"
 SINGLE = "values of a single record that subtraction gives"
