@@ -203,10 +203,10 @@ PLANNING: tuple[tuple[str, dict[str, Any]], ...] = (
     ("FedForestClassifier", {"n_estimators": 2, "top_k": 2}),
     ("GeneticTreeClassifier", {"population_size": 4, "generations": 2}),
     ("GeneticTreeRegressor", {"population_size": 4, "generations": 2}),
-    ("RuleFitClassifier", {"trees": 3}),
-    ("RuleFitRegressor", {"trees": 3}),
+    ("RuleFitClassifier", {"n_estimators": 3}),
+    ("RuleFitRegressor", {"n_estimators": 3}),
     ("FedAvgNetworkClassifier", {}),
-    ("TruexTreeClassifier", {"depth": 2}),
+    ("TruexTreeClassifier", {"max_depth": 2}),
     ("LocalTreeClassifier", {}),
 )
 
