@@ -164,16 +164,25 @@ def judged(share: Share, table: pd.DataFrame, trial: int) -> tuple[bool, bool]:
 
 
 def forms(trials: int) -> None:
-    for name, group in {"known": KNOWN, "further": FURTHER, "safe": SAFE}.items():
-        for form, share in group.items():
-            tables = [sentinels(FRAME, RECORDS, seed=trial) for trial in range(trials)]
-            found = np.array([judged(share, table, at) for at, table in enumerate(tables)])
-            raw, support = found.sum(axis=0)
-            print(
-                f"{name:8} {form:40} caught {raw + support:4} of {trials}: "
-                f"{raw} by assert_no_raw, {support} by assert_support",
-                flush=True,
-            )
+    """Every form in every trial's table; what is known so far after each ten trials."""
+    listed = {
+        (name, form): share
+        for name, group in {"known": KNOWN, "further": FURTHER, "safe": SAFE}.items()
+        for form, share in group.items()
+    }
+    found = {key: np.zeros(2, dtype=int) for key in listed}
+    for trial in range(trials):
+        table = sentinels(FRAME, RECORDS, seed=trial)
+        for key, share in listed.items():
+            found[key] += judged(share, table, trial)
+        if trial % 10 == 9 or trial + 1 == trials:
+            print(f"--- {trial + 1} trials")
+            for (name, form), (raw, support) in found.items():
+                print(
+                    f"{name:8} {form:40} caught {raw + support:4} of {trial + 1}: "
+                    f"{raw} by assert_no_raw, {support} by assert_support",
+                    flush=True,
+                )
 
 
 def alarms(trials: int) -> None:
