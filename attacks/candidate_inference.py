@@ -3,14 +3,14 @@
 Each released sum gives a linear equation: sum_i h_i a_i = release - noise, where h_i is candidate
 i's multiplicity and a_i its contribution to the query. Per client, all equations, exact and noisy,
 each divided by its noise's std, are solved by bounded least squares, 0 <= h <= max, with a weak
-Gaussian prior. Sums that are harmless alone identify members jointly: 500 candidates need 500 sums,
-and a tree's levels release thousands.
+Gaussian prior. Sums that are harmless alone identify members jointly: 500 candidates need 500 sums
+as real numbers; as exact integers of many bits each, far fewer (:mod:`privfed.attacks.lattice`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -20,7 +20,14 @@ from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
 from privfed.attacks.bounded_least_squares import boxed
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Severity
-from privfed.attacks.linear import LinearEquations, known_schema, linear_equations, sample_equations
+from privfed.attacks.lattice import AVAILABLE, ExactSums
+from privfed.attacks.linear import (
+    LinearEquations,
+    integer_sums,
+    known_schema,
+    linear_equations,
+    sample_equations,
+)
 from privfed.attacks.membership import between_draws
 from privfed.attacks.roc import RocCurve, interval
 from privfed.errors import InputError
@@ -41,6 +48,10 @@ RATE, NEEDED = 0.01, 100
 NEAR = 0.02
 #: Fraction of the members above the baseline from which the finding is a breach.
 MANY = 0.1
+#: Score of whom exact sums name, beyond every estimate.
+SURE = 1e6
+#: What is measured of them.
+NAMED = "share of members on a list of candidates named by exact sums, none guessed"
 #: The name of the schema's target, whatever it is called there.
 TARGET = "target"
 
@@ -121,6 +132,7 @@ class CandidateSystems:
     equations: int = 0
     exact: int = 0
     kinds: set[str] = field(default_factory=set)
+    sums: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
     _all: dict[str, CandidateSystem] = field(default_factory=dict)
 
     def read(self, entry: TranscriptEntry, view: View) -> None:
@@ -140,11 +152,26 @@ class CandidateSystems:
         self.exact += len(told.told) * told.exact
         self.kinds.add(kind)
 
+    def read_exactly(self, entry: TranscriptEntry, view: View) -> None:
+        """Keep the integers of a release's exact sums."""
+        self.sums += integer_sums(entry, view)
+
+    def decide(self, estimate: np.ndarray, deadline: Deadline) -> ExactSums | None:
+        """What the exact sums decide, each candidate as likely a member as estimates say on average."""
+        if not self.sums:
+            return None
+        share = np.clip(estimate, 0, self.often).sum() / self.often.sum()
+        added, released = (np.concatenate(each) for each in zip(*self.sums, strict=True))
+        self.sums.clear()
+        exact = ExactSums(added, released, self.often, np.full(len(self.often), share))
+        exact.solve(deadline)
+        return exact
+
     def solve(self, deadline: Deadline) -> np.ndarray:
         """Multiplicities summed over all systems, shape (unknowns,)."""
         total = np.zeros(len(self.often))
         for each in self._all.values():
-            if total.any() and deadline.over:
+            if not deadline.spend(float(len(self.often)) ** 3) and total.any():
                 break
             total += each.solve(deadline)
         return total
@@ -172,6 +199,30 @@ class CandidateResult:
     guessed: float
     error: float | None
     system: CandidateSystems
+    named: Named | None = None
+
+
+@dataclass(frozen=True)
+class Named:
+    """Candidates whom a client's exact sums decide: named as members (and rightly), and in all.
+
+    ``sums`` and ``list`` are the bits of the sums together and of the list.
+    """
+
+    members: int
+    right: int
+    decided: int
+    sums: float
+    list: float
+    cut_short: bool
+
+    @classmethod
+    def of(cls, exact: ExactSums, member: np.ndarray, deadline: Deadline) -> Named:
+        """Compare what is decided with the truth."""
+        decided, cut_short = exact.decided, deadline.over and not exact.decided.all()
+        named = decided & (exact.low > 0)
+        right = int((named & member).sum())
+        return cls(int(named.sum()), right, int(decided.sum()), *exact.bits, cut_short)
 
 
 class CandidateInference(Attack):
@@ -228,7 +279,7 @@ class CandidateInference(Attack):
         found = [
             self._round(unknown, transcript, truth, schema, deadline) for unknown in self.unknown
         ]
-        return [finding for finding in found if finding is not None]
+        return [finding for each in found for finding in each]
 
     def _round(
         self,
@@ -237,7 +288,7 @@ class CandidateInference(Attack):
         truth: Truth,
         schema: PublicSchema | None,
         deadline: Deadline,
-    ) -> Finding | None:
+    ) -> list[Finding]:
         clients = [client for client in transcript.clients if client in truth]
         outcomes: list[CandidateResult] = []
         read, large = 0, 0
@@ -252,17 +303,57 @@ class CandidateInference(Attack):
                 if listed is None:
                     large += 1
                 elif listed.usable and (column.place is not None or listed.y is not None):
-                    outcomes += self._at(entries, column, listed, values, known, deadline)
+                    share = deadline.part(1 / (len(clients) - read))
+                    outcomes += self._at(entries, column, listed, values, known, share)
+                    deadline.work += min(share.work, share.max_work)
             read += not deadline.over
         number, partial = len(clients), deadline.partial(read, len(clients), "clients")
         if large:
             long = f"{large} of {number} clients have more records than a list takes"
             partial = "; ".join(filter(None, (partial, long)))
         if outcomes:
-            return self._told(unknown, outcomes, partial)
+            named = [each.named for each in outcomes if each.named is not None]
+            return [
+                self._told(unknown, outcomes, partial),
+                *([self._named(named, outcomes, partial)] if named else []),
+            ]
         if not large:
-            return None
-        return self.finding(_metric(unknown), 0.0, of=1.0, partial=partial, simulation=False)
+            return []
+        return [self.finding(_metric(unknown), 0.0, of=1.0, partial=partial, simulation=False)]
+
+    def _named(
+        self, named: Sequence[Named], outcomes: Sequence[CandidateResult], partial: str
+    ) -> Finding:
+        """Who is a member beyond doubt: counted, not estimated."""
+        members, right = sum(each.members for each in outcomes), sum(each.right for each in named)
+        low, high = interval(right, members)
+        wrong = sum(each.members for each in named) - right
+        detail = {
+            "the attacker knows": "a list on which all the client's records stand among others",
+            "bits of the sums": [round(each.sums) for each in named],
+            "bits of the list": [round(each.list) for each in named],
+            "named, but no members": wrong,
+            "decided, members or not": sum(each.decided for each in named),
+            "solved by": "lattice reduction" if AVAILABLE else "linear algebra and bounds alone",
+        }
+        if not AVAILABLE and right < members:
+            missing = "no lattices were reduced: pip install privfed[lattice]"
+            partial = "; ".join(filter(None, (partial, missing)))
+        if stopped := sum(each.cut_short for each in named):
+            short = f"lattice reduction stopped at {stopped} of {len(named)} clients {self.bounds}"
+            partial = "; ".join(filter(None, (partial, short)))
+        return self.finding(
+            NAMED,
+            right / members,
+            of=1.0,
+            low=low,
+            high=high,
+            baseline=0.0,
+            releases=tuple(sorted(set().union(*(each.system.kinds for each in outcomes)))),
+            severity=Severity.BREACH if right > 10 * wrong else Severity.NONE,
+            detail=detail,
+            partial=partial,
+        )
 
     def _listed(
         self, client: str, column: Unknown, truth: Truth
@@ -287,12 +378,22 @@ class CandidateInference(Attack):
         x, y = column.filled(listed, values)
         view, system = View.of(schema, x, y), CandidateSystems(np.repeat(listed.often, len(values)))
         for entry in entries:
-            if deadline.over:
+            cells = sum(part.units.size for part in entry.release.parts.values())
+            if not deadline.spend(cells * len(system.often) * (1 + len(system.often) / 10)):
                 break
             system.read(entry, view)
+            if column.place is None:
+                system.read_exactly(entry, view)
         if system.equations:
-            weights = system.solve(deadline).reshape(len(listed), len(values))
-            yield column.scored(listed, values, weights, system)
+            weights = system.solve(deadline)
+            exact = system.decide(weights, deadline)
+            named = None
+            if exact is not None and exact.consistent:
+                named = Named.of(exact, listed.member, deadline)
+                sure = np.where(exact.low > 0, SURE, -SURE)
+                weights = np.where(exact.decided, sure, weights)
+            scored = column.scored(listed, values, weights.reshape(len(listed), -1), system)
+            yield replace(scored, named=named)
 
     def _told(self, unknown: str, outcomes: Sequence[CandidateResult], partial: str) -> Finding:
         members = sum(each.members for each in outcomes)

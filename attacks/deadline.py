@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from time import monotonic
 
-#: Work of an attack unless told otherwise, in multiply-adds.
-MAX_WORK = 2e11
+#: Work of an attack unless told otherwise, in array operations; a tenth of one in a matrix product.
+MAX_WORK = 1.5e11
 
 
 class Deadline:
@@ -44,6 +44,10 @@ class Deadline:
         """Count work before it is done; whether it may be done."""
         self.work += work
         return not self.over
+
+    def part(self, fraction: float) -> Deadline:
+        """The bounds on one of several shares of what is left; count its work here when it is done."""
+        return Deadline(self.remaining, fraction * max(self.max_work - self.work, 0.0))
 
     def range(self, number: int) -> Iterator[int]:
         """The integers from 0, ``number`` of them, until the deadline."""

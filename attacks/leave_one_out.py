@@ -39,9 +39,9 @@ from privfed.questions.query import CohortQuery, LocalEffect, Query, View
 #: Most queries of a kind that are evaluated again at a client, evenly spaced.
 QUESTIONS = 12
 #: Most members of a client that are doubted, and as many outsiders; fewest for a look at all.
-DOUBTED, FEWEST = 24, 4
+DOUBTED, FEWEST = 24, 3
 #: Work of evaluating one query on one record, and on none, in multiply-adds.
-ROW, CALL = 2e4, 2e7
+ROW, CALL = 3e4, 3e7
 #: Simulated secrets for each record in doubt, half to learn by and half to check.
 IMAGINED = 4
 #: Most numbers of an answer that are compared where coins were tossed.
@@ -78,7 +78,10 @@ class LeaveOneOut(Attack):
                 doubts.append(LeaveOneOutTest.of(client, asked, truth, known))
         round_work = sum(each.work for each in doubts)
         affordable = int(self.max_work / max(round_work, 1.0))
-        doubted = DOUBTED if affordable < FEWEST else min(DOUBTED, affordable)
+        if doubts and affordable < FEWEST:
+            deadline.spend(FEWEST * round_work)
+            return []
+        doubted = min(DOUBTED, affordable)
         turns = [(turn, each) for turn in range(doubted) for each in doubts if turn < each.turns]
         done = 0
         for place in deadline.range(len(turns)):

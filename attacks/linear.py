@@ -52,6 +52,25 @@ def linear_equations(entry: TranscriptEntry, view: View) -> Iterator[LinearEquat
         yield from _told(equations.added[:, seen], np.asarray(equations.told)[seen], error, part)
 
 
+def integer_sums(entry: TranscriptEntry, view: View) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """A release's exact sums as integers, in grid units, part by part.
+
+    Yields:
+        what each record adds, shape (cells, records), and the sums, shape (cells,).
+    """
+    asked = question_of(entry)
+    if asked is None or not asked.linear or type(asked).equations is not Query.equations:
+        return
+    parts = sound_parts(entry)
+    for name, equations in equations_of(entry, view).items():
+        part = parts[name]
+        seen = np.ones(part.units.shape, bool) if part.mask is None else ~part.mask
+        added, told = np.asarray(equations.added)[:, seen].T, part.units[seen]
+        whole = np.abs(added).max(initial=0.0) < 2**53 and (added == np.rint(added)).all()
+        if part.noise is None and told.dtype.kind in "biu" and whole:
+            yield added.astype(np.int64), told.astype(np.int64)
+
+
 def sample_equations(entry: TranscriptEntry, view: View) -> Iterator[tuple[str, LinearEquations]]:
     """A release's equations about samples of the records, each with the name of its draw."""
     asked, parts = question_of(entry), sound_parts(entry)

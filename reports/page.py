@@ -65,6 +65,7 @@ def page(report: Report) -> str:
         "cost": cost,
         "claim": claim,
         "caveat": caveat,
+        "suppression": suppression,
         "remarks": remarks.remarks,
         "said": remarks,
         "figure": figure,
@@ -179,6 +180,17 @@ def scope(policy: PolicyReport) -> str:
     if any(client.amended for client in policy.clients):
         return "for the releases so far: an amended budget certifies nothing"
     return "for the releases so far: without a budget fixed in advance, later ones are not covered"
+
+
+def suppression(policy: PolicyReport) -> str:
+    """Return what suppressing small cells does not do, in one sentence; empty without such a guard."""
+    guards = (guard for each in policy.account.policy.guards.values() for guard in each)
+    if not any(guard.called == "nullify" for guard in guards):
+        return ""
+    return (
+        "Suppressing or rounding small cells does not protect membership: the exact sums that remain "
+        "can name every member on a list."
+    )
 
 
 def caveat(policy: PolicyReport) -> str:

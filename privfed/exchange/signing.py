@@ -72,6 +72,11 @@ class Signer:
         public: bytes = self._key.public_key().public_bytes_raw()
         return public
 
+    def sign_bytes(self, message: bytes) -> str:
+        """The signature of any other message, which names itself at its start; hexadecimal."""
+        signature: bytes = self._key.sign(message)
+        return signature.hex()
+
     def seal(self, envelope: Envelope) -> Envelope:
         """Sign a reply together with its head, so that neither can be put beside another."""
         signature: bytes = self._key.sign(_sealed(self.dataset, envelope))

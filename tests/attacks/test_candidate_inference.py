@@ -74,7 +74,7 @@ OWNERS = {f"c{i}": table(20, i) for i in range(4)}
 
 def test_exact_sums_tell_the_members() -> None:
     """Two histograms of 400 bins pick twenty members out of eighty, and the finding says how."""
-    (found,) = CandidateInference(unknown=[""]).run(
+    found, *_ = CandidateInference(unknown=[""]).run(
         released([WIDE], OWNERS, "open", None), OWNERS, SCHEMA
     )
     assert found.value > 0.9 and found.severity == "breach" and found.limit == ""
@@ -86,7 +86,7 @@ def test_exact_sums_tell_the_members() -> None:
 
 def test_wide_noise_tells_nobody() -> None:
     """The power twin: at rho 0.001 the same equations say nothing."""
-    (found,) = CandidateInference(unknown=[""]).run(
+    found, *_ = CandidateInference(unknown=[""]).run(
         released([WIDE], OWNERS, "gaussian", "0.001"), OWNERS, SCHEMA
     )
     assert found.severity == "none" and found.detail["of these exact"] == 0
@@ -99,7 +99,7 @@ def test_exact_and_noisy_numbers_are_weighed_together() -> None:
     noisy = released([TREE], OWNERS, "gaussian", "3")
     alone = [CandidateInference(unknown=[""]).run(t, OWNERS, SCHEMA)[0] for t in (exact, noisy)]
     both = Transcript(exact.entries + noisy.entries)
-    (found,) = CandidateInference(unknown=[""]).run(both, OWNERS, SCHEMA)
+    found, *_ = CandidateInference(unknown=[""]).run(both, OWNERS, SCHEMA)
     area = "area under the curve"
     assert found.detail[area] > max(one.detail[area] for one in alone)
     assert found.releases == ("fuzzy_tree.level", "fuzzy_tree.scaling")
@@ -134,7 +134,7 @@ def test_rulefit_increments_are_linear_in_records() -> None:
     assert data.schema is not None
     frame = data.frame.iloc[:100]
     owned = frame.assign(owner=[f"clinic {i % 2}" for i in range(len(frame))])
-    learner = RuleFitClassifier(trees=60, rounds=8, random_state=0)
+    learner = RuleFitClassifier(n_estimators=60, n_rounds=8, random_state=0)
     federation = LocalDisclosure.from_frame(
         owned, data.target, client="owner", schema=data.schema, policy=learner.published(1), seed=0
     )
@@ -146,7 +146,7 @@ def test_rulefit_increments_are_linear_in_records() -> None:
     supports = federation.transcript().of("rulefit.supports")
     increments = federation.transcript().of("rulefit.increment")
     heard = Transcript(supports.entries + increments.entries)
-    known, unknown = CandidateInference().run(heard, truth, data.schema)
+    known, _, unknown = CandidateInference().run(heard, truth, data.schema)
     assert known.value > 0.99 and unknown.value > 0.98
     assert known.releases == ("rulefit.increment", "rulefit.supports")
 
@@ -156,7 +156,7 @@ def test_the_equations_of_one_local_step_hold_for_the_members() -> None:
     data = load("breast_cancer")
     assert data.schema is not None
     owned = data.frame.iloc[:120].assign(owner="one")
-    learner = RuleFitClassifier(trees=5, rounds=4, local_steps=1, random_state=0)
+    learner = RuleFitClassifier(n_estimators=5, n_rounds=4, local_steps=1, random_state=0)
     federation = LocalDisclosure.from_frame(
         owned, data.target, client="owner", schema=data.schema, policy=learner.published(1), seed=0
     )
@@ -208,7 +208,7 @@ def test_a_plugins_question_is_attacked(monkeypatch: pytest.MonkeyPatch) -> None
     known = plugins.available
     points = {**known("queries"), Mean.kind: Installed()}
     monkeypatch.setattr(plugins, "available", lambda g: points if g == "queries" else known(g))
-    (found,) = CandidateInference(unknown=[""]).run(
+    found, *_ = CandidateInference(unknown=[""]).run(
         released([Mean()], OWNERS, "open", None), OWNERS, SCHEMA
     )
     assert found.value > 0.6 and found.releases == (Mean.kind,)
@@ -218,7 +218,7 @@ def test_lists_without_members_or_others_are_left_out() -> None:
     """Nobody to find, or nobody to take for a member: there is no finding and no error."""
     transcript = released([WIDE], OWNERS, "open", None)
     nobody = {**OWNERS, "c0": OWNERS["c0"].take(np.arange(0))}
-    (found,) = CandidateInference(unknown=[""]).run(transcript, nobody, SCHEMA)
+    found, *_ = CandidateInference(unknown=[""]).run(transcript, nobody, SCHEMA)
     assert found.detail["lists"] == 3
     assert CandidateInference().run(transcript, {"c0": OWNERS["c0"]}, SCHEMA) == []
     assert (
@@ -234,7 +234,7 @@ def test_equal_records_are_one_candidate() -> None:
     listed = CandidateRecords.of(twins, "c0", 100, np.random.default_rng(0))
     assert len(listed) == 40 and listed.member.sum() == 20 and listed.often.sum() == 60
     doubled = released([WIDE], twins, "open", None)
-    (found,) = CandidateInference(unknown=[""]).run(doubled, twins, SCHEMA)
+    found, *_ = CandidateInference(unknown=[""]).run(doubled, twins, SCHEMA)
     assert found.value > 0.9
 
 
@@ -254,10 +254,10 @@ def test_clients_of_too_many_records_are_told() -> None:
     """Whoever holds more records than a list takes is left out, and the finding says so."""
     owners = {"c0": table(60, 0), "c1": table(20, 1), "c2": table(20, 2)}
     transcript = released([WIDE], owners, "open", None)
-    (found,) = CandidateInference(unknown=[""], max_candidates=50).run(transcript, owners, SCHEMA)
+    found, *_ = CandidateInference(unknown=[""], max_candidates=50).run(transcript, owners, SCHEMA)
     assert found.partial == "1 of 3 clients have more records than a list takes"
     assert found.detail["lists"] == 2
-    (nobody,) = CandidateInference(unknown=[""], max_candidates=10).run(transcript, owners, SCHEMA)
+    nobody, *_ = CandidateInference(unknown=[""], max_candidates=10).run(transcript, owners, SCHEMA)
     assert nobody.value == 0 and nobody.partial.startswith("3 of 3 clients")
 
 

@@ -171,17 +171,17 @@ def exposed(seed: int, strict: bool) -> tuple[int, int]:
 
 
 def test_a_feature_that_reveals_at_one_branch_is_withheld_at_all() -> None:
-    """Four records share a set of feature 1, of which one branch of feature 0 holds a single one."""
+    """Six records share a set of feature 1, of which one branch of feature 0 holds a single one."""
     nodes = [(), ((0, 1),), ((0, 2),)]
     x = np.column_stack([np.repeat([1 / 3, 2 / 3], 10), np.full(20, 0.4), np.full(20, 0.5)])
     x[5, 0] = 0.4  # so that both branches hold somebody by less than 1
-    x[[0, 10, 11, 12], 1] = 0.9
+    x[[0, 10, 11, 12, 13, 14], 1] = 0.9
     assert silence(Memberships.from_unit(x, SETS), nodes, SETS).features[:, 1].tolist() == [
         False,
         True,
         True,
     ]
-    x[1:3, 1] = 0.9
+    x[1:5, 1] = 0.9
     assert not silence(Memberships.from_unit(x, SETS), nodes, SETS).features[:, 1].any()
 
 

@@ -1,0 +1,339 @@
+"""Membership from exact integer sums, by lattice reduction.
+
+An exact sum over a list, sum_i h_i a_i = b with integers a_i of 30 bits, holds about 30 bits: a few
+sums decide a list of hundreds, although far fewer than its unknowns. What the sums allow is a
+lattice point: all integer (h, z) with A h = b z form a lattice, and (h, 1) is its shortest vector
+once h is centred (Kannan 1987, "Minkowski's convex body theorem and integer programming"; subset
+sums: Coster et al. 1992). Small supports are solved first and substituted, and nothing is decided
+that another point of the lattice contradicts. Exact and deterministic; without `fpylll`
+(``pip install privfed[lattice]``) only bounds decide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.linalg import qr
+
+from privfed.attacks.deadline import Deadline
+
+try:
+    import fpylll
+    from fpylll.algorithms.bkz2 import BKZReduction
+except ImportError:  # an extra
+    fpylll = None
+
+#: Whether lattices can be reduced here.
+AVAILABLE = fpylll is not None
+FLAGS = fpylll.BKZ.MAX_LOOPS | fpylll.BKZ.AUTO_ABORT if AVAILABLE else 0
+#: Block sizes, one after the other, with the work of each beside a reduction by LLL; rounds of each.
+BLOCKS, LOOPS = {10: 1.0, 20: 1.0, 30: 4.0}, 6
+#: Longest lists of undecided candidates, and most equations, of one lattice.
+UNKNOWNS, EQUATIONS = 320, 260
+#: Most sums times candidates that are kept, those of few candidates first.
+CELLS = 4_000_000
+#: Least expected fraction of members, and of others.
+LEAST = 0.02
+#: Equations that enter the kernel at a time, and their weight in bits.
+STEP, WEIGHT = 6, 40
+#: Expected number of other solutions above which nothing is decided.
+OTHERS = 1e-3
+#: Supports tried between two decisions.
+SUPPORTS = 12
+#: Units of the embedded coordinates: fractions of a member are rounded to this.
+SCALE = 10
+
+
+@dataclass(eq=False)
+class ExactSums:
+    """What exact sums decide about who is on a list.
+
+    Args:
+        added: integers that one copy of each candidate adds, shape (sums, candidates).
+        released: the sums, integers, shape (sums,).
+        most: copies of each candidate, at most; shape (candidates,).
+        prior: expected fraction of the copies that are members, shape (candidates,).
+    """
+
+    added: np.ndarray
+    released: np.ndarray
+    most: np.ndarray
+    prior: np.ndarray
+    low: np.ndarray = field(init=False)
+    high: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        rows = np.column_stack([self.added, self.released]).astype(np.int64)
+        rows = np.unique(rows[(rows[:, :-1] != 0).any(axis=1)], axis=0)
+        sizes = (rows[:, :-1] != 0).sum(axis=1)
+        rows = rows[np.argsort(sizes, kind="stable")[: CELLS // max(len(self.most), 1)]]
+        self.added, self.released = rows[:, :-1], rows[:, -1]
+        self.prior = np.clip(self.prior, LEAST, 1 - LEAST)
+        self.low, self.high = np.zeros(len(self.most), np.int64), self.most.astype(np.int64)
+
+    @property
+    def decided(self) -> np.ndarray:
+        """Candidates whose copies follow from the sums, bool."""
+        return np.asarray(self.low == self.high)
+
+    @property
+    def consistent(self) -> bool:
+        """Whether some list of members may have these sums; if not, nothing is decided."""
+        return bool((self.low <= self.high).all())
+
+    @cached_property
+    def bits(self) -> tuple[float, float]:
+        """Bits of the sums, together, and of the list before anything is decided."""
+        return bits_of(self.added, self.most, self.prior), entropy(self.most, self.prior)
+
+    def solve(self, deadline: Deadline) -> None:
+        """Decide what can be: by bounds and linear algebra, then by lattices over growing supports."""
+        self._bound()
+        self._invert()
+        tried: set[bytes] = set()
+        while AVAILABLE and self.consistent and not self.decided.all() and not deadline.over:
+            for support in self._supports(tried):
+                if deadline.over or self._decide(support, deadline):
+                    break
+            else:
+                return
+            self._bound()
+
+    def _bound(self) -> None:
+        """Tighten each candidate's copies by every sum's extremes, until nothing moves."""
+        positive, negative = np.maximum(self.added, 0), np.minimum(self.added, 0)
+        size = np.where(self.added == 0, 1, np.abs(self.added))
+        while len(self.added) and self.consistent:
+            before = self.low, self.high
+            above = self.released - positive @ self.low - negative @ self.high
+            below = positive @ self.high + negative @ self.low - self.released
+            up, down = below[:, None] // size, above[:, None] // size
+            rise = np.where(self.added > 0, down, up)  # copies that each sum has room for
+            fall = np.where(self.added > 0, up, down)
+            rise, fall = (np.where(self.added == 0, 2**61, room) for room in (rise, fall))
+            self.high = np.minimum(self.high, self.low + rise.min(axis=0))
+            self.low = np.maximum(self.low, before[1] - fall.min(axis=0))
+            if (before[0] == self.low).all() and (before[1] == self.high).all():
+                return
+
+    def _invert(self) -> None:
+        """Solve the sums outright where they have full rank; exact, for the solution is checked."""
+        open_ = np.flatnonzero(~self.decided)
+        added = self.added[:, open_]
+        kept, _ = independent(added)
+        if not self.consistent or not len(open_) or len(kept) < len(open_):
+            return
+        scale = np.abs(added[kept]).max(axis=1)
+        right = self.released - self.added @ np.where(self.decided, self.low, 0)
+        copies = np.rint(np.linalg.solve(added[kept] / scale[:, None], right[kept] / scale))
+        inside = (copies >= self.low[open_]) & (copies <= self.high[open_])
+        whole = copies.astype(np.int64)
+        if inside.all() and (added @ whole == right).all():
+            self.low[open_] = self.high[open_] = whole
+
+    def _supports(self, tried: set[bytes]) -> Iterator[np.ndarray]:
+        """Sets of undecided candidates, the most promising first; the whole list last."""
+        open_ = ~self.decided
+        patterns = np.unique((self.added[:, open_] != 0), axis=0)
+        patterns = patterns[patterns.any(axis=1)]
+        patterns = patterns[np.argsort(patterns.sum(axis=1), kind="stable")]
+        near = [one | other for at, one in enumerate(patterns[:8]) for other in patterns[:at]]
+        sets = [
+            *patterns[:SUPPORTS],
+            *sorted(near, key=np.sum)[:SUPPORTS],
+            np.ones(open_.sum(), bool),
+        ]
+        for inside in sorted(sets, key=np.sum):
+            support = np.flatnonzero(open_)[inside]
+            key = support.tobytes()
+            if key not in tried and len(support) <= UNKNOWNS:
+                tried.add(key)
+                yield support
+
+    def _decide(self, support: np.ndarray, deadline: Deadline) -> bool:
+        """Solve for a support by its own sums; whether anything was decided."""
+        open_ = ~self.decided
+        outside = open_.copy()
+        outside[support] = False
+        rows = ~(self.added[:, outside] != 0).any(axis=1)
+        rows &= (self.added[:, support] != 0).any(axis=1)
+        added = self.added[np.ix_(rows, support)]
+        right = self.released[rows] - self.added[rows] @ np.where(open_, 0, self.low)
+        right -= added @ self.low[support]
+        columns, group = np.unique(added, axis=1, return_inverse=True)
+        group = group.ravel()
+        room = (self.high - self.low)[support]
+        most = np.bincount(group, room).astype(np.int64)
+        prior = np.bincount(group, room * self.prior[support]) / most
+        kept = independent(columns)[0][:EQUATIONS]
+        reduced = Embedding(columns[kept], right[kept], most, prior)
+        copies = reduced.solve(deadline)
+        if copies is None or (columns @ copies != right).any():
+            return False
+        sure = reduced.unambiguous(copies) & ((copies == 0) | (copies == most))
+        told = sure[group]
+        values = np.where(copies[group] == 0, self.low[support], self.high[support])
+        self.low[support[told]] = self.high[support[told]] = values[told]
+        return bool(told.any())
+
+
+@dataclass(eq=False)
+class Embedding:
+    """The lattice of all integer (h, z) with A h = b z, for distinct columns of A."""
+
+    added: np.ndarray
+    right: np.ndarray
+    most: np.ndarray
+    prior: np.ndarray
+    reduced: Any = field(init=False, default=None)
+
+    @property
+    def last(self) -> int:
+        """What z counts for, beside the deviations of the copies."""
+        return max(1, round(self.radius / math.sqrt(len(self.most))))
+
+    @property
+    def radius(self) -> float:
+        """Expected length of the centred copies."""
+        return SCALE * math.sqrt(float(self.most @ (self.prior * (1 - self.prior))))
+
+    @property
+    def centre(self) -> np.ndarray:
+        """Expected copies, in units of 1 / SCALE."""
+        return np.asarray(np.rint(SCALE * self.most * self.prior).astype(np.int64))
+
+    def solve(self, deadline: Deadline) -> np.ndarray | None:
+        """The copies, if they are the one point of the lattice that is short enough; or None."""
+        if not self.feasible or not deadline.spend(self.work):
+            return None
+        basis = kernel(np.column_stack([self.added, -self.right]))
+        if not len(basis):
+            return None
+        z = basis[:, -1]
+        rows = np.column_stack([SCALE * basis[:, :-1] - np.outer(z, self.centre), self.last * z])
+        self.reduced = matrix(rows)
+        fpylll.LLL.reduction(self.reduced)
+        reduction = BKZReduction(self.reduced)
+        for block, effort in {0: 0.0, **BLOCKS}.items():
+            if not deadline.spend(effort * self.work):
+                return None
+            if 0 < block <= self.reduced.nrows:
+                reduction(fpylll.BKZ.Param(block, max_loops=LOOPS, flags=FLAGS))
+            copies = self._read()
+            if copies is not None:
+                return copies if self.expected < OTHERS else None
+        return None
+
+    @property
+    def work(self) -> float:
+        """Operations of one reduction, about."""
+        return 40.0 * math.pow(len(self.most) + 1, 3.5)
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the sums hold more bits than the list, so that one solution is expected."""
+        told, needed = bits_of(self.added, self.most, self.prior), entropy(self.most, self.prior)
+        return told > needed + 10
+
+    def _read(self) -> np.ndarray | None:
+        """Copies that stand in some row of the reduced basis."""
+        for row in array(self.reduced):
+            if abs(row[-1]) == self.last:
+                centred = row[:-1] * int(np.sign(row[-1])) + self.centre
+                copies = centred // SCALE
+                if (centred % SCALE == 0).all() and ((copies >= 0) & (copies <= self.most)).all():
+                    return np.asarray(copies)
+        return None
+
+    @property
+    def expected(self) -> float:
+        """Expected number of other points as short, by the volume of the reduced basis."""
+        rows = array(self.reduced).astype(float)
+        volume = float(np.log(np.abs(np.diag(np.linalg.qr(rows.T, mode="r")))).sum())
+        volume -= math.log(math.hypot(self.radius, self.last))  # of the points with z = 0
+        size = len(rows) - 1
+        ball = size / 2 * math.log(math.pi) - math.lgamma(size / 2 + 1)
+        return math.exp(min(ball + size * math.log(max(self.radius, 1.0)) - volume, 50.0))
+
+    def unambiguous(self, copies: np.ndarray) -> np.ndarray:
+        """Entries that no short vector of the kernel, or sum of two, moves within the bounds."""
+        rows = array(self.reduced)
+        flat = rows[rows[:, -1] == 0][:, :-1] // SCALE
+        pairs = [
+            flat,
+            *(flat[at + 1 :] + sign * flat[at] for at in range(len(flat)) for sign in (1, -1)),
+        ]
+        moves = np.concatenate(pairs) if len(flat) else flat
+        both = np.concatenate([moves, -moves])
+        moved = copies + both
+        possible = ((moved >= 0) & (moved <= self.most)).all(axis=1)
+        return np.asarray(~(both[possible] != 0).any(axis=0))
+
+
+def kernel(equations: np.ndarray) -> np.ndarray:
+    """A reduced basis of the integer vectors x with equations @ x = 0, shape (dimensions, unknowns)."""
+    basis = np.eye(equations.shape[1], dtype=object)
+    for first in range(0, len(equations), STEP):
+        told = basis @ equations[first : first + STEP].astype(object).T
+        if not told.any():
+            continue
+        weighed = matrix(np.column_stack([told * 2**WEIGHT, basis]))
+        fpylll.LLL.reduction(weighed)
+        rows = array(weighed)
+        width = told.shape[1]
+        basis = rows[~(rows[:, :width] != 0).any(axis=1), width:].astype(object)
+        if not len(basis):
+            break
+    return np.asarray(basis)
+
+
+def matrix(rows: np.ndarray) -> Any:
+    """Integers as the reduction takes them."""
+    return fpylll.IntegerMatrix.from_matrix([[int(each) for each in row] for row in rows])
+
+
+def array(reduced: Any) -> np.ndarray:
+    """Integers as numpy takes them, of any size."""
+    rows = np.array([list(row) for row in reduced], dtype=object)
+    small = max(abs(int(each)) for each in rows.ravel()) < 2**62
+    return rows.astype(np.int64) if small else rows
+
+
+def independent(added: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of rows none of which follows from those before it, and each one's length beyond them."""
+    sizes = np.linalg.norm(added.astype(float), axis=1)
+    shown = np.flatnonzero(sizes)
+    if not len(shown):
+        return shown, np.empty(0)
+    triangle, order = qr(
+        (added[shown] / sizes[shown, None]).T, mode="r", pivoting=True, check_finite=False
+    )
+    beyond = np.abs(np.diag(triangle))
+    rank = int((beyond > 1e-9 * beyond[0]).sum())
+    kept = shown[order[:rank]]
+    return kept, beyond[:rank] * sizes[kept]
+
+
+def bits_of(added: np.ndarray, most: np.ndarray, prior: np.ndarray) -> float:
+    """Bits that sums tell of a list together, as if they were normal.
+
+    Each tells log2(sqrt(2 pi e) s) bits, s its deviation given the others; one that moves in steps
+    of g tells log2(g) bits less.
+    """
+    if not added.size:
+        return 0.0
+    steps = np.maximum(np.gcd.reduce(added, axis=1), 1)
+    _, deviations = independent(added / steps[:, None] * np.sqrt(most * prior * (1 - prior)))
+    bits = np.log2(np.maximum(deviations * math.sqrt(2 * math.pi * math.e), 1.0))
+    return float(bits.sum())
+
+
+def entropy(most: np.ndarray, prior: np.ndarray) -> float:
+    """Bits of a list: who is on it, each copy by itself."""
+    p = np.clip(prior, 1e-9, 1 - 1e-9)
+    return float((most * -(p * np.log2(p) + (1 - p) * np.log2(1 - p))).sum())

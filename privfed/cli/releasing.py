@@ -1,0 +1,88 @@
+"""Whether a model may leave: certificates, made and checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from privfed.cli.common import BREACH, FINE, PATH
+from privfed.errors import InputError
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=PATH)
+@click.option("--check", is_flag=True, help="Check CERTIFICATE for MODEL, offline.")
+@click.option("--policy", default="", help="The policy whose model leaves; default: the only one.")
+@click.option("--thresholds", type=PATH, help="The officer's file of thresholds.")
+@click.option("--approver", default="", help="The person who approves, by name.")
+@click.option("--key", type=PATH, help="The officer's key; with --check its public part.")
+@click.option("--out", type=PATH, help="Where to write the certificate.")
+def release(
+    paths: tuple[Path, ...],
+    check: bool,
+    policy: str,
+    thresholds: Path | None,
+    approver: str,
+    key: Path | None,
+    out: Path | None,
+) -> int:
+    """Decide by rule whether the model in FOLDER may leave, and certify it.
+
+    \b
+    privfed release FOLDER --thresholds thresholds.toml
+    privfed release FOLDER --thresholds thresholds.toml --approver NAME --key officer.key --out certificate.json
+    privfed release --check certificate.json model.json --key officer.key.pub
+
+    Exit status 1: it may not.
+    """
+    if check:
+        return _checked(paths, key, thresholds)
+    if len(paths) != 1 or thresholds is None:
+        raise InputError("write privfed release FOLDER --thresholds thresholds.toml")
+    return _certified(paths[0], policy, thresholds, approver, key, out)
+
+
+def _checked(paths: tuple[Path, ...], key: Path | None, thresholds: Path | None) -> int:
+    from privfed.reports import check_certificate
+
+    if len(paths) != 2:
+        raise InputError("write privfed release --check CERTIFICATE MODEL --key officer.key.pub")
+    given = [("--key", key), ("--thresholds", thresholds)]
+    named = [word for name, path in given if path is not None for word in (name, str(path))]
+    return check_certificate.main([*map(str, paths), *named])
+
+
+def _certified(
+    folder: Path, policy: str, thresholds: Path, approver: str, key: Path | None, out: Path | None
+) -> int:
+    from privfed.reports.certificate import certificate, signed, written
+    from privfed.reports.check_certificate import MET
+    from privfed.study.assembly import gather
+    from privfed.study.output import Output, write_text
+
+    output = Output.opened(folder)
+    names = output.policies
+    if not policy and len(names) > 1:
+        raise InputError(f"the study has several models; write --policy {' or '.join(names)}")
+    name = policy or names[0]
+    model = output.policy(name) / "model.json"
+    made = certificate(gather(output), name, model, thresholds, approver=approver)
+    for row in made["criteria"]:
+        mark = "ok " if row["state"] == MET else "NO "
+        click.echo(f"{mark} {row['criterion']:32} {row['found']:34} required: {row['required']}")
+    if made["decision"] != "release":
+        click.echo("refused: not every criterion is met")
+    elif key is None:
+        click.echo(
+            "may leave, once a person approves it: write --approver NAME --key KEY --out FILE"
+        )
+    else:
+        made = signed(made, key)
+        click.echo(f"release: {model}, approved by {approver}")
+    if out is not None:
+        if out.exists():
+            raise InputError(f"file {out}: exists already; name a new one")
+        write_text(out, written(made))
+        click.echo(f"certificate: {out}")
+    return FINE if made["decision"] == "release" else BREACH

@@ -1,0 +1,225 @@
+"""The egress certificate: one signed file that says whether a model may leave, and why.
+
+It binds a model file's digest to the heads of the ledgers behind it, to what was claimed, audited and
+attacked, and to an officer's thresholds; the decision follows by rule, and a person approves it. It is
+the machine-readable record of disclosure control that SATRE 3.3.09 describes, and the technical
+control before egress that 3.3.07 asks for. :mod:`privfed.reports.check_certificate` checks it anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from privfed.attacks.finding import Finding
+from privfed.errors import InputError, did_you_mean
+from privfed.exchange.signing import Signer
+from privfed.questions.part import Unit
+from privfed.reports.account import ClientAccount
+from privfed.reports.budget import PolicyReport, Report
+from privfed.reports.check_certificate import FORMAT, canonical, criteria, decided, digest
+
+#: Packages whose versions a certificate names.
+LIBRARIES = ("privfed", "opendp", "dp-accounting", "numpy", "scikit-learn")
+#: What of SATRE 2.0 a certificate is evidence for.
+SATRE = {
+    "3.3.07": "technical controls before a model's egress: criteria, decision, approval",
+    "3.3.09": "machine-readable record of the disclosure control applied to this output",
+}
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What an officer requires of a model before it may leave: a TOML file.
+
+    Args:
+        max_epsilon: of each owner, over all that her ledger counts.
+        max_delta: at which it is stated.
+        units: of privacy that are acceptable.
+        max_unprotected_releases: releases without a finite guarantee, of all owners together.
+        attacks: attacks that must have been carried out, to their end.
+        max_tpr_at_1_percent: upper end of the share of members found at 1 % false positives, of any
+            attack; None does not ask.
+        max_area: upper end of the area under a membership attack's curve; None does not ask.
+        min_audit_power: least share of a claimed epsilon that some audit proved; None does not ask.
+        consent: whether each owner's consent must stand under ``[owners]``.
+        owners: each owner's consent: where it is written down.
+    """
+
+    max_epsilon: float
+    max_delta: float = 1e-5
+    units: tuple[Unit, ...] = ("record", "individual", "client")
+    max_unprotected_releases: int = 0
+    attacks: tuple[str, ...] = ("membership", "pool")
+    max_tpr_at_1_percent: float | None = 0.1
+    max_area: float | None = None
+    min_audit_power: float | None = 0.3
+    consent: bool = False
+    owners: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Thresholds:
+        """Read a file.
+
+        Raises:
+            InputError: it cannot be read, or a key is unknown, missing, or of another type.
+        """
+        where = f"thresholds file {path}"
+        try:
+            plain = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{where}: cannot be read ({type(error).__name__})") from None
+        known = [each.name for each in fields(cls)]
+        for key in plain:
+            if key not in known:
+                hint = did_you_mean(key, known)
+                raise InputError(
+                    f"{where}: unknown key {key!r}; known are {', '.join(known)}{hint}"
+                )
+        if "max_epsilon" not in plain:
+            raise InputError(f"{where}: max_epsilon is missing; write max_epsilon = 3.0")
+        for key, value in plain.items():
+            wanted, example = _TYPES[key]
+            if not isinstance(value, wanted) or (isinstance(value, bool) and wanted != (bool,)):
+                raise InputError(f"{where}: {key} must be {example}")
+        plain |= {key: tuple(plain[key]) for key in ("units", "attacks") if key in plain}
+        return cls(**plain)
+
+
+_NUMBERS = ("max_epsilon", "max_delta", "max_tpr_at_1_percent", "max_area", "min_audit_power")
+_NUMBER: tuple[tuple[type, ...], str] = ((int, float), "a number, such as 0.1")
+#: Types of a file's values, and what to write.
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    **dict.fromkeys(_NUMBERS, _NUMBER),
+    "units": ((list,), 'a list, such as ["record"]'),
+    "attacks": ((list,), 'a list, such as ["membership", "pool"]'),
+    "max_unprotected_releases": ((int,), "a whole number, such as 0"),
+    "consent": ((bool,), "true or false"),
+    "owners": ((dict,), 'a table, such as { ashford = "letter of 2026-11-20" }'),
+}
+
+
+def certificate(
+    report: Report, policy: str, model: Path, thresholds: Path, *, approver: str = ""
+) -> dict[str, Any]:
+    """Write down what is known of a model, and decide by rule; unsigned.
+
+    Args:
+        report: the finished study's.
+        policy: under which the model was learned.
+        model: the model's file.
+        thresholds: the officer's file.
+        approver: who approves, by name; empty, nobody does.
+
+    Raises:
+        InputError: a file cannot be read, or the study has no such policy.
+    """
+    named = {own.name: own for own in report.policies}
+    if policy not in named:
+        raise InputError(f"no policy {policy!r} in the study; there are {', '.join(named)}")
+    own, limits = named[policy], Thresholds.from_toml(thresholds)
+    held = asdict(limits)
+    consent = held.pop("owners")
+    held |= {"units": list(limits.units), "attacks": list(limits.attacks)}
+    data, today = _bytes(model), datetime.now(UTC).strftime("%Y-%m-%d")
+    plain: dict[str, Any] = {
+        "format": FORMAT,
+        "made": today,
+        "study": {"name": report.study.name, "seed": report.study.seed},
+        "policy": policy,
+        "model": {"file": model.name, "sha256": digest(data), "bytes": len(data)},
+        "claim": {
+            "unit": own.account.policy.unit,
+            "relation": own.account.policy.relation,
+            "accountant": own.account.accountant.name,
+            "rests on": own.basis or "what is derived here",
+            "epsilon if masks fail": _unmasked(own),
+        },
+        "owners": [_owner(client) for client in own.clients],
+        "breaches": list(own.breaches),
+        "audited": [_audited(one) for one in own.findings if _is_audit(one)],
+        "attacked": [_attacked(one) for one in own.findings if not _is_audit(one)],
+        "not looked": dict(own.inapplicable),
+        "simulation": bool(report.simulated),
+        "thresholds": held,
+        "thresholds_sha256": digest(_bytes(thresholds)),
+        "consent": dict(consent),
+        "versions": {name: version(name) for name in LIBRARIES}
+        | {"python": platform.python_version()},
+        "satre": SATRE,
+        "approval": {"person": approver, "date": today if approver else ""},
+    }
+    plain["criteria"] = criteria(plain)
+    plain["decision"] = decided(plain["criteria"])
+    return plain
+
+
+def signed(plain: Mapping[str, Any], key: Path) -> dict[str, Any]:
+    """Sign a certificate with an officer's key.
+
+    Raises:
+        InputError: its decision is not to release, nobody approved it, or the key cannot be read.
+    """
+    if plain["decision"] != "release" or not plain["approval"]["person"]:
+        raise InputError("a certificate is signed only for a release that a person approved")
+    signer = Signer.from_file(key, "")
+    made = {**plain, "public_key": signer.public.hex()}
+    return {**made, "signature": signer.sign_bytes(canonical(made))}
+
+
+def written(plain: Mapping[str, Any]) -> str:
+    """A certificate as the text of its file."""
+    return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _owner(client: ClientAccount) -> dict[str, Any]:
+    proved = None if client.unprotected else client.proved
+    return {
+        "owner": client.client,
+        "head": "" if client.head is None else "{}:{}".format(*client.head),
+        "intact": client.intact,
+        "epsilon": proved,
+        "delta": float(client.delta),
+        "spent so far": None if client.unprotected else client.epsilon,
+        "unprotected": client.unprotected,
+        "secure_noise": client.secure,
+        "over_budget": client.over,
+        "rests on": list(client.basis),
+    }
+
+
+def _unmasked(own: PolicyReport) -> float | None:
+    """Epsilon of the whole budget if masks fail; None without masks or without a budget."""
+    policy, accountant = own.account.policy, own.account.accountant
+    if policy.masked is None:
+        return None
+    most = policy.masked.epsilon_unmasked(accountant, policy.budget)
+    return None if most is None else float(most)
+
+
+def _is_audit(found: Finding) -> bool:
+    return found.attack.startswith("audit") and found.metric.startswith("epsilon proven")
+
+
+def _audited(found: Finding) -> dict[str, Any]:
+    kinds = ", ".join(found.releases) or "all"
+    return {"subject": f"{found.attack}: {kinds}", "proven": found.value, "claimed": found.of}
+
+
+def _attacked(found: Finding) -> dict[str, Any]:
+    kept = ("attack", "metric", "value", "of", "low", "high", "baseline", "severity", "partial")
+    return {name: getattr(found, name) for name in kept}
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"file {path}: {(error.strerror or '').lower()}") from None

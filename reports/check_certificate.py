@@ -1,0 +1,199 @@
+"""Checks a release certificate offline: this file alone, Python 3.11 and `cryptography`.
+
+    python check_certificate.py CERTIFICATE MODEL --key officer.pub [--thresholds FILE] [--head OWNER=SEQ:HASH]
+
+A certificate binds one model file to the ledgers of those whose records it was learned from: what was
+claimed, audited and attacked, held against the thresholds of the officer who signed. The decision is
+computed anew from the figures in it. Exit status: 0 release, 1 refused, 2 nothing that could be checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+FORMAT = "privfed release certificate 1"
+#: What a criterion can be.
+MET, FAILED, UNKNOWN = "met", "not met", "not examined"
+
+
+def canonical(plain: Mapping[str, Any]) -> bytes:
+    """The bytes that are signed: the format's name, and all but the signature with sorted keys."""
+    signed = {key: value for key, value in plain.items() if key != "signature"}
+    return f"{FORMAT}\n{json.dumps(signed, sort_keys=True, allow_nan=False)}".encode()
+
+
+def digest(data: bytes) -> str:
+    """SHA-256, hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def criteria(plain: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Hold a certificate's figures against its thresholds, criterion by criterion.
+
+    A figure that is missing is not examined, which is not met: silence is no evidence.
+
+    Returns:
+        criterion, what is required, what was found, and the state of each.
+    """
+    limits: Mapping[str, Any] = plain["thresholds"]
+    return [
+        {"criterion": name, "required": required, "found": found, "state": state}
+        for name, required, found, state in (*_claims(plain, limits), *_evidence(plain, limits))
+    ]
+
+
+def _claims(plain: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    owners = plain["owners"]
+    broken = [own["owner"] for own in owners if not own["intact"]]
+    yield "ledgers", "all verify", _all("verify", broken, owners), _state(owners and not broken)
+    seeded = [own["owner"] for own in owners if not own["secure_noise"]]
+    yield "noise", "secure", _all("have secure noise", seeded, owners), _state(not seeded)
+    open_ = sum(own["unprotected"] for own in owners)
+    most = limits["max_unprotected_releases"]
+    yield "unprotected releases", f"at most {most}", str(open_), _state(open_ <= most)
+    for name in ("epsilon", "delta"):
+        figures = [own[name] for own in owners]
+        known = bool(figures) and None not in figures
+        state = _state(max(figures) <= limits[f"max_{name}"]) if known else UNKNOWN
+        found = f"{max(figures):.4g}" if known else "no finite figure"
+        yield f"claimed {name}", f"at most {limits[f'max_{name}']:g} for each owner", found, state
+    unit, units = plain["claim"]["unit"], limits["units"]
+    yield "unit of privacy", f"one of {', '.join(units)}", unit, _state(unit in units)
+    over = [own["owner"] for own in owners if own["over_budget"]]
+    yield "budgets", "kept", _all("kept theirs", over, owners), _state(not over)
+    if limits["consent"]:
+        silent = [own["owner"] for own in owners if not plain["consent"].get(own["owner"])]
+        yield "owners' consent", "of each", _all("consented", silent, owners), _state(not silent)
+
+
+def _evidence(plain: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    broken = plain["breaches"]
+    yield "guarantees", "none violated", "; ".join(broken) or "none", _state(not broken)
+    attacked = plain["attacked"]
+    done = {found["attack"] for found in attacked if not found["partial"]}
+    missing = [name for name in limits["attacks"] if name not in done]
+    required = ", ".join(limits["attacks"]) or "none"
+    state = UNKNOWN if missing else MET
+    yield "attacks", f"carried out: {required}", f"missing: {', '.join(missing) or 'none'}", state
+    for key, name in (("max_tpr_at_1_percent", "at 1 %"), ("max_area", "told apart")):
+        if limits[key] is not None:
+            known = [_most(found) for found in attacked if name in found["metric"]]
+            state = _state(max(known) <= limits[key]) if known else UNKNOWN
+            found = f"{max(known):.4g}" if known else "no such figure"
+            yield f"members {name}", f"at most {limits[key]:g} (upper end)", found, state
+    if limits["min_audit_power"] is not None:
+        shares = [own["proven"] / own["claimed"] for own in plain["audited"] if own["claimed"]]
+        state = _state(max(shares) >= limits["min_audit_power"]) if shares else UNKNOWN
+        found = f"{max(shares):.3g}" if shares else "no audit"
+        yield "audit: proven over claimed", f"at least {limits['min_audit_power']:g}", found, state
+    false = [own["subject"] for own in plain["audited"] if own["proven"] > own["claimed"]]
+    yield "audits", "contradict no claim", ", ".join(false) or "none does", _state(not false)
+
+
+def _most(found: Mapping[str, Any]) -> float:
+    """The upper end of a finding's interval, or its value."""
+    return float(found["value"] if found["high"] is None else found["high"])
+
+
+def _state(met: object) -> str:
+    return MET if met else FAILED
+
+
+def _all(what: str, without: Sequence[str], owners: Sequence[Any]) -> str:
+    return f"not: {', '.join(without)}" if without else f"all {len(owners)} {what}"
+
+
+def decided(rows: Sequence[Mapping[str, str]]) -> str:
+    """Release where every criterion is met; refuse otherwise."""
+    return "release" if rows and all(row["state"] == MET for row in rows) else "refuse"
+
+
+def faults(
+    plain: Mapping[str, Any],
+    model: bytes,
+    key: bytes | None,
+    thresholds: bytes | None = None,
+    heads: Mapping[str, str] | None = None,
+) -> Iterator[str]:
+    """Yield all reasons why a model may not go out under a certificate.
+
+    Args:
+        plain: the certificate.
+        model: the model file's bytes.
+        key: the officer's public key, 32 bytes, known from elsewhere; None checks no signature, which
+            is a reason.
+        thresholds: the officer's file as it is now, if it must be unchanged.
+        heads: heads of ledgers as they are now, by owner, if nothing may have been added.
+    """
+    if plain.get("format") != FORMAT:
+        yield f"it is no {FORMAT!r}"
+        return
+    if key is None:
+        yield "no public key was given, so that anybody may have written it; write --key officer.pub"
+    elif not _signed(plain, key):
+        yield "it was changed, or is not signed by this key"
+    if digest(model) != plain["model"]["sha256"]:
+        yield "the model is another file than the certificate's"
+    if thresholds is not None and digest(thresholds) != plain["thresholds_sha256"]:
+        yield "the thresholds have changed since it was signed"
+    known = {own["owner"]: own["head"] for own in plain["owners"]}
+    for owner, head in (heads or {}).items():
+        if known.get(owner) != head:
+            yield f"the ledger of {owner} is not at the certificate's head"
+    rows = criteria(plain)
+    if rows != plain["criteria"] or decided(rows) != plain["decision"]:
+        yield "its decision does not follow from its figures"
+    for row in rows:
+        if row["state"] != MET:
+            yield f"{row['criterion']}: {row['state']} ({row['found']}; required: {row['required']})"
+    if not plain["approval"]["person"]:
+        yield "no person approved it"
+
+
+def _signed(plain: Mapping[str, Any], key: bytes) -> bool:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        signature = bytes.fromhex(plain["signature"])
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, canonical(plain))
+    except (InvalidSignature, ValueError, KeyError, TypeError):
+        return False
+    return True
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check files by name; see the top of this file."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("certificate", type=Path)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--key", type=Path, help="the officer's public key, 32 bytes")
+    parser.add_argument("--thresholds", type=Path, help="the officer's file as it is now")
+    parser.add_argument("--head", action="append", default=[], help="OWNER=SEQ:HASH, as it is now")
+    given = parser.parse_args(arguments)
+    try:
+        plain = json.loads(given.certificate.read_bytes())
+        files = [
+            None if path is None else path.read_bytes() for path in (given.key, given.thresholds)
+        ]
+        heads = dict(head.split("=", 1) for head in given.head)
+        found = list(faults(plain, given.model.read_bytes(), files[0], files[1], heads))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        print(f"cannot be checked: {type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    for fault in found:
+        print(f"refused: {fault}")
+    if not found:
+        who = plain["approval"]
+        print(f"release: {plain['model']['file']}, approved by {who['person']} on {who['date']}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""``privfed release``: from a finished study to a file that a bare interpreter checks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from privfed.cli import BAD_INPUT, BREACH, FINE, status
+from privfed.reports import check_certificate
+
+pytest.importorskip("cryptography")
+
+
+def test_a_study_is_certified_and_checked_without_privfed(
+    write_study: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the command line to a file that a bare interpreter checks; the published model is refused."""
+    text = write_study().read_text().replace('noise = "test"', 'noise = "secure"')
+    (tmp_path / "study.toml").write_text(text)
+    out, thresholds = tmp_path / "out", tmp_path / "thresholds.toml"
+    assert status(["run", str(tmp_path / "study.toml"), "--out", str(out)]) == FINE
+    thresholds.write_text(
+        "max_epsilon = 4.0\nattacks = []\nmax_tpr_at_1_percent = 1.0\nmin_audit_power = 0.0\n"
+    )
+    wanted = ["release", str(out), "--thresholds", str(thresholds)]
+    assert status([*wanted, "--policy", "published"]) == BREACH
+    assert status(wanted) == BAD_INPUT  # two models
+    assert status([*wanted, "--policy", "private"]) == BREACH  # never attacked: not examined
+    assert "not every criterion" in capsys.readouterr().out
+    thresholds.write_text("max_epsilon = 4.0\nattacks = ['membership']\nmin_audit_power = 0.01\n")
+    assert status(["attack", str(out)]) == FINE
+    assert status(["key", str(tmp_path / "key")]) == FINE
+    certificate, model = tmp_path / "certificate.json", out / "private" / "model.json"
+    signing = [
+        "--approver",
+        "D. Officer",
+        "--key",
+        str(tmp_path / "key"),
+        "--out",
+        str(certificate),
+    ]
+    code = status([*wanted, "--policy", "private", *signing])
+    told = capsys.readouterr().out
+    assert code == FINE or "members" in told  # the attack's own figure may be too uncertain
+    alone = [sys.executable, "-I", check_certificate.__file__, str(certificate), str(model)]
+    done = subprocess.run(
+        [*alone, "--key", f"{tmp_path / 'key'}.pub"], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    check = ["release", "--check", str(certificate), str(model), "--key", f"{tmp_path / 'key'}.pub"]
+    assert status(check) == code
+    model.write_bytes(model.read_bytes() + b" ")
+    assert status(check) == BREACH

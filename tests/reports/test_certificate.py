@@ -1,0 +1,213 @@
+"""The egress certificate: what it binds, how it decides, and that nothing in it can be changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privfed.errors import InputError
+from privfed.exchange.signing import Signer
+from privfed.reports import check_certificate
+from privfed.reports.certificate import Thresholds, signed
+from privfed.reports.check_certificate import canonical, criteria, decided, faults
+
+pytest.importorskip("cryptography")
+THRESHOLDS = """
+max_epsilon = 3.0
+attacks = ["membership"]
+min_audit_power = 0.2
+consent = true
+[owners]
+north = "letter of 2026-11-20"
+south = "letter of 2026-11-21"
+"""
+
+
+def found(**changed: Any) -> dict[str, Any]:
+    """One attack's outcome."""
+    plain = {
+        "attack": "membership",
+        "metric": "members found at 1 % false positives",
+        "value": 0.02,
+    }
+    rest = {"of": 1.0, "low": 0.0, "high": 0.05, "baseline": 0.01, "severity": "none"}
+    return {**plain, **rest, "partial": "", **changed}
+
+
+def owner(name: str, **changed: Any) -> dict[str, Any]:
+    """One owner's line."""
+    plain = {"owner": name, "head": f"9:{'ab' * 32}", "intact": True, "epsilon": 2.0, "delta": 1e-5}
+    rest = {"unprotected": 0, "secure_noise": True, "over_budget": False}
+    return {**plain, **rest, **changed}
+
+
+def made(tmp_path: Path) -> dict[str, Any]:
+    """A certificate's plain data, every criterion met, unsigned."""
+    (tmp_path / "thresholds.toml").write_text(THRESHOLDS)
+    held = Thresholds.from_toml(tmp_path / "thresholds.toml")
+    limits = {name: getattr(held, name) for name in vars(held) if name != "owners"}
+    plain: dict[str, Any] = {
+        "format": check_certificate.FORMAT,
+        "policy": "private",
+        "model": {"file": "model.json", "sha256": check_certificate.digest(b"model"), "bytes": 5},
+        "claim": {"unit": "record"},
+        "owners": [owner("north"), owner("south")],
+        "breaches": [],
+        "audited": [{"subject": "gaussian", "proven": 0.3, "claimed": 0.5}],
+        "attacked": [found()],
+        "thresholds": {**limits, "units": list(held.units), "attacks": list(held.attacks)},
+        "thresholds_sha256": check_certificate.digest(THRESHOLDS.encode()),
+        "consent": dict(held.owners),
+        "approval": {"person": "D. Officer", "date": "2026-11-23"},
+    }
+    plain["criteria"] = criteria(plain)
+    plain["decision"] = decided(plain["criteria"])
+    return plain
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    """An officer's key."""
+    Signer.generate(tmp_path / "officer.key")
+    return tmp_path / "officer.key"
+
+
+@pytest.fixture
+def certified(tmp_path: Path, key: Path) -> tuple[dict[str, Any], bytes]:
+    """A signed certificate, and the public key."""
+    return json.loads(json.dumps(signed(made(tmp_path), key))), Signer.from_file(key, "").public
+
+
+def test_a_sound_certificate_passes(certified: tuple[dict[str, Any], bytes]) -> None:
+    """With its model, thresholds and heads as they were."""
+    plain, public = certified
+    heads = {"north": f"9:{'ab' * 32}"}
+    assert list(faults(plain, b"model", public, THRESHOLDS.encode(), heads)) == []
+
+
+def test_what_changed_around_it_is_refused(certified: tuple[dict[str, Any], bytes]) -> None:
+    """Another model, threshold file or ledger; another officer's key, or none."""
+    plain, public = certified
+    assert any("another file" in text for text in faults(plain, b"other", public))
+    changed = THRESHOLDS.replace("3.0", "4.0").encode()
+    assert any("thresholds" in text for text in faults(plain, b"model", public, changed))
+    head = {"south": f"10:{'cd' * 32}"}
+    assert any("south" in text for text in faults(plain, b"model", public, heads=head))
+    assert any("not signed by this key" in text for text in faults(plain, b"model", bytes(32)))
+    assert any("no public key" in text for text in faults(plain, b"model", None))
+
+
+def paths(plain: Any, *before: Any) -> Iterator[tuple[Any, ...]]:
+    """Where each value of plain data stands."""
+    inside = plain.items() if isinstance(plain, dict) else enumerate(plain)
+    for name, value in inside:
+        if isinstance(value, dict | list):
+            yield from paths(value, *before, name)
+        else:
+            yield (*before, name)
+
+
+def test_no_value_in_it_can_be_changed(certified: tuple[dict[str, Any], bytes]) -> None:
+    """Each of them is signed: a change of any is refused."""
+    plain, public = certified
+    places = [place for place in paths(plain) if place != ("signature",)]
+    assert len(places) > 80
+    for place in places:
+        changed = deepcopy(plain)
+        inside: Any = changed
+        for name in place[:-1]:
+            inside = inside[name]
+        old = inside[place[-1]]
+        inside[place[-1]] = (not old) if isinstance(old, bool) else f"{old}x"
+        assert canonical(changed) != canonical(plain), place
+        signature = (text for text in _first(changed, public))
+        assert next(signature, "") != "", place
+
+
+def _first(plain: dict[str, Any], public: bytes) -> Iterator[str]:
+    try:
+        yield from faults(plain, b"model", public)
+    except (TypeError, ValueError, KeyError) as error:  # main says that it cannot be checked
+        yield str(error)
+
+
+@pytest.mark.parametrize(
+    ("criterion", "change"),
+    [
+        ("ledgers", lambda p: p["owners"][0].update(intact=False)),
+        ("ledgers", lambda p: p.update(owners=[])),
+        ("noise", lambda p: p["owners"][1].update(secure_noise=False)),
+        ("unprotected releases", lambda p: p["owners"][0].update(unprotected=1)),
+        ("claimed epsilon", lambda p: p["owners"][0].update(epsilon=3.001)),
+        ("claimed epsilon", lambda p: p["owners"][0].update(epsilon=None)),
+        ("claimed delta", lambda p: p["owners"][0].update(delta=1e-4)),
+        ("unit of privacy", lambda p: p["claim"].update(unit="rule")),
+        ("budgets", lambda p: p["owners"][0].update(over_budget=True)),
+        ("owners' consent", lambda p: p["consent"].pop("south")),
+        ("guarantees", lambda p: p.update(breaches=["private: pool violates a finite guarantee"])),
+        ("attacks", lambda p: p.update(attacked=[found(attack="pool")])),
+        ("attacks", lambda p: p["attacked"][0].update(partial="3 of 9 rounds")),
+        ("members at 1 %", lambda p: p["attacked"][0].update(high=0.11)),
+        ("members at 1 %", lambda p: p["attacked"][0].update(metric="something else")),
+        ("audit: proven over claimed", lambda p: p["audited"][0].update(proven=0.05)),
+        ("audit: proven over claimed", lambda p: p.update(audited=[])),
+        ("audits", lambda p: p["audited"][0].update(proven=0.6)),
+    ],
+)
+def test_each_criterion_decides(
+    tmp_path: Path, criterion: str, change: Callable[[dict[str, Any]], object]
+) -> None:
+    """One that is not met, or was not examined, refuses; no such certificate is signed."""
+    plain = made(tmp_path)
+    assert decided(criteria(plain)) == "release"
+    change(plain)
+    rows = criteria(plain)
+    states = {row["criterion"]: row["state"] for row in rows}
+    assert states[criterion] != check_certificate.MET
+    assert decided(rows) == "refuse"
+
+
+def test_a_refusal_or_a_nobody_is_not_signed(tmp_path: Path, key: Path) -> None:
+    """The rule decides, and then a person."""
+    for changed in ({"decision": "refuse"}, {"approval": {"person": "", "date": ""}}):
+        with pytest.raises(InputError, match="only for a release"):
+            signed({**made(tmp_path), **changed}, key)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("max_delta = 1e-5", "max_epsilon is missing"),
+        ("max_epsilon = '3'", "must be a number"),
+        ("max_epsilon = true", "must be a number"),
+        ("max_epsilon = 3\nmax_epsilom = 2", "did you mean 'max_epsilon'"),
+        ("max_epsilon = 3\nattacks = 'pool'", "must be a list"),
+        ("max_epsilon = ", "cannot be read"),
+    ],
+)
+def test_bad_thresholds_are_refused(tmp_path: Path, text: str, told: str) -> None:
+    """With what is wrong, and what to write."""
+    (tmp_path / "thresholds.toml").write_text(text)
+    with pytest.raises(InputError, match=told):
+        Thresholds.from_toml(tmp_path / "thresholds.toml")
+
+
+def test_the_checker_needs_nothing_of_privfed() -> None:
+    """Two hundred lines that an outsider reads."""
+    source = Path(check_certificate.__file__).read_text()
+    assert "privfed." not in source and "import privfed" not in source
+    assert source.count("\n") <= 200
+
+
+def test_what_cannot_be_checked_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Files that are missing, or no certificate."""
+    (tmp_path / "model").write_bytes(b"model")
+    (tmp_path / "no.json").write_text("[]")
+    for name in ("missing.json", "no.json"):
+        assert check_certificate.main([str(tmp_path / name), str(tmp_path / "model")]) == 2
+    assert "cannot be checked" in capsys.readouterr().err
