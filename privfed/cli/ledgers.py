@@ -131,6 +131,22 @@ def set_budget(folder: Path, epsilon: str, delta: str | None, client: str | None
     return FINE
 
 
+@ledger.command()
+@folder_argument
+@click.argument("study")
+@client_option
+def seal(folder: Path, study: str, client: str | None) -> int:
+    """Close STUDY for ever in persistent ledgers: what it left of its share goes back to the budget.
+
+    A study that ends seals itself; this is for one that was killed.
+    """
+    from privfed.study import ledger_commands
+
+    for path in ledger_commands.chosen(folder, client).values():
+        click.echo(ledger_commands.sealed(path, study))
+    return FINE
+
+
 ledger.add_command(renamed(set_budget), "amend")
 
 
