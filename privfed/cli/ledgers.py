@@ -105,6 +105,7 @@ def budget(folder: Path, by: str | None, policy: str | None, client: str | None)
     if policy is None and ledger_commands.is_plain(folder):
         for path in ledger_commands.chosen(folder, client).values():
             click.echo(ledger_commands.budget(path, by, named=folder.is_dir()))
+        click.echo(f"note: {ledger_commands.WHY_SHARES}")
         return FINE
     click.echo(SPENDING)
     for name, owner, one in _ledgers(folder, policy, client):

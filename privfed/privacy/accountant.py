@@ -145,7 +145,12 @@ class Accountant(ABC):
         """
         delta = STATED if budget is None else budget.delta
         if budget is None or amended or not self.fits(total, self.ceiling(budget)):
-            return PrivacyStatement(*self.odometer(total, delta or STATED, fixed))
+            epsilon, delta = self.odometer(total, delta or STATED, fixed)
+            if fixed and self.fits(
+                total, fixed[-1]
+            ):  # the first ceiling still bounds what has left
+                epsilon = min(epsilon, self.guarantee(fixed[-1], delta)[0])
+            return PrivacyStatement(epsilon, delta)
         so_far, _ = self.odometer(total, delta, fixed)
         return PrivacyStatement(min(so_far, budget.epsilon), delta, budget.epsilon)
 
