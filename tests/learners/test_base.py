@@ -49,8 +49,8 @@ def test_kinds(name: str) -> None:
         (FuzzyTreeRegressor(max_depth=1), NUMERIC),
         (RuleFitClassifier(**QUICK), BINARY),
         (RuleFitRegressor(**QUICK), NUMERIC),
-        (FedAvgLogistic(rounds=3), BINARY),
-        (LocalForests(trees=3), BINARY),
+        (FedAvgLogistic(n_rounds=3), BINARY),
+        (LocalForests(n_estimators=3), BINARY),
     ],
 )
 def test_a_fitted_model_knows_its_features_and_scores(

@@ -42,7 +42,7 @@ def test_strict_uses_the_learners_own_form_or_makes_every_guard_strict() -> None
 
 def test_a_baseline_runs_the_learner_that_the_study_puts_inside(study: Study) -> None:
     """With its own parameters, and the study's seed."""
-    inside = LearnerChoice("RuleFitRegressor", {"rounds": 7})
+    inside = LearnerChoice("RuleFitRegressor", {"n_rounds": 7})
     made = dry_run.learner(
         replace(study, learner=LearnerChoice("LocalRuleFitRegressor", learner=inside))
     )
