@@ -65,7 +65,7 @@ def odometer(
     Totals c_1, c_2, ... and shares of delta d_1 + d_2 + ... <= delta are fixed before the first charge.
     The process stopped before it would exceed c_j is c_j-zCDP (a filter: Feldman and Zrnic 2021;
     Whitehouse et al. 2023), so that its privacy loss L exceeds e_j = c_j + 2 sqrt(c_j log(1 / d_j)) with
-    probability at most d_j, whenever it is read (Bun and Steinke 2016, Lemma 3.5; at any moment, since
+    probability at most d_j, whenever it is read (Bun and Steinke 2016; at any moment, since
     exp((a - 1)(L - a rho)) is a supermartingale for every a > 1 and Ville's inequality bounds all of its
     values together). With probability 1 - delta all of them hold, at every moment and whatever it
     depends on; a total of rho is read at the least e_j with c_j >= rho. (The construction is that of

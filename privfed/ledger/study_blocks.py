@@ -16,12 +16,12 @@ fixes the next query and its charge before it is answered, release t + 1 is rho-
 E[exp((a - 1) loss)] <= exp((a - 1) a rho) and M is a supermartingale. By optional stopping
 E[M] <= 1 at any stopping time at which all is over. (2) The reserving rule keeps R <= C always, hence
 E[exp((a - 1) L)] <= exp((a - 1) a C). (1) The same with only study k's charges, conditionally on the
-past at its beginning: its share is known then, and R <= r_k. Where studies run beside each other,
-releases of others count as public side information of no loss of their own in this sum. (3) Both
+past at its beginning: its share is known then, and R <= r_k. Where studies run beside each other, L
+and R sum over study k's own releases alone, each given everything before it. (3) Both
 sums run over charges, not shares, and sealing changes neither. For pure epsilon, L_t <= R_t surely.
 
-These are the filters of Rogers et al. (2016), for zCDP those of Feldman and Zrnic (2021, Theorem 4.3)
-and Whitehouse et al. (2023, Theorem 1); stopping is covered because a filter bounds the process
+These are the filters of Rogers et al. (2016), for zCDP those of Feldman and Zrnic (2021)
+and Whitehouse et al. (2023); stopping is covered because a filter bounds the process
 stopped at any time. What blocks add up to *so far* is :func:`privfed.accountants.zcdp.odometer`.
 """
 
