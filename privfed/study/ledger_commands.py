@@ -8,12 +8,14 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+from privfed.audits.noise import audit_noise
 from privfed.errors import InputError, unknown
 from privfed.exchange.channel import HeadStore
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.statement import Line
 from privfed.ledger.study_blocks import committed
+from privfed.owner.noise_monitor import read_tally
 from privfed.privacy.accountant import Accountant, Amount, Budget
 from privfed.privacy.policy_objects import accountant_of
 from privfed.questions.exact import shown, shown_down
@@ -57,6 +59,29 @@ def chosen(path: Path, client: str | None) -> dict[str, Path]:
     if client is not None and client not in files:
         raise InputError(unknown("client", client, files))
     return files if client is None else {client: files[client]}
+
+
+def files(path: Path, policy: str | None, client: str | None) -> dict[str, Path]:
+    """Return the ledgers of a study's output or a plain folder, or the file itself, by name.
+
+    Raises:
+        InputError: no ledger there, or none of that policy or client.
+    """
+    if policy is None and is_plain(path):
+        return chosen(path, client)
+    output = Output.opened(path)
+    if policy is not None and policy not in output.policies:
+        raise InputError(unknown("policy", policy, output.policies))
+    each = {name: output.ledger_files(name) for name in output.policies if policy in (None, name)}
+    owners = {owner for own in each.values() for owner in own}
+    if client is not None and client not in owners:
+        raise InputError(unknown("client", client, sorted(owners)))
+    return {
+        f"{name}, {owner}": file
+        for name, own in each.items()
+        for owner, file in own.items()
+        if client in (None, owner)
+    }
 
 
 def awaited(folder: Path) -> Iterator[tuple[str, Path | None, Head | None]]:
@@ -174,7 +199,7 @@ def sealed(path: Path, study: str) -> str:
 WHY_SHARES = (
     "shares are of the accountant's own currency, which adds up over studies. Epsilon does not: under "
     "zcdp it grows about as the root of rho, so that at delta 1e-05 epsilon 8 less a study of 6 leaves "
-    "room for one of 4.591, not 2 (and rho 1.229 less 0.755 leaves 0.474)"
+    "room for one of 4.591, not 2 (and rho 1.2297 less 0.7546 leaves 0.4751)"
 )
 
 
@@ -228,6 +253,38 @@ def percent_of(part: Amount, whole: Amount, *, rest: bool = False) -> str:
 
 def _at(delta: Fraction) -> str:
     return f" at delta {float(delta):.3g}" if delta else ""
+
+
+def noise(name: str, path: Path, ledgers: int = 1) -> tuple[str, bool]:
+    """Say whether the noise of a ledger's releases was of the laws that were charged.
+
+    Args:
+        name: what the line begins with.
+        path: the ledger's file, beside which lie the sums that its owner's gate kept.
+        ledgers: how many ledgers are tested beside each other, this one included.
+
+    Returns:
+        one line for the owner alone, and whether the noise is convicted.
+    """
+    with opened(path) as ledger:
+        owner = ledger.dataset
+    findings = audit_noise({owner: read_tally(path, owner)}, policies=ledgers)
+    if not findings:
+        return f"{name}: NOT LOOKED, its gate watched no noise", False
+    (found,) = findings
+    cells, detail = found.detail["cells"], found.detail
+    unread = f"; {found.partial}" if found.partial else ""
+    if found.severity == "breach":
+        by = ", ".join(detail["convicted"])
+        told = f"CONVICTED by {by} (p {detail['least p']:.2g}, level {detail['level']:.2g})"
+    elif cells:
+        told = (
+            f"none of {int(found.of or 0)} tests convicts; noise too narrow by a factor of about "
+            f"{detail['scale found with chance .8']:.3g} would have been found with chance .8"
+        )
+    else:
+        told = "NOT LOOKED"
+    return f"{name}: {cells} cells of noise; {told}{unread}", found.severity == "breach"
 
 
 def _row(line: Line) -> str:
