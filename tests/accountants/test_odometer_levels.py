@@ -77,7 +77,7 @@ BUDGET, SHARE = Fraction(123, 100), Fraction(3, 4)
 
 def weights(count: int = 4000) -> float:
     """What the shares of delta of a first block and of all levels around a ceiling add up to."""
-    found = {}
+    found: dict[float, float] = {}
     for number in range(-count, count + 1):
         total = Fraction(float(BUDGET) * LEVEL ** (number / 10))
         found |= dict(checkpoints(total, 1.0, (SHARE, BUDGET)))
