@@ -122,6 +122,8 @@ def budget(folder: Path, by: str | None, policy: str | None, client: str | None)
             click.echo(SPENDING)
         for line in one.budget(by):
             click.echo(spending(name, owner, line))
+    if plain and ledgers.status == FINE:
+        click.echo(f"note: {ledger_commands.WHY_SHARES}")
     return ledgers.status
 
 
@@ -158,6 +160,22 @@ def set_budget(folder: Path, epsilon: str, delta: str | None, client: str | None
 
     for path in ledger_commands.chosen(folder, client).values():
         click.echo(ledger_commands.amended(path, epsilon, delta))
+    return FINE
+
+
+@ledger.command()
+@folder_argument
+@click.argument("study")
+@client_option
+def seal(folder: Path, study: str, client: str | None) -> int:
+    """Close STUDY for ever in persistent ledgers: what it left of its share goes back to the budget.
+
+    A study that ends seals itself; this is for one that was killed.
+    """
+    from privfed.study import ledger_commands
+
+    for path in ledger_commands.chosen(folder, client).values():
+        click.echo(ledger_commands.sealed(path, study))
     return FINE
 
 

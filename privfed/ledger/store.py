@@ -36,21 +36,23 @@ GENESIS = "0" * 64
 #: Events of rows that only the ledger itself writes.
 OWN_EVENTS = frozenset(
     [
-        "begun",
-        "secret",
-        "key",
-        "policy",
-        "counted",
-        "reserved",
-        "block",
-        "drawn",
-        "released",
-        "failed",
-        "refused",
+        *(
+            "begun",
+            "secret",
+            "key",
+            "policy",
+            "counted",
+            "share",
+            "sealed",
+            "reserved",
+            "block",
+            "drawn",
+        ),
+        *("released", "failed", "refused"),
     ]
 )
 #: Events of rows that hold the digest of the state after them.
-STATEFUL = ("reserved", "block", "counted", "policy", "failed")
+STATEFUL = ("reserved", "block", "counted", "policy", "share", "sealed", "failed")
 #: What of the state no charge's row speaks for: the end of the chain, and what the ledger commits to.
 UNSPOKEN = frozenset(["tip", "secret", "key"])
 #: The columns of a row in order, without its hash.
