@@ -248,7 +248,7 @@ class GroupCase:
             sizes = _turned
         steps = sizes(bounded.bound, bounded.part.size)
         row[self.thinnest(name)[: len(steps)]] = steps
-        return row
+        return np.asarray(row)
 
     def _far(self) -> np.ndarray:
         """A row of answers far from zero; bits are as near as can be."""
@@ -256,7 +256,7 @@ class GroupCase:
         for name, bounded in self.group.items():
             if bounded.part.type == PartType.BITS:
                 row[self.places[name]] = 0
-        return row
+        return np.asarray(row)
 
     def _rows(
         self, shifts: Sequence[np.ndarray], base: np.ndarray | float = 0.0
