@@ -41,10 +41,14 @@ def _largest(values: Sequence[float | None]) -> float | None:
 
 
 class Attacks(NamedTuple):
-    """Number of attacks, and of those above their baseline."""
+    """Names of attacks by what their silence or success means; the strongest state of each counts.
 
-    tried: int
-    beat: int
+    ``not_looked`` gives the reason; attacks that do not apply are among them.
+    """
+
+    found: tuple[str, ...]
+    looked: tuple[str, ...]
+    not_looked: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -159,15 +163,20 @@ class PolicyReport:
     def broken(self) -> tuple[Finding, ...]:
         """The findings above baseline, most severe first."""
         grave = [finding for finding in self.findings if finding.severity != "none"]
-        return tuple(sorted(grave, key=lambda f: -_SEVERITIES.index(f.severity)))
+        return tuple(
+            sorted(grave, key=lambda f: (-_SEVERITIES.index(f.severity), not f.harm, -f.above))
+        )
 
     @property
     def attacks(self) -> Attacks:
-        """Number of distinct attacks, and of those above baseline."""
-        return Attacks(
-            len({finding.attack for finding in self.findings}),
-            len({finding.attack for finding in self.broken}),
-        )
+        """Attacks that found something, that looked in vain, and that did not look."""
+        attacks = [one for one in self.findings if one.attack != "coverage"]
+        found = dict.fromkeys(one.attack for one in attacks if one.state == "found")
+        cut = {one.attack: one.why_not for one in attacks if one.state == "not looked"}
+        cut = {name: why for name, why in cut.items() if name not in found}
+        looked = dict.fromkeys(one.attack for one in attacks if one.attack not in {*found, *cut})
+        idle = dict.fromkeys(self.inapplicable, "it reads nothing of these releases")
+        return Attacks(tuple(found), tuple(looked), cut | idle)
 
     @property
     def handed_over(self) -> tuple[str, ...]:

@@ -81,11 +81,17 @@ def _score(score: MetricValue) -> str:
 
 
 def _attacked(policy: PolicyReport) -> str:
-    attacks, idle = policy.attacks, ", ".join(policy.inapplicable)
-    if policy.handed_over:
-        idle = ""  # no attack is needed
-    beaten = f"; {attacks.beat} of {attacks.tried} attacks above baseline" if attacks.tried else ""
-    return beaten + (f"; not applicable: {idle}" if idle else "")
+    attacks = policy.attacks
+    told = "".join(
+        f"; {what}: {', '.join(names)}"
+        for what, names in (
+            ("found by", attacks.found),
+            ("looked in vain", attacks.looked),
+            ("not looked", () if policy.handed_over else attacks.not_looked),  # none is needed
+        )
+        if names
+    )
+    return told
 
 
 #: Header of :func:`spending`.
