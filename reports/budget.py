@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from privfed.attacks.finding import Finding
 from privfed.privacy.loss import told_basis
 from privfed.questions.exact import text
-from privfed.reports.account import ClientAccount, PolicyAccount
+from privfed.reports.account import BlockAccount, ClientAccount, PolicyAccount
 from privfed.reports.composed import Composed, composed
 from privfed.reports.metrics import MetricValue, scores
 from privfed.reports.remarks import remarks
@@ -114,6 +114,12 @@ class PolicyReport:
     def so_far(self) -> float | None:
         """The largest proven epsilon spent so far by any client."""
         return _largest([client.epsilon for client in self.clients])
+
+    @property
+    def block(self) -> BlockAccount | None:
+        """The study's own block of the owners' budgets, of the owner with the largest; or None."""
+        found = [client.block for client in self.clients if client.block is not None]
+        return max(found, key=lambda block: block.epsilon, default=None)
 
     @property
     def basis(self) -> str:
@@ -366,6 +372,7 @@ def _policy(report: PolicyReport) -> dict[str, Any]:
         "handed_over": list(report.handed_over),
         "epsilon": report.epsilon,
         "epsilon_so_far": report.so_far,
+        "block": None if report.block is None else asdict(report.block),
         "membership_detection_at_1_percent": report.detection,
         "released": report.released,
         "unprotected": report.unprotected,

@@ -130,7 +130,12 @@ def gather(output: Output) -> Report:
     for name in output.policies:
         policy = Policy.from_toml(output.policy(name) / "policy.toml")
         with output.ledgers(name) as ledgers:
-            account = read(_in_force(policy, output.study, ledgers), ledgers, output.heads(name))
+            account = read(
+                _in_force(policy, output.study, ledgers),
+                ledgers,
+                output.heads(name),
+                output.study.name,
+            )
         told = output.read(name, "findings.json") or {}
         told = {"findings": told} if isinstance(told, list) else told  # as it was once written
         found, metrics = findings(told.get("findings")), output.read(name, "metrics.json") or {}
