@@ -272,8 +272,9 @@ def noise(name: str, path: Path, ledgers: int = 1) -> tuple[str, bool]:
         told = f"CONVICTED by {by} (p {detail['least p']:.2g}, level {detail['level']:.2g})"
     elif cells:
         told = (
-            f"none of {int(found.of or 0)} tests convicts; noise too narrow by a factor of about "
-            f"{detail['scale found with chance .8']:.3g} would have been found with chance .8"
+            f"none of {int(found.of or 0)} tests convicts; Gaussian noise too narrow by a factor of "
+            f"{detail['narrower gaussian found with chance .8']:.3g}, Laplace noise by "
+            f"{detail['narrower laplace found with chance .8']:.3g}, would have been found with chance .8"
         )
     else:
         told = "NOT LOOKED"
