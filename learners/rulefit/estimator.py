@@ -88,6 +88,8 @@ class _RuleFit(LearnerByWays):
         client_learning_rate: float | None = None,
         clients_per_round: int | None = None,
         reference_rounds: int = 0,
+        max_terms: int | None = 20,
+        stable: bool = False,
         random_state: int | None = None,
     ) -> None:
         self.n_bins = n_bins
@@ -107,6 +109,8 @@ class _RuleFit(LearnerByWays):
         self.client_learning_rate = client_learning_rate
         self.clients_per_round = clients_per_round
         self.reference_rounds = reference_rounds
+        self.max_terms = max_terms
+        self.stable = stable
         self.random_state = random_state
 
     @classmethod
@@ -142,6 +146,8 @@ class _RuleFit(LearnerByWays):
             self.max_rules,
             self.include_linear,
             self._estimation(),
+            max_terms=self.max_terms,
+            stable=self.stable,
         )
 
     def _estimation(self) -> Estimation:
@@ -259,6 +265,10 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
             0 but for the reference's own distance to it); the model does not change, and each round
             is one more release of everybody's exact gradient. Without such a release there is no gap
             to tell: it is NaN under ``private``, and with 0 rounds.
+        max_terms: of the model learned by ``private``, most rules and lines, fewer where the noise leaves
+            no more to say; None for all of the engine's. It costs nothing: releases are the same.
+        stable: of that short model, whether rules are steps of single columns only: most of them come
+            back under another draw of the noise.
         random_state: the server's own seed (random rules, draws of clients); no client's secret
             depends on it.
     """
