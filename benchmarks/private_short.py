@@ -88,10 +88,10 @@ def main() -> None:
         long = pd.DataFrame(rows).drop(columns="seed")
         long = long.melt(["set", "epsilon", "learner"], var_name="metric").dropna()
         groups = long.groupby(["set", "epsilon", "learner", "metric"], sort=False)["value"]
-        found = groups.agg(value="mean", spread="std").round(4).reset_index()
+        means = groups.agg(value="mean", spread="std").round(4).reset_index()
         note = f"means of {chosen.seeds} splits, 20 % held out, five clients, delta {DELTA}"
         seeds = f"{chosen.first_seed} to {chosen.first_seed + chosen.seeds - 1}"
-        write_rows(found, chosen.results, PRIVATE_KEYS, seed=seeds, note=note)
+        write_rows(means, chosen.results, PRIVATE_KEYS, seed=seeds, note=note)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 from scipy.special import expit
+from sklearn.utils.validation import check_is_fitted
 
 from privfed.errors import InputError, Note
 from privfed.exchange.disclosure import Disclosure
@@ -29,6 +30,7 @@ from privfed.learners.rulefit.published import (
     published,
 )
 from privfed.learners.rulefit.rules import Rule
+from privfed.learners.rulefit.scorecard import ScoreCard
 from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import Number
@@ -267,8 +269,7 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
             to tell: it is NaN under ``private``, and with 0 rounds.
         max_terms: of the model learned by ``private``, most rules and lines, fewer where the noise leaves
             no more to say; None for all of the engine's. It costs nothing: releases are the same.
-        stable: of that short model, whether rules are steps of single columns only: most of them come
-            back under another draw of the noise.
+        stable: of that short model, whether rules are steps of single columns only.
         random_state: the server's own seed (random rules, draws of clients); no client's secret
             depends on it.
     """
@@ -294,6 +295,11 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         positive = self._scores(X, client) > 0
         likelier: np.ndarray = self.classes_[positive.astype(int)]
         return likelier
+
+    def scorecard(self, max_points: int = 10) -> ScoreCard:
+        """The model as whole points that add up to a risk; see :meth:`.ScoreCard.from_ensemble`."""
+        check_is_fitted(self)
+        return ScoreCard.from_ensemble(self.model_, max_points)
 
     def readable(self) -> dict[str, Any]:
         """Rules and linear terms; the linear predictor is the log-odds of class 1."""

@@ -67,7 +67,7 @@ def shortened(
         fitted: the engine's model.
         max_terms: most terms.
         rng: the server's randomness (synthetic records, boosting).
-        stable: whether rules are steps of single columns only, which come back under other noise.
+        stable: whether rules are steps of single columns only.
     """
     return _Shortening(fitted, rng, stable).run(max_terms)
 
@@ -105,10 +105,13 @@ class _Shortening:
         limits = self._limits()
         boxes, held = self._boxes()
         numeric = [column.kind != "category" for column in self.fitted.schema.features]
+        every = self._lines(limits)
+        varied = self.mass @ (every - self.mass @ every / self.mass.sum()) ** 2 / self.mass.sum()
+        least = 4 * SETTINGS.min_support * (1 - SETTINGS.min_support)  # of a step from -1 to 1
         lines = np.flatnonzero(
-            self.fitted.basis.linear.any() & np.array(numeric) & (limits[:, 1] > limits[:, 0])
+            self.fitted.basis.linear.any() & np.array(numeric) & (varied >= least)
         )
-        columns = np.column_stack([held, self._lines(limits)[:, lines]])
+        columns = np.column_stack([held, every[:, lines]])
         chosen = self._chosen(columns, max_terms)
         rules = [own for own in chosen if own < len(boxes)]
         linear = sorted(int(lines[own - len(boxes)]) for own in chosen if own >= len(boxes))
@@ -254,9 +257,9 @@ class _Shortening:
             if column.kind == "category":
                 numbers = [float(self.fitted.basis.grid.cuts[j][code - 1]) for code in used]
             cuts.append(tuple(numbers))
-            places = {0: 0, int(self.sizes[j]): len(used) + 1}
-            places |= {code: place for place, code in enumerate(used, start=1)}
-            found[:, j] = [[places[low], places[high]] for low, high in ends.tolist()]
+            places = np.zeros(int(self.sizes[j]) + 1, np.uint8)
+            places[used], places[-1] = np.arange(1, len(used) + 1), len(used) + 1
+            found[:, j] = places[ends]
         lower, upper = limits.T
         scale = 0.2 * np.maximum(
             upper - lower, 1e-5 * (self.fitted.schema.upper - self.fitted.schema.lower)
