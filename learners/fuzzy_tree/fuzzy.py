@@ -156,6 +156,14 @@ def pieces(rows: int, width: int, most: int | None = None) -> Iterator[slice]:
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
+def reached_nodes(paths: Sequence[Path]) -> tuple[int, int]:
+    """How many nodes of one tree, or ancestors of theirs, one record reaches at most; and how many there are."""
+    steps = Counter(
+        len(path) for path in {path[:k] for path in paths for k in range(len(path) + 1)}
+    )
+    return sum(min(2**k, nodes) for k, nodes in steps.items()), sum(steps.values())
+
+
 def blocks(
     memberships: Memberships, paths: Sequence[Path], width: int = 1
 ) -> Iterator[tuple[range, list[Activation]]]:
@@ -172,10 +180,7 @@ def blocks(
     Yields:
         the records of a block, and every node's activation by them, rows counted in the whole table.
     """
-    steps = Counter(
-        len(path) for path in {path[:k] for path in paths for k in range(len(path) + 1)}
-    )
-    reach = sum(min(2**k, nodes) for k, nodes in steps.items())
+    reach, _ = reached_nodes(paths)
     for part in pieces(len(memberships.below), max(reach, 8 * width), ACTIVATIONS):
         records = range(part.start, part.stop)
         yield records, activations(memberships, paths, records)

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.errors import QueryError
-from privfed.learners.fuzzy_tree.fuzzy import pieces, to_unit
+from privfed.learners.fuzzy_tree.fuzzy import ACTIVATIONS, pieces, reached_nodes, to_unit
 from privfed.learners.fuzzy_tree.sums import (
     Fuzzified,
     cell_terms,
@@ -171,6 +171,17 @@ class FuzzyQuery(Query):
             )
         prepared: Fuzzified = view.cache["fuzzy_tree"]
         return prepared
+
+    def memory(self, cells: int) -> int:
+        """Most bytes that evaluating takes beside the records, by the nodes that are asked about.
+
+        A block's activations (:data:`.ACTIVATIONS`, or one record's) take 40 bytes each while they are paired,
+        a node's own arrays 1 KiB, and what strict suppression looks at, every branch of every split, 64 bytes
+        a cell.
+        """
+        reach, known = reached_nodes(self.nodes)
+        branches = (known + 1) * self.sets * len(self.lower) * self.sets
+        return 2**26 + 40 * max(ACTIVATIONS, reach) + 1024 * known + 64 * branches + 48 * cells
 
     def _silence(self, view: View) -> ComplementarySuppression:
         return silence(self._prepare(view).memberships, self.nodes, self.sets)

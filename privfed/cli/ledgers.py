@@ -105,12 +105,31 @@ def budget(folder: Path, by: str | None, policy: str | None, client: str | None)
     if policy is None and ledger_commands.is_plain(folder):
         for path in ledger_commands.chosen(folder, client).values():
             click.echo(ledger_commands.budget(path, by, named=folder.is_dir()))
+        click.echo(f"note: {ledger_commands.WHY_SHARES}")
         return FINE
     click.echo(SPENDING)
     for name, owner, one in _ledgers(folder, policy, client):
         for line in one.budget(by):
             click.echo(spending(name, owner, line))
     return FINE
+
+
+@ledger.command()
+@folder_argument
+@policy_option
+@client_option
+def noise(folder: Path, policy: str | None, client: str | None) -> int:
+    """Test the noise of every release ever made: is it what was charged? Exit 1 if it is not.
+
+    For the data owners: it reads the sums that each one's gate keeps beside her ledger.
+    """
+    from privfed.study import ledger_commands
+
+    files = ledger_commands.files(folder, policy, client)
+    told = [ledger_commands.noise(*each, len(files)) for each in files.items()]
+    for line, _ in told:
+        click.echo(line)
+    return BREACH if any(convicted for _, convicted in told) else FINE
 
 
 @ledger.command("set-budget")
@@ -128,6 +147,22 @@ def set_budget(folder: Path, epsilon: str, delta: str | None, client: str | None
 
     for path in ledger_commands.chosen(folder, client).values():
         click.echo(ledger_commands.amended(path, epsilon, delta))
+    return FINE
+
+
+@ledger.command()
+@folder_argument
+@click.argument("study")
+@client_option
+def seal(folder: Path, study: str, client: str | None) -> int:
+    """Close STUDY for ever in persistent ledgers: what it left of its share goes back to the budget.
+
+    A study that ends seals itself; this is for one that was killed.
+    """
+    from privfed.study import ledger_commands
+
+    for path in ledger_commands.chosen(folder, client).values():
+        click.echo(ledger_commands.sealed(path, study))
     return FINE
 
 

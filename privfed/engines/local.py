@@ -24,6 +24,7 @@ from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
 from privfed.owner.local_store import LocalStore
 from privfed.owner.masking import MaskingKey
+from privfed.owner.noise_monitor import OtherOwners, Tally
 from privfed.owner.secret import secret_beside
 from privfed.privacy.accountant import STATED, Amount
 from privfed.privacy.loss import told_basis
@@ -59,6 +60,9 @@ class LocalDisclosure(ChannelDisclosure):
                 "a federation needs at least one client; give a table that has records, or one gate each"
             )
         self.gates = dict(gates)
+        others = OtherOwners()
+        for gate in self.gates.values():
+            gate.noise_monitor.others = others
         schema = next(iter(self.gates.values())).schema
         channels = {name: gate.serve for name, gate in self.gates.items()}
         super().__init__(schema, channels, parallel=parallel, heads=heads)
@@ -132,6 +136,11 @@ class LocalDisclosure(ChannelDisclosure):
         """What each client keeps, which is that client's alone; in one process anybody may look."""
         return {name: gate.shelf for name, gate in self.gates.items()}
 
+    @property
+    def noise(self) -> dict[str, Tally]:
+        """What each client's monitor saw of its noise, which is that client's alone."""
+        return {name: gate.noise_monitor.tally for name, gate in self.gates.items()}
+
     def budget(self) -> pd.DataFrame:
         """What each client has spent.
 
@@ -154,6 +163,7 @@ class LocalDisclosure(ChannelDisclosure):
         for gate in self.gates.values():
             gate.ledger.close()
             gate.shelf.close()
+            gate.noise_monitor.close()
 
 
 def _known(schema: Schema | None, frame: pd.DataFrame, target: str | None) -> Schema:
@@ -290,7 +300,8 @@ def proved(gate: Gate, total: Amount, unprotected: int) -> dict[str, Any]:
     if unprotected:
         return {"spent": math.inf, "ceiling": None, "remaining": None}
     budget = gate.policy.budget
-    stated = gate.accountant.stated(total, budget, amended=gate.ledger.amended)
+    fixed = gate.ledger.fixed_totals(gate.accountant)
+    stated = gate.accountant.stated(total, budget, amended=gate.ledger.amended, fixed=fixed)
     return {
         "spent": float(stated.epsilon),
         "ceiling": None if stated.ceiling is None else float(stated.ceiling),

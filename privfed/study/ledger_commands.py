@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
+from privfed.audits.noise import audit_noise
 from privfed.errors import InputError, unknown
 from privfed.exchange.channel import HeadStore
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.statement import Line
-from privfed.privacy.accountant import Accountant, Budget
+from privfed.ledger.study_blocks import committed
+from privfed.owner.noise_monitor import read_tally
+from privfed.privacy.accountant import Accountant, Amount, Budget
 from privfed.privacy.policy_objects import accountant_of
-from privfed.questions.exact import shown, shown_down, text
+from privfed.questions.exact import shown, shown_down
 from privfed.study.output import STUDY, Output
 from privfed.study.persistent_ledgers import PersistentLedgers, files_in, spent_of
 
@@ -55,6 +59,29 @@ def chosen(path: Path, client: str | None) -> dict[str, Path]:
     if client is not None and client not in files:
         raise InputError(unknown("client", client, files))
     return files if client is None else {client: files[client]}
+
+
+def files(path: Path, policy: str | None, client: str | None) -> dict[str, Path]:
+    """Return the ledgers of a study's output or a plain folder, or the file itself, by name.
+
+    Raises:
+        InputError: no ledger there, or none of that policy or client.
+    """
+    if policy is None and is_plain(path):
+        return chosen(path, client)
+    output = Output.opened(path)
+    if policy is not None and policy not in output.policies:
+        raise InputError(unknown("policy", policy, output.policies))
+    each = {name: output.ledger_files(name) for name in output.policies if policy in (None, name)}
+    owners = {owner for own in each.values() for owner in own}
+    if client is not None and client not in owners:
+        raise InputError(unknown("client", client, sorted(owners)))
+    return {
+        f"{name}, {owner}": file
+        for name, own in each.items()
+        for owner, file in own.items()
+        if client in (None, owner)
+    }
 
 
 def awaited(folder: Path) -> Iterator[tuple[str, Path | None, Head | None]]:
@@ -148,7 +175,116 @@ def budget(path: Path, by: str | None, *, named: bool = False) -> str:
     """
     with opened(path) as ledger:
         owner = f"{ledger.dataset}: " if named else ""
-        return "\n".join(owner + _row(line) for line in ledger.budget(by))
+        lines = ledger.budget(by)
+        told = [*_blocks(ledger, lines[0]), *map(_row, lines), *_left(ledger, lines[0])]
+        return "\n".join(owner + line for line in told)
+
+
+def sealed(path: Path, study: str) -> str:
+    """Seal a study in one ledger, for ever; return what it was charged and what goes back.
+
+    Raises:
+        InputError: the ledger knows no such study.
+    """
+    with opened(path) as ledger:
+        dataset, known = ledger.dataset, ledger.study_blocks()
+    if study not in known:
+        raise InputError(unknown("study", study, known))
+    with closing(Ledger(path, dataset)) as writable:
+        writable.seal_study(study)
+    return f"{dataset}: study {study} is sealed; what it left of its share is the budget's again"
+
+
+#: Why a budget statement is in shares.
+WHY_SHARES = (
+    "shares are of the accountant's own currency, which adds up over studies. Epsilon does not: under "
+    "zcdp it grows about as the root of rho, so that at delta 1e-05 epsilon 8 less a study of 6 leaves "
+    "room for one of 4.591, not 2 (and rho 1.2297 less 0.7546 leaves 0.4751)"
+)
+
+
+def _currency(ledger: Ledger) -> tuple[Accountant, Budget, Amount] | None:
+    """The accountant of a ledger with a budget in force, the budget, and its ceiling."""
+    plain = (ledger.terms or {}).get("budget")
+    policies = list(ledger.policies().values())
+    if plain is None or not policies:
+        return None
+    accountant, budget = accountant_of(policies[-1]), Budget.of(plain["epsilon"], plain["delta"])
+    return accountant, budget, accountant.ceiling(budget)
+
+
+def _blocks(ledger: Ledger, whole: Line) -> Iterator[str]:
+    """Format each study's share: of the budget in its own currency, and as its guarantee for ever."""
+    known = _currency(ledger)
+    if known is None or whole.unprotected:
+        return
+    accountant, budget, ceiling = known
+    for block in ledger.study_blocks().values():
+        epsilon, delta = accountant.guarantee(block.share, budget.delta)
+        state = "sealed, charged" if block.sealed else "charged so far"
+        yield (
+            f"study {block.study}: a share of {percent_of(block.share, ceiling)}, {state} "
+            f"{percent_of(block.spent, ceiling)} of the budget; epsilon {shown(epsilon)}"
+            f"{_at(delta)} given all that came before it, whatever comes after"
+        )
+
+
+def _left(ledger: Ledger, whole: Line) -> Iterator[str]:
+    """Format what neither studies have reserved nor charges have spent."""
+    known = _currency(ledger)
+    if known is None or whole.unprotected:
+        return
+    accountant, budget, ceiling = known
+    taken = committed(spent_of(whole, accountant.nothing), ledger.study_blocks().values())
+    room = shown_down(accountant.left(taken, budget))
+    yield (
+        f"left: {percent_of(taken, ceiling, rest=True)} of the budget, room for a study of epsilon "
+        f"{room}{_at(budget.delta)}"
+    )
+
+
+def percent_of(part: Amount, whole: Amount, *, rest: bool = False) -> str:
+    """Format the largest fraction that a part takes of a whole, rounded up; or the rest, down."""
+    taken = max((a / b for a, b in zip(part, whole, strict=True) if b), default=Fraction(0))
+    if rest:
+        return f"{shown_down(max(100 * (1 - taken), Fraction(0)), 3)} %"
+    return f"{shown(100 * taken, 3)} %"
+
+
+def _at(delta: Fraction) -> str:
+    return f" at delta {float(delta):.3g}" if delta else ""
+
+
+def noise(name: str, path: Path, ledgers: int = 1) -> tuple[str, bool]:
+    """Say whether the noise of a ledger's releases was of the laws that were charged.
+
+    Args:
+        name: what the line begins with.
+        path: the ledger's file, beside which lie the sums that its owner's gate kept.
+        ledgers: how many ledgers are tested beside each other, this one included.
+
+    Returns:
+        one line for the owner alone, and whether the noise is convicted.
+    """
+    with opened(path) as ledger:
+        owner = ledger.dataset
+    findings = audit_noise({owner: read_tally(path, owner)}, policies=ledgers)
+    if not findings:
+        return f"{name}: NOT LOOKED, its gate watched no noise", False
+    (found,) = findings
+    cells, detail = found.detail["cells"], found.detail
+    unread = f"; {found.partial}" if found.partial else ""
+    if found.severity == "breach":
+        by = ", ".join(detail["convicted"])
+        told = f"CONVICTED by {by} (p {detail['least p']:.2g}, level {detail['level']:.2g})"
+    elif cells:
+        told = (
+            f"none of {int(found.of or 0)} tests convicts; noise too narrow by a factor of about "
+            f"{detail['scale found with chance .8']:.3g} would have been found with chance .8"
+        )
+    else:
+        told = "NOT LOOKED"
+    return f"{name}: {cells} cells of noise; {told}{unread}", found.severity == "breach"
 
 
 def _row(line: Line) -> str:
@@ -156,12 +292,12 @@ def _row(line: Line) -> str:
     if line.unprotected:
         return f"{named}: NO FINITE GUARANTEE, {line.unprotected} of {line.releases} unprotected"
     pairs = zip(line.components, line.spent, line.reserved, strict=False)
-    parts = [f"{name} {text(s)} spent + {text(r)} reserved" for name, s, r in pairs]
+    parts = [f"{name} {shown(s)} spent + {shown(r)} reserved" for name, s, r in pairs]
     if line.epsilon is not None:
-        parts.append(f"at most epsilon {shown(line.epsilon)} so far, delta {float(line.delta):.3g}")
+        parts.append(f"at most epsilon {shown(line.epsilon)} so far{_at(line.delta)}")
     if line.ceiling is not None:
         parts.append(f"epsilon {shown(line.ceiling)} whatever is still asked")
-    if line.remaining is not None:
+    if line.remaining is not None and line.by != "all":
         parts.append(f"epsilon {shown_down(line.remaining)} remaining")
     if line.basis:
         parts.append(line.basis)

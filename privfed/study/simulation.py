@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -23,6 +23,7 @@ from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
 from privfed.audits.guards import audit_guards
+from privfed.audits.noise import audit_noise
 from privfed.engines.cohort import CohortDisclosure
 from privfed.engines.local import LocalDisclosure
 from privfed.engines.named import Engine, local
@@ -34,6 +35,7 @@ from privfed.exchange.transcript import Transcript
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.cohort import CohortLearner
 from privfed.learners.saved import save
+from privfed.owner.noise_monitor import Tally
 from privfed.privacy.noise import TestNoise
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Relation
@@ -43,8 +45,9 @@ from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
 from privfed.study.dry_run import adopt, attacks_of, learner
 from privfed.study.metrics import measure, measure_own
-from privfed.study.output import SESSION, Output
+from privfed.study.output import NOISE, SESSION, Output
 from privfed.study.persistent_ledgers import PersistentLedgers
+from privfed.study.price import price
 from privfed.study.schema_of_study import check_owners, positive, schema_file
 from privfed.study.several_runs import spread
 from privfed.tables import partition as clients
@@ -258,7 +261,10 @@ def run(
     seen = None if lasting is None else lasting.heads()
     federation = prepared.federate(adopted, ledgers, choice.block, seen)
     try:
-        with warnings.catch_warnings(record=True) as caught:
+        with (
+            _share(prepared, model, adopted, federation, lasting),
+            warnings.catch_warnings(record=True) as caught,
+        ):
             warnings.simplefilter("always", Note)
             metrics = _learn(prepared, model, federation, progress, engine)
         metrics["faults"] = _faults(federation)
@@ -270,8 +276,12 @@ def run(
         heads = {name: [head.seq, head.hash] for name, head in told if head is not None}
     finally:
         federation.close()
+    noise = federation.noise
     if study.runs > 1:
-        metrics["runs"] = spread([metrics, *_again(prepared, choice, adopted, progress, engine)])
+        again = _again(prepared, choice, adopted, progress, engine, noise)
+        metrics["runs"] = spread([metrics, *again])
+    audited = audit_noise(noise, policies=len(study.policies))
+    output.write(choice.name, NOISE, [finding.to_dict() for finding in audited])
     if lasting is not None:
         output.write(choice.name, SESSION, federation.session)
     output.write(choice.name, "metrics.json", metrics)
@@ -280,14 +290,30 @@ def run(
         save(model, folder / "model.json")
 
 
+def _share(
+    prepared: AnyPrepared,
+    model: FederatedLearner,
+    adopted: Policy,
+    federation: LocalDisclosure,
+    lasting: PersistentLedgers | None,
+) -> AbstractContextManager[None]:
+    """Reserve the study's share of lasting budgets while it runs; a cohort's are each individual's own."""
+    if lasting is None or adopted.budget is None or isinstance(federation, CohortDisclosure):
+        return nullcontext()
+    most = price(model.plan(prepared.schema, adopted), prepared.schema, adopted)
+    ledgers = {name: gate.ledger for name, gate in federation.gates.items()}
+    return lasting.study_block(prepared.study, most, ledgers)
+
+
 def _again(
     prepared: AnyPrepared,
     choice: PolicyChoice,
     adopted: Policy,
     progress: Progress,
     engine: Engine,
+    noise: Mapping[str, Tally],
 ) -> list[dict[str, Any]]:
-    """Repeat the training as the study says, with fresh noise and ephemeral ledgers."""
+    """Repeat the training as the study says, with fresh noise and ephemeral ledgers; add it to the noise."""
     study, found = prepared.study, []
     for number in range(1, study.runs):
         fresh = replace(prepared, study=replace(study, seed=study.seed + NEXT_DRAW * number))
@@ -296,6 +322,8 @@ def _again(
             federation = fresh.federate(adopted, Path(folder) / "ledgers", choice.block)
             try:
                 found.append(_learn(prepared, learner(study, choice), federation, progress, engine))
+                for owner, tally in federation.noise.items():
+                    noise[owner].add_all(tally)
             finally:
                 federation.close()
     return found

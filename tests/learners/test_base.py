@@ -196,5 +196,5 @@ def test_parameters_are_set_as_scikit_learn_sets_them() -> None:
     """Grids and clones work on them; a printed learner shows what differs from the defaults."""
     grid = ParameterGrid({"n_fuzzy_sets": [3, 5], "max_depth": [1]})
     learners = [clone(FuzzyTreeRegressor()).set_params(**settings) for settings in grid]
-    assert [learner.sets for learner in learners] == [3, 5]
+    assert [learner.n_fuzzy_sets for learner in learners] == [3, 5]
     assert repr(learners[0]) == "FuzzyTreeRegressor(max_depth=1, n_fuzzy_sets=3)"

@@ -53,7 +53,7 @@ def test_a_local_tree_costs_nothing_and_nothing_leaves(learner: PersonalLearner)
     assert not any(entry.release.parts for entry in federation.transcript())
     x = _table(50, 1, classify)[list("abc")]
     with pytest.raises(InputError, match="take_home"):
-        learner.predict(x, client="c0")
+        type(learner).from_dict(learner.to_dict()).predict(x, client="c0")
     with pytest.raises(InputError, match="client="):
         learner.predict(x)
     for client, shelf in federation.shelves.items():

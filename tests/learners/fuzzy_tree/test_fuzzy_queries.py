@@ -229,6 +229,36 @@ def test_a_deep_level_takes_no_more_memory_with_more_records(
         assert peaks[1] < 1.1 * peaks[0] < 8_000 * 2**6 * 16
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_query_takes_no_more_memory_than_it_says(
+    strict: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the records, whose places among the sets it keeps: what it says, not half of that held back.
+
+    Blocks are small here, so that what grows with nodes and cells is what counts.
+    """
+    for limit in ("fuzzy.CELLS", "fuzzy.ACTIVATIONS", "queries.ACTIVATIONS"):
+        monkeypatch.setattr(f"privfed.learners.fuzzy_tree.{limit}", 2**14)
+    features = 10
+    wide = Schema(
+        tuple(Column(f"x{k}", lower=0, upper=1) for k in range(features)),
+        Column("y", lower=0, upper=1),
+    )
+    x = np.random.default_rng(0).uniform(0.4, 0.6, (500, features))
+    for depth in (0, 4, 8):
+        nodes = tuple(tuple(enumerate(own)) for own in itertools.product((0, 1), repeat=depth))
+        query = Level(nodes, 2, wide.lower, wide.upper, tuple(range(features)))
+        cells = sum(part.size for part in query.parts(wide).values())
+        seen = View(Records(wide, x, x[:, 0]), wide)
+        tracemalloc.start()
+        exact = query.evaluate(seen)
+        if strict:
+            query.reveals(exact, seen, strict=True)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak - x.nbytes * 3 < query.memory(cells) - 2**26 + 2**21
+
+
 @settings(max_examples=40)
 @given(records=rows)
 def test_a_features_sets_sum_to_the_node(records: Sequence[tuple[float, ...]]) -> None:
