@@ -21,6 +21,7 @@ from privfed.privacy.policy_objects import accountant_of
 from privfed.questions.exact import shown, shown_down
 from privfed.study.output import STUDY, Output
 from privfed.study.persistent_ledgers import PersistentLedgers, files_in, spent_of
+from privfed.study.price import percent_of
 
 
 def is_database(path: Path) -> bool:
@@ -243,14 +244,6 @@ def _left(ledger: Ledger, whole: Line) -> Iterator[str]:
     )
 
 
-def percent_of(part: Amount, whole: Amount, *, rest: bool = False) -> str:
-    """Format the largest fraction that a part takes of a whole, rounded up; or the rest, down."""
-    taken = max((a / b for a, b in zip(part, whole, strict=True) if b), default=Fraction(0))
-    if rest:
-        return f"{shown_down(max(100 * (1 - taken), Fraction(0)), 3)} %"
-    return f"{shown(100 * taken, 3)} %"
-
-
 def _at(delta: Fraction) -> str:
     return f" at delta {float(delta):.3g}" if delta else ""
 
@@ -279,8 +272,9 @@ def noise(name: str, path: Path, ledgers: int = 1) -> tuple[str, bool]:
         told = f"CONVICTED by {by} (p {detail['least p']:.2g}, level {detail['level']:.2g})"
     elif cells:
         told = (
-            f"none of {int(found.of or 0)} tests convicts; noise too narrow by a factor of about "
-            f"{detail['scale found with chance .8']:.3g} would have been found with chance .8"
+            f"none of {int(found.of or 0)} tests convicts; Gaussian noise too narrow by a factor of "
+            f"{detail['narrower gaussian found with chance .8']:.3g}, Laplace noise by "
+            f"{detail['narrower laplace found with chance .8']:.3g}, would have been found with chance .8"
         )
     else:
         told = "NOT LOOKED"
