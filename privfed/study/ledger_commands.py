@@ -21,6 +21,7 @@ from privfed.privacy.policy_objects import accountant_of
 from privfed.questions.exact import shown, shown_down
 from privfed.study.output import STUDY, Output
 from privfed.study.persistent_ledgers import PersistentLedgers, files_in, spent_of
+from privfed.study.price import percent_of
 
 
 def is_database(path: Path) -> bool:
@@ -241,14 +242,6 @@ def _left(ledger: Ledger, whole: Line) -> Iterator[str]:
         f"left: {percent_of(taken, ceiling, rest=True)} of the budget, room for a study of epsilon "
         f"{room}{_at(budget.delta)}"
     )
-
-
-def percent_of(part: Amount, whole: Amount, *, rest: bool = False) -> str:
-    """Format the largest fraction that a part takes of a whole, rounded up; or the rest, down."""
-    taken = max((a / b for a, b in zip(part, whole, strict=True) if b), default=Fraction(0))
-    if rest:
-        return f"{shown_down(max(100 * (1 - taken), Fraction(0)), 3)} %"
-    return f"{shown(100 * taken, 3)} %"
 
 
 def _at(delta: Fraction) -> str:
