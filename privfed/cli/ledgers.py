@@ -134,6 +134,17 @@ def set_budget(folder: Path, epsilon: str, delta: str | None, client: str | None
 ledger.add_command(renamed(set_budget), "amend")
 
 
+@ledger.command()
+@click.argument("file", type=PATH)
+def reopen(file: Path) -> int:
+    """Let the gate of one ledger's FILE answer again, after a protected query failed and was mended."""
+    from privfed.study import ledger_commands
+
+    ledger_commands.check_ledger_file(file)
+    click.echo(ledger_commands.reopen(file))
+    return FINE
+
+
 @click.command()
 @click.argument("file", type=PATH)
 def key(file: Path) -> int:

@@ -22,7 +22,6 @@ from privfed.exchange.masked_totals import in_time
 from privfed.exchange.transcript import Transcript
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
-from privfed.owner.local_store import LocalStore
 from privfed.owner.masking import MaskingKey
 from privfed.owner.secret import secret_beside
 from privfed.privacy.accountant import STATED, Amount
@@ -128,9 +127,9 @@ class LocalDisclosure(ChannelDisclosure):
         return in_time(x for gate in self.gates.values() for x in gate.ledger.disclosed())
 
     @property
-    def shelves(self) -> dict[str, LocalStore]:
-        """What each client keeps, which is that client's alone; in one process anybody may look."""
-        return {name: gate.shelf for name, gate in self.gates.items()}
+    def shelves(self) -> dict[str, dict[str, Any]]:
+        """What each client keeps of this study, the client's alone; in one process anybody may look."""
+        return {name: gate.shelf.of_study(gate.study) for name, gate in self.gates.items()}
 
     def budget(self) -> pd.DataFrame:
         """What each client has spent.
@@ -139,7 +138,7 @@ class LocalDisclosure(ChannelDisclosure):
             columns client, unit, epsilon, delta (the budget), spent (epsilon proved of all releases so
             far, at that delta), ceiling (epsilon proved whatever is still asked; ``None`` without a
             budget), remaining (for one more study; ``None`` if unbounded), unprotected (number of
-            releases without any guarantee), noise (``"test"`` if seeded: it protects no record), basis
+            releases without any guarantee, and of protected queries that failed), noise (``"test"`` if seeded: it protects no record), basis
             (what the figures rest on beside what is derived; empty if all of it is).
         """
         return pd.DataFrame([_line(name, gate) for name, gate in self.gates.items()])
@@ -263,13 +262,14 @@ def _secret(ledger: Path | None, seed: int | None, name: str) -> bytes:
 def _line(name: str, gate: Gate) -> dict[str, Any]:
     """One client's row of :meth:`LocalDisclosure.budget`."""
     spent, budget = gate.ledger.spent(gate.accountant), gate.policy.budget
+    unprotected = spent.unprotected + sum(gate.breaches.values())
     return {
         "client": name,
         "unit": gate.policy.unit,
         "epsilon": None if budget is None else float(budget.epsilon),
         "delta": None if budget is None else float(budget.delta),
-        **proved(gate, spent.total, spent.unprotected),
-        "unprotected": spent.unprotected,
+        **proved(gate, spent.total, unprotected),
+        "unprotected": unprotected,
         "noise": "secure" if gate.secure else "test",
         "basis": told_basis(spent.basis),
         **_unmasked(gate, spent.total),

@@ -12,6 +12,7 @@ from privfed.exchange.channel import HeadStore
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.statement import Line
+from privfed.owner.local_store import LocalStore
 from privfed.privacy.accountant import Accountant, Budget
 from privfed.privacy.policy_objects import accountant_of
 from privfed.questions.exact import shown, shown_down, text
@@ -148,7 +149,39 @@ def budget(path: Path, by: str | None, *, named: bool = False) -> str:
     """
     with opened(path) as ledger:
         owner = f"{ledger.dataset}: " if named else ""
-        return "\n".join(owner + _row(line) for line in ledger.budget(by))
+        lines = [owner + _row(line) for line in ledger.budget(by)]
+        told = closed(path, ledger.dataset)
+        return "\n".join([*lines, *([owner + told] if told else [])])
+
+
+def closed(path: Path, dataset: str) -> str:
+    """Say that a protected query failed, which the owner's shelf beside her ledger remembers; or nothing."""
+    shelf = LocalStore.beside(path, dataset)
+    try:
+        faults = shelf.faults
+    finally:
+        shelf.close()
+    if not faults:
+        return ""
+    kinds = ", ".join(f"{kind} {count}" for kind, count in faults.items())
+    return (
+        f"NO FINITE GUARANTEE: a protected query failed ({kinds}), no epsilon covers what that told, and the "
+        f"gate is closed; once its cause is mended, privfed ledger reopen {path}"
+    )
+
+
+def reopen(path: Path) -> str:
+    """Let a gate answer again that closed after a protected query failed; say what happened."""
+    with opened(path) as ledger:
+        told, dataset = closed(path, ledger.dataset), ledger.dataset
+    if not told:
+        return f"{dataset}: no protected query has failed; its gate is open"
+    shelf = LocalStore.beside(path, dataset)
+    try:
+        shelf.clear_faults()
+    finally:
+        shelf.close()
+    return f"{dataset}: open again; what the failure told stays told, and counted nowhere: keep this line"
 
 
 def _row(line: Line) -> str:
