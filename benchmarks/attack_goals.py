@@ -112,7 +112,7 @@ def lists() -> Iterator[Figure]:
             goal,
             one.value,
         )
-    rules = RuleFitClassifier(rounds=100, random_state=0)
+    rules = RuleFitClassifier(n_rounds=100, random_state=0)
     forest, trees = FedForestClassifier(random_state=0), FedForestRegressor(random_state=0)
     for on, learner, policy, data, goals in (
         (

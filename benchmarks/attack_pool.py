@@ -81,7 +81,7 @@ def rules(rounds: int) -> None:
     data = load("breast_cancer")
     assert data.schema is not None
     owned, truth = divided(data.frame, data.schema)
-    learner = RuleFitClassifier(rounds=rounds, random_state=0)
+    learner = RuleFitClassifier(n_rounds=rounds, random_state=0)
     federation = LocalDisclosure.from_frame(
         owned,
         data.target,

@@ -281,7 +281,7 @@ def learners() -> None:
     few, many = {"canaries": 4, "others": 60, "runs": 60}, {"others": 1000, "runs": 4}
     chosen: tuple[tuple[str, FederatedLearner, Schema, dict[str, int]], ...] = (
         ("fuzzy tree", FuzzyTreeRegressor(), NUMERIC, few),
-        ("RuleFit", RuleFitClassifier(trees=40, rounds=20), roomy_schema(), many),
+        ("RuleFit", RuleFitClassifier(n_estimators=40, n_rounds=20), roomy_schema(), many),
         ("FedForest", FedForestClassifier(), roomy_schema(), many),
         ("FedForest, a number", FedForestRegressor(), roomy_schema(number=True), many),
     )

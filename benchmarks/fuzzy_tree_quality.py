@@ -35,7 +35,7 @@ from privfed.questions.query import Query
 SUBSTITUTE = "on a substitute: openfl_xai_5clients, not the paper's vehicles"
 LEARNERS: dict[str, Callable[[], FederatedRegressor]] = {
     "FRT": FuzzyTreeRegressor,
-    "TSK-FRBS": lambda: FuzzyRulesRegressor(sets=3),
+    "TSK-FRBS": lambda: FuzzyRulesRegressor(n_fuzzy_sets=3),
     "MLP-NN": lambda: FedAvgNetworkRegressor(random_state=0),
 }
 SETTINGS = ("LL", "FL", "CL")

@@ -179,7 +179,7 @@ def training(folder: Path, count: int, block: int) -> None:
     frame["y"] = (rng.random(20_000) < expit(frame["a"] - frame["b"])).astype(int)
     frame["client"] = np.arange(20_000) % 5
     columns = tuple(Column(name, lower=-5, upper=5) for name in "abcdefghij")
-    learner = RuleFitClassifier(random_state=0, rounds=count)
+    learner = RuleFitClassifier(random_state=0, n_rounds=count)
     federation = LocalDisclosure.from_frame(
         frame,
         "y",

@@ -19,7 +19,7 @@ from privfed.learners import RuleSearch
 from privfed.learners.rule_search.generator import PROFILES, generate
 from privfed.learners.rule_search.rule_index import RuleIndex
 
-SETTINGS = {"threshold": 0.01, "most_operators": 6}
+SETTINGS = {"min_support": 0.01, "max_operators": 6}
 
 
 def halves(book: RuleIndex) -> tuple[RuleIndex, RuleIndex]:

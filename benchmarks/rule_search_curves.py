@@ -110,7 +110,7 @@ def search(
 
 def through_a_gate(book: RuleIndex, method: str, epsilon: float, seed: int) -> RuleSearch:
     model = RuleSearch(
-        method, epsilon=str(epsilon), seed=seed, most_operators=6, most_templates=2000
+        method, epsilon=str(epsilon), random_state=seed, max_operators=6, max_templates=2000
     )  # fmt: skip
     try:
         model.fit(CohortDisclosure.of(book, model.private(str(epsilon)), seed=seed + 1))

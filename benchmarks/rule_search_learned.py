@@ -97,8 +97,8 @@ def searched(book: RuleIndex, protocol: str, epsilon: int, nu: float, seed: int)
     strategy, own = PROTOCOLS.get(protocol, (protocol, {}))
     total = Fraction(epsilon)
     model = RuleSearch(
-        strategy, epsilon=total * 3 / 4, parameter_epsilon=total / 4, threshold=nu, seed=seed,
-        most_operators=book.grammar.most_operators, horizon=book.grammar.horizon, **own,
+        strategy, epsilon=total * 3 / 4, parameter_epsilon=total / 4, min_support=nu, random_state=seed,
+        max_operators=book.grammar.most_operators, horizon=book.grammar.horizon, **own,
     )  # fmt: skip
     try:
         return model.fit(CohortDisclosure.of(book, model.private(total), seed=seed + 1))

@@ -80,8 +80,8 @@ def search(task: Task, epsilon: float, threshold: float = 0.1) -> RuleSearch:
     """Half for structures, half for their parameters; infinity stands for no noise to speak of."""
     half = "60000" if np.isinf(epsilon) else str(epsilon / 2)
     return RuleSearch(
-        "levels", epsilon=half, parameter_epsilon=half, threshold=threshold, levels=3,
-        horizon=task.grammar.horizon, most_operators=1,
+        "levels", epsilon=half, parameter_epsilon=half, min_support=threshold, levels=3,
+        horizon=task.grammar.horizon, max_operators=1,
     )  # fmt: skip
 
 

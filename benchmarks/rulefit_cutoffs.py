@@ -32,9 +32,9 @@ from privfed.learners.rulefit.averaging import (
 from privfed.learners.rulefit.boosting import Boosting, grow_rules
 
 SETTINGS: tuple[dict[str, Any], ...] = (
-    *({"bins": bins, "cutoffs": 20} for bins in (50, 100, 200)),
-    *({"bins": 100, "cutoffs": cutoffs} for cutoffs in (5, 10, 40)),
-    {"bins": 0, "cutoffs": 0},
+    *({"n_bins": bins, "n_quantiles": 20} for bins in (50, 100, 200)),
+    *({"n_bins": 100, "n_quantiles": cutoffs} for cutoffs in (5, 10, 40)),
+    {"n_bins": 0, "n_quantiles": 0},
 )
 
 
@@ -42,7 +42,7 @@ def with_histogram(
     setting: dict[str, Any], train: pd.DataFrame, test: pd.DataFrame, seed: int
 ) -> dict[str, float]:
     learner = RuleFitClassifier(
-        **setting, max_rules=None, estimation="averaging", rounds=100, random_state=seed
+        **setting, max_rules=None, solver="averaging", n_rounds=100, random_state=seed
     )
     gates = LocalDisclosure.from_frame(
         train, "y", client="client", schema=SCHEMA, policy=learner.published(1), seed=seed

@@ -58,7 +58,7 @@ def one_split(frame: pd.DataFrame, schema: Schema, seed: int) -> dict[str, float
     local = UngatedDisclosure.from_frame(regions(train).query("client == 'c0'"), schema, "client")
     models = {
         "federated": gated(train, schema, learner.published(), seed),
-        "federated, penalty 0.0005": RuleFitRegressor(penalty=0.0005, random_state=seed).fit(
+        "federated, penalty 0.0005": RuleFitRegressor(alpha=0.0005, random_state=seed).fit(
             UngatedDisclosure.from_frame(regions(train), schema, "client")
         ),
         "centralized": RuleFitRegressor(random_state=seed).fit(pooled),

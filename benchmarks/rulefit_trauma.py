@@ -48,14 +48,14 @@ TABLE_1 = {
 READINGS: dict[str, dict[str, Any]] = {
     "Algorithm 1 to the letter": {},
     "trees on Friedman and Popescu's subsamples": {"subsample": 0},
-    "leaves of at least five records": {"min_leaf": 5},
-    "both": {"subsample": 0, "min_leaf": 5},
-    "steps until convergence": {"client_step": None},
-    "loss a sum over each client's records": {"client_step": 1.24, "penalty": 0.01 / 124},
-    "penalty a third": {"penalty": 0.01 / 3},
-    "stumps": {"leaves": 2},
-    "three leaves on average": {"leaves": 3},
-    "six leaves on average": {"leaves": 6},
+    "leaves of at least five records": {"min_samples_leaf": 5},
+    "both": {"subsample": 0, "min_samples_leaf": 5},
+    "steps until convergence": {"client_learning_rate": None},
+    "loss a sum over each client's records": {"client_learning_rate": 1.24, "alpha": 0.01 / 124},
+    "penalty a third": {"alpha": 0.01 / 3},
+    "stumps": {"tree_size": 2},
+    "three leaves on average": {"tree_size": 3},
+    "six leaves on average": {"tree_size": 6},
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import wraps
@@ -269,6 +270,24 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
             )
         return schema
 
+    def _score(
+        self,
+        measure: Callable[[np.ndarray], float],
+        X: pd.DataFrame | np.ndarray,
+        client: Any,
+    ) -> float:
+        """A measure of predictions with the truth."""
+        return float(measure(self.predict(X, client=client)))
+
+    def _clients_of_rows(self, client: str | Sequence[str], rows: int) -> np.ndarray:
+        """Each row's client, by one name for all or one for each, shape (rows,); InputError for strangers."""
+        names = np.full(rows, client) if isinstance(client, str) else np.asarray(client).astype(str)
+        if names.shape != (rows,):
+            raise InputError(f"client must be one name, or one for each of the {rows} rows")
+        for name in np.unique(names).tolist():
+            self._check_client(name)
+        return names
+
     def _check_client(self, client: str | None) -> None:
         """Hold a client's name to those that were asked; none is nobody's."""
         if client is not None and client not in self.clients_:
@@ -315,10 +334,10 @@ class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
-        client: str | None = None,
+        client: str | Sequence[str] | None = None,
     ) -> float:
         """R squared of the predictions; of the truth, and so no release."""
-        return float(r2_score(y, self.predict(X, client=client), sample_weight=sample_weight))
+        return self._score(lambda found: r2_score(y, found, sample_weight=sample_weight), X, client)
 
 
 class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[misc]
@@ -363,33 +382,46 @@ class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[mi
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
-        client: str | None = None,
+        client: str | Sequence[str] | None = None,
     ) -> float:
         """Accuracy of the predictions; of the truth, and so no release."""
-        wanted, found = (
-            [label(value) for value in np.asarray(values).ravel()]
-            for values in (y, self.predict(X, client=client))
-        )
-        return float(accuracy_score(wanted, found, sample_weight=sample_weight))
+
+        def accuracy(predicted: np.ndarray) -> float:
+            true, found = ([label(v) for v in np.asarray(each).ravel()] for each in (y, predicted))
+            return float(accuracy_score(true, found, sample_weight=sample_weight))
+
+        return self._score(accuracy, X, client)
 
 
 class PersonalLearner(FederatedLearner):
     """A learner that leaves a model of its own with each client.
 
     Each client keeps its model on its shelf; whoever fits the learner holds the public part alone. A client
-    takes the public part home, and ``predict(X, client=...)`` uses both. ``fit`` forgets what was taken home,
-    and ``to_dict`` leaves it out.
+    takes the public part home, and ``predict(X, client=...)`` uses both. ``fit`` forgets what was taken home;
+    ``to_dict``, copies and pickles leave it out. In a simulation, whose federation holds the shelves in this
+    very process, ``fit`` finds the clients' models there, and nothing need be taken home. ``client`` may name
+    one client for each row.
     """
 
     personal: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        for name in {"predict", "predict_proba"} & vars(cls).keys():
+            setattr(cls, name, _row_by_row(vars(cls)[name]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The public part: copies and pickles hold no client's model."""
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name not in _LOCAL}
 
     @abstractmethod
     def own(self, shelf: Mapping[str, Any]) -> Any:
         """Read a client's own model off its shelf; KeyError if it keeps none."""
 
     @abstractmethod
-    def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
-        """Predict by a client's own model, or by the public part alone; InputError if it is not here."""
+    def predict(self, X: pd.DataFrame | np.ndarray, *, client: Any = None) -> np.ndarray:
+        """Predict by clients' own models, or by the public part alone; InputError if one is not here."""
 
     def take_home(self, client: str, shelf: Mapping[str, Any]) -> Self:
         """Join the public part with what a client keeps; on that client's side alone.
@@ -408,7 +440,7 @@ class PersonalLearner(FederatedLearner):
         return self
 
     def at_home(self, client: str | None, call: str = "predict(X, client={client!r})") -> Any:
-        """The own model of a client that has taken the public part home; InputError if it has not.
+        """The local model of a client that has taken the public part home; InputError if it has not.
 
         Args:
             client: its name.
@@ -416,15 +448,43 @@ class PersonalLearner(FederatedLearner):
         """
         if client is None:
             write = call.format(client=self.clients_[0] if self.clients_ else "...")
-            raise InputError(
+            raise NoCommonModel(
                 f"each client has a model of its own, and there is none for all; write {write}, say"
             )
+        simulated: Mapping[str, Any] = vars(self).get("_simulated", {})
+        if client in simulated and client not in self._taken:
+            return simulated[client]
         if client not in self._taken:
             raise InputError(
                 f"the model of client {client!r} is not here, for it never left that client; call "
                 "take_home(client, shelf) where its shelf is"
             )
         return self._taken[client]
+
+    def _score(
+        self,
+        measure: Callable[[np.ndarray], float],
+        X: pd.DataFrame | np.ndarray,
+        client: Any,
+    ) -> float:
+        """The same; without a client, where no model serves all, the mean over the models that are here."""
+        try:
+            return super()._score(measure, X, client)
+        except NoCommonModel:
+            here = sorted({*self._taken, *vars(self).get("_simulated", {})})
+            if not here:
+                raise
+            return float(
+                np.mean([super(PersonalLearner, self)._score(measure, X, c) for c in here])
+            )
+
+    def _find_local_models(self, federation: Disclosure) -> None:
+        """Keep the clients' models that a simulated federation holds in this process."""
+        found = {}
+        for client, shelf in getattr(federation, "shelves", {}).items():
+            with suppress(KeyError, InputError):
+                found[client] = self.own(shelf)
+        self._simulated = found
 
     @property
     def homes(self) -> tuple[str, ...]:
@@ -435,6 +495,43 @@ class PersonalLearner(FederatedLearner):
     def _taken(self) -> Mapping[str, Any]:
         taken: Mapping[str, Any] = vars(self).get("_homes", {})
         return taken
+
+
+class NoCommonModel(InputError):
+    """Each client has a model of its own, and none was named."""
+
+
+#: Attributes that hold clients' own models.
+_LOCAL = ("_homes", "_simulated")
+
+
+def _row_by_row(predict: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """Let ``client`` be one name for each row, too: each client's rows by its model."""
+
+    @wraps(predict)
+    def dispatched(
+        self: PersonalLearner,
+        X: pd.DataFrame | np.ndarray,
+        *,
+        client: str | Sequence[str] | None = None,
+    ) -> np.ndarray:
+        if client is None or isinstance(client, str):
+            return predict(self, X, client=client)
+        names, rows = (
+            self._clients_of_rows(client, len(X)),
+            X if hasattr(X, "iloc") else np.asarray(X),
+        )
+        result: np.ndarray | None = None
+        for name in np.unique(names):
+            mine = np.flatnonzero(names == name)
+            part = rows.iloc[mine] if isinstance(rows, pd.DataFrame) else rows[mine]
+            predicted = predict(self, part, client=str(name))
+            if result is None:
+                result = np.zeros((len(names), *predicted.shape[1:]), predicted.dtype)
+            result[mine] = predicted
+        return predict(self, X, client=self.clients_[0]) if result is None else result
+
+    return dispatched
 
 
 def _nothing(name: str, because: str = "") -> NobodyAnswered:
@@ -457,7 +554,8 @@ def _from_releases(fit: Callable[..., Any]) -> Callable[..., Any]:
                 f"{name}().fit(LocalDisclosure.from_frame(frame, target=..., client=...))"
             )
         before = federation.released
-        self.__dict__.pop("_homes", None)
+        for local in _LOCAL:
+            self.__dict__.pop(local, None)
         try:
             with one_thread():
                 fitted = fit(self, federation, *rest, **more)
@@ -467,6 +565,8 @@ def _from_releases(fit: Callable[..., Any]) -> Callable[..., Any]:
             raise
         if federation.released == before:
             raise _nothing(name)
+        if isinstance(self, PersonalLearner):
+            self._find_local_models(federation)
         return fitted
 
     return held

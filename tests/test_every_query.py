@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import strategies as st
 
 from privfed.errors import PolicyError, QueryError, WireError
+from privfed.learners import FedForestClassifier, FedForestRegressor
 from privfed.learners.base import FederatedLearner
 from privfed.learners.baselines.bayesian import LocalPosterior
 from privfed.learners.baselines.forest import LocalForest
@@ -20,6 +22,7 @@ from privfed.learners.baselines.pooled import RawRecords
 from privfed.learners.fuzzy_tree.coordinates import Coordinates
 from privfed.learners.fuzzy_tree.linear import Moments, Residuals
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
+from privfed.learners.private.queries import Gradient
 from privfed.learners.rule_search.patterns import PatternBit
 from privfed.learners.rule_search.queries import (
     CohortSample,
@@ -45,7 +48,8 @@ from privfed.learners.rulefit.spreads import Spreads
 from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.privacy.policy import Policy
 from privfed.questions import plugins
-from privfed.questions.query import LocalEffect, Query
+from privfed.questions.query import LocalEffect, Query, View
+from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 from privfed.testing import queries as small
 from privfed.testing.check_query import CHECKS, check_query
@@ -199,19 +203,19 @@ PLANNING: tuple[tuple[str, dict[str, Any]], ...] = (
     ("FedForestClassifier", {"n_estimators": 2, "top_k": 2}),
     ("GeneticTreeClassifier", {"population_size": 4, "generations": 2}),
     ("GeneticTreeRegressor", {"population_size": 4, "generations": 2}),
-    ("RuleFitClassifier", {"trees": 3}),
-    ("RuleFitRegressor", {"trees": 3}),
+    ("RuleFitClassifier", {"n_estimators": 3}),
+    ("RuleFitRegressor", {"n_estimators": 3}),
     ("FedAvgNetworkClassifier", {}),
-    ("TruexTreeClassifier", {"depth": 2}),
+    ("TruexTreeClassifier", {"max_depth": 2}),
     ("LocalTreeClassifier", {}),
 )
 
 
-def planned() -> dict[str, tuple[Query, Schema]]:
+def planned(numeric: Schema = NUMERIC, binary: Schema = BINARY) -> dict[str, tuple[Query, Schema]]:
     """The questions that these plan for, one for each kind, target and way."""
     found: dict[str, tuple[Query, Schema]] = {}
     for name, chosen in PLANNING:
-        schema = BINARY if name.endswith("Classifier") else NUMERIC
+        schema = binary if name.endswith("Classifier") else numeric
         target = "classes" if schema is BINARY else "numbers"
         ways = [value for value in chosen.values() if isinstance(value, str)]
         learner = plugins.load("learners", name)(**chosen)
@@ -250,3 +254,93 @@ def test_no_installed_query_is_left_out() -> None:
     listed = [query for query, _ in (*TABULAR.values(), *PLANNED.values())]
     known = {query.kind for query in (*listed, *COHORT.values())}
     assert known == set(plugins.available("queries"))
+
+
+def scattered(schema: Schema, records: int) -> Records:
+    """Records of many digits over all of a schema, whose sums and norms round."""
+    rng = np.random.default_rng(0)
+    columns = []
+    for column in schema.columns:
+        low, high = column.bounds
+        values = rng.uniform(low, high, records)
+        columns.append(values if column.kind == "number" else np.rint(values))
+    table = np.column_stack(columns)
+    return Records(schema, table[:, :-1], table[:, -1])
+
+
+def added(query: Query, records: Records) -> dict[str, np.ndarray]:
+    """What each record adds to every part that adds up, by the query itself."""
+    view = View(records, records.schema, b"secret")
+    return {name: np.asarray(part) for name, part in query.contribution(view).items()}
+
+
+#: Columns enough for sums over them to depend on a table's layout: numpy adds eight at a time.
+MANY = (*(Column(f"x{place}", lower=-1, upper=2) for place in range(21)), *FEATURES)
+WIDE, WIDE_CLASSES = (Schema(MANY, schema.target) for schema in (NUMERIC, BINARY))
+_ENDS = 4, WIDE.lower, WIDE.upper
+_FAR = Coordinates(
+    tuple(range(22)), np.linspace(-0.3, 0.3, 22), np.linspace(0.1, 3.0, 22), np.sqrt(0.2)
+)
+_MODEL = np.linspace(-1, 1, 23)
+TEN = Schema(MANY, Column("y", "category", categories=tuple("abcdefghij")))
+
+
+def weighted() -> dict[str, tuple[Query, Schema]]:
+    """The planned queries that carry a model, with one that says something, of numbers and ten classes."""
+    found: dict[str, tuple[Query, Schema]] = {}
+    for learner, schema in ((FedForestRegressor(), WIDE), (FedForestClassifier(), TEN)):
+        for line in learner.plan(schema, learner.private(4, schema=schema)):
+            if isinstance(line.query, Gradient):
+                drawn = np.random.default_rng(3).normal(size=line.query.weights.shape)
+                name = f"weighted {line.query.kind} of {type(learner).__name__}"
+                found[name] = replace(line.query, weights=drawn), schema
+    return found
+
+
+LINEAR = {
+    **weighted(),
+    **{name: found for name, found in TABULAR.items() if found[0].linear},
+    **{
+        f"wide {name}": found
+        for name, found in planned(WIDE, WIDE_CLASSES).items()
+        if found[0].linear and not isinstance(found[0], LocalEffect) and len(name.split()) < 3
+    },
+    "wide moments": (Moments(((),), *_ENDS, _FAR), WIDE),
+    "wide residuals": (Residuals((((0, 1),), ((0, 2),)), *_ENDS, _FAR, _MODEL, 0.7), WIDE),
+    "wide leaves": (Leaves((((0, 1),), ((0, 2),)), *_ENDS, tuple(range(24))), WIDE),
+    "wide level": (Level((((0, 1),), ((0, 2),)), *_ENDS, tuple(range(1, 24))), WIDE),
+}
+
+
+LINEAR = {
+    name: (query, schema)
+    for name, (query, schema) in LINEAR.items()
+    if any(part.sensitivity is not None for part in query.parts(schema).values())
+}
+
+
+@pytest.mark.parametrize("name", sorted(LINEAR))
+def test_a_record_adds_the_same_whoever_stands_beside_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alone, in another order, twice and among all: to the bit, or one more record moves all others.
+
+    A sum over a record's columns that the machine adds in another order where the table has another
+    layout (``np.linalg.norm(axis=1)``, a matrix product) is caught here: truncation to the grid, which
+    would hide all but the rare difference that crosses a unit, is left out.
+    """
+    query, schema = LINEAR[name]
+    records = scattered(schema, 200)
+    whole = query.evaluate(View(records, schema, b"secret"))
+    for part, terms in added(query, records).items():
+        assert np.array_equal(np.asarray(whole[part]), terms.sum(axis=0)), part
+    monkeypatch.setattr(np, "trunc", lambda values, out=None: np.asarray(values, float))
+    among = added(query, records)
+    order, twice = np.random.default_rng(1).permutation(200), np.repeat(np.arange(200), 2)
+    for rows in (order, twice, np.arange(7), np.arange(0)):
+        for part, terms in added(query, records.take(rows)).items():
+            assert np.array_equal(terms, among[part][rows]), f"{part} of {len(rows)} records"
+    for row in range(30):
+        alone = query.evaluate(View(records.take(np.array([row])), schema, b"secret"))
+        for part, terms in among.items():
+            assert np.array_equal(np.asarray(alone[part]), terms[row]), f"{part}, record {row}"

@@ -65,15 +65,15 @@ class Baseline(FederatedLearner):
 class BaselineClassifier(Baseline, FederatedClassifier):
     """A baseline that predicts classes."""
 
-    def predict_proba(self, x: Rows, *, client: Any = None) -> np.ndarray:
+    def predict_proba(self, X: Rows, *, client: Any = None) -> np.ndarray:
         """Probabilities of the classes, shape (rows, classes).
 
         Args:
-            x: the rows.
+            X: the rows.
             client: whose model predicts, where each client has one; ``Local...`` also take a name
                 for each row.
         """
-        return self._predicted(x, client)
+        return self._predicted(X, client)
 
 
 class BaselineRegressor(Baseline, FederatedRegressor):
@@ -81,9 +81,9 @@ class BaselineRegressor(Baseline, FederatedRegressor):
 
     _classifies: ClassVar[bool] = False
 
-    def predict(self, x: Rows, *, client: Any = None) -> np.ndarray:
+    def predict(self, X: Rows, *, client: Any = None) -> np.ndarray:
         """Predictions, shape (rows,); arguments as for :meth:`BaselineClassifier.predict_proba`."""
-        return self._predicted(x, client)[:, 0]
+        return self._predicted(X, client)[:, 0]
 
 
 class BinaryBaseline(BaselineClassifier):
@@ -108,9 +108,9 @@ class LinearBaseline(BinaryBaseline):
     #: Intercept, then a coefficient for each feature; set by ``fit``.
     weights_: np.ndarray
 
-    def decision_function(self, x: Rows, *, client: str | None = None) -> np.ndarray:
+    def decision_function(self, X: Rows, *, client: str | None = None) -> np.ndarray:
         """Log-odds of the second class, shape (rows,)."""
-        return self._log_odds(self._encode(x, client))
+        return self._log_odds(self._encode(X, client))
 
     def _log_odds(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(self.weights_[0] + x @ self.weights_[1:])

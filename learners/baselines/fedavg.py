@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
 import numpy as np
@@ -29,23 +29,29 @@ class FedAvgLogistic(LinearBaseline):
     so the queries are those of RuleFit with linear terms alone.
 
     Args:
-        rounds: rounds of averaging.
+        n_rounds: rounds of averaging.
         local_steps: full-batch gradient steps of each client in a round.
-        step: size of a step, for features scaled to [-2, 2] by their public bounds.
+        learning_rate: size of a step, for features scaled to [-2, 2] by their public bounds.
     """
 
     queries: ClassVar[tuple[type[Query], ...]] = (Supports, Increment, Objective)
     called: ClassVar[str] = "logistic regression by federated averaging"
     _parameter_constraints: ClassVar[Constraints] = {
-        "rounds": [Integers(at_least=1)],
+        "n_rounds": [Integers(at_least=1)],
         "local_steps": [Integers(at_least=1)],
-        "step": [Reals(above=0, at_most=10)],
+        "learning_rate": [Reals(above=0, at_most=10)],
+    }
+    old_names: ClassVar[Mapping[str, str]] = {
+        "rounds": "n_rounds",
+        "step": "learning_rate",
     }
 
-    def __init__(self, *, rounds: int = 100, local_steps: int = 20, step: float = 0.5) -> None:
-        self.rounds = rounds
+    def __init__(
+        self, *, n_rounds: int = 100, local_steps: int = 20, learning_rate: float = 0.5
+    ) -> None:
+        self.n_rounds = n_rounds
         self.local_steps = local_steps
-        self.step = step
+        self.learning_rate = learning_rate
 
     def fit(self, federation: Disclosure) -> Self:
         """Average until the rounds are over or nobody answers; errors as for the base."""
@@ -55,8 +61,8 @@ class FedAvgLogistic(LinearBaseline):
         sizes = {client: float(own[0]) for client, own in answers.each("size").items()}
         zeros = np.zeros(len(terms))
         averaging = Averaging(
-            rounds=self.rounds,
-            client_step=self.step,
+            rounds=self.n_rounds,
+            client_step=self.learning_rate,
             penalty=0.0,
             logistic=True,
             local_steps=self.local_steps,
@@ -72,10 +78,10 @@ class FedAvgLogistic(LinearBaseline):
         """Sizes, rounds, and the objective."""
         terms = _linear(schema)
         zeros = np.zeros(1 + len(terms))
-        steps = LocalStepParams(self.step, 0.0, self.local_steps, 0.0)
+        steps = LocalStepParams(self.learning_rate, 0.0, self.local_steps, 0.0)
         return [
             Planned(Supports(terms), 1),
-            Planned(Increment(terms, zeros, zeros, steps, logistic=True), self.rounds),
+            Planned(Increment(terms, zeros, zeros, steps, logistic=True), self.n_rounds),
             Planned(Objective(terms, zeros, logistic=True), 1),
         ]
 

@@ -78,24 +78,28 @@ class LocalForests(BinaryBaseline):
     """Averages all trees of all clients, each client with the same number of them.
 
     Args:
-        trees: trees of each client.
-        min_leaf: fewest records of a leaf.
+        n_estimators: trees of each client.
+        min_samples_leaf: fewest records of a leaf.
     """
 
     queries: ClassVar[tuple[type[Query], ...]] = (LocalForest,)
     _parameter_constraints: ClassVar[Constraints] = {
-        "trees": [Integers(at_least=1, at_most=MAX_TREES)],
-        "min_leaf": [Integers(at_least=1, at_most=MAX_LEAF)],
+        "n_estimators": [Integers(at_least=1, at_most=MAX_TREES)],
+        "min_samples_leaf": [Integers(at_least=1, at_most=MAX_LEAF)],
+    }
+    old_names: ClassVar[Mapping[str, str]] = {
+        "trees": "n_estimators",
+        "min_leaf": "min_samples_leaf",
     }
 
-    def __init__(self, trees: int = 100, min_leaf: int = 1) -> None:
-        self.trees = trees
-        self.min_leaf = min_leaf
+    def __init__(self, n_estimators: int = 100, min_samples_leaf: int = 1) -> None:
+        self.n_estimators = n_estimators
+        self.min_samples_leaf = min_samples_leaf
 
     def fit(self, federation: Disclosure) -> Self:
         """Ask once; errors as for the base."""
         self._start(federation)
-        answers = federation.ask(LocalForest(self.trees, self.min_leaf))
+        answers = federation.ask(LocalForest(self.n_estimators, self.min_samples_leaf))
         self.forests_ = [
             np.asarray(nodes) for nodes in answers.each("nodes").values() if len(nodes)
         ]
@@ -109,7 +113,7 @@ class LocalForests(BinaryBaseline):
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """One query."""
-        return once(LocalForest(self.trees, self.min_leaf))
+        return once(LocalForest(self.n_estimators, self.min_samples_leaf))
 
     def readable(self) -> dict[str, Any]:
         """What the columns of every node in the state's forests are."""

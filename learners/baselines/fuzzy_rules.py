@@ -106,12 +106,15 @@ class FuzzyRulesRegressor(BaselineRegressor):
     or if none is active by the one whose sets' peaks are nearest.
 
     Args:
-        sets: uniform triangular fuzzy sets of each feature.
+        n_fuzzy_sets: uniform triangular fuzzy sets of each feature.
     """
 
     queries: ClassVar[tuple[type[Query], ...]] = (Scaling, FuzzyRules)
     _parameter_constraints: ClassVar[Constraints] = {
-        "sets": [Integers(at_least=2, at_most=99)],
+        "n_fuzzy_sets": [Integers(at_least=2, at_most=99)],
+    }
+    old_names: ClassVar[Mapping[str, str]] = {
+        "sets": "n_fuzzy_sets",
     }
 
     #: The rules' antecedents, models and summed activations; set by ``fit``.
@@ -122,8 +125,8 @@ class FuzzyRulesRegressor(BaselineRegressor):
     lower_: np.ndarray
     upper_: np.ndarray
 
-    def __init__(self, *, sets: int = 5) -> None:
-        self.sets = sets
+    def __init__(self, *, n_fuzzy_sets: int = 5) -> None:
+        self.n_fuzzy_sets = n_fuzzy_sets
 
     def fit(self, federation: Disclosure) -> Self:
         """Ask for histograms to scale by, then for rules, and merge them; errors as for the base."""
@@ -138,7 +141,7 @@ class FuzzyRulesRegressor(BaselineRegressor):
             edges = histograms.refined()
             query = Scaling(_BINS, tuple(map(tuple, edges.tolist())))
         self.lower_, self.upper_ = (end[:-1] for end in histograms.percentiles())
-        rules = FuzzyRules(self.sets, self.lower_, self.upper_)
+        rules = FuzzyRules(self.n_fuzzy_sets, self.lower_, self.upper_)
         self._merge(federation.ask(rules).only)
         return self
 
@@ -169,8 +172,10 @@ class FuzzyRulesRegressor(BaselineRegressor):
         chosen = np.zeros(len(unit), np.int64)
         for first in range(0, len(unit), 256):
             rows = slice(first, first + 256)
-            active = strength(unit[rows], self.antecedents_, self.sets)
-            away = np.abs(unit[rows, None] * (self.sets - 1) - self.antecedents_).sum(axis=2)
+            active = strength(unit[rows], self.antecedents_, self.n_fuzzy_sets)
+            away = np.abs(unit[rows, None] * (self.n_fuzzy_sets - 1) - self.antecedents_).sum(
+                axis=2
+            )
             none = active.max(axis=1) <= 0
             chosen[rows] = np.where(none, away.argmin(axis=1), active.argmax(axis=1))
         return chosen
@@ -187,7 +192,7 @@ class FuzzyRulesRegressor(BaselineRegressor):
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """Histograms round by round, then the rules once."""
-        rules = FuzzyRules(self.sets, schema.lower, schema.upper)
+        rules = FuzzyRules(self.n_fuzzy_sets, schema.lower, schema.upper)
         return [Planned(Scaling(_BINS), rounds(_BINS)), Planned(rules, 1)]
 
     def readable(self) -> dict[str, Any]:

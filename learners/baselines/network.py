@@ -180,12 +180,19 @@ class _FedAvgNetwork(Baseline):
 
     queries: ClassVar[tuple[type[Query], ...]] = (NetworkStep,)
     _parameter_constraints: ClassVar[Constraints] = {
-        "hidden": [Units()],
-        "rounds": [Integers(at_least=1)],
-        "passes": [Integers(at_least=1, at_most=MAX_PASSES)],
-        "batch": [Integers(at_least=1)],
-        "step": [Reals(above=0, at_most=1)],
+        "hidden_layer_sizes": [Units()],
+        "n_rounds": [Integers(at_least=1)],
+        "local_epochs": [Integers(at_least=1, at_most=MAX_PASSES)],
+        "batch_size": [Integers(at_least=1)],
+        "learning_rate": [Reals(above=0, at_most=1)],
         "random_state": [Integers(at_least=0), None],
+    }
+    old_names: ClassVar[Mapping[str, str]] = {
+        "hidden": "hidden_layer_sizes",
+        "rounds": "n_rounds",
+        "passes": "local_epochs",
+        "batch": "batch_size",
+        "step": "learning_rate",
     }
 
     #: The averaged network's weights, set by ``fit``.
@@ -194,26 +201,28 @@ class _FedAvgNetwork(Baseline):
     def __init__(
         self,
         *,
-        hidden: tuple[int, ...] = (64, 32),
-        rounds: int = 30,
-        passes: int = 3,
-        batch: int = 32,
-        step: float = 0.005,
+        hidden_layer_sizes: tuple[int, ...] = (64, 32),
+        n_rounds: int = 30,
+        local_epochs: int = 3,
+        batch_size: int = 32,
+        learning_rate: float = 0.005,
         random_state: int | None = None,
     ) -> None:
-        self.hidden = hidden
-        self.rounds = rounds
-        self.passes = passes
-        self.batch = batch
-        self.step = step
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.n_rounds = n_rounds
+        self.local_epochs = local_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
         self.random_state = random_state
 
     def _shape(self, schema: Schema) -> list[tuple[int, int]]:
-        return _layers(schema, self.hidden, self._n_classes(schema))
+        return _layers(schema, self.hidden_layer_sizes, self._n_classes(schema))
 
     def _query(self, schema: Schema, weights: np.ndarray, number: int) -> NetworkStep:
-        settings = (self.passes, self.batch, float(self.step), number)
-        return NetworkStep(weights, tuple(self.hidden), self._n_classes(schema), *settings)
+        settings = (self.local_epochs, self.batch_size, float(self.learning_rate), number)
+        return NetworkStep(
+            weights, tuple(self.hidden_layer_sizes), self._n_classes(schema), *settings
+        )
 
     def _first(self, schema: Schema) -> np.ndarray:
         """Drawn weights (He et al. 2015), offsets zero."""
@@ -228,7 +237,7 @@ class _FedAvgNetwork(Baseline):
         """Average until the rounds are over or nobody answers; errors as for the base."""
         self._start(federation)
         weights = self._first(self.schema_)
-        for number in range(self.rounds):
+        for number in range(self.n_rounds):
             try:
                 answers = federation.ask(self._query(self.schema_, weights, number))
             except NobodyAnswered:
@@ -256,7 +265,7 @@ class _FedAvgNetwork(Baseline):
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """One query a round."""
-        return [Planned(self._query(schema, self._first(schema), 0), self.rounds)]
+        return [Planned(self._query(schema, self._first(schema), 0), self.n_rounds)]
 
     def readable(self) -> dict[str, Any]:
         """What the state's weights are of."""
@@ -268,11 +277,11 @@ class FedAvgNetworkClassifier(_FedAvgNetwork, BaselineClassifier):
     """A network for classes by federated averaging.
 
     Args:
-        hidden: units of the hidden layers.
-        rounds: rounds of averaging.
-        passes: over a client's records in each round.
-        batch: records of a batch.
-        step: size of a step.
+        hidden_layer_sizes: units of the hidden layers.
+        n_rounds: rounds of averaging.
+        local_epochs: over a client's records in each round.
+        batch_size: records of a batch.
+        learning_rate: size of a step.
         random_state: seed of the first weights.
     """
 

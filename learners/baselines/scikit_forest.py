@@ -112,9 +112,9 @@ class _ScikitForest(RawBaseline):
     """Asks for all records, then fits scikit-learn's forest to them."""
 
     _parameter_constraints: ClassVar[Constraints] = {
-        "trees": [Integers(at_least=1, at_most=10_000)],
+        "n_estimators": [Integers(at_least=1, at_most=10_000)],
         "max_depth": [Integers(at_least=1), None],
-        "min_leaf": [Integers(at_least=1)],
+        "min_samples_leaf": [Integers(at_least=1)],
         "max_features": [
             Integers(at_least=1),
             Reals(above=0, at_most=1),
@@ -123,28 +123,32 @@ class _ScikitForest(RawBaseline):
         ],
         "random_state": [Integers(at_least=0), None],
     }
+    old_names: ClassVar[Mapping[str, str]] = {
+        "trees": "n_estimators",
+        "min_leaf": "min_samples_leaf",
+    }
 
     def __init__(
         self,
         *,
-        trees: int = 100,
+        n_estimators: int = 100,
         max_depth: int | None = 10,
-        min_leaf: int = 5,
+        min_samples_leaf: int = 5,
         max_features: float | str | None = None,
         random_state: int | None = None,
     ) -> None:
-        self.trees = trees
+        self.n_estimators = n_estimators
         self.max_depth = max_depth
-        self.min_leaf = min_leaf
+        self.min_samples_leaf = min_samples_leaf
         self.max_features = max_features
         self.random_state = random_state
 
     def _learned(self, name: str, records: Records) -> EncodedForest:
         kind = RandomForestClassifier if self._classifies else RandomForestRegressor
         forest = kind(
-            self.trees,
+            self.n_estimators,
             max_depth=self.max_depth,
-            min_samples_leaf=self.min_leaf,
+            min_samples_leaf=self.min_samples_leaf,
             max_features=1.0 if self.max_features is None else self.max_features,
             random_state=self.random_state,
         )

@@ -62,19 +62,24 @@ class _Trees(Baseline):
     """Depths and folds."""
 
     _parameter_constraints: ClassVar[Constraints] = {
-        "lowest": [Integers(1, DEEPEST)],
-        "deepest": [Integers(1, DEEPEST)],
-        "folds": [Integers(2, MOST_FOLDS)],
+        "min_depth": [Integers(1, DEEPEST)],
+        "max_depth": [Integers(1, DEEPEST)],
+        "cv": [Integers(2, MOST_FOLDS)],
+    }
+    old_names: ClassVar[Mapping[str, str]] = {
+        "lowest": "min_depth",
+        "deepest": "max_depth",
+        "folds": "cv",
     }
 
-    def __init__(self, *, lowest: int = 2, deepest: int = 15, folds: int = 5) -> None:
-        self.lowest = lowest
-        self.deepest = deepest
-        self.folds = folds
+    def __init__(self, *, min_depth: int = 2, max_depth: int = 15, cv: int = 5) -> None:
+        self.min_depth = min_depth
+        self.max_depth = max_depth
+        self.cv = cv
 
     @property
     def _scoring(self) -> Scoring:
-        return Scoring(self._classifies, folds=self.folds)
+        return Scoring(self._classifies, folds=self.cv)
 
 
 class _LocalTree(_Trees, PersonalLearner):
@@ -90,7 +95,7 @@ class _LocalTree(_Trees, PersonalLearner):
 
     @property
     def _keep(self) -> KeepOwn:
-        return KeepOwn(self._scoring, self.lowest, self.deepest)
+        return KeepOwn(self._scoring, self.min_depth, self.max_depth)
 
     def own(self, shelf: Mapping[str, Any]) -> PersonalTree:
         """A client's tree, off its shelf.
@@ -130,7 +135,7 @@ class _CentralTree(_Trees, RawBaseline):
 
     def _learned(self, name: str, records: Records) -> PersonalTree:
         view = View(records, self.schema_, name.encode())
-        return grown(view, self._scoring, self.lowest, self.deepest)
+        return grown(view, self._scoring, self.min_depth, self.max_depth)
 
     def _predicted(self, x: Rows, client: Any) -> np.ndarray:
         tree: PersonalTree = self.models_[POOLED]
@@ -146,9 +151,9 @@ class LocalTreeClassifier(BaselineClassifier, _LocalTree):
     """A tree at each client, grown alone.
 
     Args:
-        lowest: least depth that cross-validation tries.
-        deepest: greatest one.
-        folds: of cross-validation.
+        min_depth: least depth that cross-validation tries.
+        max_depth: greatest one.
+        cv: of cross-validation.
     """
 
 

@@ -43,19 +43,23 @@ class TruexTreeClassifier(BaselineClassifier):
     class counts apart; sums over bins give the totals).
 
     Args:
-        depth: d; the FedGA-Tree paper finds 6 best.
-        bins: of features with many values, equal in width.
+        max_depth: d; the FedGA-Tree paper finds 6 best.
+        n_bins: of features with many values, equal in width.
     """
 
     _parameter_constraints: ClassVar[Constraints] = {
-        "depth": [Integers(1, DEEPEST)],
-        "bins": [Integers(2, 64)],
+        "max_depth": [Integers(1, DEEPEST)],
+        "n_bins": [Integers(2, 64)],
+    }
+    old_names: ClassVar[Mapping[str, str]] = {
+        "depth": "max_depth",
+        "bins": "n_bins",
     }
     queries: ClassVar[tuple[type[Query], ...]] = (LevelCounts,)
 
-    def __init__(self, depth: int = 6, bins: int = 5) -> None:
-        self.depth = depth
-        self.bins = bins
+    def __init__(self, max_depth: int = 6, n_bins: int = 5) -> None:
+        self.max_depth = max_depth
+        self.n_bins = n_bins
 
     def fit(self, federation: Disclosure) -> Self:
         """Grow; sets ``shared_``; errors as for the base."""
@@ -63,7 +67,7 @@ class TruexTreeClassifier(BaselineClassifier):
         schema, growth = federation.schema, NoisyTreeGrower(classes(federation.schema))
         features, open_ = np.arange(len(schema.features)), [0]
         edges = self._edges(schema)
-        for level in range(self.depth):
+        for level in range(self.max_depth):
             asked = LevelCounts(growth.tree, np.array(open_), features, edges, None)
             try:
                 told = np.asarray(federation.ask(asked).total("counts"), dtype=float)
@@ -96,9 +100,9 @@ class TruexTreeClassifier(BaselineClassifier):
         for column in schema.features:
             low, high = column.bounds
             between = np.arange(np.ceil(low), np.floor(high)) + 0.5
-            few = column.kind != "number" and len(between) < self.bins
+            few = column.kind != "number" and len(between) < self.n_bins
             few = few or column.kind == "category"
-            rows.append(between if few else np.linspace(low, high, self.bins + 1)[1:-1])
+            rows.append(between if few else np.linspace(low, high, self.n_bins + 1)[1:-1])
         return padded(rows, max(map(len, rows)))
 
     def _predicted(self, x: Rows, client: Any) -> np.ndarray:
@@ -128,15 +132,15 @@ class TruexTreeClassifier(BaselineClassifier):
         if not isinstance(parties, int) or parties < 1:
             raise PolicyError(f"parties must be a whole number of at least 1, not {parties!r}")
         factor = Fraction(int(max(parties - 1, 1) ** 0.5 * 10**6), 10**6)
-        spend = exact(epsilon, "epsilon") * factor / (self.depth + 1)
-        guard = Guard.of("laplace", spend=spend, times=self.depth + 1)
+        spend = exact(epsilon, "epsilon") * factor / (self.max_depth + 1)
+        guard = Guard.of("laplace", spend=spend, times=self.max_depth + 1)
         return Policy({LevelCounts.kind: (guard,)}, name="published")
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """Each level, and the leaves."""
         features, edges = np.arange(len(schema.features)), self._edges(schema)
-        tree = full_tree(self.depth - 1)
-        return [Planned(LevelCounts(tree, tree.leaves, features, edges, None), self.depth + 1)]
+        tree = full_tree(self.max_depth - 1)
+        return [Planned(LevelCounts(tree, tree.leaves, features, edges, None), self.max_depth + 1)]
 
     def state(self) -> dict[str, Any]:
         """The tree."""

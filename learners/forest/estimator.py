@@ -180,11 +180,7 @@ class _FedForest(LearnerByWays):
         """Each row's client as a number."""
         if client is None:
             return None
-        names = np.full(rows, client) if isinstance(client, str) else np.asarray(client).astype(str)
-        if names.shape != (rows,):
-            raise InputError(f"client must be one name, or one for each of the {rows} rows")
-        for name in np.unique(names).tolist():
-            self._check_client(name)
+        names = self._clients_of_rows(client, rows)
         known = {name: number for number, name in enumerate(self.clients_)}
         return np.array([known[name] for name in names.tolist()], dtype=np.int64)
 

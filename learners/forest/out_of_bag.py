@@ -65,24 +65,35 @@ class OutOfBag(Query):
             parts[name] = Part(PartType.SUMS, ("all",), (1,), bound, TARGET_GRID)
         return parts
 
+    def memory(self, cells: int) -> int:
+        """Most bytes that evaluating takes beside the records: blocks of instances, and the trees."""
+        return 2**26 + 96 * BLOCK + 128 * len(self.trees) + 48 * cells
+
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Predict tree by tree, a block of trees at a time."""
-        records, classes = len(view.table), self.values.shape[1]
+        """Predict tree by tree, a block of records and trees at a time."""
+        step, sums = max(1, 2 * BLOCK // self.values.shape[1]), []
+        for first in range(0, max(len(view.table), 1), step):
+            sums.append(self._of_records(view, slice(first, min(first + step, len(view.table)))))
+        return {name: np.asarray(sum(each[name] for each in sums)) for name in sums[0]}
+
+    def _of_records(self, view: View, part: slice) -> Mapping[str, np.ndarray]:
+        records, classes = part.stop - part.start, self.values.shape[1]
         votes, total = np.zeros(records), np.zeros((records, classes))
-        columns = single(view.table.x.T)
+        columns = single(view.table.x[part].T)
         step = max(1, BLOCK // max(records, 1))
         for first in range(0, self.trees.roots, step):
             trees = np.arange(first, min(first + step, self.trees.roots), dtype=np.int32)
             left_out = np.ones((len(trees), records), bool)
             for own, tree in zip(left_out, trees.tolist(), strict=True):
-                own[self.sampling.rows(view, tree)] = False
+                drawn = self.sampling.rows(view, tree)
+                own[drawn[(drawn >= part.start) & (drawn < part.stop)] - part.start] = False
             place, rows = np.nonzero(left_out)
             leaf = self.trees.descend(trees[place], rows, columns)
             votes += np.bincount(rows, minlength=records)
             for column in range(classes):
                 total[:, column] += np.bincount(rows, self.values[leaf, column], minlength=records)
         told = np.flatnonzero(votes > 0)
-        return self._scored(view, told, total[told] / votes[told, None])
+        return self._scored(view, part.start + told, total[told] / votes[told, None])
 
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False

@@ -12,7 +12,7 @@ from privfed.errors import QueryError
 from privfed.learners.forest.columns import LARGEST, TARGET_GRID
 from privfed.learners.forest.equations import bins_by_tree
 from privfed.learners.forest.level import NodeFeatures, OpenNodes
-from privfed.learners.forest.node_index import NodeIndex
+from privfed.learners.forest.node_index import KEPT, NodeIndex
 from privfed.learners.forest.settings import SETTINGS
 from privfed.learners.forest.statistics import (
     bins,
@@ -40,6 +40,10 @@ class _AboutLevel(Query):
 
     level: OpenNodes
     linear: ClassVar[bool] = False
+
+    def memory(self, cells: int) -> int:
+        """Most bytes that evaluating takes beside the records: what is kept for the next query, and the trees."""
+        return 2**26 + 3 * KEPT + 128 * len(self.level.trees) + 64 * cells
 
 
 @dataclass(frozen=True, eq=False)

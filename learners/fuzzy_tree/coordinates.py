@@ -93,9 +93,15 @@ class Coordinates:
         return total
 
     def held(self, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same within the unit ball, and each record's factor for it."""
-        z = self.of(unit)
-        shrunk = np.minimum(1.0, _BELOW_ONE / np.maximum(np.linalg.norm(z, axis=1), 2.0**-40))
+        """The same within the unit ball, and each record's factor for it.
+
+        A norm's squares are added column by column: along a row the machine adds in another order where a
+        record is alone, and one record more would move the others.
+        """
+        z, squares = self.of(unit), np.zeros(len(unit))
+        for column in z.T:
+            squares += column**2
+        shrunk = np.minimum(1.0, _BELOW_ONE / np.maximum(np.sqrt(squares), 2.0**-40))
         return z * shrunk[:, None], shrunk
 
     def into(self, other: Coordinates) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,10 @@ from privfed.tables.schema import Schema
 
 #: Weaker activations are none: sums floor them to zero.
 LEAST = float(GRID)
+#: Most values of an array that is worked on at once, unless one record has more.
+CELLS = 2**17
+#: Most activations that are held at once, unless one record has more.
+ACTIVATIONS = 2**20
 #: Names of the sets of a partition with as many sets, from low to high.
 LABELS = {
     2: ("Low", "High"),
@@ -127,31 +132,84 @@ class Activation:
 
 
 def activations(
-    memberships: Memberships,
-    paths: Sequence[Path],
-    known: MutableMapping[Path, Activation] | None = None,
+    memberships: Memberships, paths: Sequence[Path], records: range | None = None
 ) -> list[Activation]:
     """The activation of each node, through its ancestors, each computed once.
 
     Args:
         memberships: of all records.
         paths: nodes, by their paths from the root.
-        known: activations computed before; results are added to it.
+        records: which records to look at; all unless given.
     """
-    known = {} if known is None else known
-    records = len(memberships.below)
-    known.setdefault((), Activation(np.arange(records), np.ones(records)))
-
-    def reach(path: Path) -> Activation:
-        if path not in known:
-            known[path] = reach(path[:-1]).into(memberships, *path[-1])
-        return known[path]
-
-    return [reach(path) for path in paths]
+    rows = np.arange(len(memberships.below)) if records is None else np.array(records, np.int64)
+    known: dict[Path, Activation] = {(): Activation(rows, np.ones(len(rows)))}
+    for path in paths:
+        for step in range(1, len(path) + 1):
+            if path[:step] not in known:
+                known[path[:step]] = known[path[: step - 1]].into(memberships, *path[step - 1])
+    return [known[path] for path in paths]
 
 
-def keep_only(known: MutableMapping[Path, Any], paths: Sequence[Path]) -> None:
-    """Forget all activations but those of some nodes."""
-    wanted = set(paths) | {()}
-    for path in [path for path in known if path not in wanted]:
-        del known[path]
+def pieces(rows: int, width: int, most: int | None = None) -> Iterator[slice]:
+    """Slices of so many rows that an array of ``width`` values a row has at most :data:`CELLS` of them."""
+    step = max(1, (CELLS if most is None else most) // max(width, 1))
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+
+
+def reached_nodes(paths: Sequence[Path]) -> tuple[int, int]:
+    """How many nodes of one tree, or ancestors of theirs, one record reaches at most; and how many there are."""
+    steps = Counter(
+        len(path) for path in {path[:k] for path in paths for k in range(len(path) + 1)}
+    )
+    return sum(min(2**k, nodes) for k, nodes in steps.items()), sum(steps.values())
+
+
+def blocks(
+    memberships: Memberships, paths: Sequence[Path], width: int = 1
+) -> Iterator[tuple[range, list[Activation]]]:
+    """Activations of nodes of one tree, so many records at a time that memory does not grow with them.
+
+    A record reaches at most 2^k of the nodes k steps below the root, so that the activations of a block
+    of records, their ancestors' included, are at most :data:`ACTIVATIONS` unless one record has more.
+
+    Args:
+        memberships: of all records.
+        paths: nodes, by their paths from the root.
+        width: values that the caller holds for each record.
+
+    Yields:
+        the records of a block, and every node's activation by them, rows counted in the whole table.
+    """
+    reach, _ = reached_nodes(paths)
+    for part in pieces(len(memberships.below), max(reach, 8 * width), ACTIVATIONS):
+        records = range(part.start, part.stop)
+        yield records, activations(memberships, paths, records)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Pairs of a node and a record that activates it, node after node."""
+
+    node: np.ndarray  #: the node's number
+    row: np.ndarray  #: the record's position
+    weight: np.ndarray  #: how strongly it activates the node
+
+    @classmethod
+    def of(cls, memberships: Memberships, paths: Sequence[Path], width: int) -> Iterator[Pairs]:
+        """All pairs, piece by piece, for a caller who holds ``width`` values for each."""
+        for _, reached in blocks(memberships, paths):
+            node = np.repeat(np.arange(len(reached)), [len(one.rows) for one in reached])
+            row = np.concatenate([one.rows for one in reached])
+            weight = np.concatenate([one.weight for one in reached])
+            for part in pieces(len(row), width):
+                yield cls(node[part], row[part], weight[part])
+
+    def cells(
+        self, memberships: Memberships, features: np.ndarray, sets: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Both cells of each pair by each feature: flat (node, feature, set) and the degree there."""
+        below = memberships.below[np.ix_(self.row, features)]
+        rest = memberships.rest[np.ix_(self.row, features)]
+        key = (self.node[:, None] * len(features) + np.arange(len(features))) * sets + below
+        yield key, self.weight[:, None] * (1 - rest)
+        yield key + 1, self.weight[:, None] * rest

@@ -12,6 +12,7 @@ import numpy as np
 
 from privfed.errors import QueryError
 from privfed.learners.fuzzy_tree.coordinates import LARGEST, Coordinates
+from privfed.learners.fuzzy_tree.fuzzy import blocks, pieces
 from privfed.learners.fuzzy_tree.queries import FuzzyQuery
 from privfed.questions.part import GRID, Part, PartType, Sensitivity, on_grid
 from privfed.questions.query import View
@@ -45,17 +46,21 @@ class Moments(FuzzyQuery):
         return {"moments": part}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """One product of integer matrices, exact in any order up to 2^23 records."""
-        cut = self._cut(view)
-        return {"moments": cut.T @ cut}
+        """Products of integer matrices, block by block: exact in any order up to 2^23 records."""
+        width = self.coordinates.width
+        total = np.zeros((width, width))
+        for piece in pieces(len(view.table), width):
+            cut = self._cut(view, piece)
+            total += cut.T @ cut
+        return {"moments": total}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
         """A record's own z z'."""
         cut = self._cut(view)
         return {"moments": cut[:, :, None] * cut[:, None, :]}
 
-    def _cut(self, view: View) -> np.ndarray:
-        held, _ = self.coordinates.held(self._prepare(view).unit())
+    def _cut(self, view: View, piece: slice = slice(None)) -> np.ndarray:
+        held, _ = self.coordinates.held(self._prepare(view).unit(piece))
         return on_grid(held, _HALF)
 
 
@@ -91,22 +96,26 @@ class Residuals(FuzzyQuery):
         return {"residuals": Part(PartType.SUMS, ("leaf", "row"), shape, sensitivity, GRID)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Add up node by node."""
-        along = self._along(view)
-        reached = self._prepare(view).reach(self.nodes)
-        sums = [on_grid(node.weight[:, None] * along[node.rows]).sum(axis=0) for node in reached]
-        return {"residuals": np.stack(sums)}
+        """Add up node by node, a block of records at a time."""
+        width = self.coordinates.width
+        sums = np.zeros((len(self.nodes), width))
+        for records, reached in blocks(self._prepare(view).memberships, self.nodes, width):
+            along = self._along(view, slice(records.start, records.stop))
+            for total, node in zip(sums, reached, strict=True):
+                own = node.weight[:, None] * along[node.rows - records.start]
+                total += on_grid(own).sum(axis=0)
+        return {"residuals": sums}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
         """A record's own in every node."""
         weights = self._prepare(view).weights(self.nodes)
         return {"residuals": on_grid(weights[..., None] * self._along(view)[:, None])}
 
-    def _along(self, view: View) -> np.ndarray:
-        """r z of every record, shape (records, F + 1)."""
+    def _along(self, view: View, piece: slice = slice(None)) -> np.ndarray:
+        """r z of records, shape (records, F + 1)."""
         prepared = self._prepare(view)
-        unit = prepared.unit()
+        unit = prepared.unit(piece)
         held, shrunk = self.coordinates.held(unit)
-        rest = prepared.target - self.coordinates.predicted(unit, self.model)
+        rest = prepared.target[piece] - self.coordinates.predicted(unit, self.model)
         cut = np.clip(rest, -self.clip, self.clip) * shrunk
         return np.asarray(cut[:, None] * held)

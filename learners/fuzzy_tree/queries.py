@@ -13,14 +13,13 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.errors import QueryError
-from privfed.learners.fuzzy_tree.fuzzy import to_unit
+from privfed.learners.fuzzy_tree.fuzzy import ACTIVATIONS, pieces, reached_nodes, to_unit
 from privfed.learners.fuzzy_tree.sums import (
     Fuzzified,
-    cell_sums,
     cell_terms,
     equation_terms,
     equations,
-    node_sums,
+    level_sums,
     node_terms,
 )
 from privfed.learners.fuzzy_tree.suppression import (
@@ -73,10 +72,11 @@ class Scaling(Query):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Count each column's values; the upper bound falls into the last bin."""
-        bins = self._bins(view)
-        columns = bins.shape[1]
-        keys = bins + np.arange(columns) * self.bins
-        counts = np.bincount(keys.ravel(), minlength=columns * self.bins)
+        columns = len(view.schema.features) + _numeric(view.schema)
+        counts = np.zeros(columns * self.bins, np.int64)
+        for piece in pieces(len(view.table), columns):
+            keys = self._bins(view, piece) + np.arange(columns) * self.bins
+            counts += np.bincount(keys.ravel(), minlength=len(counts))
         return _by_part(counts.reshape(columns, self.bins), view.schema)
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
@@ -85,13 +85,13 @@ class Scaling(Query):
         parts = _by_part(ones.swapaxes(0, 1), view.schema)
         return {name: np.moveaxis(part, -2, 0) for name, part in parts.items()}
 
-    def _bins(self, view: View) -> np.ndarray:
+    def _bins(self, view: View, piece: slice = slice(None)) -> np.ndarray:
         """Each value's bin, shape (records, columns), the target's last."""
-        x, schema = view.table.x, view.schema
+        x, schema = view.table.x[piece], view.schema
         low, high = schema.lower, schema.upper
         if _numeric(schema):
             assert schema.target is not None
-            x = np.column_stack([x, view.table.target])
+            x = np.column_stack([x, view.table.target[piece]])
             low, high = (
                 np.append(low, schema.target.bounds[0]),
                 np.append(high, schema.target.bounds[1]),
@@ -172,6 +172,17 @@ class FuzzyQuery(Query):
         prepared: Fuzzified = view.cache["fuzzy_tree"]
         return prepared
 
+    def memory(self, cells: int) -> int:
+        """Most bytes that evaluating takes beside the records, by the nodes that are asked about.
+
+        A block's activations (:data:`.ACTIVATIONS`, or one record's) take 40 bytes each while they are paired,
+        a node's own arrays 1 KiB, and what strict suppression looks at, every branch of every split, 64 bytes
+        a cell.
+        """
+        reach, known = reached_nodes(self.nodes)
+        branches = (known + 1) * self.sets * len(self.lower) * self.sets
+        return 2**26 + 40 * max(ACTIVATIONS, reach) + 1024 * known + 64 * branches + 48 * cells
+
     def _silence(self, view: View) -> ComplementarySuppression:
         return silence(self._prepare(view).memberships, self.nodes, self.sets)
 
@@ -219,8 +230,7 @@ class Level(FuzzyQuery):
         """Add up over all pairs of record and node at once."""
         prepared = self._prepare(view)
         return {
-            **cell_sums(prepared, self.nodes, self.features, self.sets),
-            **node_sums(prepared, self.nodes),
+            **level_sums(prepared, self.nodes, self.features, self.sets),
             "records": np.array(len(prepared.target)),
         }
 
@@ -289,13 +299,8 @@ class Leaves(FuzzyQuery):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Add up leaf by leaf."""
-        prepared = self._prepare(view)
-        reached = prepared.reach(self.nodes)
-        sums = [equations(prepared, self.features, leaf) for leaf in reached]
-        return {
-            "gram": np.stack([gram for gram, _ in sums]),
-            "moment": np.stack([moment for _, moment in sums]),
-        }
+        gram, moment = equations(self._prepare(view), self.features, self.nodes)
+        return {"gram": gram, "moment": moment}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
         """A record's own normal equations in every leaf."""
@@ -314,7 +319,7 @@ class Leaves(FuzzyQuery):
         if not strict:
             return {}
         width = exact["moment"].shape[1]
-        counts = np.array([len(leaf.rows) for leaf in self._prepare(view).reach(self.nodes)])
+        counts = level_sums(self._prepare(view), self.nodes)["node_counts"]
         silent = self._silence(view).leaves | ((counts > 0) & (counts <= max(2, width)))
         return {
             "gram": np.broadcast_to(silent[:, None, None], exact["gram"].shape),
@@ -344,12 +349,8 @@ class Activations(FuzzyQuery):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Add up leaf by leaf."""
-        prepared = self._prepare(view)
-        reached = prepared.reach(self.nodes)
-        return {
-            "weights": np.array([on_grid(leaf.weight).sum() for leaf in reached]),
-            "counts": np.array([len(leaf.rows) for leaf in reached]),
-        }
+        sums = level_sums(self._prepare(view), self.nodes)
+        return {"weights": sums["node_weights"], "counts": sums["node_counts"]}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
         """A record's activation of every leaf."""

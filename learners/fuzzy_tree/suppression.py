@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privfed.learners.fuzzy_tree.fuzzy import Activation, Memberships, activations
+from privfed.learners.fuzzy_tree.fuzzy import Memberships, Pairs
 from privfed.questions.cells import Path
 from privfed.questions.part import GRID, on_grid
 
@@ -63,12 +63,26 @@ def silence(memberships: Memberships, nodes: Sequence[Path], sets: int) -> Compl
     all others are empty. So a leaf that withholds a feature with no more than two filled sets
     withholds its equations.
     """
-    fates = Fates(memberships, sets)
-    found = [fates.of(path) for path in nodes]
-    silent = np.array([fate.silent for fate in found])
-    features = np.array([fate.withheld for fate in found])
-    flat = np.array([(fate.withheld & (fate.filled <= 2)).any() for fate in found])
-    return ComplementarySuppression(silent, features | silent[:, None], silent | flat)
+    revealed, filled = _looks(memberships, nodes, sets)
+    fates: dict[Path, NodeSuppression] = {
+        (): NodeSuppression(silent=False, withheld=revealed[()], filled=filled[()])
+    }
+
+    for path in nodes:
+        for step, (feature, _) in enumerate(path):
+            above = fates[path[:step]]
+            branches: list[Path] = [(*path[:step], (feature, branch)) for branch in range(sets)]
+            if branches[0] in fates:
+                continue
+            withheld = above.withheld | np.any([revealed[own] for own in branches], axis=0)
+            silent = above.silent or bool(above.withheld[feature])
+            for own in branches:
+                fates[own] = NodeSuppression(silent, withheld, filled[own])
+    found = [fates[path] for path in nodes]
+    still = np.array([own.silent for own in found])
+    features = np.array([own.withheld for own in found])
+    flat = np.array([(own.withheld & (own.filled <= 2)).any() for own in found])
+    return ComplementarySuppression(still, features | still[:, None], still | flat)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,51 +94,24 @@ class NodeSuppression:
     filled: np.ndarray
 
 
-class Fates:
-    """The suppression of a tree's nodes at one client, each computed once, from the root down."""
-
-    def __init__(self, memberships: Memberships, sets: int) -> None:
-        self._memberships, self._sets = memberships, sets
-        self._reached: dict[Path, Activation] = {}
-        revealed, filled = self._look(())
-        self._known: dict[Path, NodeSuppression] = {
-            (): NodeSuppression(silent=False, withheld=revealed, filled=filled)
-        }
-
-    def of(self, path: Path) -> NodeSuppression:
-        """A node's, through its ancestors'."""
-        if path not in self._known:
-            self._split(path[:-1], path[-1][0])
-        return self._known[path]
-
-    def _split(self, parent: Path, feature: int) -> None:
-        above = self.of(parent)
-        branches: list[Path] = [(*parent, (feature, branch)) for branch in range(self._sets)]
-        looks = [self._look(branch) for branch in branches]
-        withheld = above.withheld | np.any([revealed for revealed, _ in looks], axis=0)
-        silent = above.silent or bool(above.withheld[feature])
-        for branch, (_, filled) in zip(branches, looks, strict=True):
-            self._known[branch] = NodeSuppression(silent, withheld, filled)
-
-    def _look(self, path: Path) -> tuple[np.ndarray, np.ndarray]:
-        """Which unused features reveal at a node, and how many of their sets hold records."""
-        (node,) = activations(self._memberships, [path], self._reached)
-        weights, counts = feature_cells(self._memberships, node, self._sets)
-        revealed = revealing(weights[None], counts[None], [not path], strict=True)[0].any(axis=1)
-        revealed[[feature for feature, _ in path]] = False
-        return revealed, (counts > 0).sum(axis=1)
-
-
-def feature_cells(
-    memberships: Memberships, node: Activation, sets: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Summed weights (grid units) and counts of a node's cells, shape (features, sets) each."""
-    below, rest = memberships.below[node.rows], memberships.rest[node.rows]
-    features = below.shape[1]
-    weights, counts = np.zeros((2, features * sets))
-    for key, degree in ((below, 1 - rest), (below + 1, rest)):
-        flat = (np.arange(features) * sets + key).ravel()
-        inside = node.weight[:, None] * degree
-        weights += np.bincount(flat, on_grid(inside).ravel(), features * sets)
-        counts += np.bincount(flat, (inside > 0).ravel(), features * sets)
-    return weights.reshape(features, sets), counts.reshape(features, sets)
+def _looks(
+    memberships: Memberships, nodes: Sequence[Path], sets: int
+) -> tuple[dict[Path, np.ndarray], dict[Path, np.ndarray]]:
+    """By node, its ancestors and all their branches: unused features that reveal, and how many sets hold records."""
+    splits = {(path[:k], path[k][0]) for path in nodes for k in range(len(path))}
+    below: list[Path] = [(*node, (feature, own)) for node, feature in splits for own in range(sets)]
+    paths: list[Path] = [(), *sorted(below)]
+    wide = memberships.below.shape[1]
+    weights, counts = np.zeros((2, len(paths) * wide * sets))
+    for pairs in Pairs.of(memberships, paths, wide):
+        for key, degree in pairs.cells(memberships, np.arange(wide), sets):
+            weights += np.bincount(key.ravel(), on_grid(degree).ravel(), len(weights))
+            counts += np.bincount(key.ravel(), (degree > 0).ravel(), len(counts))
+    shape = (len(paths), wide, sets)
+    weights, counts = weights.reshape(shape), counts.reshape(shape)
+    root = [not path for path in paths]
+    revealed = np.asarray(revealing(weights, counts, root, strict=True).any(axis=2))
+    for path, own in zip(paths, revealed, strict=True):
+        own[[feature for feature, _ in path]] = False
+    filled = (counts > 0).sum(axis=2)
+    return dict(zip(paths, revealed, strict=True)), dict(zip(paths, filled, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -188,7 +188,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         tree: PersonalTree = self.at_home(client, "describe(client={client!r})")
         return tree.to_text(self.schema_, self.classes_ if self._classify else ())
 
-    def _said(self, X: pd.DataFrame | np.ndarray, client: str | None) -> np.ndarray:
+    def _said(self, X: pd.DataFrame | np.ndarray, client: Any) -> np.ndarray:
         """What the tree of a client, or the tree that all share, says of rows."""
         encoded = self._encode(X, client)
         if client is not None or self.shared_ is None:
@@ -277,21 +277,24 @@ class GeneticTreeClassifier(FederatedClassifier, _GeneticTree):
             )
 
     def predict_proba(
-        self, X: pd.DataFrame | np.ndarray, *, client: str | None = None
+        self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
         """Fractions of the classes in each row's leaf, shape (rows, classes); see :meth:`predict`."""
         return self._said(X, client)
 
-    def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+    def predict(
+        self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
+    ) -> np.ndarray:
         """The label of each row's leaf: the commonest class, unless the client chose otherwise.
 
         Args:
             X: rows.
-            client: whose tree predicts; None for the tree that all share, which `private` has.
+            client: whose tree predicts, one name or one for each row; None for the tree that all share,
+                which `private` has.
         """
         shares = self._said(X, client)
         if client is not None:
-            tree: PersonalTree = self.at_home(client)
+            tree: PersonalTree = self.at_home(client)  # type: ignore[arg-type]
             shares = tree.weighed(shares)
         return np.asarray(self.classes_[shares.argmax(axis=1)])
 
@@ -313,6 +316,8 @@ class GeneticTreeRegressor(FederatedRegressor, _GeneticTree):
     _classify: ClassVar[bool] = False
     _population: ClassVar[int] = 40
 
-    def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+    def predict(
+        self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
+    ) -> np.ndarray:
         """The mean of each row's leaf; arguments as for :meth:`GeneticTreeClassifier.predict`."""
         return self._said(X, client)[:, 0]

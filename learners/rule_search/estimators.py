@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, get_args
@@ -36,7 +37,7 @@ from privfed.tables.schema import Schema
 #: In which order a tree search asks: best first, or by the published UCT with the least epsilon for
 #: each query, or with equal shares.
 Order = Literal["best-first", "uct", "equal"]
-#: C of ``uct`` if ``constant`` is None; see docs/tuning.md.
+#: C of ``uct`` if ``exploration_weight`` is None; see docs/tuning.md.
 UCT_CONSTANT = 0.1
 
 
@@ -57,16 +58,21 @@ class _Explores(_AsksForHolders):
 
     error: float = 0.05
     margin: float = 1.0
-    most_questions: int | None = None
-    seed: int = 0
+    max_queries: int | None = None
+    random_state: int = 0
 
     unit: ClassVar[Unit] = "individual"
     _parameter_constraints: ClassVar[Constraints] = {
         **SHARED,
         "error": [Reals(above=0, below=0.5)],
         "margin": [Reals(above=0)],
-        "most_questions": [Integers(at_least=1), None],
-        "seed": [Integers(at_least=0)],
+        "max_queries": [Integers(at_least=1), None],
+        "random_state": [Integers(at_least=0)],
+    }
+    old_names: ClassVar[Mapping[str, str]] = {
+        **RuleLearner.old_names,
+        "most_questions": "max_queries",
+        "seed": "random_state",
     }
 
     def check_parameters(self) -> None:
@@ -75,7 +81,7 @@ class _Explores(_AsksForHolders):
         self._exploration()
 
     def _exploration(self) -> Exploration:
-        return Exploration(self.threshold, self.error, self.margin)
+        return Exploration(self.min_support, self.error, self.margin)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -92,21 +98,21 @@ class TreeRuleSearch(_Explores):
         error: theta, the largest probability of wrongly ignoring a subtree (not ``equal``).
         margin: a subtree worth exploring has (1 + margin) nu N holders.
         share: see :class:`Exploration`; 0 asks every query at its finest (``uct``).
-        constant: C, the weight of exploration in equation 1 (``uct``, ``equal``); 0 always follows
-            the largest estimate. None takes sqrt 2, the convention, for ``equal``, and 0.1 for
+        exploration_weight: C of equation 1 (``uct``, ``equal``); 0 always follows the largest estimate.
+            None takes sqrt 2, the convention, for ``equal``, and 0.1 for
             ``uct``: few hold a rule, and sqrt 2 hides their shares.
         expected: a guess of the number of valid rules: while a search is less sure of as many, it
             lists more of what is possible; 0 lists only what is likely (``best-first``).
         questions: Q of ``equal``; ``best-first``: a first query costs at most a Q-th of epsilon.
-        most_questions: stop there.
-        seed: public randomness: the order of children.
+        max_queries: stop there.
+        random_state: public randomness: the order of children.
 
     The other parameters are those of :class:`RuleLearner`.
     """
 
     order: Order = "best-first"
     share: float = 0.0
-    constant: float | None = None
+    exploration_weight: float | None = None
     expected: int = 400
     questions: int = 1000
 
@@ -114,9 +120,13 @@ class TreeRuleSearch(_Explores):
         **_Explores._parameter_constraints,
         "order": [StrOptions(*get_args(Order))],
         "share": [Reals(at_least=0, at_most=1)],
-        "constant": [Reals(at_least=0), None],
+        "exploration_weight": [Reals(at_least=0), None],
         "expected": [Integers(at_least=0)],
         "questions": [Integers(at_least=1)],
+    }
+    old_names: ClassVar[Mapping[str, str]] = {
+        **_Explores.old_names,
+        "constant": "exploration_weight",
     }
 
     def check_parameters(self) -> None:
@@ -124,12 +134,12 @@ class TreeRuleSearch(_Explores):
         (RuleLearner if self.order == "equal" else _Explores).check_parameters(self)
 
     def _exploration(self) -> Exploration:
-        return Exploration(self.threshold, self.error, self.margin, self.share)
+        return Exploration(self.min_support, self.error, self.margin, self.share)
 
     def search(self, asking: CohortSession) -> list[FoundRule]:
         """See the base."""
         search = self._best_first(asking) if self.order == "best-first" else self._uct(asking)
-        return search.run(self.most_questions)
+        return search.run(self.max_queries)
 
     def _best_first(self, asking: CohortSession) -> BestFirst:
         exploration = self._exploration()
@@ -144,11 +154,11 @@ class TreeRuleSearch(_Explores):
             exploration, people = self._exploration(), asking.people
             self._check_affordable(exploration.question(people, self.share * people))
             allocation, usual = Adaptive(exploration), UCT_CONSTANT
-        constant = usual if self.constant is None else self.constant
-        return TreeSearch(asking, allocation, constant, seed=self.seed, total=self._total)
+        constant = usual if self.exploration_weight is None else self.exploration_weight
+        return TreeSearch(asking, allocation, constant, seed=self.random_state, total=self._total)
 
     def _equal(self) -> Equal:
-        return Equal(self._total, self.questions, self.threshold)
+        return Equal(self._total, self.questions, self.min_support)
 
     def _check_affordable(self, question: Question) -> None:
         """One query must fit."""
@@ -180,14 +190,14 @@ class LevelRuleSearch(_AsksForHolders):
     Args:
         levels: most symbols of a rule.
         confirm: fraction of epsilon for the last query.
-        most_templates: most templates of one query.
+        max_templates: most templates of one query.
 
     The other parameters are those of :class:`RuleLearner`.
     """
 
     levels: int = 5
     confirm: Number = "0.7"
-    most_templates: int = 5000
+    max_templates: int = 5000
 
     unit: ClassVar[Unit] = "rule"
     decides: ClassVar[bool] = False
@@ -195,7 +205,11 @@ class LevelRuleSearch(_AsksForHolders):
         **SHARED,
         "levels": [Integers(at_least=1)],
         "confirm": [Exact(at_least=0, below=1)],
-        "most_templates": [Integers(at_least=1)],
+        "max_templates": [Integers(at_least=1)],
+    }
+    old_names: ClassVar[Mapping[str, str]] = {
+        **RuleLearner.old_names,
+        "most_templates": "max_templates",
     }
 
     def search(self, asking: CohortSession) -> list[FoundRule]:
@@ -203,8 +217,8 @@ class LevelRuleSearch(_AsksForHolders):
         return LevelSearch(asking, self._plan()).run()
 
     def _plan(self) -> LevelPlan:
-        confirm, most = exact(self.confirm, "confirm", zero=True), self.most_templates
-        return LevelPlan(self._total, self.threshold, self.levels, confirm, most=most)
+        confirm, most = exact(self.confirm, "confirm", zero=True), self.max_templates
+        return LevelPlan(self._total, self.min_support, self.levels, confirm, most=most)
 
     def spends(self) -> list[tuple[int, Fraction]]:
         """Each level once, and the last query."""
@@ -212,7 +226,7 @@ class LevelRuleSearch(_AsksForHolders):
 
     def _outlook(self, schema: Schema, people: int) -> str:
         part = max(self._plan().questions) / self._total
-        return PowerAnalysis(Exploration(self.threshold), people, self._total, part).told()
+        return PowerAnalysis(Exploration(self.min_support), people, self._total, part).told()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -222,8 +236,8 @@ class PartRuleSearch(_Explores):
     Args:
         error: theta, the largest probability of wrongly ignoring a subtree.
         margin: a subtree worth exploring has (1 + margin) nu n holders among n who are asked.
-        most_questions: stop there.
-        seed: public randomness: the order of children and of individuals.
+        max_queries: stop there.
+        random_state: public randomness: the order of children and of individuals.
 
     The other parameters are those of :class:`RuleLearner`.
     """
@@ -232,12 +246,14 @@ class PartRuleSearch(_Explores):
 
     def _part(self, people: int) -> int:
         """Individuals of one query."""
-        return smallest_part(people, float(self._answer), self.threshold, self.margin, self.error)
+        return smallest_part(people, float(self._answer), self.min_support, self.margin, self.error)
 
     def search(self, asking: CohortSession) -> list[FoundRule]:
         """See the base; each individual spends its whole budget on its one answer."""
-        everything, part = Equal(self._answer, 1, self.threshold), self._part(asking.people)
-        return TreeSearch(asking, everything, seed=self.seed, part=part).run(self.most_questions)
+        everything, part = Equal(self._answer, 1, self.min_support), self._part(asking.people)
+        return TreeSearch(asking, everything, seed=self.random_state, part=part).run(
+            self.max_queries
+        )
 
     def spends(self) -> list[tuple[int, Fraction]]:
         """Everything, once."""
@@ -257,8 +273,8 @@ class SampledRuleSearch(RuleLearner):
         slots: most rules of an individual.
         encoding: of an answer: ``unary``, a bit for each template, or ``hashed``, one bit in all,
             with more noise.
-        most_templates: most templates of one query.
-        seed: public randomness: the order of individuals.
+        max_templates: most templates of one query.
+        random_state: public randomness: the order of individuals.
 
     The other parameters are those of :class:`RuleLearner`.
     """
@@ -266,8 +282,8 @@ class SampledRuleSearch(RuleLearner):
     levels: int = 5
     slots: int = 128
     encoding: Encoding = "unary"
-    most_templates: int = 5000
-    seed: int = 0
+    max_templates: int = 5000
+    random_state: int = 0
 
     queries: ClassVar[tuple[type[Query], ...]] = (SampledRule, HashedRule, Parameters)
     unit: ClassVar[Unit] = "individual"
@@ -277,8 +293,12 @@ class SampledRuleSearch(RuleLearner):
         "levels": [Integers(at_least=1)],
         "slots": [Integers(at_least=1)],
         "encoding": [StrOptions(*get_args(Encoding))],
-        "most_templates": [Integers(at_least=1)],
-        "seed": [Integers(at_least=0)],
+        "max_templates": [Integers(at_least=1)],
+        "random_state": [Integers(at_least=0)],
+    }
+    old_names: ClassVar[Mapping[str, str]] = {
+        **LevelRuleSearch.old_names,
+        "seed": "random_state",
     }
 
     def search(self, asking: CohortSession) -> list[FoundRule]:
@@ -288,16 +308,18 @@ class SampledRuleSearch(RuleLearner):
         found: list[FoundRule] = []
         for level in range(self.levels):
             templates = [t for f in frontier for t in grammar.continuations(f)]
-            templates = templates[: self.most_templates]
+            templates = templates[: self.max_templates]
             if not templates:
                 break
-            who = CohortSample(asking.people, level * size, (level + 1) * size, self.seed + 1)
+            who = CohortSample(
+                asking.people, level * size, (level + 1) * size, self.random_state + 1
+            )
             try:
                 result = self._ask(asking, templates, who)
             except NobodyAnswered:
                 break
             std = result.deviation
-            cut = max(self.threshold, 1.645 * std / size) * size
+            cut = max(self.min_support, 1.645 * std / size) * size
             rows = zip(templates, result.estimate, strict=True)
             kept = [(template, rules) for template, rules in rows if rules >= cut]
             frontier = [template for template, _ in kept if grammar.open(template)]
@@ -368,16 +390,16 @@ class RuleSearch(RuleLearner):
     error: float = 0.05
     margin: float = 1.0
     share: float = 0.0
-    constant: float | None = None
+    exploration_weight: float | None = None
     expected: int = 400
     questions: int = 1000
     levels: int = 5
     confirm: Number = "0.7"
-    most_templates: int = 5000
+    max_templates: int = 5000
     slots: int = 128
     encoding: Encoding = "unary"
-    most_questions: int | None = None
-    seed: int = 0
+    max_queries: int | None = None
+    random_state: int = 0
 
     queries: ClassVar[tuple[type[Query], ...]] = (
         TemplateBits,
@@ -389,6 +411,10 @@ class RuleSearch(RuleLearner):
     _parameter_constraints: ClassVar[Constraints] = {
         "strategy": [StrOptions(*STRATEGIES)],
         **_OF_ALL,
+    }
+    old_names: ClassVar[Mapping[str, str]] = {
+        **TreeRuleSearch.old_names,
+        **LevelRuleSearch.old_names,
     }
     unit: ClassVar[Any] = _delegated("unit")
     decides: ClassVar[Any] = _delegated("decides")

@@ -132,7 +132,7 @@ class Exploration:
         shares = 0 < self.threshold < 1 and 0 <= self.share <= 1 and 0 < self.stray < 0.5
         if not shares or not self.margin > 0 or not 0 < self.error < 0.5:
             raise InputError(
-                "exploration needs a threshold between 0 and 1, a margin above 0, a share from 0 "
+                "exploration needs a min_support between 0 and 1, a margin above 0, a share from 0 "
                 "to 1, and an error and a stray probability between 0 and 0.5"
             )
 

@@ -46,14 +46,14 @@ MAX_CELLS = 2_000_000_000
 ATOM = (1,)
 SHARED: Constraints = {
     "epsilon": [Exact(above=0)],
-    "threshold": [Reals(above=0, at_most=1)],
+    "min_support": [Reals(above=0, at_most=1)],
     "parameter_epsilon": [Exact(at_least=0)],
-    "percent": [Reals(at_least=0, at_most=100)],
+    "percentile": [Reals(at_least=0, at_most=100)],
     "operators": [Names()],
     "relations": [Names()],
-    "most_operators": [Integers(at_least=1)],
+    "max_operators": [Integers(at_least=1)],
     "horizon": [Integers(at_least=1)],
-    "people": [Integers(at_least=1), None],
+    "n_individuals": [Integers(at_least=1), None],
 }
 
 
@@ -63,28 +63,34 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
 
     Args:
         epsilon: what an individual (or a rule, where that is the unit) spends on structures.
-        threshold: nu, the share of individuals that makes a rule valid.
+        min_support: nu, the share of individuals that makes a rule valid.
         parameter_epsilon: what is spent on thresholds and intervals, once; 0 takes the middle of
             their public ranges.
-        percent: percentile of the individuals' parameters that the population's rule takes.
+        percentile: percentile of the individuals' parameters that the population's rule takes.
         operators: operators of the grammar; ``!`` is needed over ``U`` and ``=`` alone.
         relations: relations of the grammar's atoms, of ``<= >= =``.
-        most_operators: most operators of a rule.
+        max_operators: most operators of a rule.
         horizon: largest step of an interval.
-        people: individuals behind each client; None asks the federation.
+        n_individuals: individuals behind each client; None asks the federation.
     """
 
     epsilon: Number = "10"
-    threshold: float = 0.01
+    min_support: float = 0.01
     parameter_epsilon: Number = 0
-    percent: float = 50.0
+    percentile: float = 50.0
     operators: tuple[str, ...] = ("&", "|", "U", "F", "G")
     relations: tuple[str, ...] = ("<=", ">=")
-    most_operators: int = 4
+    max_operators: int = 4
     horizon: int = 10
-    people: int | None = None
+    n_individuals: int | None = None
 
     _parameter_constraints: ClassVar[Constraints] = SHARED
+    old_names: ClassVar[Mapping[str, str]] = {
+        "threshold": "min_support",
+        "percent": "percentile",
+        "most_operators": "max_operators",
+        "people": "n_individuals",
+    }
 
     # --- what each search says -----------------------------------------------------------------
 
@@ -129,7 +135,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
             the line; empty where there is enough, and where that is not known.
         """
         self.check_parameters()
-        return "" if self.threshold == 1 else self._outlook(schema, people)
+        return "" if self.min_support == 1 else self._outlook(schema, people)
 
     # --- learning ------------------------------------------------------------------------------
 
@@ -165,11 +171,11 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
 
     def grammar(self, schema: Schema) -> Grammar:
         """Which rules there can be over a schema's variables."""
-        limits = {"most_operators": self.most_operators, "horizon": self.horizon}
+        limits = {"most_operators": self.max_operators, "horizon": self.horizon}
         return Grammar.of(schema, self.operators, relations=self.relations, **limits)
 
     def _people(self, federation: Disclosure) -> int:
-        people = self.people or getattr(federation, "people", None)
+        people = self.n_individuals or getattr(federation, "people", None)
         if not people or people < 1:
             raise InputError("say how many individuals stand behind each client: people=...")
         return int(people)
@@ -189,7 +195,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         spend = exact(self.parameter_epsilon, "parameter_epsilon", zero=True)
         if found and spend > 0:
             try:
-                return asking.parameters(found, spend, self.percent)
+                return asking.parameters(found, spend, self.percentile)
             except NobodyAnswered:
                 pass
         return [[(low + high) / 2 for low, high in one] for one in ranges]
@@ -202,25 +208,25 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         check_is_fitted(self)
         return np.array([False, True])
 
-    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+    def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """Whether the rules' weighted vote is for the positive class; see :meth:`decision_function`."""
-        return self.decision_function(x, client=client) >= 0
+        return self.decision_function(X, client=client) >= 0
 
     def decision_function(
-        self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
+        self, X: pd.DataFrame | np.ndarray, *, client: str | None = None
     ) -> np.ndarray:
         """Weighted share of the rules that hold, less the cut, shape (samples,).
 
         Args:
-            x: trajectories, shape (samples, steps, variables in the schema's order).
+            X: trajectories, shape (samples, steps, variables in the schema's order).
             client: see the base.
         """
         rules, columns = self.rules_, [self.schema_.names.index(n) for n in self.grammar_.names]
         self._check_client(client)
-        array = np.asarray(x, dtype=float)
+        array = np.asarray(X, dtype=float)
         if array.ndim != 3 or array.shape[2] != len(columns):
             raise InputError(
-                "x must hold trajectories, shape (samples, steps, variables), the variables "
+                "X must hold trajectories, shape (samples, steps, variables), the variables "
                 f"{', '.join(self.schema_.names)}"
             )
         return rules.votes(array[..., columns]) - rules.cut
@@ -262,7 +268,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
 
     def assess(self, records: RuleIndex) -> dict[str, Any]:
         """How many of the valid rules were found, how many found ones are valid, and what lacks."""
-        valid = records.valid(self.threshold * records.people)
+        valid = records.valid(self.min_support * records.people)
         found = {one.structure for one in self.found_}
         covered, precise = coverage(found, valid)
         hint = self.outlook(self.schema_, records.people) if covered == 0 else ""
@@ -307,7 +313,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """Every query at what it spends; where the search decides, what all spend together."""
         self.check_parameters()
-        grammar, who = self.grammar(schema), CohortSample.everybody(self.people or 1)
+        grammar, who = self.grammar(schema), CohortSample.everybody(self.n_individuals or 1)
         bits, spend = self.question(who, grammar), exact(self.parameter_epsilon, "", zero=True)
         planned = [
             Planned(bits, times, each, self.decides) for times, each in self.spends() if each

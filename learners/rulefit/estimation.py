@@ -185,7 +185,7 @@ class Estimation(ABC):
 class Gradients(Estimation):
     """Accelerated proximal gradient: one local step a round (paper, Algorithm 3 with G = 1)."""
 
-    remedy = "leave client_step out, or make it smaller"
+    remedy = "leave client_learning_rate out, or make it smaller"
     first_steps = GRADIENT
 
     def _step(self, curvatures: Curvatures) -> float:
@@ -220,11 +220,11 @@ class Averaging(Estimation):
     server_step: float = 1.0
     clients_per_round: int | None = None
 
-    remedy = "leave client_step out, take fewer local_steps, or make server_step smaller"
+    remedy = "leave client_learning_rate out, take fewer local_steps, or make server_learning_rate smaller"
 
     @property
     def first_steps(self) -> LocalStepParams:
-        """Steps of size .01, whatever ``client_step`` is: the size is no part of the cost."""
+        """Steps of size .01, whatever ``client_learning_rate`` is: the size is no part of the cost."""
         return LocalStepParams(0.01, 0.0, self.local_steps, self.penalty)
 
     def _step(self, curvatures: Curvatures) -> float:

@@ -49,6 +49,20 @@ class _RuleFit(LearnerByWays):
 
     ways: ClassVar[Ways] = (PublishedRuleFit, PrivateRuleFit)
     _parameter_constraints: ClassVar[Constraints] = ALLOWED
+    old_names: ClassVar[Mapping[str, str]] = {
+        "bins": "n_bins",
+        "cutoffs": "n_quantiles",
+        "trees": "n_estimators",
+        "leaves": "tree_size",
+        "shrinkage": "learning_rate",
+        "min_leaf": "min_samples_leaf",
+        "linear": "include_linear",
+        "penalty": "alpha",
+        "estimation": "solver",
+        "rounds": "n_rounds",
+        "server_step": "server_learning_rate",
+        "client_step": "client_learning_rate",
+    }
     _logistic: ClassVar[bool]
 
     #: The fitted model, set by ``fit``.
@@ -57,40 +71,40 @@ class _RuleFit(LearnerByWays):
     def __init__(  # noqa: PLR0913 - an estimator's parameters
         self,
         *,
-        bins: int = 100,
-        cutoffs: int = 20,
-        trees: int = 333,
-        leaves: float = 4,
-        shrinkage: float = 0.01,
+        n_bins: int = 100,
+        n_quantiles: int = 20,
+        n_estimators: int = 333,
+        tree_size: float = 4,
+        learning_rate: float = 0.01,
         subsample: float = 0,
-        min_leaf: int = 5,
+        min_samples_leaf: int = 5,
         max_rules: int | None = 1000,
-        linear: bool = True,
-        penalty: float = 0.005,
-        estimation: str = "gradient",
-        rounds: int = 80,
+        include_linear: bool = True,
+        alpha: float = 0.005,
+        solver: str = "gradient",
+        n_rounds: int = 80,
         local_steps: int = 5,
-        server_step: float = 1.0,
-        client_step: float | None = None,
+        server_learning_rate: float = 1.0,
+        client_learning_rate: float | None = None,
         clients_per_round: int | None = None,
         reference_rounds: int = 0,
         random_state: int | None = None,
     ) -> None:
-        self.bins = bins
-        self.cutoffs = cutoffs
-        self.trees = trees
-        self.leaves = leaves
-        self.shrinkage = shrinkage
+        self.n_bins = n_bins
+        self.n_quantiles = n_quantiles
+        self.n_estimators = n_estimators
+        self.tree_size = tree_size
+        self.learning_rate = learning_rate
         self.subsample = subsample
-        self.min_leaf = min_leaf
+        self.min_samples_leaf = min_samples_leaf
         self.max_rules = max_rules
-        self.linear = linear
-        self.penalty = penalty
-        self.estimation = estimation
-        self.rounds = rounds
+        self.include_linear = include_linear
+        self.alpha = alpha
+        self.solver = solver
+        self.n_rounds = n_rounds
         self.local_steps = local_steps
-        self.server_step = server_step
-        self.client_step = client_step
+        self.server_learning_rate = server_learning_rate
+        self.client_learning_rate = client_learning_rate
         self.clients_per_round = clients_per_round
         self.reference_rounds = reference_rounds
         self.random_state = random_state
@@ -106,40 +120,45 @@ class _RuleFit(LearnerByWays):
         """Check what depends on the federation too; see the base."""
         super()._start(federation)
         check_round(self.clients_per_round, len(federation.clients))
-        if self.clients_per_round is not None and self.estimation == "gradient":
+        if self.clients_per_round is not None and self.solver == "gradient":
             raise InputError(
                 "clients_per_round draws clients for dual averaging, and gradients are everybody's; "
-                'write estimation="averaging", or leave it out'
+                'write solver="averaging", or leave it out'
             )
 
     def _params(self, schema: Schema) -> RuleFitParams:
         boosting = Boosting(
-            self.trees,
-            float(self.leaves),
-            self.shrinkage,
+            self.n_estimators,
+            float(self.tree_size),
+            self.learning_rate,
             float(self.subsample),
-            self.min_leaf,
+            self.min_samples_leaf,
             self._logistic,
         )
         return RuleFitParams(
-            self.bins, self.cutoffs, boosting, self.max_rules, self.linear, self._estimation()
+            self.n_bins,
+            self.n_quantiles,
+            boosting,
+            self.max_rules,
+            self.include_linear,
+            self._estimation(),
         )
 
     def _estimation(self) -> Estimation:
         """How coefficients are found."""
         given: dict[str, Any] = {
-            "rounds": self.rounds,
-            "client_step": self.client_step,
-            "penalty": self.penalty,
+            "rounds": self.n_rounds,
+            "client_step": self.client_learning_rate,
+            "penalty": self.alpha,
             "logistic": self._logistic,
             "reference_rounds": self.reference_rounds,
         }
-        if self.estimation == "gradient":
+        if self.solver == "gradient":
             return Gradients(**given)
         return Averaging(
             **given,
             local_steps=self.local_steps,
-            server_step=self.server_step,
+            server_step=self.server_learning_rate,
             clients_per_round=self.clients_per_round,
         )
 
@@ -218,22 +237,22 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
     """Federated RuleFit for a binary outcome, with the logistic loss.
 
     Args:
-        bins: histogram bins B of each covariate.
-        cutoffs: quantile levels Q, which become cut-offs.
-        trees: trees C that each client boosts.
-        leaves: mean number of leaves L of a tree; 2 makes stumps.
-        shrinkage: learning rate nu of the boosting.
+        n_bins: histogram bins B of each covariate.
+        n_quantiles: quantile levels Q, which become cut-offs.
+        n_estimators: trees C that each client boosts.
+        tree_size: mean number of leaves L of a tree; 2 makes stumps.
+        learning_rate: learning rate nu of the boosting.
         subsample: share of a client's records for each tree; 0 takes min(N/2, 100 + 6 sqrt N).
-        min_leaf: fewest records of a leaf.
+        min_samples_leaf: fewest records of a leaf.
         max_rules: keep the rules that were grown most often; none keeps all.
-        linear: whether covariates have linear terms (winsorised; two-valued categories too).
-        penalty: lambda of the L1 norm, for the mean loss.
-        estimation: how coefficients are found: ``gradient``, by accelerated proximal gradient, one exact
+        include_linear: whether covariates have linear terms (winsorised; two-valued categories too).
+        alpha: lambda of the L1 norm, for the mean loss.
+        solver: how coefficients are found: ``gradient``, by accelerated proximal gradient, one exact
             gradient of each client a round; or ``averaging``, by the paper's dual averaging.
-        rounds: rounds R, fewer where nothing moves any more.
+        n_rounds: rounds R, fewer where nothing moves any more.
         local_steps: local steps G of each round of averaging.
-        server_step: eta_s of averaging.
-        client_step: eta_c, or the gradient's step; none for one that cannot diverge.
+        server_learning_rate: eta_s of averaging.
+        client_learning_rate: eta_c, or the gradient's step; none for one that cannot diverge.
         clients_per_round: clients drawn anew for each round of averaging; none for all.
         reference_rounds: rounds of exact federated proximal gradient after learning, only to report
             how far the model is from the optimum (``gap_``, in units of the objective, at least
@@ -248,21 +267,21 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
     _logistic: ClassVar[bool] = True
 
     def decision_function(
-        self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
+        self, X: pd.DataFrame | np.ndarray, *, client: str | None = None
     ) -> np.ndarray:
         """Log-odds of the second class, shape (rows,)."""
-        return self._scores(x, client)
+        return self._scores(X, client)
 
     def predict_proba(
-        self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
+        self, X: pd.DataFrame | np.ndarray, *, client: str | None = None
     ) -> np.ndarray:
         """Probabilities of both classes, shape (rows, 2)."""
-        second = expit(self._scores(x, client))
+        second = expit(self._scores(X, client))
         return np.column_stack([1 - second, second])
 
-    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+    def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """The likelier class of each row."""
-        positive = self._scores(x, client) > 0
+        positive = self._scores(X, client) > 0
         likelier: np.ndarray = self.classes_[positive.astype(int)]
         return likelier
 
@@ -283,15 +302,15 @@ class RuleFitRegressor(FederatedRegressor, _RuleFit):
     """Federated RuleFit for a number, with the squared loss (the paper's future work).
 
     The target is scaled to [-1, 1] by its public bounds (privately by ``target_limits_``, between which most
-    of it was found). ``penalty`` is for that scale, and the default keeps few terms: with many records a
+    of it was found). ``alpha`` is for that scale, and the default keeps few terms: with many records a
     tenth of it explains more. The parameters are those of :class:`RuleFitClassifier`.
     """
 
     _logistic: ClassVar[bool] = False
 
-    def predict(self, x: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+    def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """Predict each row's target, within its public bounds."""
-        unit = (np.clip(self._scores(x, client), -1, 1) + 1) / 2
+        unit = (np.clip(self._scores(X, client), -1, 1) + 1) / 2
         low, high = self.target_limits_
         predicted: np.ndarray = low + unit * (high - low)
         return predicted

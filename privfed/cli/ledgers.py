@@ -113,6 +113,24 @@ def budget(folder: Path, by: str | None, policy: str | None, client: str | None)
     return FINE
 
 
+@ledger.command()
+@folder_argument
+@policy_option
+@client_option
+def noise(folder: Path, policy: str | None, client: str | None) -> int:
+    """Test the noise of every release ever made: is it what was charged? Exit 1 if it is not.
+
+    For the data owners: it reads the sums that each one's gate keeps beside her ledger.
+    """
+    from privfed.study import ledger_commands
+
+    files = ledger_commands.files(folder, policy, client)
+    told = [ledger_commands.noise(*each, len(files)) for each in files.items()]
+    for line, _ in told:
+        click.echo(line)
+    return BREACH if any(convicted for _, convicted in told) else FINE
+
+
 @ledger.command("set-budget")
 @folder_argument
 @click.option("--epsilon", required=True, help="The new total budget.")

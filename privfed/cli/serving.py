@@ -67,6 +67,7 @@ def serve_client(owner: Path | None, amend: bool, **given: str | None) -> int:
                 socket.close()
             gate.ledger.close()
             gate.shelf.close()
+            gate.noise_monitor.close()
     click.echo(f"{chosen.client}: closed")
     return FINE
 

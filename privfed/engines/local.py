@@ -23,6 +23,7 @@ from privfed.exchange.transcript import Transcript
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
 from privfed.owner.masking import MaskingKey
+from privfed.owner.noise_monitor import OtherOwners, Tally
 from privfed.owner.secret import secret_beside
 from privfed.privacy.accountant import STATED, Amount
 from privfed.privacy.loss import told_basis
@@ -58,6 +59,9 @@ class LocalDisclosure(ChannelDisclosure):
                 "a federation needs at least one client; give a table that has records, or one gate each"
             )
         self.gates = dict(gates)
+        others = OtherOwners()
+        for gate in self.gates.values():
+            gate.noise_monitor.others = others
         schema = next(iter(self.gates.values())).schema
         channels = {name: gate.serve for name, gate in self.gates.items()}
         super().__init__(schema, channels, parallel=parallel, heads=heads)
@@ -131,6 +135,11 @@ class LocalDisclosure(ChannelDisclosure):
         """What each client keeps of this study, the client's alone; in one process anybody may look."""
         return {name: gate.shelf.of_study(gate.study) for name, gate in self.gates.items()}
 
+    @property
+    def noise(self) -> dict[str, Tally]:
+        """What each client's monitor saw of its noise, which is that client's alone."""
+        return {name: gate.noise_monitor.tally for name, gate in self.gates.items()}
+
     def budget(self) -> pd.DataFrame:
         """What each client has spent.
 
@@ -153,6 +162,7 @@ class LocalDisclosure(ChannelDisclosure):
         for gate in self.gates.values():
             gate.ledger.close()
             gate.shelf.close()
+            gate.noise_monitor.close()
 
 
 def _known(schema: Schema | None, frame: pd.DataFrame, target: str | None) -> Schema:

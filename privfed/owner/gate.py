@@ -44,6 +44,7 @@ from privfed.owner.guards import Guards, Quote, Refused, as_declared, as_release
 from privfed.owner.inferred import record_inferred
 from privfed.owner.local_store import LocalStore
 from privfed.owner.masking import MaskingKey, view_of
+from privfed.owner.noise_monitor import NoiseMonitor
 from privfed.owner.release_cache import ReleaseCache
 from privfed.owner.secret import new_secret
 from privfed.privacy.masked_sums import MaskedProtection
@@ -130,6 +131,8 @@ class Gate:
         self.shelf = LocalStore.beside(ledger.path, ledger.dataset)
         if any(issubclass(kind, LocalEffect) for kind in self._kinds.values()):
             self.shelf.open()
+        #: What noise this gate's releases had; for the owner alone.
+        self.noise_monitor = NoiseMonitor(ledger.path, ledger.dataset, secret)
         self._kept: dict[Any, Any] = {}
         #: How often evaluating each kind went wrong in this process: for the owner alone.
         self.faults: Counter[str] = Counter()
@@ -360,13 +363,13 @@ class Gate:
         if not quote.protections:
             return self._sealed(request, {})
         try:
-            return self._sealed(request, self._protected(query, quote), quote)
+            return self._sealed(request, self._protected(request, query, quote), quote)
         except Exception:
             self.faults[request.kind] += 1
         with suppress(Exception):  # of a mechanism on constants: no record can make a difference
             if quote.loss.finite:
                 self.close_after(request.kind)
-                return self._sealed(request, self._around_nothing(quote), quote)
+                return self._sealed(request, self._around_nothing(request, quote), quote)
         return Envelope.seal(Failure(self.owner, request.id))
 
     def close_after(self, kind: str) -> None:
@@ -387,7 +390,7 @@ class Gate:
         self.shelf.clear_faults()
         self.breaches.clear()
 
-    def _protected(self, query: Query, quote: Quote) -> dict[str, ReleasedPart]:
+    def _protected(self, request: Request, query: Query, quote: Quote) -> dict[str, ReleasedPart]:
         exact = query.evaluate(self._view)
         released: dict[str, ReleasedPart] = {}
         for protection in quote.masked or quote.protections:
@@ -395,10 +398,10 @@ class Gate:
             reveals = (
                 query.reveals(exact, self._view, mechanism.strict) if mechanism.suppresses else {}
             )
-            released |= self._protect(exact, protection, reveals)
+            released |= self._protect(request, exact, protection, reveals)
         return released
 
-    def _around_nothing(self, quote: Quote) -> dict[str, ReleasedPart]:
+    def _around_nothing(self, request: Request, quote: Quote) -> dict[str, ReleasedPart]:
         """Noise of the declared distributions around zeros, in place of a failed answer."""
         released: dict[str, ReleasedPart] = {}
         for protection in quote.masked or quote.protections:
@@ -406,7 +409,7 @@ class Gate:
                 name: np.zeros(bounded.part.shape, np.int64)
                 for name, bounded in protection.group.items()
             }
-            released |= self._protect(zeros, protection, {})
+            released |= self._protect(request, zeros, protection, {})
         return released
 
     def _take_effect(self, request: Request, query: LocalEffect) -> Envelope:
@@ -444,6 +447,7 @@ class Gate:
 
     def _protect(
         self,
+        request: Request,
         exact: Mapping[str, np.ndarray],
         protection: Protection | MaskedProtection,
         reveals: Mapping[str, np.ndarray],
@@ -451,6 +455,7 @@ class Gate:
         mechanism, parts, laws = protection.mechanism, protection.group, protection.laws
         mine = {name: as_declared(exact[name], bounded.part) for name, bounded in parts.items()}
         protected = protection.protect(mine, self._noise, reveals)
+        self.noise_monitor.observe(request.kind, request.digest, protection, mine, protected)
         return {
             name: as_released(protected[name], bounded.part, mechanism.name, laws.get(name))
             for name, bounded in parts.items()

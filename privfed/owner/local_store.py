@@ -113,6 +113,20 @@ class LocalStore(MutableMapping[str, Any]):
         """Forget all faults, by the owner's choice."""
         self._rows("DELETE FROM faults")
 
+    def revise(self, name: str, change: Callable[[Any], Any]) -> None:
+        """Replace a thing by what a function makes of it (of none: ``None``), in one step."""
+        with self._lock:
+            db = self._connection()
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                self[name] = change(self.get(name))
+                db.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise LedgerError(f"{self}: {error}") from None
+            finally:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+
     @property
     def failed(self) -> dict[str, int]:
         """How many effects of each kind came to nothing; for the owner alone."""

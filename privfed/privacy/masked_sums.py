@@ -183,14 +183,24 @@ class MaskedProtection:
         """Refine exact cells and add this owner's share of the noise; see :meth:`.Protection.protect`."""
         released = {}
         for name, cells in exact.items():
-            law, fine = self.laws.get(name), self.refined[name]
-            owners = law.owners if isinstance(law, SumOfGaussians) else MOST_OWNERS
-            most = min(2**53, LARGEST // (owners * fine))
-            units = np.clip(cells.astype(np.int64), -most, most) * fine
-            if isinstance(law, SumOfGaussians):
-                units = units + law.share.draw(noise, cells.size).reshape(cells.shape)
+            units, law = self.on_grid(name, cells), self.drawn.get(name)
+            if law is not None:
+                units = units + law.draw(noise, cells.size).reshape(cells.shape)
             released[name] = unmasked(units)
         return released
+
+    @cached_property
+    def drawn(self) -> Mapping[str, Law]:
+        """The law of one owner's share, by part."""
+        laws = self.laws.items()
+        return {name: law.share for name, law in laws if isinstance(law, SumOfGaussians)}
+
+    def on_grid(self, name: str, cells: np.ndarray) -> np.ndarray:
+        """A part's exact cells in units of its refined grid, clipped to :data:`LARGEST` in all."""
+        law, fine = self.laws.get(name), self.refined[name]
+        owners = law.owners if isinstance(law, SumOfGaussians) else MOST_OWNERS
+        most = min(2**53, LARGEST // (owners * fine))
+        return np.asarray(np.clip(cells.astype(np.int64), -most, most) * fine)
 
     @cached_property
     def alone(self) -> Loss:

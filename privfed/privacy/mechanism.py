@@ -229,6 +229,15 @@ class Protection:
     laws: Mapping[str, Law] = field(default_factory=dict)
     stated: Loss | None = None
 
+    @property
+    def drawn(self) -> Mapping[str, Law]:
+        """The law of what is drawn here for each part."""
+        return self.laws
+
+    def on_grid(self, name: str, cells: np.ndarray) -> np.ndarray:
+        """A part's exact cells in units of the grid on which noise is added."""
+        return cells
+
     @cached_property
     def bare(self) -> tuple[str, ...]:
         """Parts that a record can change, without a bound or without a law."""

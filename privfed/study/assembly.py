@@ -14,6 +14,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from privfed import __version__
+from privfed.attacks.finding import Finding
 from privfed.engines.named import engine as engine_of
 from privfed.errors import InputError, StudyError
 from privfed.ledger import Ledger
@@ -24,7 +25,7 @@ from privfed.reports.metrics import MetricValue
 from privfed.study import PolicyChoice, Study, simulation
 from privfed.study.dry_run import attacks_of, dry_run
 from privfed.study.model_reading import read_models
-from privfed.study.output import Output, finite, write_text, written_whole
+from privfed.study.output import NOISE, Output, finite, write_text, written_whole
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.simulation import AnyPrepared
 
@@ -117,6 +118,7 @@ def _attack(prepared: AnyPrepared, output: Output, seconds: float | None) -> Non
                 read, idle = read_models(prepared, choice, output, study.shadows, bar.update)
             found, inapplicable = found + read, {**inapplicable, **idle}
         found += simulation.audit(prepared, choice)
+        found += map(Finding.from_dict, output.read(choice.name, NOISE) or ())
         told = {"findings": [each.to_dict() for each in found], "inapplicable": inapplicable}
         output.write(choice.name, "findings.json", told)
 

@@ -156,10 +156,14 @@ def learner(study: Study, policy: PolicyChoice | None = None) -> FederatedLearne
 def _learner(choice: LearnerChoice, seed: int) -> FederatedLearner:
     build = plugins.load("learners", choice.name)
     params = _typed(choice.params, build.__init__, f"learner {choice.name!r}")
+    preset = params.pop("preset", None)
+    if preset is not None and (preset != "paper" or not hasattr(build, "paper")):
+        known = '"paper"' if hasattr(build, "paper") else "none"
+        raise StudyError(f"learner {choice.name!r} has no preset {preset!r}; it has {known}")
     if choice.learner is not None:
         params["learner"] = _learner(choice.learner, seed)
     try:
-        made: FederatedLearner = build(**params)
+        made: FederatedLearner = build.paper(**params) if preset else build(**params)
     except TypeError:
         raise StudyError(*_strangers(choice.name, params, build().get_params())) from None
     if "random_state" in made.get_params() and "random_state" not in params:

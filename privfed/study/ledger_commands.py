@@ -7,12 +7,14 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from privfed.audits.noise import audit_noise
 from privfed.errors import InputError, unknown
 from privfed.exchange.channel import HeadStore
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.statement import Line
 from privfed.owner.local_store import LocalStore
+from privfed.owner.noise_monitor import read_tally
 from privfed.privacy.accountant import Accountant, Budget
 from privfed.privacy.policy_objects import accountant_of
 from privfed.questions.exact import shown, shown_down, text
@@ -56,6 +58,29 @@ def chosen(path: Path, client: str | None) -> dict[str, Path]:
     if client is not None and client not in files:
         raise InputError(unknown("client", client, files))
     return files if client is None else {client: files[client]}
+
+
+def files(path: Path, policy: str | None, client: str | None) -> dict[str, Path]:
+    """Return the ledgers of a study's output or a plain folder, or the file itself, by name.
+
+    Raises:
+        InputError: no ledger there, or none of that policy or client.
+    """
+    if policy is None and is_plain(path):
+        return chosen(path, client)
+    output = Output.opened(path)
+    if policy is not None and policy not in output.policies:
+        raise InputError(unknown("policy", policy, output.policies))
+    each = {name: output.ledger_files(name) for name in output.policies if policy in (None, name)}
+    owners = {owner for own in each.values() for owner in own}
+    if client is not None and client not in owners:
+        raise InputError(unknown("client", client, sorted(owners)))
+    return {
+        f"{name}, {owner}": file
+        for name, own in each.items()
+        for owner, file in own.items()
+        if client in (None, owner)
+    }
 
 
 def awaited(folder: Path) -> Iterator[tuple[str, Path | None, Head | None]]:
@@ -182,6 +207,38 @@ def reopen(path: Path) -> str:
     finally:
         shelf.close()
     return f"{dataset}: open again; what the failure told stays told, and counted nowhere: keep this line"
+
+
+def noise(name: str, path: Path, ledgers: int = 1) -> tuple[str, bool]:
+    """Say whether the noise of a ledger's releases was of the laws that were charged.
+
+    Args:
+        name: what the line begins with.
+        path: the ledger's file, beside which lie the sums that its owner's gate kept.
+        ledgers: how many ledgers are tested beside each other, this one included.
+
+    Returns:
+        one line for the owner alone, and whether the noise is convicted.
+    """
+    with opened(path) as ledger:
+        owner = ledger.dataset
+    findings = audit_noise({owner: read_tally(path, owner)}, policies=ledgers)
+    if not findings:
+        return f"{name}: NOT LOOKED, its gate watched no noise", False
+    (found,) = findings
+    cells, detail = found.detail["cells"], found.detail
+    unread = f"; {found.partial}" if found.partial else ""
+    if found.severity == "breach":
+        by = ", ".join(detail["convicted"])
+        told = f"CONVICTED by {by} (p {detail['least p']:.2g}, level {detail['level']:.2g})"
+    elif cells:
+        told = (
+            f"none of {int(found.of or 0)} tests convicts; noise too narrow by a factor of about "
+            f"{detail['scale found with chance .8']:.3g} would have been found with chance .8"
+        )
+    else:
+        told = "NOT LOOKED"
+    return f"{name}: {cells} cells of noise; {told}{unread}", found.severity == "breach"
 
 
 def _row(line: Line) -> str:

@@ -5,12 +5,15 @@ FOLDER/data.stamp                     when the data were last written, so that a
 FOLDER/report.html, report.json       the budget report
 FOLDER/<policy>/policy.toml           the policy that the data owners adopted
 FOLDER/<policy>/ledgers/<client>.db   one throw-away ledger for each data owner, and beside it in
-                                      <client>.secret, not to be published, its secret; where the
+                                      <client>.secret, not to be published, its secret, and in
+                                      <client>.noise, which is no more to be published, sums of its
+                                      noise; where the
                                       study names a folder of lasting ledgers, they are there instead
 FOLDER/<policy>/session.json          which of a lasting ledger's requests were this study's
 FOLDER/<policy>/heads.json            the ledgers' heads, as the server saw them
 FOLDER/<policy>/metrics.json          utility on held-out records (simulation)
 FOLDER/<policy>/findings.json         what the attacks achieved, and which do not apply (simulation)
+FOLDER/<policy>/noise.json            whether the noise drawn was of its laws (simulation)
 FOLDER/<policy>/model.json            the model, readable without privfed
 """
 
@@ -39,6 +42,8 @@ from privfed.study.persistent_ledgers import PersistentLedgers, files_in
 STUDY = "study.toml"
 #: File of the session by which a study's requests are found in persistent ledgers.
 SESSION = "session.json"
+#: File of the finding on the noise that a simulation drew.
+NOISE = "noise.json"
 #: File that lists an output's entries, one per line; a folder without it is no output.
 CONTENTS = ".privfed"
 

@@ -23,6 +23,7 @@ from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
 from privfed.audits.guards import audit_guards
+from privfed.audits.noise import audit_noise
 from privfed.engines.cohort import CohortDisclosure
 from privfed.engines.local import LocalDisclosure
 from privfed.engines.named import Engine, local
@@ -34,6 +35,7 @@ from privfed.exchange.transcript import Transcript
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.cohort import CohortLearner
 from privfed.learners.saved import save
+from privfed.owner.noise_monitor import Tally
 from privfed.privacy.noise import TestNoise
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Relation
@@ -43,7 +45,7 @@ from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
 from privfed.study.dry_run import adopt, attacks_of, learner
 from privfed.study.metrics import measure, measure_own
-from privfed.study.output import SESSION, Output
+from privfed.study.output import NOISE, SESSION, Output
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.schema_of_study import check_owners, positive, schema_file
 from privfed.study.several_runs import spread
@@ -272,8 +274,12 @@ def run(
         heads = {name: [head.seq, head.hash] for name, head in told if head is not None}
     finally:
         federation.close()
+    noise = federation.noise
     if study.runs > 1:
-        metrics["runs"] = spread([metrics, *_again(prepared, choice, adopted, progress, engine)])
+        again = _again(prepared, choice, adopted, progress, engine, noise)
+        metrics["runs"] = spread([metrics, *again])
+    audited = audit_noise(noise, policies=len(study.policies))
+    output.write(choice.name, NOISE, [finding.to_dict() for finding in audited])
     if lasting is not None:
         output.write(choice.name, SESSION, federation.session)
     output.write(choice.name, "metrics.json", metrics)
@@ -288,8 +294,9 @@ def _again(
     adopted: Policy,
     progress: Progress,
     engine: Engine,
+    noise: Mapping[str, Tally],
 ) -> list[dict[str, Any]]:
-    """Repeat the training as the study says, with fresh noise and ephemeral ledgers."""
+    """Repeat the training as the study says, with fresh noise and ephemeral ledgers; add it to the noise."""
     study, found = prepared.study, []
     for number in range(1, study.runs):
         fresh = replace(prepared, study=replace(study, seed=study.seed + NEXT_DRAW * number))
@@ -298,6 +305,8 @@ def _again(
             federation = fresh.federate(adopted, Path(folder) / "ledgers", choice.block)
             try:
                 found.append(_learn(prepared, learner(study, choice), federation, progress, engine))
+                for owner, tally in federation.noise.items():
+                    noise[owner].add_all(tally)
             finally:
                 federation.close()
     return found

@@ -20,7 +20,7 @@ FEATURES = (
 )
 BINARY = Schema(FEATURES, Column("died", "integer", 0, 1))
 NUMERIC = Schema(FEATURES, Column("days", "number", 0, 60))
-QUICK: dict[str, Any] = {"trees": 40, "rounds": 40, "random_state": 0}
+QUICK: dict[str, Any] = {"n_estimators": 40, "n_rounds": 40, "random_state": 0}
 
 
 def patients(records: int = 600, seed: int = 0) -> pd.DataFrame:

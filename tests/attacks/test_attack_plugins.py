@@ -70,7 +70,7 @@ def pooled() -> Told:
 def cohort() -> Told:
     """The noisy bits of individuals who hold rules."""
     books = generate(Profile(120, 7_200, 2_000, 12, 2.0, 3, top=0.5, stems=30), 5)
-    search = RuleSearch("levels", epsilon="8", threshold=0.05, most_operators=3, questions=10)
+    search = RuleSearch("levels", epsilon="8", min_support=0.05, max_operators=3, questions=10)
     told = CohortDisclosure.of(books, search.private("8"), seed=1)
     search.fit(told)
     return told.transcript(), {"cohort": books}, None

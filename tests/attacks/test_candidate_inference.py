@@ -134,7 +134,7 @@ def test_rulefit_increments_are_linear_in_records() -> None:
     assert data.schema is not None
     frame = data.frame.iloc[:100]
     owned = frame.assign(owner=[f"clinic {i % 2}" for i in range(len(frame))])
-    learner = RuleFitClassifier(trees=60, rounds=8, random_state=0)
+    learner = RuleFitClassifier(n_estimators=60, n_rounds=8, random_state=0)
     federation = LocalDisclosure.from_frame(
         owned, data.target, client="owner", schema=data.schema, policy=learner.published(1), seed=0
     )
@@ -156,7 +156,7 @@ def test_the_equations_of_one_local_step_hold_for_the_members() -> None:
     data = load("breast_cancer")
     assert data.schema is not None
     owned = data.frame.iloc[:120].assign(owner="one")
-    learner = RuleFitClassifier(trees=5, rounds=4, local_steps=1, random_state=0)
+    learner = RuleFitClassifier(n_estimators=5, n_rounds=4, local_steps=1, random_state=0)
     federation = LocalDisclosure.from_frame(
         owned, data.target, client="owner", schema=data.schema, policy=learner.published(1), seed=0
     )

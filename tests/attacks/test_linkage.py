@@ -39,7 +39,7 @@ MEMBERS, STRANGERS = half(0), half(PEOPLE)
 @cache
 def asked(strategy: str, epsilon: str) -> Transcript:
     """What the members answered."""
-    search = RuleSearch(strategy, epsilon=epsilon, threshold=0.02, most_operators=3, questions=50)
+    search = RuleSearch(strategy, epsilon=epsilon, min_support=0.02, max_operators=3, questions=50)
     return answered(search, epsilon)
 
 
@@ -210,7 +210,12 @@ def test_hashes_are_read_for_what_they_say() -> None:
     areas = {}
     for epsilon in ("1", "12"):
         search = RuleSearch(
-            "sampled", epsilon=epsilon, threshold=0.02, most_operators=3, slots=4, encoding="hashed"
+            "sampled",
+            epsilon=epsilon,
+            min_support=0.02,
+            max_operators=3,
+            slots=4,
+            encoding="hashed",
         )
         found = attack(answered(search, epsilon), strangers=STRANGERS)[LINKED]
         assert found.releases == ("rule_search.hashed",)

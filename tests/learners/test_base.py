@@ -49,8 +49,8 @@ def test_kinds(name: str) -> None:
         (FuzzyTreeRegressor(max_depth=1), NUMERIC),
         (RuleFitClassifier(**QUICK), BINARY),
         (RuleFitRegressor(**QUICK), NUMERIC),
-        (FedAvgLogistic(rounds=3), BINARY),
-        (LocalForests(trees=3), BINARY),
+        (FedAvgLogistic(n_rounds=3), BINARY),
+        (LocalForests(n_estimators=3), BINARY),
     ],
 )
 def test_a_fitted_model_knows_its_features_and_scores(
@@ -196,5 +196,5 @@ def test_parameters_are_set_as_scikit_learn_sets_them() -> None:
     """Grids and clones work on them; a printed learner shows what differs from the defaults."""
     grid = ParameterGrid({"n_fuzzy_sets": [3, 5], "max_depth": [1]})
     learners = [clone(FuzzyTreeRegressor()).set_params(**settings) for settings in grid]
-    assert [learner.sets for learner in learners] == [3, 5]
+    assert [learner.n_fuzzy_sets for learner in learners] == [3, 5]
     assert repr(learners[0]) == "FuzzyTreeRegressor(max_depth=1, n_fuzzy_sets=3)"

@@ -67,11 +67,11 @@ def test_parameters_go_by_name(name: str) -> None:
         (FuzzyTreeRegressor, {"max_depth": True}),
         (FuzzyTreeRegressor, {"features": "age"}),
         (FuzzyTreeRegressor, {"min_gain": float("nan")}),
-        (RuleFitClassifier, {"linear": 1}),
-        (RuleFitClassifier, {"trees": 20.0}),
+        (RuleFitClassifier, {"include_linear": 1}),
+        (RuleFitClassifier, {"n_estimators": 20.0}),
         (RuleFitClassifier, {"random_state": "seed"}),
         (RuleFitClassifier, {"subsample": float("inf")}),
-        (FedAvgLogistic, {"step": 0}),
+        (FedAvgLogistic, {"learning_rate": 0}),
         (LocalRuleFitClassifier, {"learner": "RuleFitClassifier"}),
     ],
 )
@@ -107,7 +107,7 @@ def test_numpy_s_numbers_are_numbers() -> None:
     """And its truth values are truth values."""
     numbers: dict[str, Any] = {"n_fuzzy_sets": np.int64(3), "min_gain": np.float32(0.25)}
     FuzzyTreeRegressor(**numbers).check(NUMERIC)
-    truths: dict[str, Any] = {"linear": np.bool_(False), "leaves": np.float64(4)}
+    truths: dict[str, Any] = {"include_linear": np.bool_(False), "tree_size": np.float64(4)}
     RuleFitClassifier(**truths).check(BINARY)
 
 

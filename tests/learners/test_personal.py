@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
@@ -176,13 +178,41 @@ def test_models_survive_a_restart(tmp_path: Path) -> None:
 def test_whose_model_is_not_here_is_told() -> None:
     """A stranger, a client that kept nothing, and a model that was fitted anew."""
     federation = federate(OwnTrees().published())
-    model = OwnTrees().fit(federation).take_home("north", federation.shelves["north"])
-    with pytest.raises(InputError, match=r"'south' is not here.*take_home"):
-        model.predict(table()[["a", "b"]], client="south")
+    model = OwnTrees().fit(federation)
+    saved = OwnTrees.from_dict(model.to_dict()).take_home("north", federation.shelves["north"])
+    for alone in (saved, pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        with pytest.raises(InputError, match=r"'south' is not here.*take_home"):
+            alone.predict(table()[["a", "b"]], client="south")
     silent = federate(Policy({LevelSums.kind: (Guard.of("open"),)}))
     with pytest.raises(InputError, match="'north' keeps no model of OwnTrees"):
         model.fit(silent).take_home("north", silent.shelves["north"])
     assert model.homes == ()
+
+
+def test_in_a_simulation_nothing_need_be_taken_home() -> None:
+    """The federation holds the shelves: names, one for each row, and a score without any."""
+    frame = table()
+    x, y = frame[["a", "b"]], frame["y"]
+    federation = federate(OwnTrees().published())
+    model: Any = OwnTrees().fit(federation)
+    taken = OwnTrees().fit(federation)
+    for client, shelf in federation.shelves.items():
+        taken.take_home(client, shelf)
+        expected = taken.predict(x, client=client)
+        assert np.array_equal(model.predict(x, client=client), expected)
+    sites = frame["site"].tolist()
+    mixed = model.predict(x, client=sites)
+    for client in ("north", "south"):
+        own = (frame["site"] == client).to_numpy()
+        assert np.array_equal(mixed[own], taken.predict(x[own], client=client))
+    assert np.array_equal(model.predict(x.to_numpy(), client=sites), mixed)
+    assert model.predict(x[:0], client=[]).shape == (0,)
+    assert model.score(x, y, client=sites) > 0.7 > model.score(x, y)
+    assert model.homes == ()
+    with pytest.raises(InputError, match="one for each of the 400 rows"):
+        model.predict(x, client=sites[:3])
+    with pytest.raises(InputError, match="no client 'west'"):
+        model.predict(x, client=["west"] * 400)
 
 
 STUDY = """

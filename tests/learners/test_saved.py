@@ -39,7 +39,7 @@ from privfed.testing.hospitals import BINARY, NAMES, NUMERIC, QUICK, gates, pati
 
 FRAME = patients(300)
 X = FRAME[list(NAMES)]
-SMALL: dict[str, Any] = QUICK | {"trees": 10, "rounds": 8}
+SMALL: dict[str, Any] = QUICK | {"n_estimators": 10, "n_rounds": 8}
 LEARNERS: list[tuple[FederatedLearner, str]] = [
     (FuzzyTreeRegressor(n_fuzzy_sets=3, max_depth=2), "published"),
     (FuzzyTreeRegressor(n_fuzzy_sets=3, max_depth=1, features=["age", "GCS"]), "private"),
@@ -47,8 +47,8 @@ LEARNERS: list[tuple[FederatedLearner, str]] = [
     (RuleFitClassifier(**SMALL), "private"),
     (RuleFitRegressor(**SMALL, reference_rounds=3), "published"),
     (BayesianInference(), "published"),
-    (FedAvgLogistic(rounds=3), "published"),
-    (LocalForests(trees=3), "published"),
+    (FedAvgLogistic(n_rounds=3), "published"),
+    (LocalForests(n_estimators=3), "published"),
     (CentralRuleFitClassifier(RuleFitClassifier(**SMALL)), "published"),
     (LocalRuleFitRegressor(RuleFitRegressor(**SMALL)), "published"),
 ]
@@ -81,8 +81,8 @@ def test_models_are_the_same_again(learner: FederatedLearner, way: str, tmp_path
 def test_a_search_s_rules_are_the_same_again(strategy: Any, tmp_path: Path) -> None:
     """Structures, shares and votes."""
     book = generate(Profile(400, 3_000, 80, 3, 1.6, 2, top=0.5), 2, values=True)
-    search = RuleSearch(strategy, epsilon="200", threshold=0.05, most_operators=2, horizon=10)
-    model = search.set_params(most_questions=40, slots=20, levels=2)
+    search = RuleSearch(strategy, epsilon="200", min_support=0.05, max_operators=2, horizon=10)
+    model = search.set_params(max_queries=40, slots=20, levels=2)
     model.fit(CohortDisclosure.of(book, model.private("300"), seed=1))
     assert model.found_
     save(model, tmp_path / "model.json")
@@ -158,7 +158,7 @@ def test_what_is_no_model_at_all(text: str, tmp_path: Path) -> None:
 
 def test_trees_that_lead_in_a_circle_are_refused() -> None:
     """A saved forest whose child is its own parent would be walked for ever."""
-    data = fitted(LocalForests(trees=2), "published").to_dict()
+    data = fitted(LocalForests(n_estimators=2), "published").to_dict()
     nodes = restored(data["state"]["forests_"][0])
     nodes[1, 3] = 0
     data["state"]["forests_"][0] = plain(nodes)

@@ -12,6 +12,8 @@ import pytest
 
 from privfed.attacks.finding import Finding
 from privfed.cli import BAD_INPUT, BREACH, FINE, status
+from privfed.owner.local_store import LocalStore
+from privfed.owner.noise_monitor import ENDING, NAME
 from privfed.study import simulation
 
 
@@ -86,3 +88,23 @@ def test_a_finding_against_a_finite_guarantee_is_a_breach(
     assert status(["audit", str(write_study(secure)), "--out", str(out)]) == BREACH
     report = json.loads((out / "report.json").read_text())
     assert report["breaches"] == ["private: planted violates a finite guarantee (all releases)"]
+
+
+def test_each_owner_tests_the_noise_of_all_her_releases(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Honest noise passes with its power told, none is not looked at, and what is altered convicts."""
+    capsys.readouterr()
+    assert status(["ledger", "noise", str(finished)]) == FINE
+    printed = capsys.readouterr().out
+    assert re.search(r"private, north: \d+ cells of noise; none of \d+ tests convicts", printed)
+    assert "published, north: NOT LOOKED" in printed
+    assert status(["ledger", "noise", str(finished), "--policy", "nobody's"]) == BAD_INPUT
+    path = finished / "private" / "ledgers" / "north.db"
+    store = LocalStore(path.with_suffix(ENDING), "north")
+    cells, total, squares = store[NAME]["score all"]
+    store[NAME] = {"score all": (cells, total, squares / 4)}
+    store.close()
+    capsys.readouterr()
+    assert status(["ledger", "noise", str(path)]) == BREACH
+    assert "north: " in (told := capsys.readouterr().out) and "CONVICTED by variance of all" in told

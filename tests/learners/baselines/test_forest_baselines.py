@@ -36,15 +36,15 @@ NUMERIC = Schema(FEATURES, Column("y", "number", -12, 12))
 BINARY = Schema(FEATURES, Column("y", "category", categories=("no", "yes")))
 REGRESSORS: list[Any] = [
     HistogramForestRegressor(n_estimators=20, random_state=0),
-    FedAvgNetworkRegressor(hidden=(16, 8), rounds=15, random_state=0),
-    CentralForestRegressor(trees=20, random_state=0),
-    LocalForestRegressor(trees=20, random_state=0),
+    FedAvgNetworkRegressor(hidden_layer_sizes=(16, 8), n_rounds=15, random_state=0),
+    CentralForestRegressor(n_estimators=20, random_state=0),
+    LocalForestRegressor(n_estimators=20, random_state=0),
 ]
 CLASSIFIERS: list[Any] = [
     HistogramForestClassifier(n_estimators=20, random_state=0),
-    FedAvgNetworkClassifier(hidden=(16, 8), rounds=15, random_state=0),
-    CentralForestClassifier(trees=20, random_state=0),
-    LocalForestClassifier(trees=20, random_state=0),
+    FedAvgNetworkClassifier(hidden_layer_sizes=(16, 8), n_rounds=15, random_state=0),
+    CentralForestClassifier(n_estimators=20, random_state=0),
+    LocalForestClassifier(n_estimators=20, random_state=0),
 ]
 
 
@@ -109,7 +109,7 @@ def test_histograms_cut_at_equal_widths() -> None:
 def test_central_is_scikit_learn_and_local_is_apart() -> None:
     """The same forest as scikit-learn's on the pooled table; a known client's rows are its own's."""
     frame = table().assign(kind="u")
-    central, _ = fitted(CentralForestRegressor(trees=5, random_state=0), frame, NUMERIC)
+    central, _ = fitted(CentralForestRegressor(n_estimators=5, random_state=0), frame, NUMERIC)
     pooled = pd.concat([own for _, own in frame.groupby("client", sort=False)])
     x = pooled[["a", "b"]].assign(kind=pooled["y"].mean()).to_numpy()
     twin = RandomForestRegressor(5, max_depth=10, min_samples_leaf=5, random_state=0)
@@ -117,7 +117,7 @@ def test_central_is_scikit_learn_and_local_is_apart() -> None:
     assert np.allclose(central.predict(pooled), twin.predict(x))
     shifted = table().assign(kind="u")
     shifted["y"] += shifted["client"].map({"A": 0.0, "B": 5.0, "C": -5.0})
-    local, _ = fitted(LocalForestRegressor(trees=5, random_state=0), shifted, NUMERIC)
+    local, _ = fitted(LocalForestRegressor(n_estimators=5, random_state=0), shifted, NUMERIC)
     known = local.predict(shifted, client=shifted["client"].tolist())
     assert ((shifted["y"] - known) ** 2).mean() < (
         (shifted["y"] - local.predict(shifted)) ** 2
@@ -150,7 +150,7 @@ def test_network_slopes_against_differences(outputs: int) -> None:
 
 def test_network_questions_are_checked() -> None:
     """Weights of another size, no number, absurd passes: refused before a record is read."""
-    good = FedAvgNetworkRegressor(hidden=(3,)).plan(NUMERIC, Policy({}))[0].query
+    good = FedAvgNetworkRegressor(hidden_layer_sizes=(3,)).plan(NUMERIC, Policy({}))[0].query
     assert isinstance(good, NetworkStep)
     settings = (0, 1, 8, 0.1, 0)
     for bad in (

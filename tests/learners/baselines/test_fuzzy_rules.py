@@ -37,7 +37,7 @@ def gated(frame: pd.DataFrame) -> LocalDisclosure:
 def test_rules_learn_what_no_line_does() -> None:
     """Most of the variance; everything that leaves is unprotected."""
     federation, test = gated(table()), table(seed=1)
-    model = FuzzyRulesRegressor(sets=3).fit(federation)
+    model = FuzzyRulesRegressor(n_fuzzy_sets=3).fit(federation)
     error = test["y"] - model.predict(test)
     assert 1 - (error**2).mean() / test["y"].var() > 0.8
     assert (federation.budget()["unprotected"] > 0).all()
@@ -66,7 +66,7 @@ def test_conflicts_are_merged_by_activation() -> None:
 
 def test_a_row_that_activates_no_rule_takes_the_nearest() -> None:
     """Far from every cell, the sets whose peaks are least away speak."""
-    model = FuzzyRulesRegressor(sets=5)
+    model = FuzzyRulesRegressor(n_fuzzy_sets=5)
     frame = table()
     corners = frame[(frame["a"] < 0.1) | (frame["a"] > 0.9)]
     model.fit(UngatedDisclosure.from_frame(corners, SCHEMA, "client"))
@@ -77,7 +77,7 @@ def test_a_row_that_activates_no_rule_takes_the_nearest() -> None:
 
 def test_a_saved_model_predicts_the_same() -> None:
     """To the bit, from plain data."""
-    model = FuzzyRulesRegressor(sets=3).fit(gated(table()))
+    model = FuzzyRulesRegressor(n_fuzzy_sets=3).fit(gated(table()))
     assert np.array_equal(from_dict(model.to_dict()).predict(table(20)), model.predict(table(20)))
 
 
@@ -98,4 +98,4 @@ def test_questions_that_make_no_sense_are_refused(query: FuzzyRules) -> None:
 def test_a_single_set_is_no_partition() -> None:
     """Told at once, with what to write."""
     with pytest.raises(InputError, match="sets"):
-        FuzzyRulesRegressor(sets=1).fit(gated(table(30)))
+        FuzzyRulesRegressor(n_fuzzy_sets=1).fit(gated(table(30)))

@@ -33,7 +33,7 @@ from privfed.tables.records import Records
 SCHEMA = Schema(
     tuple(Column(name, "number", -5, 5) for name in ("a", "b", "c")), Column("y", "integer", 0, 1)
 )
-QUICK = RuleFitClassifier(trees=20, rounds=20, random_state=0)
+QUICK = RuleFitClassifier(n_estimators=20, n_rounds=20, random_state=0)
 
 
 def frame(records: int = 600, seed: int = 0) -> pd.DataFrame:
@@ -54,7 +54,7 @@ def bare(table: pd.DataFrame) -> UngatedDisclosure:
     [
         BayesianInference(),
         FedAvgLogistic(),
-        LocalForests(trees=20),
+        LocalForests(n_estimators=20),
         CentralRuleFitClassifier(QUICK),
         LocalRuleFitClassifier(QUICK),
     ],
@@ -117,7 +117,7 @@ def test_a_separable_client_keeps_a_finite_mode() -> None:
 def test_federated_averaging_reaches_logistic_regression() -> None:
     """Equal clients, many rounds: the unpenalised optimum."""
     table = frame(900).assign(client=["A", "B", "C"] * 300)
-    found = FedAvgLogistic(rounds=300, local_steps=5).fit(bare(table)).weights_
+    found = FedAvgLogistic(n_rounds=300, local_steps=5).fit(bare(table)).weights_
     exact = LogisticRegression(C=np.inf, tol=1e-8).fit(table[["a", "b", "c"]], table["y"])
     assert found == pytest.approx([*exact.intercept_, *exact.coef_[0]], abs=0.1)
 
@@ -136,7 +136,9 @@ def test_sent_trees_predict_as_they_did_at_the_client() -> None:
 def test_a_forest_of_one_class_says_that_class() -> None:
     """A client without any event votes for none."""
     table = frame().assign(y=0)
-    assert LocalForests(trees=3).fit(bare(table)).predict_proba(table)[:, 1] == pytest.approx(0)
+    assert LocalForests(n_estimators=3).fit(bare(table)).predict_proba(table)[
+        :, 1
+    ] == pytest.approx(0)
 
 
 def test_local_models_are_one_for_each_client() -> None:
@@ -151,7 +153,7 @@ def test_regressions_have_both_ends_too() -> None:
     """Central and local, squared loss."""
     schema = Schema(SCHEMA.features, Column("y", "number", -10, 10))
     table = frame().assign(y=lambda f: 2 * f["a"] - f["b"])
-    quick = RuleFitRegressor(trees=20, rounds=40, random_state=0)
+    quick = RuleFitRegressor(n_estimators=20, n_rounds=40, random_state=0)
     federation = UngatedDisclosure.from_frame(table, schema, "client")
     for learner in (CentralRuleFitRegressor(quick), LocalRuleFitRegressor(quick)):
         predicted = learner.fit(federation).predict(table)
@@ -184,9 +186,9 @@ def test_a_client_without_records_has_no_model() -> None:
     [
         BayesianInference(float("nan")),
         BayesianInference(0),
-        FedAvgLogistic(rounds=0),
-        FedAvgLogistic(step=float("nan")),
-        LocalForests(trees=0),
+        FedAvgLogistic(n_rounds=0),
+        FedAvgLogistic(learning_rate=float("nan")),
+        LocalForests(n_estimators=0),
     ],
 )
 def test_wrong_parameters_are_one_clear_error(learner: FederatedLearner) -> None:

@@ -53,7 +53,7 @@ def test_a_local_tree_costs_nothing_and_nothing_leaves(learner: PersonalLearner)
     assert not any(entry.release.parts for entry in federation.transcript())
     x = _table(50, 1, classify)[list("abc")]
     with pytest.raises(InputError, match="take_home"):
-        learner.predict(x, client="c0")
+        type(learner).from_dict(learner.to_dict()).predict(x, client="c0")
     with pytest.raises(InputError, match="client="):
         learner.predict(x)
     for client, shelf in federation.shelves.items():
@@ -64,7 +64,7 @@ def test_a_local_tree_costs_nothing_and_nothing_leaves(learner: PersonalLearner)
 def test_a_central_tree_is_cart_on_all_records() -> None:
     """Every record leaves, and the ledger says so; the tree is scikit-learn's of its depth."""
     frame = _table(600, 0)
-    learner = CentralTreeClassifier(lowest=3, deepest=3)
+    learner = CentralTreeClassifier(min_depth=3, max_depth=3)
     federation = _gates(frame, learner.published())
     learner.fit(federation)
     assert federation.budget()["unprotected"].all()
@@ -77,7 +77,7 @@ def test_a_central_tree_is_cart_on_all_records() -> None:
 
 
 @pytest.mark.parametrize(
-    "learner", [LocalTreeClassifier(), CentralTreeClassifier(), TruexTreeClassifier(depth=2)]
+    "learner", [LocalTreeClassifier(), CentralTreeClassifier(), TruexTreeClassifier(max_depth=2)]
 )
 def test_baselines_are_saved_and_read_back(learner: FederatedLearner) -> None:
     """What is public of them; a personal tree is not."""
@@ -103,7 +103,7 @@ def test_the_ibm_tree_spends_its_epsilon_on_levels_and_leaves() -> None:
 
 def test_without_noise_the_ibm_tree_is_cart() -> None:
     """An epsilon beyond all reason: the predictions are those of a tree of its depth."""
-    frame, learner = _table(600, 0), TruexTreeClassifier(depth=3)
+    frame, learner = _table(600, 0), TruexTreeClassifier(max_depth=3)
     learner.fit(_gates(frame, learner.published(10**7)))
     twin = DecisionTreeClassifier(max_depth=3, random_state=0).fit(frame[list("abc")], frame["y"])
     assert (learner.predict(frame[list("abc")]) == twin.predict(frame[list("abc")])).mean() > 0.98

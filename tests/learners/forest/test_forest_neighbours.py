@@ -261,3 +261,19 @@ def test_a_gate_refuses_hostile_trees_before_it_reads_a_record() -> None:
     bad = replace(GOOD, nodes=np.array([2, 2, 4, 5]))
     assert federation.offers(Sketches(bad, 3)) == ()
     assert len(federation.transcript()) == 0
+
+
+@pytest.mark.parametrize("way", ["bootstrap", "poisson", "split"])
+def test_out_of_bag_sums_do_not_depend_on_the_blocks(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of records and of trees, down to one at a time; no records at all make zeros."""
+    rng = np.random.default_rng(2)
+    rows = [tuple(row) for row in np.c_[rng.normal(size=(90, 2)), rng.integers(0, 2, (90, 2))]]
+    values = np.linspace(-0.5, 0.5, 6)[:, None]
+    query = OutOfBag(TREES, Sampling(way, 1, np.arange(2), 2), values)
+    whole, none = units(query, rows), units(query, [])
+    assert whole["records"] > 0 and not any(array.any() for array in none.values())
+    for block in (1, 7, 40):
+        monkeypatch.setattr("privfed.learners.forest.out_of_bag.BLOCK", block)
+        assert units(query, rows) == whole

@@ -412,3 +412,19 @@ def test_a_private_plan_covers_what_is_asked_and_spends_it(depth: int) -> None:
     assert (fed.budget()["spent"] <= 2).all()
     if depth < 2:
         assert (fed.budget()["spent"] > 1.99).all()
+
+
+def test_importances_tell_what_the_tree_and_its_leaves_use() -> None:
+    """Splits and slopes, of what was released; a column of noise has almost none, a constant tree none."""
+    frame = table(1500)
+    schema = Schema((*SCHEMA.features, Column("noise", lower=0, upper=1)), SCHEMA.target)
+    noise = np.random.default_rng(5).uniform(size=len(frame))
+    federation = UngatedDisclosure.from_frame(frame.assign(noise=noise), schema, "client")
+    for learner in (FuzzyTreeRegressor(), FuzzyTreeRegressor(max_depth=0)):
+        shares = learner.fit(federation).feature_importances_
+        assert shares.shape == (4,) and shares.sum() == pytest.approx(1)
+        assert (shares >= 0).all() and shares[3] < 0.05 < shares[:2].min()
+    again = FuzzyTreeRegressor.from_dict(learner.to_dict())
+    assert np.array_equal(again.feature_importances_, learner.feature_importances_)
+    constant = FuzzyTreeRegressor(max_depth=0, leaf_features=[]).fit(federation)
+    assert not constant.feature_importances_.any()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tracemalloc
 from collections.abc import Sequence
 from fractions import Fraction
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 
 from privfed import Column, Schema
 from privfed.errors import QueryError
+from privfed.learners.fuzzy_tree.coordinates import Coordinates
+from privfed.learners.fuzzy_tree.linear import Residuals
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.fuzzy_tree.suppression import revealing
 from privfed.questions.part import GRID
@@ -180,7 +183,8 @@ def many(records: int) -> View:
 def test_pieces_of_the_records_sum_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many records are worked on at a time."""
     whole = [query.evaluate(many(50)) for query in queries()]
-    monkeypatch.setattr("privfed.learners.fuzzy_tree.sums._PIECE", 7)
+    for limit in ("CELLS", "ACTIVATIONS"):
+        monkeypatch.setattr(f"privfed.learners.fuzzy_tree.fuzzy.{limit}", 20)
     for query, expected in zip(queries(), whole, strict=True):
         for name, values in query.evaluate(many(50)).items():
             assert np.asarray(values).tobytes() == np.asarray(expected[name]).tobytes()
@@ -188,7 +192,8 @@ def test_pieces_of_the_records_sum_to_the_same_bits(monkeypatch: pytest.MonkeyPa
 
 def test_a_client_holds_little_more_than_its_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """Places among the sets, and activations: no table in units, no product by record and cell."""
-    monkeypatch.setattr("privfed.learners.fuzzy_tree.sums._PIECE", 512)
+    for limit in ("CELLS", "ACTIVATIONS"):
+        monkeypatch.setattr(f"privfed.learners.fuzzy_tree.fuzzy.{limit}", 4096)
     own = many(20_000)
     for query in (Level(LEVELS[1], SETS, *SCALE, ALL), Leaves(LEVELS[1], SETS, *SCALE, ALL)):
         tracemalloc.start()
@@ -196,6 +201,62 @@ def test_a_client_holds_little_more_than_its_records(monkeypatch: pytest.MonkeyP
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak < 3_200_000
+
+
+def test_a_deep_level_takes_no_more_memory_with_more_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All records reach all of 2^6 nodes by 12 features; four times the records peak as high."""
+    wide = Schema(
+        tuple(Column(f"x{k}", lower=0, upper=1) for k in range(7)), Column("y", lower=0, upper=1)
+    )
+    nodes = tuple(tuple(enumerate(own)) for own in itertools.product((0, 1), repeat=6))
+    level = Level(nodes, 2, wide.lower, wide.upper, (6,))
+    still = np.zeros(4)
+    of_all = Residuals(nodes, 2, wide.lower, wide.upper, Coordinates.public((0, 1, 2)), still, 1.0)
+    for limit in ("CELLS", "ACTIVATIONS"):
+        monkeypatch.setattr(f"privfed.learners.fuzzy_tree.fuzzy.{limit}", 2**14)
+    for query in (level, of_all):
+        peaks = []
+        for records in (2_000, 8_000):
+            x = np.random.default_rng(0).uniform(0.4, 0.6, (records, 7))
+            seen = View(Records(wide, x, x[:, 0]), wide)
+            Level(((),), 2, wide.lower, wide.upper, (6,)).evaluate(seen)  # places among the sets
+            tracemalloc.start()
+            query.evaluate(seen)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+        assert peaks[1] < 1.1 * peaks[0] < 8_000 * 2**6 * 16
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_query_takes_no_more_memory_than_it_says(
+    strict: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the records, whose places among the sets it keeps: what it says, not half of that held back.
+
+    Blocks are small here, so that what grows with nodes and cells is what counts.
+    """
+    for limit in ("fuzzy.CELLS", "fuzzy.ACTIVATIONS", "queries.ACTIVATIONS"):
+        monkeypatch.setattr(f"privfed.learners.fuzzy_tree.{limit}", 2**14)
+    features = 10
+    wide = Schema(
+        tuple(Column(f"x{k}", lower=0, upper=1) for k in range(features)),
+        Column("y", lower=0, upper=1),
+    )
+    x = np.random.default_rng(0).uniform(0.4, 0.6, (500, features))
+    for depth in (0, 4, 8):
+        nodes = tuple(tuple(enumerate(own)) for own in itertools.product((0, 1), repeat=depth))
+        query = Level(nodes, 2, wide.lower, wide.upper, tuple(range(features)))
+        cells = sum(part.size for part in query.parts(wide).values())
+        seen = View(Records(wide, x, x[:, 0]), wide)
+        tracemalloc.start()
+        exact = query.evaluate(seen)
+        if strict:
+            query.reveals(exact, seen, strict=True)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak - x.nbytes * 3 < query.memory(cells) - 2**26 + 2**21
 
 
 @settings(max_examples=40)

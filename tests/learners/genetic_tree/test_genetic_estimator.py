@@ -309,3 +309,23 @@ def test_learners_pass_the_kit(
         skip={"predictions": nobody, "saves": nobody},
     )
     assert len(ran) == len(CHECKS) - 2
+
+
+@EACH
+def test_in_a_simulation_it_scores_without_taking_home(
+    learner: PersonalLearner, gated: MakeGated, table: MakeTable
+) -> None:
+    """By a client, by one for each row, and by all: where no tree is shared, the mean over theirs."""
+    classify = not isinstance(learner, GeneticTreeRegressor)
+    model: Any = clone(learner).fit(gated(learner.published(), classify=classify))
+    frame = table(100, 3, classify)
+    x, y = frame[list("abc")], frame["y"]
+    each = [model.score(x, y, client=client) for client in model.clients_]
+    assert model.score(x, y) == pytest.approx(np.mean(each))
+    assert model.homes == ()
+    by_row = model.predict(x, client=frame["client"])
+    for client in model.clients_:
+        own = (frame["client"] == client).to_numpy()
+        assert np.array_equal(by_row[own], model.predict(x[own], client=client))
+    with pytest.raises(InputError, match="client="):
+        type(model).from_dict(model.to_dict()).score(x, y)

@@ -285,7 +285,9 @@ def test_rules_say_what_the_model_says(schema: str, records: int) -> None:
 def test_linear_terms_can_be_left_out(linear: bool) -> None:
     """RuleFit's own switch holds in private too."""
     table = frame(4000)
-    model = RuleFitClassifier(linear=linear, random_state=0).fit(federation(table, BINARY, "4"))
+    model = RuleFitClassifier(include_linear=linear, random_state=0).fit(
+        federation(table, BINARY, "4")
+    )
     assert bool(model.model_.terms.linear) is linear
     assert roc_auc_score(table["y"], model.decision_function(table)) > 0.8
 

@@ -48,8 +48,8 @@ def _held_out_score(
     settings = GeneticRules(grammar, rules=3, population=12, generations=2)
     book = learn_rules(signals[own], told[own], np.arange(len(own)) % people, settings)
     model = RuleSearch(
-        "levels", epsilon="60000", threshold=0.1, levels=3, parameter_epsilon="60000",
-        horizon=grammar.horizon, most_operators=1,
+        "levels", epsilon="60000", min_support=0.1, levels=3, parameter_epsilon="60000",
+        horizon=grammar.horizon, max_operators=1,
     )  # fmt: skip
     model.fit(CohortDisclosure.of(book, model.private("120000"), seed=1))
     return utility(model.predict(signals[held]), labels[held])["balanced_accuracy"]

@@ -24,15 +24,19 @@ from privfed.learners.rule_search.rule_learner import RuleLearner
 
 BOOK = generate(Profile(600, 6_000, 120, 3, 1.6, 2, top=0.5), 2, values=True)
 COMMON: dict[str, Any] = {
-    "epsilon": "60", "threshold": 0.05, "most_operators": 2, "parameter_epsilon": "20",
+    "epsilon": "60", "min_support": 0.05, "max_operators": 2, "parameter_epsilon": "20",
 }  # fmt: skip
 PAIRS: list[tuple[str, RuleLearner, dict[str, Any]]] = [
-    ("levels", LevelRuleSearch(levels=3, most_templates=500, **COMMON), {"levels": 3}),
-    ("equal", TreeRuleSearch(order="equal", questions=50, seed=2, **COMMON), {"questions": 50}),
-    ("uct", TreeRuleSearch(order="uct", most_questions=40, seed=2, **COMMON), {}),
-    ("adaptive", TreeRuleSearch(most_questions=40, seed=2, **COMMON), {}),
-    ("parts", PartRuleSearch(margin=2.0, seed=2, **COMMON), {"margin": 2.0}),
-    ("sampled", SampledRuleSearch(levels=2, slots=20, seed=2, **COMMON), {"levels": 2}),
+    ("levels", LevelRuleSearch(levels=3, max_templates=500, **COMMON), {"levels": 3}),
+    (
+        "equal",
+        TreeRuleSearch(order="equal", questions=50, random_state=2, **COMMON),
+        {"questions": 50},
+    ),
+    ("uct", TreeRuleSearch(order="uct", max_queries=40, random_state=2, **COMMON), {}),
+    ("adaptive", TreeRuleSearch(max_queries=40, random_state=2, **COMMON), {}),
+    ("parts", PartRuleSearch(margin=2.0, random_state=2, **COMMON), {"margin": 2.0}),
+    ("sampled", SampledRuleSearch(levels=2, slots=20, random_state=2, **COMMON), {"levels": 2}),
 ]
 
 
@@ -47,11 +51,11 @@ def fitted(model: RuleLearner) -> tuple[dict[str, Any], np.ndarray, float]:
 @pytest.mark.parametrize(("strategy", "search", "own"), PAIRS)
 def test_the_front_is_the_search(strategy: Any, search: RuleLearner, own: dict[str, Any]) -> None:
     """Rules, questions, votes, spending, price and outlook; and it asks something."""
-    rest = {"seed": 2, "most_templates": 500, "slots": 20}
+    rest = {"random_state": 2, "max_templates": 500, "slots": 20}
     if strategy in ("uct", "adaptive"):
-        rest["most_questions"] = 40
+        rest["max_queries"] = 40
     if strategy == "sampled":
-        rest["most_templates"] = 5000
+        rest["max_templates"] = 5000
     front = RuleSearch(strategy, **COMMON, **(rest | own))
     assert str(front.built()) == str(search)
     state, votes, spent = fitted(clone(search))
@@ -93,8 +97,8 @@ def test_each_guards_its_own_questions_alone(search: type[RuleLearner]) -> None:
         (LevelRuleSearch(confirm="1"), "LevelRuleSearch: confirm must be an exact number"),
         (PartRuleSearch(error=0.5), "PartRuleSearch: error must be a number above 0 and below 0.5"),
         (SampledRuleSearch(encoding="morse"), "SampledRuleSearch: encoding must be one of"),  # type: ignore[arg-type]
-        (PartRuleSearch(threshold=1), "threshold between 0 and 1"),
-        (TreeRuleSearch(threshold=1), "threshold between 0 and 1"),
+        (PartRuleSearch(min_support=1), "min_support between 0 and 1"),
+        (TreeRuleSearch(min_support=1), "min_support between 0 and 1"),
     ],
 )
 def test_each_tells_its_own_slips(model: RuleLearner, message: str) -> None:

@@ -155,8 +155,8 @@ def test_a_search_over_sampled_rules_finds_the_common_ones(encoding: Encoding) -
     entries += [(ATOMS[1], person, []) for person in range(1600, 2800)]
     book = RuleIndex.indexed(GRAMMAR, 4000, entries)
     model = RuleSearch(
-        "sampled", epsilon="8", threshold=0.2, levels=1, slots=1, encoding=encoding,
-        operators=("&", "F"), most_operators=2, horizon=3,
+        "sampled", epsilon="8", min_support=0.2, levels=1, slots=1, encoding=encoding,
+        operators=("&", "F"), max_operators=2, horizon=3,
     )  # fmt: skip
     federation = CohortDisclosure.of(book, model.private("8"), seed=2)
     model.fit(federation)

@@ -42,7 +42,7 @@ def test_where_no_cohort_is_large_enough_only_epsilon_is_told() -> None:
 @pytest.mark.parametrize("strategy", ["levels", "equal", "adaptive", "uct", "parts"])
 def test_each_strategy_tells_of_a_small_cohort_and_not_of_a_large_one(strategy: str) -> None:
     """One line with numbers; silence where there is enough."""
-    model = RuleSearch(strategy, epsilon="2", threshold=0.1, questions=100)
+    model = RuleSearch(strategy, epsilon="2", min_support=0.1, questions=100)
     few = 150 if strategy == "parts" else 10
     told = model.outlook(SCHEMA, few)
     assert re.search(r"20 % .* about (epsilon )?[\d,]+", told) and "\n" not in told
@@ -52,4 +52,4 @@ def test_each_strategy_tells_of_a_small_cohort_and_not_of_a_large_one(strategy: 
 def test_of_sampled_rules_nothing_is_told() -> None:
     """Nor where everybody must hold a rule: nothing is above that."""
     assert RuleSearch("sampled").outlook(SCHEMA, 10) == ""
-    assert RuleSearch("levels", threshold=1).outlook(SCHEMA, 10) == ""
+    assert RuleSearch("levels", min_support=1).outlook(SCHEMA, 10) == ""

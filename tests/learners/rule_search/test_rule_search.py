@@ -33,11 +33,11 @@ BOOK = generate(PROFILE, 2, values=True)
 NU = 0.05
 TRUTHS = Truths(BOOK)
 VALID = BOOK.valid(NU * PROFILE.people)
-COMMON = {"threshold": NU, "most_operators": 3, "horizon": 10}
+COMMON = {"min_support": NU, "max_operators": 3, "horizon": 10}
 
 
 def _fitted(strategy: str, epsilon: str, seed: int = 1, **settings: object) -> RuleSearch:
-    model = RuleSearch(strategy, epsilon=epsilon, seed=seed, **COMMON, **settings)  # type: ignore[arg-type]
+    model = RuleSearch(strategy, epsilon=epsilon, random_state=seed, **COMMON, **settings)  # type: ignore[arg-type]
     federation = CohortDisclosure.of(BOOK, model.private("6000"), seed=seed)
     model.fit(federation)
     model.spent_ = federation.budget().iloc[0]["spent"]
@@ -92,7 +92,7 @@ def test_with_a_large_budget_levels_find_the_valid_rules() -> None:
 @pytest.mark.parametrize("strategy", ["equal", "uct", "adaptive"])
 def test_tree_searches_pass_through_a_gate(strategy: str) -> None:
     """Through gate and ledger too: what the learner counts is what is charged, within its epsilon."""
-    model = _fitted(strategy, "80", questions=200, most_questions=150)
+    model = _fitted(strategy, "80", questions=200, max_queries=150)
     assert 100 < len(model.steps_) <= 150
     assert 0 < model.spent_ <= 80
     assert model.spent_ == pytest.approx(sum(step.epsilon for step in model.steps_), abs=1e-6)
@@ -135,7 +135,7 @@ def test_a_search_repeats_itself() -> None:
 
 def test_searches_stop_when_the_budget_refuses() -> None:
     """A budget below the learner's wish ends the search, without an error, with what it has."""
-    model = RuleSearch("equal", epsilon="10", questions=10, most_questions=50, **COMMON)  # type: ignore[arg-type]
+    model = RuleSearch("equal", epsilon="10", questions=10, max_queries=50, **COMMON)  # type: ignore[arg-type]
     federation = CohortDisclosure.of(BOOK, model.private("5"), seed=1)
     model.fit(federation)
     assert len(model.steps_) == 5
@@ -197,7 +197,7 @@ def test_an_epsilon_too_small_for_any_question_names_the_least(strategy: str) ->
     with pytest.raises(InputError, match=r"too small .*(least|at least)") as caught:
         _fitted(strategy, "0.001", share=0.0)
     enough = str(caught.value).split()[-1]
-    _fitted(strategy, str(float(enough) + 0.01), share=0.0, most_questions=3)
+    _fitted(strategy, str(float(enough) + 0.01), share=0.0, max_queries=3)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_settings_that_make_no_sense(settings: dict[str, object]) -> None:
 
 def test_parameters_stay_in_their_public_ranges() -> None:
     """With a budget for them, thresholds come near the holders'; intervals are whole steps."""
-    model = _fitted("levels", "60", parameter_epsilon="300", most_templates=500)
+    model = _fitted("levels", "60", parameter_epsilon="300", max_templates=500)
     for weighted, found in zip(model.rules_.rules, model.found_, strict=True):
         assert BOOK.grammar.structure(weighted.rule) == found.structure
     assert 300 < model.spent_ <= 360

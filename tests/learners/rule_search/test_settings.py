@@ -14,13 +14,13 @@ from privfed.tables.schema import Column, Schema
 SCHEMA = Schema((Column("hr", lower=20, upper=220),))
 POLICY = RuleSearch().published()
 WRONG: list[tuple[str, Any]] = [
-    *(("threshold", value) for value in (0, -0.1, 1.01, 2, "0.1", float("nan"), True)),
+    *(("min_support", value) for value in (0, -0.1, 1.01, 2, "0.1", float("nan"), True)),
     *(("error", value) for value in (0, 1, 0.5)),
     *(("margin", value) for value in (0, -1, float("inf"))),
     *(("share", value) for value in (-0.1, 1.1)),
-    *(("percent", value) for value in (-1, 101)),
-    *((name, 0) for name in ("levels", "slots", "questions", "most_templates")),
-    *((name, 0) for name in ("horizon", "most_operators", "people", "most_questions")),
+    *(("percentile", value) for value in (-1, 101)),
+    *((name, 0) for name in ("levels", "slots", "questions", "max_templates")),
+    *((name, 0) for name in ("horizon", "max_operators", "n_individuals", "max_queries")),
     *(("levels", value) for value in (2.5, "3", None)),
     *(("confirm", value) for value in (1, "1.5", -1)),
     *(("epsilon", value) for value in (0, "-1", "nan")),
@@ -48,12 +48,12 @@ def test_every_use_refuses_it_and_says_what_to_write(name: str, value: Any) -> N
 
 def test_the_ends_of_a_range_belong_to_it_where_it_says_so() -> None:
     """Everybody may be the threshold, no share and any percentile."""
-    RuleSearch(threshold=1, share=0, percent=100, expected=0).check(SCHEMA)
-    numbers: dict[str, Any] = {"threshold": np.float64(0.5), "levels": np.int64(2)}
+    RuleSearch(min_support=1, share=0, percentile=100, expected=0).check(SCHEMA)
+    numbers: dict[str, Any] = {"min_support": np.float64(0.5), "levels": np.int64(2)}
     RuleSearch(**numbers).check(SCHEMA)
 
 
 def test_a_search_that_looks_for_more_than_the_threshold_needs_room_above_it() -> None:
     """Nothing is above everybody."""
-    with pytest.raises(InputError, match="threshold between 0 and 1"):
-        RuleSearch("adaptive", threshold=1).check(SCHEMA)
+    with pytest.raises(InputError, match="min_support between 0 and 1"):
+        RuleSearch("adaptive", min_support=1).check(SCHEMA)

@@ -60,8 +60,8 @@ def test_the_ledger_shows_p_epsilon_and_the_rest_unprotected() -> None:
 
 #: The paper's own estimation, and what comes in its place.
 WAYS: dict[str, dict[str, Any]] = {
-    "gradient": {"estimation": "gradient"},
-    "averaging": {"estimation": "averaging", "local_steps": 5},
+    "gradient": {"solver": "gradient"},
+    "averaging": {"solver": "averaging", "local_steps": 5},
 }
 
 
@@ -79,12 +79,12 @@ def test_both_ways_come_close_to_the_pooled_optimum(way: str) -> None:
         lambda w: design.slope(residuals(target, design.scores(w), True)) / len(target),
         np.zeros(matrix.shape[1]),
         step,
-        model.penalty,
+        model.alpha,
     )
     least = losses(target, design.scores(best), True).mean()
-    least += model.penalty * np.abs(best[1:]).sum()
+    least += model.alpha * np.abs(best[1:]).sum()
     own = losses(target, model.decision_function(frame), True).mean()
-    own += model.penalty * np.abs(model.model_.weights[1:]).sum()
+    own += model.alpha * np.abs(model.model_.weights[1:]).sum()
     assert model.objective_ == pytest.approx(own, abs=1e-4)
     assert least <= own <= least + 0.01
     asked = clone(model).set_params(reference_rounds=300)
@@ -100,7 +100,7 @@ def test_clients_however_unlike_are_led_to_the_pooled_optimum() -> None:
     frame["hospital"] = np.repeat(["A", "B", "C"], -(-len(frame) // 3))[: len(frame)]
     gaps = {}
     for name, way in WAYS.items():
-        asked = QUICK | way | {"rounds": 80, "reference_rounds": 300}
+        asked = QUICK | way | {"n_rounds": 80, "reference_rounds": 300}
         model = RuleFitClassifier(**asked)
         gaps[name] = model.fit(UngatedDisclosure.from_frame(frame, BINARY, "hospital")).gap_
     assert gaps["gradient"] < 1e-3 < gaps["averaging"]
@@ -108,7 +108,9 @@ def test_clients_however_unlike_are_led_to_the_pooled_optimum() -> None:
 
 def test_a_round_asks_for_an_exact_gradient_where_momentum_leads() -> None:
     """Every client is asked at the same point, for one step of size one without penalty."""
-    model = RuleFitClassifier(**(QUICK | {"rounds": 4, "trees": 5, "client_step": 0.3}))
+    model = RuleFitClassifier(
+        **(QUICK | {"n_rounds": 4, "n_estimators": 5, "client_learning_rate": 0.3})
+    )
     federation = gates(patients(), model.published())
     model.fit(federation)
     told = [list(federation.transcript().of("rulefit.increment", c)) for c in federation.clients]
@@ -121,13 +123,13 @@ def test_a_round_asks_for_an_exact_gradient_where_momentum_leads() -> None:
             }  # fmt: skip
             assert np.asarray(entry.query["dual"]) == pytest.approx(at.ahead)
         slopes = [np.asarray(entry.release["increment"].data) for entry in entries]
-        at = at.after(np.average(slopes, axis=0, weights=sizes), 0.3, model.penalty)
+        at = at.after(np.average(slopes, axis=0, weights=sizes), 0.3, model.alpha)
     assert model.model_.weights[1:] == pytest.approx(at.weights[1:])
 
 
 def test_no_round_is_asked_for_when_nothing_moves_any_more() -> None:
     """A penalty that leaves nothing but the intercept: far fewer rounds than allowed."""
-    model = RuleFitClassifier(**(QUICK | {"rounds": 500, "penalty": 10}))
+    model = RuleFitClassifier(**(QUICK | {"n_rounds": 500, "alpha": 10}))
     model.fit(UngatedDisclosure.from_frame(patients(), BINARY, "hospital"))
     assert model.rounds_ < 100
     assert not model.model_.weights[1:].any()
@@ -137,11 +139,11 @@ def test_any_split_over_clients_has_the_pooled_objective() -> None:
     """Unequal clients are weighted by their records: the optimum does not hang on the split."""
     frame = patients()
     halves = frame.assign(hospital=np.where(np.arange(len(frame)) < 60, "A", "B"))
-    params = {**QUICK, "trees": 1, "max_rules": 1, "rounds": 300}
+    params = {**QUICK, "n_estimators": 1, "max_rules": 1, "n_rounds": 300}
     found = []
     for table in (halves, frame.assign(hospital="one")):
         bare = UngatedDisclosure.from_frame(table, BINARY, "hospital")
-        found.append(RuleFitClassifier(**{**params, "min_leaf": 10_000}).fit(bare))
+        found.append(RuleFitClassifier(**{**params, "min_samples_leaf": 10_000}).fit(bare))
     first, second = (model.model_.weights for model in found)
     assert first == pytest.approx(second, abs=1e-3)
     assert np.abs(first[1:]).max() > 0.1
@@ -216,7 +218,7 @@ def test_the_export_tells_how_learning_went() -> None:
     """Rounds, objective, and none for a gap that nobody asked for or an objective withheld."""
     model, _ = fitted()
     told = model.to_dict()["convergence"]
-    assert told == {"rounds": QUICK["rounds"], "objective": model.objective_, "gap": None}
+    assert told == {"rounds": QUICK["n_rounds"], "objective": model.objective_, "gap": None}
     private = RuleFitClassifier(random_state=0)
     private.fit(gates(patients(3000), private.private(8)))
     assert private.to_dict()["convergence"]["objective"] is None
@@ -224,11 +226,11 @@ def test_the_export_tells_how_learning_went() -> None:
 
 def test_the_papers_settings_can_be_asked_for() -> None:
     """As printed, and each can still be set."""
-    model = RuleFitClassifier.paper(rounds=10, random_state=0)
+    model = RuleFitClassifier.paper(n_rounds=10, random_state=0)
     chosen = model.get_params()
-    assert (chosen["penalty"], chosen["client_step"], chosen["rounds"]) == (0.01, 0.01, 10)
+    assert (chosen["alpha"], chosen["client_learning_rate"], chosen["n_rounds"]) == (0.01, 0.01, 10)
     assert chosen["local_steps"] == 20
-    assert (chosen["min_leaf"], chosen["subsample"], chosen["max_rules"]) == (1, 1, None)
+    assert (chosen["min_samples_leaf"], chosen["subsample"], chosen["max_rules"]) == (1, 1, None)
     frame = patients()
     model.fit(gates(frame, model.published()))
     assert roc_auc_score(frame["died"], model.decision_function(frame)) > 0.85
@@ -288,7 +290,12 @@ def test_deviations_of_rules_are_those_of_the_records() -> None:
 
 def test_the_server_s_step_scales_what_it_adds_and_the_time_that_passes() -> None:
     """z moves by eta_s times the mean increment, the time by eta_s eta_c G (Algorithm 2)."""
-    few = {"rounds": 3, "server_step": 0.5, "client_step": 0.01, "trees": 5}
+    few = {
+        "n_rounds": 3,
+        "server_learning_rate": 0.5,
+        "client_learning_rate": 0.01,
+        "n_estimators": 5,
+    }
     model = RuleFitClassifier(**(QUICK | WAYS["averaging"] | few))
     federation = gates(patients(), model.published())
     model.fit(federation)
@@ -308,7 +315,7 @@ def test_deviations_of_linear_terms_are_those_of_the_records() -> None:
     frame = patients()
     deviations = []
     for seed in (0, 1):
-        model = RuleFitClassifier(**(QUICK | {"rounds": 1, "random_state": seed}))
+        model = RuleFitClassifier(**(QUICK | {"n_rounds": 1, "random_state": seed}))
         ensemble = model.fit(gates(frame, model.published())).model_
         linear = list(ensemble.terms.linear)
         values = pd.DataFrame(ensemble.terms.cutoffs.linear(model._encode(frame))[:, linear])
@@ -375,7 +382,7 @@ def test_a_real_hospital_data_set(data_folder: Path) -> None:
         ),
         Column("mortality", "integer", 0, 1),
     )
-    model = RuleFitClassifier(**{**QUICK, "trees": 100})
+    model = RuleFitClassifier(**{**QUICK, "n_estimators": 100})
     model.fit(
         LocalDisclosure.from_frame(
             frame, "mortality", client="hospital", schema=schema, policy=model.published(), seed=0

@@ -117,9 +117,9 @@ def test_partial_participation() -> None:
         counted.append(query.kind)
         return False
 
-    averaged = RuleFitClassifier(estimation="averaging", clients_per_round=1, **QUICK)
+    averaged = RuleFitClassifier(solver="averaging", clients_per_round=1, **QUICK)
     model = averaged.fit(Flaky(inner, count))
-    assert counted.count("rulefit.increment") == QUICK["rounds"]
+    assert counted.count("rulefit.increment") == QUICK["n_rounds"]
     assert roc_auc_score(patients()["died"], model.decision_function(patients())) > 0.85
 
 
@@ -146,7 +146,7 @@ def test_a_covariate_constant_everywhere_gets_no_term() -> None:
 
 def test_hardly_any_budget_warns_and_still_gives_a_model() -> None:
     """All counts drowned: cut-offs are defined, the warning says why."""
-    model = RuleFitClassifier(bins=500, random_state=0)
+    model = RuleFitClassifier(n_bins=500, random_state=0)
     federation = gates(patients(60), model.private("0.001"), seed=2)
     with pytest.warns(UserWarning, match="budget is too small"):
         model.fit(federation)
@@ -156,28 +156,28 @@ def test_hardly_any_budget_warns_and_still_gives_a_model() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"bins": 1},
-        {"bins": float("nan")},
-        {"bins": 20.5},
-        {"rounds": 30.0},
-        {"cutoffs": 0},
-        {"cutoffs": 251},
-        {"trees": 0},
-        {"leaves": 1.5},
-        {"shrinkage": 0},
-        {"shrinkage": float("nan")},
+        {"n_bins": 1},
+        {"n_bins": float("nan")},
+        {"n_bins": 20.5},
+        {"n_rounds": 30.0},
+        {"n_quantiles": 0},
+        {"n_quantiles": 251},
+        {"n_estimators": 0},
+        {"tree_size": 1.5},
+        {"learning_rate": 0},
+        {"learning_rate": float("nan")},
         {"subsample": 1.5},
-        {"min_leaf": 0},
+        {"min_samples_leaf": 0},
         {"max_rules": 0},
-        {"penalty": -0.1},
-        {"penalty": float("nan")},
-        {"rounds": 0},
+        {"alpha": -0.1},
+        {"alpha": float("nan")},
+        {"n_rounds": 0},
         {"local_steps": 0},
-        {"server_step": float("nan")},
-        {"client_step": 0},
+        {"server_learning_rate": float("nan")},
+        {"client_learning_rate": 0},
         {"clients_per_round": 4},
         {"clients_per_round": 2},
-        {"estimation": "newton"},
+        {"solver": "newton"},
         {"reference_rounds": -1},
     ],
 )
@@ -206,7 +206,7 @@ def test_tiny_clients_do_not_make_the_steps_diverge(clients: int, records: int) 
     frame["y"] = (frame["a"] + frame["b"].abs() + 0.3 * rng.normal(size=records)).clip(-5, 8)
     frame["site"] = [f"s{number % clients}" for number in range(records)]
     features = tuple(Column(name, lower=-3, upper=3) for name in "abc")
-    learner = RuleFitRegressor(trees=5, rounds=20, random_state=0)
+    learner = RuleFitRegressor(n_estimators=5, n_rounds=20, random_state=0)
     federation = LocalDisclosure.from_frame(
         frame,
         "y",
@@ -229,7 +229,7 @@ def test_a_constant_covariate_does_not_stop_learning(value: float) -> None:
     frame["y"] = (frame["a"] + 0.3 * rng.normal(size=300)).clip(-50, 50)
     frame["site"] = [f"s{number % 3}" for number in range(300)]
     features = (Column("a", lower=-3, upper=3), Column("still", lower=0, upper=5))
-    learner = RuleFitRegressor(trees=20, penalty=1e-4, reference_rounds=100, random_state=0)
+    learner = RuleFitRegressor(n_estimators=20, alpha=1e-4, reference_rounds=100, random_state=0)
     federation = LocalDisclosure.from_frame(
         frame,
         "y",
@@ -247,9 +247,9 @@ def test_a_constant_covariate_does_not_stop_learning(value: float) -> None:
 @pytest.mark.parametrize("estimation", ["gradient", "averaging"])
 def test_steps_that_are_too_large_are_told(estimation: str) -> None:
     """Whoever sets them learns that the model is worse than none, and what to set instead."""
-    large = {"client_step": 2.0, "rounds": 10, "trees": 10}
-    learner = RuleFitRegressor(**(QUICK | large), estimation=estimation)
+    large = {"client_learning_rate": 2.0, "n_rounds": 10, "n_estimators": 10}
+    learner = RuleFitRegressor(**(QUICK | large), solver=estimation)
     with pytest.warns(
-        Note, match="worse than without any term: the steps were too large; .*client_step"
+        Note, match="worse than without any term: the steps were too large; .*client_learning_rate"
     ):
         learner.fit(gates(patients(), learner.published(1000), NUMERIC))

@@ -30,11 +30,11 @@ def test_moments_of_linear_terms_are_read_off_the_counts() -> None:
 
 def test_spreads_that_are_withheld_leave_the_histograms_moments() -> None:
     """A policy that refuses them gives deviations near the true ones, and still a model."""
-    model = RuleFitClassifier(**(QUICK | {"rounds": 2}))
+    model = RuleFitClassifier(**(QUICK | {"n_rounds": 2}))
     policy = model.published(1000)
     guards = {kind: own for kind, own in policy.guards.items() if kind != "rulefit.spreads"}
     told = model.fit(gates(patients(), replace(policy, guards=guards))).model_
-    exact = RuleFitClassifier(**(QUICK | {"rounds": 2}))
+    exact = RuleFitClassifier(**(QUICK | {"n_rounds": 2}))
     exact.fit(gates(patients(), exact.published(1000)))
     linear = slice(len(told.rules), None)
     true = exact.model_.deviations[linear]
@@ -46,7 +46,7 @@ def test_spreads_that_are_withheld_leave_the_histograms_moments() -> None:
 def test_variances_are_within_clients_or_of_all_records_where_each_has_one(alone: bool) -> None:
     """By numpy, over N - K and over N."""
     frame = patients(60)
-    model = RuleFitClassifier(**(QUICK | {"rounds": 1}))
+    model = RuleFitClassifier(**(QUICK | {"n_rounds": 1}))
     model.fit(gates(frame, model.published(1000)))
     cutoffs, linear = model.cutoffs_, model.model_.terms.linear
     own = frame.assign(own=[f"c{number}" for number in range(len(frame))])

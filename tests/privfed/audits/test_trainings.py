@@ -37,7 +37,7 @@ def thinner(policy: Policy, factor: float) -> Policy:
     [
         (FuzzyTreeRegressor(max_depth=1), NUMERIC, {"canaries": 5, "others": 10, "runs": 60}),
         (
-            RuleFitClassifier(trees=10, rounds=6, random_state=0),
+            RuleFitClassifier(n_estimators=10, n_rounds=6, random_state=0),
             roomy_schema(),
             {"canaries": 100, "others": 1000, "runs": 3},
         ),

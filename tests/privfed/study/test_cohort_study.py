@@ -31,9 +31,9 @@ name = "RuleSearch"
 strategy = "levels"
 epsilon = "12"
 parameter_epsilon = "8"
-threshold = 0.2
+min_support = 0.2
 levels = 3
-most_operators = 1
+max_operators = 1
 [[policy]]
 name = "private"
 epsilon = "20"
@@ -119,7 +119,7 @@ def test_trajectories_become_a_cohort_s_files_and_a_model(
     )
     exec(compile(code, "docs", "exec"), given)  # noqa: S102 - the documentation's own code
     assert len(list((tmp_path / "rules").glob("*.stl"))) == 60
-    study = STUDY.replace("most_operators = 1", "most_operators = 2").replace('"12"', '"40"')
+    study = STUDY.replace("max_operators = 1", "max_operators = 2").replace('"12"', '"40"')
     path.write_text(study.replace('"20"', '"60"'))
     assert status(["run", str(path), "--out", str(tmp_path / "out")]) == FINE
     model = json.loads((tmp_path / "out" / "private" / "model.json").read_text())
@@ -271,11 +271,11 @@ def test_a_search_that_decides_itself_is_priced_in_words(
     ("old", "new", "message"),
     [
         (
-            "threshold = 0.2",
-            "threshold = 2",
-            "threshold must be a number above 0 and at most 1, not 2",
+            "min_support = 0.2",
+            "min_support = 2",
+            "min_support must be a number above 0 and at most 1, not 2",
         ),
-        ("threshold = 0.2", "threshold = 0.2\nhorizon = 0", "horizon must be a whole number"),
+        ("min_support = 0.2", "min_support = 0.2\nhorizon = 0", "horizon must be a whole number"),
         ('"levels"', '"guess"', "strategy must be one of"),
     ],
 )
@@ -314,7 +314,7 @@ def test_where_no_rule_is_valid_coverage_is_undefined(
 ) -> None:
     """Neither 1 nor 0 in any file, and words on the console and the page."""
     out = tmp_path / "out"
-    path = cohort(STUDY.replace("threshold = 0.2", "threshold = 0.9"))
+    path = cohort(STUDY.replace("min_support = 0.2", "min_support = 0.9"))
     assert status(["run", str(path), "--out", str(out)]) == FINE
     metrics = json.loads((out / "private" / "metrics.json").read_text())
     assert (metrics["value"], metrics["scores"]["precision"]) == (None, None)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from privfed.errors import PolicyError
-from privfed.learners import FuzzyTreeRegressor
+from privfed.errors import PolicyError, StudyError
+from privfed.learners import FuzzyTreeRegressor, RuleFitRegressor
 from privfed.privacy.policy import Guard, Policy
 from privfed.study import LearnerChoice, Study, dry_run
 
@@ -42,12 +42,12 @@ def test_strict_uses_the_learners_own_form_or_makes_every_guard_strict() -> None
 
 def test_a_baseline_runs_the_learner_that_the_study_puts_inside(study: Study) -> None:
     """With its own parameters, and the study's seed."""
-    inside = LearnerChoice("RuleFitRegressor", {"rounds": 7})
+    inside = LearnerChoice("RuleFitRegressor", {"n_rounds": 7})
     made = dry_run.learner(
         replace(study, learner=LearnerChoice("LocalRuleFitRegressor", learner=inside))
     )
     params = made.get_params()
-    assert params["learner__rounds"] == 7
+    assert params["learner__n_rounds"] == 7
     assert params["learner__random_state"] == study.seed
 
 
@@ -56,3 +56,14 @@ def test_a_learners_chance_comes_from_the_studys_seed(study: Study) -> None:
     assert dry_run.learner(study).get_params()["random_state"] == study.seed
     fixed = replace(study, learner=LearnerChoice("FuzzyTreeRegressor", {"random_state": 5}))
     assert dry_run.learner(fixed).get_params()["random_state"] == 5
+
+
+def test_a_study_takes_a_learners_preset(study: Study) -> None:
+    """The paper's settings, with any of them changed; what else the study says stands beside them."""
+    chosen = LearnerChoice("RuleFitRegressor", {"preset": "paper", "max_rules": 7})
+    made = dry_run.learner(replace(study, learner=chosen)).get_params()
+    assert made == RuleFitRegressor.paper(max_rules=7, random_state=study.seed).get_params()
+    assert made != RuleFitRegressor(max_rules=7, random_state=study.seed).get_params()
+    wrong = LearnerChoice("RuleFitRegressor", {"preset": "papers"})
+    with pytest.raises(StudyError, match=r"no preset 'papers'; it has \"paper\""):
+        dry_run.learner(replace(study, learner=wrong))

@@ -18,7 +18,10 @@ PLAIN: dict[str, Any] = {
     "attacks": [],
     "data": {"source": "diabetes"},
     "clients": {"count": 2},
-    "learner": {"name": "CentralForestRegressor", "params": {"trees": 10, "min_leaf": 1}},
+    "learner": {
+        "name": "CentralForestRegressor",
+        "params": {"n_estimators": 10, "min_samples_leaf": 1},
+    },
     "policy": [{"name": "published"}],
     "shadows": {"number": 12},
 }
@@ -61,7 +64,7 @@ def test_time_that_is_up_leaves_fewer_shadows(
 
 def test_a_model_that_each_client_keeps_is_not_read(tmp_path: Path) -> None:
     """There is no one model, and the report names what does not apply."""
-    plain = {**PLAIN, "learner": {"name": "LocalTreeRegressor", "params": {"deepest": 3}}}
+    plain = {**PLAIN, "learner": {"name": "LocalTreeRegressor", "params": {"max_depth": 3}}}
     assembly.run(Study.from_dict(plain), tmp_path / "out", overwrite=False, attacked=True)
     told = Output.opened(tmp_path / "out").read("published", "findings.json")
     assert "model readers" in told["inapplicable"] and not told["findings"]

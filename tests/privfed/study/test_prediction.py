@@ -21,7 +21,7 @@ FRAME = patients(200)
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """A saved classifier of the hospitals' patients, and their table beside it."""
-    learner = RuleFitClassifier(**QUICK | {"trees": 10, "rounds": 10})
+    learner = RuleFitClassifier(**QUICK | {"n_estimators": 10, "n_rounds": 10})
     save(learner.fit(gates(FRAME, learner.published())), tmp_path / "model.json")
     FRAME.to_csv(tmp_path / "table.csv", index=False)
     return tmp_path / "model.json"

@@ -96,8 +96,8 @@ X = table(7)[["a", "b"]]
         FuzzyTreeRegressor(max_depth=2),
         FuzzyTreeRegressor(scaling="schema"),
         FuzzyTreeRegressor(clients_per_round=2, max_depth=2),
-        RuleFitRegressor(trees=6, rounds=3),
-        LocalRuleFitRegressor(RuleFitRegressor(trees=6, rounds=3)),
+        RuleFitRegressor(n_estimators=6, n_rounds=3),
+        LocalRuleFitRegressor(RuleFitRegressor(n_estimators=6, n_rounds=3)),
     ],
 )
 def test_regressors_conform(learner: FederatedLearner) -> None:
@@ -135,8 +135,8 @@ def federate_classes(policy: Policy) -> LocalDisclosure:
 @pytest.mark.parametrize(
     "learner",
     [
-        RuleFitClassifier(trees=6, rounds=3),
-        CentralRuleFitClassifier(RuleFitClassifier(trees=6, rounds=3)),
+        RuleFitClassifier(n_estimators=6, n_rounds=3),
+        CentralRuleFitClassifier(RuleFitClassifier(n_estimators=6, n_rounds=3)),
         BayesianInference(),
     ],
 )

@@ -1,0 +1,123 @@
+"""Tests of the noise that releases had: whether release less exact is of the law that was charged.
+
+They read the sums of a monitor (:class:`privfed.owner.noise_monitor.Tally`) and prove nothing of a
+sensitivity, a price or a clip: other audits do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import binom, chi2, norm
+
+from privfed.attacks.finding import Finding
+from privfed.owner.noise_monitor import Tally
+
+#: How often all tests of a study, or of an owner's ledger, may accuse honest noise.
+FAMILY_WISE = 0.001
+#: Findings of this audit are called so.
+NAME = "audit of the noise drawn"
+
+
+@dataclass(frozen=True)
+class NoiseTest:
+    """One test of a tally: what it looks at, over how many cells, and its p-value if all is honest."""
+
+    name: str
+    cells: int
+    p: float
+
+
+def noise_tests(tally: Mapping[str, tuple[float, ...]]) -> list[NoiseTest]:
+    """All tests of a tally; each p-value is exact or errs towards honesty.
+
+    Normal scores of n cells sum to a normal of variance n, and their squares to chi-square(n). Scores
+    times signs that were settled before them are normal scores again. A count of independent events of
+    unequal probabilities has, from one beyond its mean on, a tail no heavier than the binomial of the
+    same mean (Hoeffding 1956, Theorem 5).
+    """
+    found = []
+    for label, (cells, *sums) in tally.items():
+        kind, _, about = label.partition(" ")
+        if not cells or kind == "unread":
+            continue
+        if kind == "count":
+            found.append(NoiseTest(about, int(cells), _count(int(cells), *sums)))
+        else:
+            centred = float(2 * norm.sf(abs(sums[0]) / np.sqrt(cells)))
+            aim = "shared with" if kind == "sign" else "mean of"
+            found.append(NoiseTest(f"{aim} {about}", int(cells), centred))
+        if kind == "score":
+            spread = 2 * min(chi2.cdf(sums[1], cells), chi2.sf(sums[1], cells))
+            found.append(NoiseTest(f"variance of {about}", int(cells), float(spread)))
+    return found
+
+
+def _count(cells: int, seen: float, expected: float) -> float:
+    if abs(seen - expected) < 1:
+        return 1.0
+    share = min(expected / cells, 1.0)
+    tail = binom.sf(seen - 1, cells, share) if seen > expected else binom.cdf(seen, cells, share)
+    return min(1.0, float(2 * tail))
+
+
+def audit_noise(tallies: Mapping[str, Tally], *, policies: int = 1) -> list[Finding]:
+    """Hold the noise of all releases of one policy against the laws that were charged.
+
+    Args:
+        tallies: by data owner, or by what else noise shall be compared.
+        policies: how many policies are tested beside each other, this one included.
+
+    Returns:
+        one finding, a breach where a test convicts at :data:`FAMILY_WISE` for all tests of all policies
+        together; none where no noise was drawn. What was not looked at is counted in its detail.
+    """
+    total, owners = Tally(), Tally()
+    for owner, tally in tallies.items():
+        total.add_all(tally)
+        if "score all" in tally:
+            owners.add(f"score owner {owner}", *tally["score all"])
+    tests = noise_tests(total.add_all(owners if len(owners) > 1 else {}))
+    unread = {
+        label[7:]: int(sums[0]) for label, sums in total.items() if label.startswith("unread")
+    }
+    unread = {why: cells for why, cells in unread.items() if cells}
+    if not tests and not unread:
+        return []
+    level = FAMILY_WISE / max(1, len(tests)) / policies
+    convicted = sorted((test for test in tests if test.p < level), key=lambda test: test.p)
+    worst = min(tests, key=lambda test: test.p, default=NoiseTest("no test", 0, 1.0))
+    return [
+        Finding(
+            NAME,
+            "Is release less exact answer noise of the law that was charged, independent in every cell?",
+            "tests that convict the noise",
+            len(convicted),
+            of=len(tests),
+            baseline=0.0,
+            severity="breach" if convicted else "none",
+            detail={
+                "cells": total.cells,
+                "least p": worst.p,
+                "by": worst.name,
+                "level": level,
+                "family-wise level": FAMILY_WISE,
+                "convicted": [test.name for test in convicted[:8]],
+                "not looked at": unread,
+                "scale found with chance .8": scale_found(total.cells, level),
+            },
+            partial=f"{sum(unread.values())} cells were not looked at" if unread else "",
+        )
+    ]
+
+
+def scale_found(cells: int, level: float) -> float:
+    """The least factor by which all noise of so many cells must be too narrow to be convicted with chance .8.
+
+    The scores' sum of squares is then factor^-2 chi-square(cells), exactly so for Gaussian noise; other
+    laws are near it. Infinite where no factor is found.
+    """
+    critical = chi2.ppf(level / 2, cells)
+    return float(np.sqrt(chi2.ppf(0.8, cells) / critical)) if critical > 0 else float("inf")

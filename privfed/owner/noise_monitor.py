@@ -1,0 +1,283 @@
+"""The noise that a data owner pays for, watched where it is drawn: release less exact, cell by cell.
+
+It keeps sums over many cells, which :mod:`privfed.audits.noise` tests. They stay with the owner, beside
+her ledger: release less noise is the exact answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+
+import numpy as np
+from scipy.special import erfc
+
+from privfed.errors import LedgerError
+from privfed.owner.local_store import LocalStore
+from privfed.privacy.laws import Law
+from privfed.privacy.masked_sums import MaskedProtection
+from privfed.privacy.mechanism import Mechanism, Protection
+from privfed.privacy.normal_scores import normal_scores, silent
+
+#: Ending of the file beside a ledger, and what the sums are called in it.
+ENDING, NAME = ".noise", "tally"
+#: Seconds between two writings of the file, at least: a crash loses so much of what was seen.
+SECONDS = 5.0
+#: Most cells of one part that are looked at; the first ones.
+CELLS = 2**16
+#: Most cells whose scores are held to be compared with those of other owners.
+HELD = 2**22
+#: Most parts that are watched by name.
+PARTS = 64
+#: Exact cells by size, in deviations of the noise; the first and last bin are open.
+SIZES = (1e-9, 1.0, 10.0, 30.0, 100.0, 1000.0)
+#: Noise is wide if it is zero more rarely than so.
+RARE = 1e-3
+#: Tails, in deviations.
+TAILS = (2.0, 3.0, 4.0, 5.0)
+#: Deviation in grid units from which the low bits of noise are fair: Laplace noise of that scale has a
+#: Fourier coefficient of 4e-7 at a period of sixteen.
+WIDE, BITS = 2.0**12, 4
+
+
+class Tally(dict[str, tuple[float, ...]]):
+    """Sums over cells by label; two tallies add up.
+
+    Labels begin with what is summed: ``score`` (cells, sum and sum of squares of normal scores),
+    ``sign`` (cells, and scores times the signs of others), ``count`` (cells, how many, and how many are
+    expected), ``unread`` (cells of noise that are not looked at, and why).
+    """
+
+    def add(self, label: str, *sums: float) -> None:
+        """Add sums to those of a label."""
+        known = self.get(label, (0.0,) * len(sums))
+        self[label] = tuple(a + float(b) for a, b in zip(known, sums, strict=True))
+
+    def add_all(self, other: Mapping[str, Iterable[float]]) -> Tally:
+        """Add another tally's sums to these, and give these."""
+        for label, sums in other.items():
+            self.add(label, *sums)
+        return self
+
+    @property
+    def cells(self) -> int:
+        """Number of cells whose noise was looked at."""
+        return int(self.get("score all", (0.0,))[0])
+
+
+class OtherOwners:
+    """Sums of the scores of owners asked the same, in one process: see :meth:`NoiseMonitor.observe`."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[tuple[str, str], np.ndarray] = OrderedDict()
+        self._cells = 0
+        self._lock = threading.Lock()
+
+    def add(self, question: tuple[str, str], scores: np.ndarray) -> np.ndarray | None:
+        """Give the sum of the scores before these, if there are any, and add these to it."""
+        with self._lock:
+            before = self._held.pop(question, None)
+            fits = before is not None and before.shape == scores.shape
+            self._held[question] = before + scores if fits and before is not None else scores
+            self._cells += len(scores) - (0 if before is None else len(before))
+            while self._cells > HELD:
+                self._cells -= len(self._held.popitem(last=False)[1])
+            return before if fits else None
+
+
+class NoiseMonitor:
+    """Sums up the noise of one gate's releases.
+
+    Args:
+        path: the ledger's file, beside which the sums are kept; ``None``: in memory.
+        dataset: names the data set.
+        secret: the owner's, from which the transform's own randomness comes.
+    """
+
+    def __init__(self, path: Path | None = None, dataset: str = "", secret: bytes = b"") -> None:
+        #: What this process saw.
+        self.tally = Tally()
+        #: Whom to compare with, in a simulation of several owners.
+        self.others: OtherOwners | None = None
+        self._store = None if path is None else LocalStore(path.with_suffix(ENDING), dataset)
+        seed = hashlib.sha256(secret + b"\x00noise monitor").digest()
+        self._rng = np.random.default_rng(int.from_bytes(seed, "big"))
+        self._unwritten, self._written = Tally(), monotonic()
+        self._before: dict[tuple[str, str], np.ndarray] = {}
+        self._releases, self._parts = 0, set[str]()
+
+    def observe(
+        self,
+        kind: str,
+        query: str,
+        protection: Protection | MaskedProtection,
+        exact: Mapping[str, np.ndarray],
+        released: Mapping[str, np.ma.MaskedArray],
+    ) -> None:
+        """Add the noise of one group of parts; whatever goes wrong is counted, and stops no answer.
+
+        Args:
+            kind, query: of the query, and its digest.
+            protection: what protected the parts: it names their laws.
+            exact: the exact array of each part, before it was protected.
+            released: what leaves.
+        """
+        found = Tally({"unread error": (1.0,)})
+        with suppress(Exception):
+            found = self._observed(kind, query, protection, exact, released)
+        self.tally.add_all(found)
+        if self._store is not None:
+            self._unwritten.add_all(found)
+            if monotonic() - self._written > SECONDS:
+                with suppress(LedgerError):  # what is not written now is written later
+                    self.write()
+
+    def _observed(
+        self,
+        kind: str,
+        query: str,
+        protection: Protection | MaskedProtection,
+        exact: Mapping[str, np.ndarray],
+        released: Mapping[str, np.ma.MaskedArray],
+    ) -> Tally:
+        found, mechanism, laws = Tally(), protection.mechanism, protection.drawn
+        called = sum(exact[name].size for name in laws if name in exact)
+        self._releases, before = self._releases + 1, None
+        for name, bounded in protection.group.items():
+            law = laws.get(name)
+            if law is None:
+                if mechanism.currency is not None and bounded.bound and bounded.bound.l1:
+                    found.add("unread no law", exact[name].size)
+                continue
+            if type(mechanism).finish is not Mechanism.finish:
+                found.add("unread finished", exact[name].size)
+                continue
+            truth, told = protection.on_grid(name, exact[name]).ravel(), released[name]
+            if np.ma.getmask(told).any():
+                found.add("unread suppressed", exact[name].size)
+                continue
+            if not truth.size:
+                continue
+            row, cells = max(1, truth.size // max(1, len(told))), np.asarray(told.data).ravel()
+            scores = self._cells(found, law, truth[:CELLS], cells[:CELLS], row)
+            found.add("unread beyond", max(0, truth.size - CELLS))
+            place = f"{kind} {name}"
+            self._parts |= {place} if len(self._parts) < PARTS else set()
+            if place in self._parts:
+                _moments(found, f"part {place}", scores)
+            _moments(found, f"calls of {8 ** min(4, int(math.log2(called) // 3))} cells on", scores)
+            _moments(found, f"releases from {2 ** int(math.log2(self._releases))} on", scores)
+            _together(found, "neighbouring cells", scores[1:], scores[:-1])
+            if before is not None:
+                _together(found, "parts of one release", *_cut(scores, before))
+            before = scores
+            last = self._before.get((kind, name))
+            if last is not None:
+                _together(found, "the release before", *_cut(scores, last))
+            self._before[kind, name] = scores
+            if self.others is not None:
+                others = self.others.add((query, name), scores)
+                if others is not None:
+                    _together(found, "owners asked the same", scores, others)
+        return found
+
+    def _cells(
+        self, found: Tally, law: Law, truth: np.ndarray, told: np.ndarray, row: int
+    ) -> np.ndarray:
+        """What one part's cells tell by themselves, in rows of so many; gives their scores, shape (cells,)."""
+        bits = truth.dtype == bool
+        noise = (truth ^ told.astype(bool)).astype(np.int64) if bits else told - truth
+        whole = np.rint(noise).astype(np.int64)
+        scores = normal_scores(law, whole, self._rng)
+        _moments(found, "all", scores)
+        zero, often = noise == 0, silent(law)
+        width = "wide" if often < RARE else "narrow"
+        found.add(f"count no noise, {width}", len(scores), zero.sum(), len(scores) * often)
+        found.add("count fractions", len(scores), (noise != whole).sum(), 0.0)
+        far = np.abs(scores)
+        for tail in TAILS:
+            expected = len(scores) * float(erfc(tail / math.sqrt(2)))
+            found.add(
+                f"count beyond {tail:g} deviations", len(scores), (far > tail).sum(), expected
+            )
+        odd = truth.astype(np.int64) & 1
+        _binned(found, odd, scores, [f"{'odd' if each else 'even'} answers" for each in (0, 1)])
+        for place, at in (("first", slice(0, row)), ("last", slice(len(scores) - row, None))):
+            if len(scores) > 2 * row:
+                _moments(found, f"{place} cells", scores[at])
+                found.add(f"count no noise, {place} cells", row, zero[at].sum(), row * often)
+        if not bits:
+            size = np.digitize(np.abs(truth) / law.std, SIZES)
+            names = ["answers of zero", *(f"answers below {to:g} deviations" for to in SIZES[1:])]
+            _binned(found, size, scores, [*names, "larger answers"])
+            _together(found, "the answer", scores, truth - truth.mean())
+        if law.additive and law.std >= WIDE:
+            for bit in range(BITS):
+                for of, values in (("noise", whole), ("release", told.astype(np.int64))):
+                    on = (values >> bit & 1).sum()
+                    found.add(f"count bit {bit} of the {of}", len(scores), on, len(scores) / 2)
+        return scores
+
+    def write(self) -> None:
+        """Add what is not written yet to the file."""
+        if self._store is not None and self._unwritten:
+            new, self._written = self._unwritten, monotonic()
+            self._store.revise(NAME, lambda known: {**Tally(known or {}).add_all(new)})
+            self._unwritten = Tally()
+
+    def close(self) -> None:
+        """Write, and close the file."""
+        self.write()
+        if self._store is not None:
+            self._store.close()
+
+
+def read_tally(ledger: Path, dataset: str) -> Tally:
+    """The sums over all releases ever, kept beside a ledger's file; empty where there are none.
+
+    Raises:
+        LedgerError: the file cannot be read, or is another data set's.
+    """
+    path = ledger.with_suffix(ENDING)
+    if not path.is_file():
+        return Tally()
+    store = LocalStore(path, dataset)
+    try:
+        return Tally().add_all(store.get(NAME, {}))
+    finally:
+        store.close()
+
+
+def _moments(found: Tally, label: str, scores: np.ndarray) -> None:
+    found.add(f"score {label}", len(scores), scores.sum(), scores @ scores)
+
+
+def _binned(found: Tally, bins: np.ndarray, scores: np.ndarray, names: list[str]) -> None:
+    size = len(names)
+    numbers = np.bincount(bins, minlength=size)
+    sums = np.bincount(bins, weights=scores, minlength=size)
+    squares = np.bincount(bins, weights=scores**2, minlength=size)
+    for name, *each in zip(names, numbers, sums, squares, strict=True):
+        if each[0]:
+            found.add(f"score {name}", *each)
+
+
+def _together(found: Tally, label: str, scores: np.ndarray, others: np.ndarray) -> None:
+    """Scores times the signs of others.
+
+    Whatever the others are, independent scores times signs that are settled before them are standard
+    normal: the sum over n cells is normal with variance n, exactly.
+    """
+    signs = np.sign(others)
+    found.add(f"sign {label}", (signs != 0).sum(), scores @ signs)
+
+
+def _cut(*rows: np.ndarray) -> Iterator[np.ndarray]:
+    least = min(map(len, rows))
+    return (row[:least] for row in rows)
