@@ -22,6 +22,7 @@ from privfed.exchange.masked_totals import in_time
 from privfed.exchange.transcript import Transcript
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
+from privfed.owner.local_store import StudyThings
 from privfed.owner.masking import MaskingKey
 from privfed.owner.noise_monitor import OtherOwners, Tally
 from privfed.owner.secret import secret_beside
@@ -131,7 +132,7 @@ class LocalDisclosure(ChannelDisclosure):
         return in_time(x for gate in self.gates.values() for x in gate.ledger.disclosed())
 
     @property
-    def shelves(self) -> dict[str, dict[str, Any]]:
+    def shelves(self) -> dict[str, StudyThings]:
         """What each client keeps of this study, the client's alone; in one process anybody may look."""
         return {name: gate.shelf.of_study(gate.study) for name, gate in self.gates.items()}
 

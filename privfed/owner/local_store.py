@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -92,11 +92,9 @@ class LocalStore(MutableMapping[str, Any]):
         """What effects of one study, asked for by one principal, keep."""
         return Compartment(self, study, principal)
 
-    def of_study(self, study: str) -> dict[str, Any]:
-        """What one study keeps, by name; several principals' things of one name are left out."""
-        inside = [each for each in map(_address, self) if len(each) == 3 and each[0] == study]
-        names = [name for *_, name in inside]
-        return {n: self.of(s, who)[n] for s, who, n in inside if names.count(n) == 1}
+    def of_study(self, study: str) -> StudyThings:
+        """What one study keeps, by name."""
+        return StudyThings(self, study)
 
     @property
     def faults(self) -> dict[str, int]:
@@ -270,6 +268,28 @@ class Compartment(MutableMapping[str, Any]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+class StudyThings(Mapping[str, Any]):
+    """What one study keeps on an owner's shelf now; several principals' things of one name are left out."""
+
+    def __init__(self, store: LocalStore, study: str) -> None:
+        self._store, self._study = store, study
+
+    def _principals(self) -> dict[str, str]:
+        inside = [each for each in map(_address, self._store) if len(each) == 3]
+        held = [(name, principal) for study, principal, name in inside if study == self._study]
+        names = [name for name, _ in held]
+        return {name: principal for name, principal in held if names.count(name) == 1}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._store.of(self._study, self._principals()[name])[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._principals())
+
+    def __len__(self) -> int:
+        return len(self._principals())
 
 
 def _address(name: str) -> list[str]:

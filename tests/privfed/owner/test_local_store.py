@@ -126,7 +126,7 @@ elif sys.argv[3] == "effect":
 elif sys.argv[3] == "kept":
     gate.ledger.release = kill
 gate.answer(Request.of("1", KeepMean(0)))
-print(gate.ledger.verify().seq, gate.shelf.of_study(""))
+print(gate.ledger.verify().seq, dict(gate.shelf.of_study("")))
 """
 
 
@@ -140,7 +140,7 @@ def test_a_killed_process_loses_nothing_and_does_nothing_twice(moment: str, tmp_
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert run(moment).returncode == -signal.SIGKILL
-    kept = LocalStore(tmp_path / "c.shelf", "c").of_study("")
+    kept = dict(LocalStore(tmp_path / "c.shelf", "c").of_study(""))
     assert kept == ({"mean": 0.25, "times": 1} if moment == "kept" else {})
     finished = run("never")
     assert finished.returncode == os.EX_OK, finished.stderr
@@ -152,15 +152,15 @@ def test_studies_and_principals_keep_their_own() -> None:
     shelf = LocalStore(None, "c")
     shelf.of("one", "server")["tree"] = 1
     assert shelf["tree"] == 1
-    assert shelf.of_study("one") == {"tree": 1}
+    assert dict(shelf.of_study("one")) == {"tree": 1}
     shelf.of("two", "server")["tree"] = 2
     shelf.of("two", "another")["tree"] = 3
     assert dict(shelf.of("one", "server")) == {"tree": 1}
     assert shelf.of("two", "server")["tree"] == 2
-    assert shelf.of_study("two") == {}
+    assert dict(shelf.of_study("two")) == {}
     assert "tree" not in shelf
     del shelf.of("two", "another")["tree"]
-    assert shelf.of_study("two") == {"tree": 2}
+    assert dict(shelf.of_study("two")) == {"tree": 2}
     with pytest.raises(KeyError):
         del shelf.of("two", "another")["tree"]
     for name in ("", "x" * 201):
