@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import ClassVar
 
@@ -51,6 +52,8 @@ class ApproximateZeroConcentrated(Accountant):
             raise PolicyError("the losses' own deltas already exceed the one to report at")
         return round_up(to_epsilon(float(total[0]), float(left))), delta
 
-    def odometer(self, total: Amount, delta: Fraction) -> tuple[Fraction, Fraction]:
-        """Of a running total without a ceiling: see :func:`privfed.accountants.zcdp.odometer`."""
-        return odometer(total[0], delta - total[1])[0], delta
+    def odometer(
+        self, total: Amount, delta: Fraction, fixed: Sequence[Amount] = ()
+    ) -> tuple[Fraction, Fraction]:
+        """Of a running total at any moment: see :func:`privfed.accountants.zcdp.odometer`."""
+        return odometer(total[0], delta - total[1], [one[0] for one in fixed])[0], delta

@@ -235,6 +235,16 @@ def distribution_of(allowed: Sequence[KindAllowance]) -> PrivacyLossDistribution
     return distribution(bucketed(pairs(_in_all(allowed))))
 
 
+def rdp_epsilons(allowed: Sequence[KindAllowance]) -> list[tuple[float, float]]:
+    """Epsilon at each of many deltas, by the Renyi curve of all that may be answered.
+
+    Raises:
+        UnsupportedLoss: see :func:`privfed.accountants.rdp.curve`.
+    """
+    losses = _in_all(allowed)
+    return [(rdp.epsilon_at(losses, 10.0**-power), 10.0**-power) for power in range(1, 13)]
+
+
 def of_entries(
     entries: Iterable[Recorded], allowed: Sequence[KindAllowance] | None, delta: float, own: float
 ) -> ComposedGuarantee:

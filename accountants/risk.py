@@ -8,7 +8,7 @@ statement also bounds the Renyi divergence of any test's two outcomes, which rul
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -66,7 +66,12 @@ class Tradeoff:
         if accountant.components == ("rho", "delta"):
             return cls.zcdp(*map(float, total))
         stated = [accountant.guarantee(total, delta) for delta in (Fraction(0), *_DELTAS)]
-        return cls(*np.array(sorted((float(e), float(d)) for e, d in stated)).T)
+        return cls.of_epsilons((float(e), float(d)) for e, d in stated)
+
+    @classmethod
+    def of_epsilons(cls, stated: Iterable[tuple[float, float]]) -> Tradeoff:
+        """Of several (epsilon, delta) statements that all hold."""
+        return cls(*np.array(sorted(stated)).T)
 
     @classmethod
     def of(cls, distribution: PrivacyLossDistribution, top: float | None = None) -> Tradeoff:

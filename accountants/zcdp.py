@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ from privfed.errors import PolicyError, UnsupportedLoss
 from privfed.privacy.accountant import Accountant, Amount, Budget
 from privfed.privacy.conversion import largest_rho, to_epsilon
 from privfed.privacy.loss import Loss
-from privfed.questions.exact import round_up
+from privfed.questions.exact import float_up, round_up
 
 #: An odometer's levels: the finest, and how far each is from the next.
 FINEST, LEVEL = 1e-6, 1.05
@@ -49,25 +50,66 @@ class ZeroConcentrated(Accountant):
             raise PolicyError("accountant 'zcdp' reports at a delta above 0, such as \"1e-5\"")
         return round_up(to_epsilon(float(total[0]), float(left))), delta
 
-    def odometer(self, total: Amount, delta: Fraction) -> tuple[Fraction, Fraction]:
-        """Of a running total without a ceiling: see :func:`odometer`."""
-        return odometer(total[0], delta - total[1])[0], delta
+    def odometer(
+        self, total: Amount, delta: Fraction, fixed: Sequence[Amount] = ()
+    ) -> tuple[Fraction, Fraction]:
+        """Of a running total at any moment: see :func:`odometer`."""
+        return odometer(total[0], delta - total[1], [one[0] for one in fixed])[0], delta
 
 
-def odometer(rho: Fraction, delta: Fraction) -> tuple[Fraction, Fraction]:
+def odometer(
+    rho: Fraction, delta: Fraction, fixed: Sequence[Fraction] = ()
+) -> tuple[Fraction, Fraction]:
     """Give (epsilon, delta) of a running total at a moment that may depend on all releases so far.
 
-    A sum compared with a ceiling fixed in advance is a filter; without a ceiling, one filter runs
-    at each level of a grid, LEVEL apart, with delta shared out among them as 6 / (pi (n + 1))^2
-    (the construction of Rogers et al. 2016 and Feldman and Zrnic 2021). At each level the privacy
-    loss exceeds rho + 2 sqrt(rho log(1 / delta)) with probability at most delta (Bun and Steinke
-    2016).
+    Totals c_1, c_2, ... and shares of delta d_1 + d_2 + ... <= delta are fixed before the first charge.
+    The process stopped before it would exceed c_j is c_j-zCDP (a filter: Feldman and Zrnic 2021;
+    Whitehouse et al. 2023), so that its privacy loss L exceeds e_j = c_j + 2 sqrt(c_j log(1 / d_j)) with
+    probability at most d_j, whenever it is read (Bun and Steinke 2016; at any moment, since
+    exp((a - 1)(L - a rho)) is a supermartingale for every a > 1 and Ville's inequality bounds all of its
+    values together). With probability 1 - delta all of them hold, at every moment and whatever it
+    depends on; a total of rho is read at the least e_j with c_j >= rho. (The construction is that of
+    Rogers et al. 2016.) An amended budget is one more such moment, and breaks nothing.
+
+    Args:
+        rho: the running total.
+        delta: at which all figures hold together.
+        fixed: totals named before the first charge: the last is a budget's ceiling c, and the levels are
+            c * LEVEL^k for all whole k, of weight 1 / (1 + |k|)^2; any one before it has half of what
+            is left of delta for itself. Without any, levels FINEST * LEVEL^n of weight 1 / (n + 1)^2.
     """
     if delta <= 0:
         raise PolicyError('an odometer of zCDP reports at a delta above 0, such as "1e-5"')
     if rho == 0:
         return Fraction(0), delta
-    number = max(0, math.ceil(math.log(float(rho) / FINEST) / math.log(LEVEL) + 1e-9))
-    level = FINEST * LEVEL**number
-    share = float(delta) * 6 / (math.pi * (number + 1)) ** 2
-    return round_up(level + 2 * math.sqrt(level * math.log(1 / share))), delta
+    return round_up(min(_at(*one) for one in checkpoints(rho, float(delta), fixed))), delta
+
+
+def checkpoints(
+    rho: Fraction, delta: float, fixed: Sequence[Fraction] = ()
+) -> list[tuple[float, float]]:
+    """The fixed totals at which a running total can be read, each with its share of delta."""
+    if not fixed:
+        number = max(0, _steps(rho, FINEST))
+        share = delta * 6 / (math.pi * (number + 1)) ** 2
+        return [(FINEST * LEVEL**number, share)]
+    found = []
+    for one in fixed[:-1]:
+        delta /= 2
+        if rho <= one:
+            found.append((float_up(one), delta))
+    ceiling = float_up(fixed[-1])
+    delta /= math.pi**2 / 3 - 1  # what 1 / (1 + |k|)^2 adds up to
+    if rho <= fixed[-1]:
+        found.append((ceiling, delta))
+    number = _steps(rho, ceiling)
+    return [*found, (ceiling * LEVEL**number, delta / (1 + abs(number)) ** 2)]
+
+
+def _steps(rho: Fraction, unit: float) -> int:
+    """The least number of levels from a unit to at least a total."""
+    return math.ceil(math.log(float(rho) / unit) / math.log(LEVEL) + 1e-9)
+
+
+def _at(level: float, delta: float) -> float:
+    return level + 2 * math.sqrt(level * math.log(1 / delta))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from privfed.attacks.deadline import MAX_WORK, Deadline
-from privfed.attacks.finding import Finding
+from privfed.attacks.finding import Finding, Risk
 from privfed.errors import InputError, PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript, TranscriptEntry
@@ -80,6 +80,9 @@ class Attack(ABC):
     question: ClassVar[str]
     #: The kinds of release that it reads; empty for every kind.
     kinds: ClassVar[tuple[str, ...]] = ()
+    #: Which of the regulators' three risks it measures, and what a success means for a person.
+    risk: ClassVar[Risk] = ""
+    harm: ClassVar[str] = ""
     #: What one step between neighbours is by the owners' policy, which is public; a study sets it.
     relation: Relation = "add-or-remove"
     #: Work after which nothing new is begun, in multiply-adds; about a minute on one core.
@@ -143,7 +146,8 @@ class Attack(ABC):
 
     def finding(self, metric: str, value: float, **figures: Any) -> Finding:
         """Build a finding of this attack."""
-        return Finding(self.name, self.question, metric, value, **figures)
+        told = {"risk": self.risk, "harm": self.harm} | figures
+        return Finding(self.name, self.question, metric, value, **told)
 
 
 def question_of(entry: TranscriptEntry) -> Query | None:

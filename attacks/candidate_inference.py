@@ -19,7 +19,7 @@ import numpy as np
 from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
 from privfed.attacks.bounded_least_squares import boxed
 from privfed.attacks.deadline import Deadline
-from privfed.attacks.finding import Finding, Severity
+from privfed.attacks.finding import Finding, Risk, Severity
 from privfed.attacks.lattice import AVAILABLE, ExactSums
 from privfed.attacks.linear import (
     LinearEquations,
@@ -242,6 +242,9 @@ class CandidateInference(Attack):
     """
 
     name: ClassVar[str] = "pool"
+    max_work: float = 1e11
+    risk: ClassVar[Risk] = "singling out"
+    harm: ClassVar[str] = "someone with a list of candidates can tell whose record was used"
     question: ClassVar[str] = (
         "Who on a list of candidates was there, and what of them is not on it?"
     )
@@ -340,7 +343,7 @@ class CandidateInference(Attack):
             missing = "no lattices were reduced: pip install privfed[lattice]"
             partial = "; ".join(filter(None, (partial, missing)))
         if stopped := sum(each.cut_short for each in named):
-            short = f"lattice reduction stopped at {stopped} of {len(named)} clients {self.bounds}"
+            short = f"lattice reduction stopped at {stopped} of {len(named)} clients"
             partial = "; ".join(filter(None, (partial, short)))
         return self.finding(
             NAMED,
@@ -353,6 +356,7 @@ class CandidateInference(Attack):
             severity=Severity.BREACH if right > 10 * wrong else Severity.NONE,
             detail=detail,
             partial=partial,
+            detectable=1 / members,
         )
 
     def _listed(
@@ -405,9 +409,13 @@ class CandidateInference(Attack):
         if not exact:
             half = between_draws(np.array([each.recovered / each.members for each in outcomes]))
             low, high = max(0.0, min(low, share - half)), min(1.0, max(high, share + half))
+        inferred: dict[str, Any] = {}
+        if unknown:
+            inferred = {"risk": "inference", "harm": f"someone can tell a person's {unknown}"}
         return self.finding(
             _metric(unknown),
             share,
+            **inferred,
             of=1.0,
             low=low,
             high=high,

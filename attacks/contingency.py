@@ -16,6 +16,9 @@ from scipy.sparse import csr_array
 
 from privfed.errors import InputError
 
+#: Most nodes of the search for one end of a range.
+NODES = 1000
+
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
@@ -82,6 +85,6 @@ def _solve(goal: np.ndarray, limits: LinearConstraint, until: float) -> np.ndarr
         constraints=limits,
         integrality=np.ones(len(goal), dtype=np.int64),
         bounds=Bounds(0, np.inf),
-        options={"time_limit": left},
+        options={"time_limit": left, "node_limit": NODES},
     )
     return np.rint(found.x).astype(np.int64) if found.status == 0 else None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, Literal, Self, get_args
+
+from scipy.special import ndtr, ndtri
 
 from privfed.errors import InputError
 
@@ -23,6 +25,16 @@ class Severity(StrEnum):
 
 #: What a guarantee says of a finding's value: the most that any test can get by it.
 Limit = Literal["", "area", "found at 1 %"]
+
+
+#: The three risks of the European regulators' opinion on anonymisation (WP29, 05/2014).
+Risk = Literal["", "singling out", "linkability", "inference"]
+#: What an attack's silence means.
+State = Literal["found", "looked", "not looked"]
+#: Family-wise level of all findings of a page, and the probability of finding what is called detectable.
+LEVEL, POWER = 0.05, 0.8
+#: Half the interval of a finding, in standard deviations.
+HALF = 1.96
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,10 @@ class Finding:
         limit: what a guarantee bounds the value by: the ROC AUC of a membership test, its TPR at 1
             % FPR, or nothing.
         partial: why it is not all that the attack could find, or empty.
+        detectable: the least value that would have been found with probability :data:`POWER`; None
+            if unknown.
+        risk: which of the regulators' three risks it measures.
+        harm: what it means for a person, in one clause.
 
     Raises:
         InputError: a figure is NaN, the interval is upside down, or the severity unknown.
@@ -64,6 +80,9 @@ class Finding:
     simulation: bool = True
     limit: Limit = ""
     partial: str = ""
+    detectable: float | None = None
+    risk: Risk = ""
+    harm: str = ""
 
     def __post_init__(self) -> None:
         for name in ("value", "of", "low", "high", "baseline"):
@@ -77,11 +96,53 @@ class Finding:
             raise InputError(f"finding of {self.attack!r}: severity must be one of {known}")
         if self.limit not in get_args(Limit):
             raise InputError(f"finding of {self.attack!r}: limit must be one of {get_args(Limit)}")
+        if self.risk not in get_args(Risk):
+            raise InputError(f"finding of {self.attack!r}: risk must be one of {get_args(Risk)}")
 
     @property
     def share(self) -> float | None:
         """``value`` as a fraction of ``of``; None without one."""
         return self.value / self.of if self.of else None
+
+    @property
+    def above(self) -> float:
+        """How far the value lies above the baseline, in its own range."""
+        return (self.value - (self.baseline or 0.0)) / (self.of or max(self.value, 1.0))
+
+    @property
+    def state(self) -> State:
+        """``found``; ``looked``, and would have found :attr:`detectable`; or ``not looked``.
+
+        An attack that was cut short did not look, nor did one that no effect could have convinced.
+        """
+        if self.severity != Severity.NONE:
+            return "found"
+        blind = self.detectable is not None and self.of is not None and self.detectable > self.of
+        return "not looked" if self.partial or blind else "looked"
+
+    @property
+    def why_not(self) -> str:
+        """Why it did not look; empty if it did."""
+        if self.state != "not looked":
+            return ""
+        return self.partial or "no effect, however large, could be told from chance by so few draws"
+
+    @property
+    def std(self) -> float | None:
+        """Standard deviation of the value, from its interval; None for a count or a proof.
+
+        Above a baseline of 0 nothing comes by chance: such a finding is a proof.
+        """
+        if self.low is None or self.high is None or not self.baseline or self.low == self.high:
+            return None
+        return max(self.high - self.value, self.value - self.low) / HALF
+
+    @property
+    def p_value(self) -> float | None:
+        """Probability of so large a value at the baseline, as if normal; None for a count or a proof."""
+        if self.std is None or self.baseline is None:
+            return None
+        return float(ndtr((self.baseline - self.value) / self.std))
 
     def to_dict(self) -> dict[str, Any]:
         """Give the finding as plain data."""
@@ -95,3 +156,34 @@ class Finding:
         if unknown:
             raise InputError(f"finding: unknown key {unknown[0]!r}; known are {sorted(known)}")
         return cls(**{**plain, "releases": tuple(plain.get("releases", ()))})
+
+
+def corrected(findings: Sequence[Finding], level: float = LEVEL) -> list[Finding]:
+    """Findings at one family-wise level, and what each would have found.
+
+    Bonferroni: each of the m findings with an interval is a test at ``level`` / m, so that with
+    probability ``level`` at most any of them is found by chance alone. Counts and proofs are none.
+
+    Args:
+        findings: all that stand on a page.
+        level: probability of any false one among them.
+    """
+    tests = sum(each.p_value is not None for each in findings)
+    return [_at_level(each, level / max(tests, 1)) for each in findings]
+
+
+def _at_level(found: Finding, level: float) -> Finding:
+    baseline, p = found.baseline or 0.0, found.p_value
+    if p is None or found.std is None:
+        counted = found.low is None and (found.of is None or found.of > 1)
+        least = math.floor(baseline) + 1.0 if counted and found.baseline is not None else None
+        return found if found.detectable is not None else replace(found, detectable=least)
+    reach = float(max(-ndtri(level), HALF) + ndtri(POWER)) * found.std
+    chance = found.severity != Severity.NONE and p > level
+    note = {"note": "above its baseline, but not at the level of all findings"} if chance else {}
+    return replace(
+        found,
+        severity=Severity.NONE if chance else found.severity,
+        detectable=baseline + reach if found.detectable is None else found.detectable,
+        detail={**found.detail, **note},
+    )

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 
 from privfed.attacks.base import Attack, PublicSchema, Truth
 from privfed.attacks.deadline import Deadline
-from privfed.attacks.finding import Finding
+from privfed.attacks.finding import Finding, Risk
 from privfed.attacks.reading import formed, well_formed
 from privfed.attacks.sketches import NEAR, SKETCHES, counts_of, in_turn, pairs_of
 from privfed.exchange.transcript import Transcript
@@ -113,6 +113,8 @@ class PiecedRecords(Attack):
     """
 
     name: ClassVar[str] = "pieced_records"
+    risk: ClassVar[Risk] = "singling out"
+    harm: ClassVar[str] = "whole records can be pieced together"
     question: ClassVar[str] = "Which whole records follow from the sketches of many trees?"
     kinds: ClassVar[tuple[str, ...]] = (SKETCHES,)
 

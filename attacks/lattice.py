@@ -4,9 +4,9 @@ An exact sum over a list, sum_i h_i a_i = b with integers a_i of 30 bits, holds 
 sums decide a list of hundreds, although far fewer than its unknowns. What the sums allow is a
 lattice point: all integer (h, z) with A h = b z form a lattice, and (h, 1) is its shortest vector
 once h is centred (Kannan 1987, "Minkowski's convex body theorem and integer programming"; subset
-sums: Coster et al. 1992). Small supports are solved first and substituted, and nothing is decided
-that another point of the lattice contradicts. Exact and deterministic; without `fpylll`
-(``pip install privfed[lattice]``) only bounds decide.
+sums: Coster et al. 1992). Small supports are solved first and substituted. An entry is decided only
+if every list with the same sums has it, which an enumeration of the lattice proves. Deterministic;
+without `fpylll` (``pip install privfed[lattice]``) only bounds and linear algebra decide.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import qr
+from scipy.special import gammaln
 
 from privfed.attacks.deadline import Deadline
 
@@ -41,8 +42,8 @@ CELLS = 4_000_000
 LEAST = 0.02
 #: Equations that enter the kernel at a time, and their weight in bits.
 STEP, WEIGHT = 6, 40
-#: Expected number of other solutions above which nothing is decided.
-OTHERS = 1e-3
+#: Most other vectors that are listed to prove an entry; most nodes of the search, and the operations of one.
+ALTERNATIVES, NODES, NODE = 2000, 1e7, 300.0
 #: Supports tried between two decisions.
 SUPPORTS = 12
 #: Units of the embedded coordinates: fractions of a member are rounded to this.
@@ -175,7 +176,7 @@ class ExactSums:
         copies = reduced.solve(deadline)
         if copies is None or (columns @ copies != right).any():
             return False
-        sure = reduced.unambiguous(copies) & ((copies == 0) | (copies == most))
+        sure = reduced.unambiguous(copies, deadline) & ((copies == 0) | (copies == most))
         told = sure[group]
         values = np.where(copies[group] == 0, self.low[support], self.high[support])
         self.low[support[told]] = self.high[support[told]] = values[told]
@@ -208,7 +209,7 @@ class Embedding:
         return np.asarray(np.rint(SCALE * self.most * self.prior).astype(np.int64))
 
     def solve(self, deadline: Deadline) -> np.ndarray | None:
-        """The copies, if they are the one point of the lattice that is short enough; or None."""
+        """Some copies with these sums, if the reduced basis shows any."""
         if not self.feasible or not deadline.spend(self.work):
             return None
         basis = kernel(np.column_stack([self.added, -self.right]))
@@ -226,13 +227,13 @@ class Embedding:
                 reduction(fpylll.BKZ.Param(block, max_loops=LOOPS, flags=FLAGS))
             copies = self._read()
             if copies is not None:
-                return copies if self.expected < OTHERS else None
+                return copies
         return None
 
     @property
     def work(self) -> float:
         """Operations of one reduction, about."""
-        return 40.0 * math.pow(len(self.most) + 1, 3.5)
+        return 25.0 * math.pow(len(self.most) + 1, 3.5)
 
     @property
     def feasible(self) -> bool:
@@ -250,29 +251,57 @@ class Embedding:
                     return np.asarray(copies)
         return None
 
-    @property
-    def expected(self) -> float:
-        """Expected number of other points as short, by the volume of the reduced basis."""
-        rows = array(self.reduced).astype(float)
-        volume = float(np.log(np.abs(np.diag(np.linalg.qr(rows.T, mode="r")))).sum())
-        volume -= math.log(math.hypot(self.radius, self.last))  # of the points with z = 0
-        size = len(rows) - 1
-        ball = size / 2 * math.log(math.pi) - math.lgamma(size / 2 + 1)
-        return math.exp(min(ball + size * math.log(max(self.radius, 1.0)) - volume, 50.0))
+    def unambiguous(self, copies: np.ndarray, deadline: Deadline) -> np.ndarray:
+        """Entries that are the same in every list with these sums, bool; a proof, by enumeration.
 
-    def unambiguous(self, copies: np.ndarray) -> np.ndarray:
-        """Entries that no short vector of the kernel, or sum of two, moves within the bounds."""
+        Another list differs by an integer vector v with A v = 0, no entry of which exceeds the
+        copies: of squared length at most the sum of their squares. All such v are enumerated; where
+        they are too many to be, no entry counts.
+        """
         rows = array(self.reduced)
-        flat = rows[rows[:, -1] == 0][:, :-1] // SCALE
-        pairs = [
-            flat,
-            *(flat[at + 1 :] + sign * flat[at] for at in range(len(flat)) for sign in (1, -1)),
-        ]
-        moves = np.concatenate(pairs) if len(flat) else flat
-        both = np.concatenate([moves, -moves])
+        z = rows[:, -1] // self.last
+        moves = (rows[:, :-1] + np.outer(z, self.centre)) // SCALE - np.outer(z, copies)
+        flat = matrix(moves)
+        fpylll.LLL.reduction(flat)
+        basis = array(flat)
+        basis = basis[(basis != 0).any(axis=1)]
+        if not len(basis):
+            return np.ones(len(copies), bool)
+        radius = float((self.most.astype(float) ** 2).sum())
+        expected = nodes(basis.astype(float), radius)
+        if expected > NODES or not deadline.spend(NODE * expected):
+            return np.zeros(len(copies), bool)
+        gso = fpylll.GSO.Mat(matrix(basis))
+        gso.update_gso()
+        search = fpylll.Enumeration(gso, nr_solutions=ALTERNATIVES)
+        try:
+            listed = search.enumerate(0, len(basis), radius * (1 + 1e-6) + 0.5, 0)
+        except fpylll.fplll.enumeration.EnumerationError:  # there is none
+            return np.ones(len(copies), bool)
+        if len(listed) >= ALTERNATIVES:
+            return np.zeros(len(copies), bool)
+        found = np.rint([vector for _, vector in listed]).astype(np.int64) @ basis
+        both = np.concatenate([found, -found])
         moved = copies + both
         possible = ((moved >= 0) & (moved <= self.most)).all(axis=1)
         return np.asarray(~(both[possible] != 0).any(axis=0))
+
+
+def nodes(basis: np.ndarray, radius: float) -> float:
+    """Expected nodes of an enumeration up to a squared radius, by level and window of the basis.
+
+    Points of a window of k Gram-Schmidt lengths: the volume of a ball over their product (Gama,
+    Nguyen and Regev 2010, "Lattice enumeration using extreme pruning", Section 3); where later
+    lengths exceed the radius, their coefficients are 0 and the window ends before them.
+    """
+    lengths = np.log(np.maximum(np.abs(np.diag(np.linalg.qr(basis.T, mode="r"))), 1e-9))
+    k = np.arange(1, len(lengths) + 1)
+    balls = k / 2 * math.log(math.pi * max(radius, 1.0)) - gammaln(k / 2 + 1)
+    total = 0.0
+    for first in range(len(lengths)):
+        windows = np.cumsum(lengths[first:])
+        total += math.exp(min(float((balls[: len(windows)] - windows).max()), 100.0))
+    return total
 
 
 def kernel(equations: np.ndarray) -> np.ndarray:

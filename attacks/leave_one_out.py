@@ -26,7 +26,7 @@ from privfed.attacks.base import (
     question_of,
     sound_parts,
 )
-from privfed.attacks.finding import Finding
+from privfed.attacks.finding import Finding, Risk
 from privfed.attacks.linear import known_schema
 from privfed.attacks.membership import DRAWS, judged
 from privfed.attacks.reading import fits
@@ -56,6 +56,8 @@ class LeaveOneOut(Attack):
     """
 
     name: ClassVar[str] = "leave_one_out"
+    risk: ClassVar[Risk] = "singling out"
+    harm: ClassVar[str] = "someone who knows all other records can tell whether a record was used"
     question: ClassVar[str] = (
         "Knowing all other records, would the same trees, rules and scores have left without one?"
     )

@@ -23,6 +23,8 @@ from privfed.questions.query import View
 
 #: Most points of a data dictionary that are looked at one by one, and most cells of one release.
 POINTS, CELLS = 1024, 20_000
+#: Most cells of one release times points.
+ADDED = 1e8
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +76,9 @@ def rows_of(
         entry = entries[place]
         asked = (entry.kind, entry.fields)
         if asked not in known:
+            cells = sum(part.units.size for part in entry.release.parts.values())
+            if not deadline.spend(float(cells * len(points.x))):
+                break
             known[asked] = _added(entry, view)
         told = (_part(p, known[asked], place, name) for name, p in entry.release.parts.items())
         found += [rows for rows in told if rows is not None]
@@ -100,7 +105,8 @@ def _added(entry: TranscriptEntry, view: View) -> Mapping[str, np.ndarray]:
     """What each point alone would give, by part; empty if unknown."""
     asked = question_of(entry)
     sizes = (part.units.size for part in entry.release.parts.values() if part.type.adds_up)
-    if asked is None or not asked.linear or not 0 < sum(sizes) <= CELLS:
+    cells = sum(sizes)
+    if asked is None or not asked.linear or not 0 < cells <= min(CELLS, ADDED / len(view.table)):
         return {}
     try:
         return asked.contribution(view)

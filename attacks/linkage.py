@@ -17,7 +17,7 @@ import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
 from privfed.attacks.deadline import Deadline
-from privfed.attacks.finding import Finding
+from privfed.attacks.finding import Finding, Risk
 from privfed.attacks.individuals import CohortResponses, SingleBits, read_responses, standardised
 from privfed.attacks.roc import RocCurve, interval
 from privfed.exchange.transcript import Transcript
@@ -47,6 +47,8 @@ class Linkage(Attack):
     """
 
     name: ClassVar[str] = "linkage"
+    risk: ClassVar[Risk] = "linkability"
+    harm: ClassVar[str] = "answers can be linked to the person who gave them"
     question: ClassVar[str] = (
         "Knowing what some people hold, can one tell which individual's answers are theirs?"
     )

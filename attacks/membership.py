@@ -27,7 +27,7 @@ from privfed.attacks.base import (
     sound_parts,
 )
 from privfed.attacks.deadline import Deadline
-from privfed.attacks.finding import Finding
+from privfed.attacks.finding import Finding, Risk
 from privfed.attacks.roc import RocCurve
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
@@ -56,6 +56,8 @@ class Membership(Attack):
     """
 
     name: ClassVar[str] = "membership"
+    risk: ClassVar[Risk] = "singling out"
+    harm: ClassVar[str] = "someone who knows all other records can tell whether a record was used"
     question: ClassVar[str] = (
         "Knowing all other records, can one tell whether a person's record was there?"
     )

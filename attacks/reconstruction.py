@@ -18,7 +18,7 @@ import numpy as np
 from privfed.attacks.base import Attack, PublicSchema, Table, Truth
 from privfed.attacks.contingency import ranges
 from privfed.attacks.deadline import Deadline
-from privfed.attacks.finding import Finding
+from privfed.attacks.finding import Finding, Risk
 from privfed.attacks.joint_equations import joint_records, sharing
 from privfed.attacks.least_squares import combined, nested
 from privfed.attacks.ledger_rows import (
@@ -38,6 +38,8 @@ from privfed.exchange.transcript import Transcript
 SMALL = 5
 #: Most rows that are read, and most that are compared in pairs.
 ROWS, PAIRED = 4000, 2000
+#: Most candidates and drawn points of one list.
+CANDIDATES = 12_000
 #: Points drawn beside the candidates, so that no predicate implies another by accident.
 DRAWN = 1000
 #: A count is claimed where its deviation is at most this: then rounding is right 19 times in 20.
@@ -68,6 +70,8 @@ class Reconstruction(Attack):
     """Rebuilds cells, small groups, values and outcomes from all releases together."""
 
     name: ClassVar[str] = "reconstruction"
+    risk: ClassVar[Risk] = "inference"
+    harm: ClassVar[str] = "values of few records follow from all totals together"
     question: ClassVar[str] = (
         "What follows from all releases together that none of them tells by itself?"
     )
@@ -82,6 +86,10 @@ class Reconstruction(Attack):
         clients = [c for c in transcript.clients if truth and c in truth and len(truth[c].x)]
         if not clients or truth is None:
             return []
+        candidates = DRAWN + sum(len(table.x) for table in truth.values())
+        if candidates > CANDIDATES:
+            short = f"{candidates:,} candidates and points: at most {CANDIDATES:,} are looked at"
+            return [self.finding(TOGETHER, 0, partial=short, simulation=False)]
         known: PublicSchema = schema or truth[clients[0]].schema
         tallies: dict[str, SuccessCounts] = {}
         deadline = self.deadline()
@@ -116,6 +124,7 @@ class Reconstruction(Attack):
 
 
 #: What is measured.
+TOGETHER = "findings from all releases together"
 TABLE = "records in cells whose count follows from all totals"
 GROUPS = "groups of fewer than 5 records isolated by subtraction"
 SINGLE = "values of a single record that subtraction gives"

@@ -19,7 +19,7 @@ from privfed.attacks.equations import (
     single_records,
     small_groups,
 )
-from privfed.attacks.finding import Finding
+from privfed.attacks.finding import Finding, Risk
 from privfed.attacks.fuzzy import (
     LEAVES,
     Cell,
@@ -53,6 +53,8 @@ class Recovery(Attack):
     """
 
     name: ClassVar[str] = "recovery"
+    risk: ClassVar[Risk] = "singling out"
+    harm: ClassVar[str] = "whole records can be computed from what was released"
     question: ClassVar[str] = "Which whole records can be solved out of the leaf equations?"
     kinds: ClassVar[tuple[str, ...]] = (LEAVES,)
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Truth
 from privfed.attacks.deadline import Deadline
-from privfed.attacks.finding import Finding
+from privfed.attacks.finding import Finding, Risk
 from privfed.attacks.reading import well_formed
 from privfed.attacks.verbatim import severity
 from privfed.exchange.transcript import Transcript, TranscriptEntry
@@ -123,6 +123,8 @@ class SketchedValues(Attack):
     """
 
     name: ClassVar[str] = "sketches"
+    risk: ClassVar[Risk] = "singling out"
+    harm: ClassVar[str] = "values of a record stand in the released quantiles"
     question: ClassVar[str] = "Which raw values do a forest's quantile sketches hand over?"
     kinds: ClassVar[tuple[str, ...]] = (SKETCHES,)
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Truth, exact_parts
-from privfed.attacks.finding import Finding
+from privfed.attacks.finding import Finding, Risk
 from privfed.attacks.reading import finite_numbers
 from privfed.errors import InputError
 from privfed.exchange.messages import ReleasedPart
@@ -109,6 +109,8 @@ class SmallGroups(Attack):
     """
 
     name: ClassVar[str] = "small_groups"
+    risk: ClassVar[Risk] = "singling out"
+    harm: ClassVar[str] = "a released group is so small that it tells of one person"
     question: ClassVar[str] = (
         "Which released groups hold so few records, or so much the same, that they tell of one?"
     )

@@ -13,6 +13,9 @@ from scipy.sparse import csr_array, eye_array, hstack, vstack
 
 from privfed.errors import InputError
 
+#: Most iterations of the solver.
+ITERATIONS = 50_000
+
 
 def rebuilt_bits(
     weights: np.ndarray,
@@ -52,6 +55,6 @@ def rebuilt_bits(
         b_ub=np.concatenate([shifted, -shifted]),
         bounds=[(0, 1)] * bits + [(0, None)] * sums,
         method="highs",
-        options={"time_limit": time_limit},
+        options={"time_limit": time_limit, "maxiter": ITERATIONS},
     )
     return None if found.x is None else np.asarray(found.x[:bits] > 0.5)

@@ -15,7 +15,7 @@ import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Table, Truth, exact_parts
 from privfed.attacks.deadline import Deadline
-from privfed.attacks.finding import Finding
+from privfed.attacks.finding import Finding, Risk
 from privfed.attacks.fuzzy import (
     ACTIVATION,
     LEAVES,
@@ -81,6 +81,8 @@ class Subtraction(Attack):
     """Derives withheld sums from released ones, over the whole transcript of each client."""
 
     name: ClassVar[str] = "subtraction"
+    risk: ClassVar[Risk] = "inference"
+    harm: ClassVar[str] = "withheld values can be worked out"
     question: ClassVar[str] = "Which withheld sums can be worked out from what was released?"
     kinds: ClassVar[tuple[str, ...]] = (LEVEL, LEAVES, ACTIVATION)
 

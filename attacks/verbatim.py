@@ -19,7 +19,7 @@ from privfed.attacks.base import (
     sound_parts,
 )
 from privfed.attacks.deadline import Deadline
-from privfed.attacks.finding import Finding, Severity
+from privfed.attacks.finding import Finding, Risk, Severity
 from privfed.errors import WireError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript
@@ -109,6 +109,8 @@ class Verbatim(Attack):
     """
 
     name: ClassVar[str] = "verbatim"
+    risk: ClassVar[Risk] = "singling out"
+    harm: ClassVar[str] = "values of a record were handed over as they are"
     question: ClassVar[str] = "Which numbers of the raw table stand in the releases as they are?"
 
     def run(
@@ -197,6 +199,7 @@ class Verbatim(Attack):
             found,
             of=tally.cells,
             baseline=float(tally.chance[:, 0].mean()),
+            detectable=usual(tally.chance[:, 0]) + doubt + 1,
             releases=(kind,),
             severity=min(both, key=list(Severity).index),
             detail={
@@ -264,9 +267,14 @@ def severity(found: float, chance: np.ndarray, doubt: float) -> Severity:
         doubt: how many more than that prove nothing.
     """
     mean, spread = float(chance.mean()), float(chance.std())
-    if found <= max(float(chance.max()), mean + 3 * spread) + doubt:
+    if found <= usual(chance) + doubt:
         return Severity.NONE
     return Severity.BREACH if found > mean + 6 * spread + 3 + doubt else Severity.SOME
+
+
+def usual(chance: np.ndarray) -> float:
+    """The most that chance gives: of all draws, or three standard deviations."""
+    return max(float(chance.max()), float(chance.mean()) + 3 * float(chance.std()))
 
 
 def _moved(part: ReleasedPart, rng: np.random.Generator) -> ReleasedPart:

@@ -28,7 +28,7 @@ from privfed.attacks.base import (
     sound_parts,
 )
 from privfed.attacks.deadline import Deadline
-from privfed.attacks.finding import Finding, Severity
+from privfed.attacks.finding import Finding, Risk, Severity
 from privfed.attacks.linear import equations_of
 from privfed.attacks.membership import readable
 from privfed.attacks.roc import gaussian_area, gaussian_found
@@ -222,6 +222,8 @@ class WorstRecord(Attack):
     """
 
     name: ClassVar[str] = "worst_record"
+    risk: ClassVar[Risk] = "singling out"
+    harm: ClassVar[str] = "an unusual record moves the answers by more than was paid for"
     question: ClassVar[str] = "How far can one record move what left, beside what was paid for it?"
 
     def reads(self, entry: TranscriptEntry) -> bool:
@@ -271,10 +273,10 @@ class WorstRecord(Attack):
             found,
             of=1.0,
             low=found,
-            high=1.0,
+            high=found,
             baseline=RATE,
             releases=told.releases,
-            severity=Severity.SOME,
+            severity=told.severity,
             limit="found at 1 %",
             simulation=told.simulation,
             partial=told.partial,

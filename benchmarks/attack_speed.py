@@ -1,17 +1,21 @@
-"""Processor time of the scan for raw values: python benchmarks/attack_speed.py [rows] [attacks...]
+"""Processor time and memory of attacks: python benchmarks/attack_speed.py [rows] [attacks...]
 
 Five clients share made-up records of twelve columns, in a fuzzy tree's `published` policy.
 """
 
 from __future__ import annotations
 
+import resource
 import sys
 import time
+from multiprocessing import get_context
 
 import numpy as np
 import pandas as pd
 
+from privfed.attacks.base import Truth
 from privfed.engines.local import LocalDisclosure
+from privfed.exchange.transcript import Transcript
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
 from privfed.questions import plugins
 from privfed.tables.records import Records
@@ -44,12 +48,24 @@ def main(rows: int, names: list[str]) -> None:
     transcript = federation.transcript()
     print(f"{rows} rows, {len(transcript)} releases, {learner.n_leaves_} leaves", flush=True)
     for name in names:
-        begun = time.process_time()
-        found = plugins.load("attacks", name)().run(transcript, truth, schema)
-        spent = time.process_time() - begun
-        told = [f"{each.metric}: {each.value:g} {each.severity} {each.partial}" for each in found]
-        print(f"{name}: {spent:.1f} s; {'; '.join(told)}", flush=True)
+        child = get_context("fork").Process(target=measure, args=(name, transcript, truth, schema))
+        child.start()
+        child.join()
+
+
+def measure(name: str, transcript: Transcript, truth: Truth, schema: Schema) -> None:
+    """One attack in a process of its own, so that its memory is its own."""
+    begun = time.process_time()
+    attack = plugins.load("attacks", name)()
+    found = attack.run(transcript, truth, schema) if attack.attackable(transcript) else []
+    spent = time.process_time() - begun
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    told = [f"{each.metric}: {each.value:g} {each.state} {each.partial}" for each in found]
+    print(f"{name}: {spent:.1f} s, {peak / 2**20:.2f} GB; {'; '.join(told)}", flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 8000, sys.argv[2:] or ["verbatim"])
+    main(
+        int(sys.argv[1]) if len(sys.argv) > 1 else 8000,
+        sys.argv[2:] or sorted(plugins.available("attacks")),
+    )

@@ -98,6 +98,7 @@ FAULTS = (
     Case("float noise", faulty.FloatLaplace, COUNTS),
     Case("float noise, rounded to 1e-3", faulty.RoundedLaplace, COUNTS),
     Case("truncated at 5 scales", faulty.TruncatedLaplace),
+    Case("no noise above 30 scales", faulty.NearLaplace),
     Case("no noise once in 1,000", faulty.ForgetfulLaplace, trials=MANY),
     Case("bits that do not share", faulty.UnsharedResponse, BITS),
 )

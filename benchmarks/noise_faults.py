@@ -23,6 +23,7 @@ import pandas as pd
 from privfed.attacks.finding import Finding
 from privfed.audits.noise import audit_noise, noise_tests
 from privfed.engines.local import LocalDisclosure
+from privfed.errors import NobodyAnswered
 from privfed.learners import FuzzyTreeRegressor
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
@@ -240,8 +241,8 @@ def clinics() -> tuple[pd.DataFrame, Dataset]:
     return data.frame.assign(clinic=np.arange(len(data.frame)) % OWNERS), data
 
 
-def trained(mechanism: Mechanism, seed: int) -> list[Finding]:
-    """One training of the private fuzzy tree whose guards all name one mechanism."""
+def trained(mechanism: Mechanism, seed: int) -> list[Finding] | None:
+    """One training of the private fuzzy tree whose guards all name one mechanism; none if every gate refuses it."""
     frame, data = clinics()
     policy = FuzzyTreeRegressor().private(4, delta=1e-5, schema=data.schema)
     guards = {
@@ -256,7 +257,10 @@ def trained(mechanism: Mechanism, seed: int) -> list[Finding]:
         seed=seed,
         policy=replace(policy, guards=guards),
     )
-    FuzzyTreeRegressor().fit(federation)
+    try:
+        FuzzyTreeRegressor().fit(federation)
+    except NobodyAnswered:
+        return None
     return audit_noise(federation.noise)
 
 
@@ -269,6 +273,9 @@ def faults() -> None:
     for name, build in {**rows, **OTHERS}.items():
         begun, found = time.perf_counter(), [trained(build(), seed) for seed in range(GAMES)]
         caught = [each[0] for each in found if each and each[0].severity == "breach"]
+        if None in found:
+            print(f"{name:58} refused by every gate, before any data are read", flush=True)
+            continue
         by = pd.Series([each.detail["by"] for each in caught]).mode().tolist()[:1] if caught else []
         seconds = (time.perf_counter() - begun) / GAMES
         print(f"{name:58} {len(caught):2} of {GAMES}  {seconds:5.2f} s  {' '.join(by)}", flush=True)

@@ -109,9 +109,9 @@ Fit = Callable[[pd.DataFrame, pd.DataFrame, Schema, str, int, int], np.ndarray]
 def rulefit(
     train: pd.DataFrame, test: pd.DataFrame, schema: Schema, epsilon: str, seed: int, clients: int
 ) -> np.ndarray:
-    """RuleFit's private way: federated, private end to end."""
+    """RuleFit's private way, all terms: federated, private end to end."""
     number = schema.target is not None and schema.target.kind == "number"
-    model = (RuleFitRegressor if number else RuleFitClassifier)(random_state=seed)
+    model = (RuleFitRegressor if number else RuleFitClassifier)(random_state=seed, max_terms=None)
     model.fit(gates_of(train, schema, model.private(epsilon, DELTA), seed, clients))
     return predictions(model, test[list(schema.names)])
 

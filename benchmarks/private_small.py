@@ -118,11 +118,11 @@ def learners(schema: Schema, seed: int) -> dict[str, Any]:
     if schema.target.kind == "number":
         return {
             "fuzzy tree": FuzzyTreeRegressor(),
-            "RuleFit": RuleFitRegressor(random_state=seed),
+            "RuleFit": RuleFitRegressor(random_state=seed, max_terms=None),
             "forest": FedForestRegressor(random_state=seed),
         }
     return {
-        "RuleFit": RuleFitClassifier(random_state=seed),
+        "RuleFit": RuleFitClassifier(random_state=seed, max_terms=None),
         "forest": FedForestClassifier(random_state=seed),
     }
 

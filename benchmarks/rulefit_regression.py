@@ -47,7 +47,7 @@ def gated(train: pd.DataFrame, schema: Schema, policy: Policy, seed: int) -> Rul
     gates = LocalDisclosure.from_frame(
         regions(train), TARGET, client="client", schema=schema, policy=policy, seed=seed
     )
-    return RuleFitRegressor(random_state=seed).fit(gates)
+    return RuleFitRegressor(random_state=seed, max_terms=None).fit(gates)
 
 
 def one_split(frame: pd.DataFrame, schema: Schema, seed: int) -> dict[str, float]:

@@ -15,6 +15,8 @@ from privfed.errors import LedgerError
 from privfed.exchange.messages import EXPLANATIONS, Envelope, Head, Reason, Release
 from privfed.ledger import Entry, Ledger
 from privfed.ledger.allowances import Allowances, people_of
+from privfed.ledger.statement import fixed_totals
+from privfed.ledger.study_blocks import StudyBlock
 from privfed.privacy.accountant import STATED, Accountant, Amount, PrivacyStatement, plus
 from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Policy
@@ -38,6 +40,26 @@ class ChargedQuery:
     kind: str
     protected: bool
     spent: float | None
+
+
+@dataclass(frozen=True)
+class BlockAccount:
+    """A study's own block of a lasting budget: what is proved of its releases alone, for ever.
+
+    Args:
+        epsilon: of the study's releases, given all that was released before it began.
+        delta: its delta.
+        method: how it is composed: ``pld`` or ``rdp`` of all that the study's policy allows, or the
+            accountant's ``filter`` of its share.
+        share: the largest fraction of the budget in force that its share takes.
+        risk: bounds on any attack on the study's releases alone.
+    """
+
+    epsilon: float
+    delta: float
+    method: str
+    share: float
+    risk: Risk
 
 
 @dataclass
@@ -68,6 +90,7 @@ class ClientAccount:
         principals: who asked them.
         people: number of individuals in a cohort; the figures are those of the highest cost.
         basis: what the figures rest on beside what is derived; see :class:`.Loss`.
+        block: the study's own block of a lasting budget, or None.
     """
 
     client: str
@@ -92,6 +115,7 @@ class ClientAccount:
     principals: set[str] = field(default_factory=set)
     people: int | None = None
     basis: tuple[str, ...] = ()
+    block: BlockAccount | None = None
 
     @property
     def proved(self) -> float | None:
@@ -144,22 +168,30 @@ class PolicyAccount:
         return all(client.unprotected == 0 for client in self.clients)
 
 
-def read(policy: Policy, ledgers: Mapping[str, Ledger], heads: Mapping[str, Head]) -> PolicyAccount:
+def read(
+    policy: Policy, ledgers: Mapping[str, Ledger], heads: Mapping[str, Head], study: str = ""
+) -> PolicyAccount:
     """Read the ledgers of one policy.
+
+    Where studies have shares of a lasting budget, the totals and the risk are those of the budget in
+    force, whatever any study still asks, and the study's own are stated apart.
 
     Args:
         policy: the adopted policy.
         ledgers: by client.
         heads: the last heads that the server saw; the chains must pass through them, and a client
             with a head but no ledger is not intact.
+        study: the study whose block is stated.
     """
     gauge = _Gauge(policy, accountant_of(policy))
+    blocks = {name: ledger.study_blocks() for name, ledger in ledgers.items()}
     rows = {name: list(ledger.entries()) for name, ledger in ledgers.items()}
     clients = tuple(
         _client(
             ClientAccount(name, intact=_intact(ledger, heads.get(name)), amended=ledger.amended),
             rows[name],
             gauge,
+            blocks[name].get(study),
         )
         for name, ledger in ledgers.items()
     )
@@ -181,8 +213,11 @@ class _Gauge:
 
     policy: Policy
     accountant: Accountant
-    known: dict[tuple[Amount, bool], PrivacyStatement] = field(default_factory=dict)
-    risks: dict[tuple[float | None, str], Risk] = field(default_factory=dict)
+    known: dict[tuple[Amount, bool, tuple[Amount, ...]], PrivacyStatement] = field(
+        default_factory=dict
+    )
+    risks: dict[tuple[Any, ...], Risk] = field(default_factory=dict)
+    fixed: tuple[Amount, ...] = ()
 
     @cached_property
     def allowed(self) -> tuple[pld.KindAllowance, ...] | None:
@@ -196,10 +231,38 @@ class _Gauge:
 
     def stated(self, total: Amount, amended: bool) -> PrivacyStatement:
         """Return the guarantee of a total."""
-        key = (total, amended)
+        key = (total, amended, self.fixed)
         if key not in self.known:
-            self.known[key] = self.accountant.stated(total, self.policy.budget, amended=amended)
+            self.known[key] = self.accountant.stated(
+                total, self.policy.budget, amended=amended, fixed=self.fixed
+            )
         return self.known[key]
+
+    def block(self, rows: list[Entry], block: StudyBlock, delta: Fraction) -> BlockAccount:
+        """State a study's own block, by its share or by what its policy allows, whichever is less.
+
+        The policy and the share were fixed when the study began, given all that came before.
+        """
+        assert self.policy.budget is not None
+        own = [row for row in rows if row.body.get("study") == block.study]
+        epsilon, _ = self.accountant.guarantee(block.share, delta)
+        tight = pld.of_entries(own, self.allowed, float(delta), float(epsilon))
+        key = (block.share, tight.method, tight.epsilon)
+        if key not in self.risks:
+            self.risks[key] = Risk.of(self._curve(tight, block.share))
+        ceiling = self.accountant.ceiling(self.policy.budget)
+        share = max(a / b for a, b in zip(block.share, ceiling, strict=True) if b)
+        return BlockAccount(
+            tight.epsilon, float(delta), tight.method, float(share), self.risks[key]
+        )
+
+    def _curve(self, tight: pld.ComposedGuarantee | None, amount: Amount) -> Tradeoff:
+        """The trade-off that a figure stands on: of what composed it, else of the accountant's amount."""
+        if tight is not None and self.allowed and tight.method in ("pld", "rdp"):
+            if tight.method == "pld":
+                return Tradeoff.of(pld.distribution_of(self.allowed))
+            return Tradeoff.of_epsilons(pld.rdp_epsilons(self.allowed))
+        return Tradeoff.of_total(self.accountant, amount)
 
     def risk(self, account: ClientAccount) -> Risk:
         """Return bounds on any attack, from the proven epsilon."""
@@ -210,18 +273,22 @@ class _Gauge:
         return self.risks[key]
 
     def _tradeoff(self, account: ClientAccount) -> Tradeoff:
-        if account.tight is not None and account.tight.method == "pld" and self.allowed:
-            return Tradeoff.of(pld.distribution_of(self.allowed))
+        tight = account.tight
         if account.ceiling is not None and self.policy.budget is not None:
-            return Tradeoff.of_total(self.accountant, self.accountant.ceiling(self.policy.budget))
+            return self._curve(tight, self.accountant.ceiling(self.policy.budget))
+        if tight is not None and tight.method != "filter":
+            return self._curve(tight, account.total)
         return Tradeoff.approximate(account.epsilon or 0.0, account.delta)
 
 
-def _client(account: ClientAccount, rows: list[Entry], gauge: _Gauge) -> ClientAccount:
+def _client(
+    account: ClientAccount, rows: list[Entry], gauge: _Gauge, block: StudyBlock | None
+) -> ClientAccount:
     people = next((count for count in map(people_of, rows) if count is not None), None)
     account.people, account.head = people, (rows[-1].seq, rows[-1].hash)
     accountant = gauge.accountant
     account.total = accountant.nothing
+    gauge.fixed = fixed_totals(rows, accountant)
     each = None if people is None else Allowances(people, len(accountant.components))
     refusals: Counter[str] = Counter()
     for row in rows:
@@ -234,11 +301,13 @@ def _client(account: ClientAccount, rows: list[Entry], gauge: _Gauge) -> ClientA
         elif row.event == "refused":
             refusals[EXPLANATIONS[Reason(row.body["reason"])]] += 1
     account.refused = dict(refusals)
-    _prove(account, rows, gauge)
+    _prove(account, rows, gauge, block)
     return account
 
 
-def _prove(account: ClientAccount, rows: list[Entry], gauge: _Gauge) -> None:
+def _prove(
+    account: ClientAccount, rows: list[Entry], gauge: _Gauge, block: StudyBlock | None
+) -> None:
     """State what follows from the total, if all charges have finite guarantees."""
     budget = gauge.policy.budget
     stated = gauge.stated(account.total, account.amended)
@@ -250,8 +319,11 @@ def _prove(account: ClientAccount, rows: list[Entry], gauge: _Gauge) -> None:
         account.epsilon = float(stated.epsilon)
         account.ceiling = None if stated.ceiling is None else float(stated.ceiling)
         own, delta = account.proved or 0.0, float(stated.delta or STATED)
-        account.tight = pld.of_entries(rows, gauge.allowed, delta, own)
+        allowed = gauge.allowed if block is None else None  # other studies may ask for more
+        account.tight = pld.of_entries(rows, allowed, delta, own)
         account.risk = gauge.risk(account)
+        if block is not None:
+            account.block = gauge.block(rows, block, stated.delta)
 
 
 def _step(account: ClientAccount, row: Entry, gauge: _Gauge, each: Allowances | None) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from privfed.attacks.finding import Finding
 from privfed.privacy.loss import told_basis
 from privfed.questions.exact import text
-from privfed.reports.account import ClientAccount, PolicyAccount
+from privfed.reports.account import BlockAccount, ClientAccount, PolicyAccount
 from privfed.reports.composed import Composed, composed
 from privfed.reports.metrics import MetricValue, scores
 from privfed.reports.remarks import remarks
@@ -41,10 +41,14 @@ def _largest(values: Sequence[float | None]) -> float | None:
 
 
 class Attacks(NamedTuple):
-    """Number of attacks, and of those above their baseline."""
+    """Names of attacks by what their silence or success means; the strongest state of each counts.
 
-    tried: int
-    beat: int
+    ``not_looked`` gives the reason; attacks that do not apply are among them.
+    """
+
+    found: tuple[str, ...]
+    looked: tuple[str, ...]
+    not_looked: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,12 @@ class PolicyReport:
         return _largest([client.epsilon for client in self.clients])
 
     @property
+    def block(self) -> BlockAccount | None:
+        """The study's own block of the owners' budgets, of the owner with the largest; or None."""
+        found = [client.block for client in self.clients if client.block is not None]
+        return max(found, key=lambda block: block.epsilon, default=None)
+
+    @property
     def basis(self) -> str:
         """What the guarantee rests on beside what is derived, in words; or nothing."""
         return told_basis({name for client in self.clients for name in client.basis})
@@ -159,15 +169,20 @@ class PolicyReport:
     def broken(self) -> tuple[Finding, ...]:
         """The findings above baseline, most severe first."""
         grave = [finding for finding in self.findings if finding.severity != "none"]
-        return tuple(sorted(grave, key=lambda f: -_SEVERITIES.index(f.severity)))
+        return tuple(
+            sorted(grave, key=lambda f: (-_SEVERITIES.index(f.severity), not f.harm, -f.above))
+        )
 
     @property
     def attacks(self) -> Attacks:
-        """Number of distinct attacks, and of those above baseline."""
-        return Attacks(
-            len({finding.attack for finding in self.findings}),
-            len({finding.attack for finding in self.broken}),
-        )
+        """Attacks that found something, that looked in vain, and that did not look."""
+        attacks = [one for one in self.findings if one.attack != "coverage"]
+        found = dict.fromkeys(one.attack for one in attacks if one.state == "found")
+        cut = {one.attack: one.why_not for one in attacks if one.state == "not looked"}
+        cut = {name: why for name, why in cut.items() if name not in found}
+        looked = dict.fromkeys(one.attack for one in attacks if one.attack not in {*found, *cut})
+        idle = dict.fromkeys(self.inapplicable, "it reads nothing of these releases")
+        return Attacks(tuple(found), tuple(looked), cut | idle)
 
     @property
     def handed_over(self) -> tuple[str, ...]:
@@ -362,6 +377,7 @@ def _policy(report: PolicyReport) -> dict[str, Any]:
         "handed_over": list(report.handed_over),
         "epsilon": report.epsilon,
         "epsilon_so_far": report.so_far,
+        "block": None if report.block is None else asdict(report.block),
         "membership_detection_at_1_percent": report.detection,
         "released": report.released,
         "unprotected": report.unprotected,

@@ -60,6 +60,7 @@ def page(report: Report) -> str:
         "subject": subject,
         "answered": answered,
         "verdict": verdict,
+        "strongest": strongest,
         "figure_of": figure_of,
         "share": share,
         "cost": cost,
@@ -237,6 +238,12 @@ def score_names(report: Report) -> list[tuple[str, str]]:
     """Return all scores' names in order, and which way each is better."""
     each = [score for policy in report.policies for score in policy.scores if score.better]
     return list({score.name: (score.name, score.better) for score in each}.values())
+
+
+def strongest(found: Finding) -> str:
+    """Return a finding in a person's words, with its figure."""
+    harm = found.harm[:1].upper() + found.harm[1:]
+    return f"{harm}: {verdict(found)}" if harm else verdict(found)
 
 
 def verdict(found: Finding) -> str:

@@ -25,6 +25,11 @@ def summary(report: Report) -> str:
             f"  {policy.name:12} {guarantee:20} {policy.released} releases, "
             f"{policy.unprotected} unprotected; {_performance(policy)}{simulated}{_attacked(policy)}"
         )
+        if policy.block is not None and policy.finite:
+            lines.append(
+                f"  {'':12} this study's releases alone: epsilon {shown(policy.block.epsilon)} at delta "
+                f"{policy.block.delta:g} given all before it; the epsilon above is of all studies"
+            )
         others = [_score(score) for score in policy.scores[1:] if score.constant is not None]
         lines += [f"  {'':12} {'; '.join(others)} (simulation)"] if others else []
         lines += [f"  {'':12} {policy.metrics['hint']}"] if "hint" in policy.metrics else []
@@ -81,11 +86,17 @@ def _score(score: MetricValue) -> str:
 
 
 def _attacked(policy: PolicyReport) -> str:
-    attacks, idle = policy.attacks, ", ".join(policy.inapplicable)
-    if policy.handed_over:
-        idle = ""  # no attack is needed
-    beaten = f"; {attacks.beat} of {attacks.tried} attacks above baseline" if attacks.tried else ""
-    return beaten + (f"; not applicable: {idle}" if idle else "")
+    attacks = policy.attacks
+    told = "".join(
+        f"; {what}: {', '.join(names)}"
+        for what, names in (
+            ("found by", attacks.found),
+            ("looked in vain", attacks.looked),
+            ("not looked", () if policy.handed_over else attacks.not_looked),  # none is needed
+        )
+        if names
+    )
+    return told
 
 
 #: Header of :func:`spending`.

@@ -24,6 +24,7 @@ from privfed.learners.forest.private_way import PrivateForest, PrivateForestWay
 from privfed.learners.forest.published import LearnedForest, PublishedForest
 from privfed.learners.forest.queries import BinStatistics, Sketches
 from privfed.learners.forest.samples import WAYS, instances
+from privfed.learners.forest.settings import SETTINGS
 from privfed.learners.forest.trees import MOST_DEPTH, MOST_TREES
 from privfed.learners.impurity import CRITERIA, Criterion
 from privfed.learners.parameters import Boolean, Constraints, Integers, Reals, StrOptions, inherited
@@ -56,6 +57,7 @@ class _FedForest(LearnerByWays):
             None,
         ],
         "n_quantiles": [Integers(at_least=2, at_most=1000)],
+        "max_quantiles": [Integers(at_least=1, at_most=1000)],
         "candidates": [StrOptions("quantiles", "midpoints", "range")],
         "interpolate": [Boolean()],
         "gain_aggregation": [StrOptions("exact", "average")],
@@ -88,6 +90,7 @@ class _FedForest(LearnerByWays):
         criterion: str = "gini",
         max_features: float | str | None = "sqrt",
         n_quantiles: int = 10,
+        max_quantiles: int = SETTINGS.max_quantiles,
         candidates: str = "quantiles",
         interpolate: bool = False,
         gain_aggregation: str = "exact",
@@ -105,6 +108,7 @@ class _FedForest(LearnerByWays):
         self.criterion = criterion
         self.max_features = max_features
         self.n_quantiles = n_quantiles
+        self.max_quantiles = max_quantiles
         self.candidates = candidates
         self.interpolate = interpolate
         self.gain_aggregation = gain_aggregation
@@ -147,6 +151,7 @@ class _FedForest(LearnerByWays):
             classes=classes,
             per_node=features_of(self.max_features, features),
             quantiles=self.n_quantiles,
+            max_quantiles=self.max_quantiles,
             candidates=self.candidates,
             interpolate=self.interpolate,
             averaged=self.gain_aggregation == "average",
@@ -272,7 +277,9 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
         max_features: how many features each node looks at, drawn for it: a number, a share, ``"sqrt"``,
             ``"third"`` or none for all. A node whose features all have one value draws others.
         n_quantiles: Q, at how many equal ranks a node's values are told and cut; upper levels of a
-            forest, where nodes are few, use up to 64.
+            forest, where nodes are few, use up to `max_quantiles`.
+        max_quantiles: most quantiles of a node where a level has few; `n_quantiles` everywhere where it is
+            no greater.
         candidates: ``"quantiles"`` inverts the mixture of the clients' distributions at equal ranks;
             ``"midpoints"`` tries the middles between all told values (centralized CART's candidates
             where Q is no less than a node's records); ``"range"`` tries equal steps between the
@@ -331,7 +338,7 @@ class FedForestRegressor(FederatedRegressor, _FedForest):
 
     Args:
         n_estimators, max_depth, min_samples_leaf, min_impurity_decrease, max_features, n_quantiles,
-        candidates, interpolate, gain_aggregation, top_k, client_splits, sampling, clients_per_tree, oob_score, random_state:
+        max_quantiles, candidates, interpolate, gain_aggregation, top_k, client_splits, sampling, clients_per_tree, oob_score, random_state:
             as for :class:`FedForestClassifier`; decreases are of the target's variance.
         criterion: ``"squared_error"``.
     """

@@ -55,6 +55,7 @@ class ForestParams:
     quantiles: int
     sampling: str
     seed: int
+    max_quantiles: int = SETTINGS.max_quantiles
     min_decrease: float = 0.0
     candidates: str = "quantiles"
     interpolate: bool = False
@@ -197,9 +198,8 @@ class ForestGrower:
         s = self.params
         if s.candidates == "range":
             return 1
-        return max(
-            s.quantiles, min(SETTINGS.max_quantiles, SETTINGS.max_quantile_cells // max(pairs, 1))
-        )
+        room = SETTINGS.max_quantile_cells // max(pairs, 1)
+        return max(s.quantiles, min(s.max_quantiles, room))
 
     def _drawn(self, nodes: np.ndarray) -> np.ndarray:
         """The features each node looks at this time, -1 for none, shape (nodes, features a node)."""

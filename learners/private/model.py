@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from privfed.learners.private.basis import Basis
+from privfed.learners.private.synthetic_records import SyntheticSource
 from privfed.learners.private.target_link import Outcome
 from privfed.tables.schema import Schema
 
@@ -30,6 +31,9 @@ class PrivateModel:
     limits: np.ndarray  #: between which each column's linear term rises, shape (columns, 2)
     rounds: int  #: gradients that it was fitted to
     records: float  #: about how many there were
+    source: SyntheticSource  #: of synthetic records
+    #: posterior covariance of the first output's weights of the source's directions; none without rounds
+    covariance: np.ndarray | None
 
     @cached_property
     def effects(self) -> np.ndarray:

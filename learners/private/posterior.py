@@ -386,3 +386,30 @@ def mixed(
     """The mean of :meth:`.WeightPosterior.weights` over priors."""
     own = [chance * one.weights(sums, local, sampling) for chance, one in priors]
     return np.asarray(sum(own))
+
+
+def covariance(
+    priors: Sequence[tuple[float, WeightPosterior]],
+    sums: ProjectedMoments,
+    local: Linearization,
+    sampling: float,
+) -> np.ndarray:
+    """Covariance of the first output's weights, shape (directions, directions).
+
+    By prior, S = C - C G' (G C G' + s H + V)^-1 G C; over priors, their mean and the spread of
+    :meth:`.WeightPosterior.weights` between them. Noise and sampling are in it, what the functions
+    cannot express is not.
+    """
+    curvature = local.curvatures[0]
+    jacobian = sums.jacobian(curvature, 0)
+    means = np.array([one.weights(sums, local, sampling)[:, 0] for _, one in priors])
+    chances = np.array([chance for chance, _ in priors])
+    stray = means - chances @ means
+    found = (stray * chances[:, None]).T @ stray
+    for chance, one in priors:
+        prior = one.prior.covariance
+        moved = jacobian @ prior
+        root = factor(moved @ jacobian.T + sampling * curvature + sums.noise)
+        half = solve_triangular(root, moved, lower=True, check_finite=False)
+        found += chance * (prior - half.T @ half)
+    return np.asarray(found)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.special import ndtr
 
+from privfed.learners.private.basis import Basis
 from privfed.learners.private.settings import SETTINGS
 
 
@@ -64,6 +67,52 @@ def draw(
         real = max(1, int(np.flatnonzero(row).max(initial=0)) + 1)
         codes[j] = np.searchsorted(np.cumsum(row[:real])[:-1], levels[j], side="right")
     return codes
+
+
+@dataclass(frozen=True, eq=False)
+class SyntheticSource:
+    """All that synthetic records are drawn by, of releases alone."""
+
+    correlations: np.ndarray  #: of the Gaussian copula, shape (columns, columns)
+    shares: np.ndarray  #: by column and code, shape (columns, codes)
+    #: from the basis' functions to leading directions, shape (functions, directions)
+    projection: np.ndarray
+    #: mean of each direction by released leaf counts, shape (directions,); none without counts
+    wanted: np.ndarray | None
+    noise: float  #: std of the noise in such a mean
+
+    def draw(
+        self, basis: Basis, records: int, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Draw records anew, weighted so that leaves hold what their counts say.
+
+        Args:
+            basis: the functions.
+            records: how many.
+            rng: the server's randomness.
+
+        Returns:
+            codes, uint8, shape (columns, records); weights with mean 1, shape (records,); leading
+            directions, shape (records, directions).
+        """
+        codes = draw(self.correlations, self.shares, records, rng)
+        features = (basis.matrix(codes) @ self.projection.astype(np.float32)).astype(float)
+        if self.wanted is None:
+            return codes, np.ones(records), features
+        return codes, weighted(features, self.wanted, self.noise), features
+
+
+def weighted(features: np.ndarray, wanted: np.ndarray, noise: float) -> np.ndarray:
+    """:func:`tilted`, the penalty being the noise and the synthetic records' own sampling.
+
+    Args:
+        features: shape (records, features).
+        wanted: means to come near, shape (features,).
+        noise: std of each.
+    """
+    spread, size = np.cov(features, rowvar=False, bias=True), features.shape[1]
+    penalty = (noise**2 * np.eye(size) + spread / len(features)) * (size / 2)
+    return tilted(features, wanted, penalty)
 
 
 #: Newton's steps of a reweighting, at most.

@@ -27,6 +27,7 @@ from privfed.learners.private.queries import (
 )
 from privfed.learners.private.rounds import GradientRounds
 from privfed.learners.private.settings import SETTINGS
+from privfed.learners.private.synthetic_records import SyntheticSource
 from privfed.learners.private.target_link import Outcome, ResidualBounds
 from privfed.learners.private.weight_updates import WeightUpdates
 
@@ -77,7 +78,8 @@ class _Learning:
         calibrated = self.params.calibrated and self.outcome.kind != "number"
         if calibrated:
             self.purse.paid(SETTINGS.score_fraction)
-        leads, rounds = self._rounds(basis, posterior, scale_factors)
+        steps = self._rounds(basis, posterior, scale_factors)
+        leads, rounds = steps.weights, steps.taken
         weights = scale_factors[:, None] * (leading.axes @ leads)
         if calibrated and rounds:
             weights = self._calibrated(basis, weights, leading.features @ leads, shares)
@@ -95,6 +97,8 @@ class _Learning:
             limits=self._limits(),
             rounds=rounds,
             records=self.marginals.records,
+            source=self.source,
+            covariance=steps.covariance,
         )
 
     # --- where the mass is ------------------------------------------------------------------------
@@ -180,6 +184,7 @@ class _Learning:
         latent = np.eye(len(shares))
         if len(shares) > 1 and self.params.correlated:
             latent = self._correlated(latent)
+        self.source = SyntheticSource(latent, shares, np.zeros((0, 0)), None, 0.0)
         return synthetic_records.draw(latent, shares, self.params.synthetic_records, self.rng)
 
     def _correlated(self, unknown: np.ndarray) -> np.ndarray:
@@ -271,6 +276,8 @@ class _Learning:
         """
         matrix = basis.matrix(codes) * scale_factors.astype(np.float32)
         leading = Subspace.from_matrix(matrix, self.params.directions, self.rng)
+        projection = scale_factors[:, None] * leading.axes
+        self.source = replace(self.source, projection=projection)
         even = np.ones(codes.shape[1])
         if not self.params.masses:
             return even, leading
@@ -285,11 +292,9 @@ class _Learning:
         means = matrix.mean(axis=0).astype(float)
         means[leaves] = answer.total("counts") / records * scales
         noise = answer.deviation("counts") / records * float(scales.max())
-        features = leading.features
-        spread = np.cov(features, rowvar=False, bias=True)
-        size = features.shape[1]
-        penalty = (noise**2 * np.eye(size) + spread / len(features)) * (size / 2)
-        return synthetic_records.tilted(features, leading.axes.T @ means, penalty), leading
+        wanted = leading.axes.T @ means
+        self.source = replace(self.source, wanted=wanted, noise=noise)
+        return synthetic_records.weighted(leading.features, wanted, noise), leading
 
     # --- gradients --------------------------------------------------------------------------------
 
@@ -322,8 +327,8 @@ class _Learning:
 
     def _rounds(
         self, basis: Basis, posterior: WeightPosterior, scale_factors: np.ndarray
-    ) -> tuple[np.ndarray, int]:
-        """Weights of the subspace after noisy gradients, each at the weights so far, and how many rounds."""
+    ) -> WeightUpdates:
+        """Weights of the subspace after noisy gradients, each at the weights so far."""
         number, axes = self.outcome.kind == "number", posterior.leading.axes
         sampling = self.variance if number else 1.0
         rounds = GradientRounds()
@@ -345,7 +350,7 @@ class _Learning:
             if number:
                 explained = float(np.var(posterior.leading.features @ steps.weights))
                 sampling = max(self.variance - 0.9 * explained, 0.02 * self.variance)
-        return steps.weights, steps.taken
+        return steps
 
     def _calibrated(
         self, basis: Basis, weights: np.ndarray, added: np.ndarray, shares: np.ndarray

@@ -12,6 +12,7 @@ from privfed.learners.private.posterior import (
     MarginalLikelihood,
     NoisyMoments,
     WeightPosterior,
+    covariance,
     mixed,
 )
 from privfed.learners.private.rounds import GradientRounds, SyntheticHessian, usual_misspecification
@@ -31,6 +32,8 @@ class WeightUpdates:
     unit: float  #: the scale of weights that the settings name
     origin: Linearization  #: synthetic records where no weights are
     taken: int = 0  #: how many
+    #: of the first output's weights, shape (directions, directions); none before the first step
+    covariance: np.ndarray | None = None
 
     @classmethod
     def begun(
@@ -73,7 +76,8 @@ class WeightUpdates:
         there = replace(here, variance=rounds.at(near, curvature, misspecification).variance).along(
             axes
         )
-        far = mixed(priors, replace(there, slopes=slopes), local, sampling)
+        there = replace(there, slopes=slopes)
+        far = mixed(priors, there, local, sampling)
         step, mean_square = self._held(curvature, (near + far) / 2 - self.weights)
         return replace(
             self,
@@ -82,6 +86,7 @@ class WeightUpdates:
             weights=self.weights + step,
             mean_square=mean_square,
             taken=self.taken + 1,
+            covariance=covariance(priors, there, local, sampling),
         )
 
     def _held(self, curvature: SyntheticHessian, step: np.ndarray) -> tuple[np.ndarray, float]:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 from scipy.special import expit
+from sklearn.utils.validation import check_is_fitted
 
 from privfed.errors import InputError, Note
 from privfed.exchange.disclosure import Disclosure
@@ -29,6 +30,7 @@ from privfed.learners.rulefit.published import (
     published,
 )
 from privfed.learners.rulefit.rules import Rule
+from privfed.learners.rulefit.scorecard import ScoreCard
 from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import Number
@@ -88,6 +90,8 @@ class _RuleFit(LearnerByWays):
         client_learning_rate: float | None = None,
         clients_per_round: int | None = None,
         reference_rounds: int = 0,
+        max_terms: int | None = 20,
+        stable: bool = False,
         random_state: int | None = None,
     ) -> None:
         self.n_bins = n_bins
@@ -107,6 +111,8 @@ class _RuleFit(LearnerByWays):
         self.client_learning_rate = client_learning_rate
         self.clients_per_round = clients_per_round
         self.reference_rounds = reference_rounds
+        self.max_terms = max_terms
+        self.stable = stable
         self.random_state = random_state
 
     @classmethod
@@ -142,6 +148,8 @@ class _RuleFit(LearnerByWays):
             self.max_rules,
             self.include_linear,
             self._estimation(),
+            max_terms=self.max_terms,
+            stable=self.stable,
         )
 
     def _estimation(self) -> Estimation:
@@ -259,6 +267,9 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
             0 but for the reference's own distance to it); the model does not change, and each round
             is one more release of everybody's exact gradient. Without such a release there is no gap
             to tell: it is NaN under ``private``, and with 0 rounds.
+        max_terms: of the model learned by ``private``, most rules and lines, fewer where the noise leaves
+            no more to say; None for all of the engine's. It costs nothing: releases are the same.
+        stable: of that short model, whether rules are steps of single columns only.
         random_state: the server's own seed (random rules, draws of clients); no client's secret
             depends on it.
     """
@@ -284,6 +295,11 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         positive = self._scores(X, client) > 0
         likelier: np.ndarray = self.classes_[positive.astype(int)]
         return likelier
+
+    def scorecard(self, max_points: int = 10) -> ScoreCard:
+        """The model as whole points that add up to a risk; see :meth:`.ScoreCard.from_ensemble`."""
+        check_is_fitted(self)
+        return ScoreCard.from_ensemble(self.model_, max_points)
 
     def readable(self) -> dict[str, Any]:
         """Rules and linear terms; the linear predictor is the log-odds of class 1."""

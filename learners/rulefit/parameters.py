@@ -26,6 +26,8 @@ ALLOWED: Constraints = {
     "client_learning_rate": [Reals(above=0, at_most=10), None],
     "clients_per_round": [Integers(at_least=1), None],
     "reference_rounds": [Integers(at_least=0, at_most=10**6)],
+    "max_terms": [Integers(at_least=1, at_most=1_000), None],
+    "stable": [Boolean()],
     "random_state": [Integers(at_least=0), None],
 }
 

@@ -16,6 +16,7 @@ from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.published import FittedRules, RuleFitParams
 from privfed.learners.rulefit.rules import Terms
+from privfed.learners.rulefit.short import shortened
 from privfed.learners.ways import Way
 from privfed.tables.schema import Schema
 
@@ -35,7 +36,12 @@ class PrivateRuleFit(Way[RuleFitParams, FittedRules]):
         outcome = self._outcome(federation.schema)
         fitted = private.learn(federation, outcome, rng, linear=self.params.linear)
         limits = fitted.outcome.lower, fitted.outcome.upper
-        return FittedRules(as_rules(fitted), limits, fitted.rounds)
+        most, stable = self.params.max_terms, self.params.stable
+        if most is None:
+            model = as_rules(fitted)
+        else:
+            model = shortened(fitted, most, rng.spawn(1)[0], stable=stable)
+        return FittedRules(model, limits, fitted.rounds)
 
     def _outcome(self, schema: Schema) -> private.Outcome:
         return private.Outcome.of(schema, not self.params.boosting.logistic)

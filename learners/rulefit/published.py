@@ -42,6 +42,8 @@ class RuleFitParams:
     max_rules: int | None
     linear: bool
     estimation: Estimation
+    max_terms: int | None = None
+    stable: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """Audits of a guard on its real group: all parts and cells that it protects, as a gate builds them.
 
 A record moves the group in several ways that its bounds allow: one part alone, all parts at once,
-with opposite signs, spread over cells, and in the second of two queries. The cells that move are
+with opposite signs, spread over cells, far from zero, and in the second of two queries. The cells that move are
 those of the least noise, and those whose noise correlates with theirs are watched beside them.
 """
 
@@ -33,6 +33,8 @@ DRAWN = 2**25
 PILOT = (32, 512)
 #: Most cells that are watched beside those that move.
 WATCHED = 16
+#: How far from zero answers are tried as well, in deviations of the noise.
+FAR = 64
 #: Fraction of alpha for the audit on one cell: faults of scale are small, those of a group are not.
 ALONE_ALPHA = 0.75
 #: Parts that are moved alone, at most.
@@ -228,6 +230,7 @@ class GroupCase:
             self._move("all parts, with opposite signs", _opposed(list(spread.values()))),
             self._move("all parts, over as many cells as can be", list(widest.values())),
             self._repeated("in the second of two questions", list(single.values())),
+            self._move("all parts at once, far from zero", list(single.values()), self._far()),
         ]
         if len(able) > 1:
             moves += [self._move(f"{name} alone", [single[name]]) for name in able[:ALONE]]
@@ -245,16 +248,28 @@ class GroupCase:
             sizes = _turned
         steps = sizes(bounded.bound, bounded.part.size)
         row[self.thinnest(name)[: len(steps)]] = steps
-        return row
+        return np.asarray(row)
 
-    def _rows(self, shifts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Both inputs, none below zero, and the cells to watch."""
+    def _far(self) -> np.ndarray:
+        """A row of answers far from zero; bits are as near as can be."""
+        row = np.ceil(FAR * self.noises.std(axis=0))
+        for name, bounded in self.group.items():
+            if bounded.part.type == PartType.BITS:
+                row[self.places[name]] = 0
+        return np.asarray(row)
+
+    def _rows(
+        self, shifts: Sequence[np.ndarray], base: np.ndarray | float = 0.0
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Both inputs, none below the base, and the cells to watch."""
         shift = np.sum(shifts, axis=0)
-        absent = np.maximum(-shift, 0)
+        absent = np.maximum(-shift, 0) + base
         return absent + shift, absent, self.beside(np.flatnonzero(shift))
 
-    def _move(self, name: str, shifts: Sequence[np.ndarray]) -> Move:
-        present, absent, seen = self._rows(shifts)
+    def _move(
+        self, name: str, shifts: Sequence[np.ndarray], base: np.ndarray | float = 0.0
+    ) -> Move:
+        present, absent, seen = self._rows(shifts, base)
         return Move(
             name,
             lambda runs: self.answers(present, seen, runs),

@@ -105,6 +105,7 @@ def budget(folder: Path, by: str | None, policy: str | None, client: str | None)
     if policy is None and ledger_commands.is_plain(folder):
         for path in ledger_commands.chosen(folder, client).values():
             click.echo(ledger_commands.budget(path, by, named=folder.is_dir()))
+        click.echo(f"note: {ledger_commands.WHY_SHARES}")
         return FINE
     click.echo(SPENDING)
     for name, owner, one in _ledgers(folder, policy, client):
@@ -146,6 +147,22 @@ def set_budget(folder: Path, epsilon: str, delta: str | None, client: str | None
 
     for path in ledger_commands.chosen(folder, client).values():
         click.echo(ledger_commands.amended(path, epsilon, delta))
+    return FINE
+
+
+@ledger.command()
+@folder_argument
+@click.argument("study")
+@client_option
+def seal(folder: Path, study: str, client: str | None) -> int:
+    """Close STUDY for ever in persistent ledgers: what it left of its share goes back to the budget.
+
+    A study that ends seals itself; this is for one that was killed.
+    """
+    from privfed.study import ledger_commands
+
+    for path in ledger_commands.chosen(folder, client).values():
+        click.echo(ledger_commands.sealed(path, study))
     return FINE
 
 

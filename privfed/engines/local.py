@@ -301,7 +301,8 @@ def proved(gate: Gate, total: Amount, unprotected: int) -> dict[str, Any]:
     if unprotected:
         return {"spent": math.inf, "ceiling": None, "remaining": None}
     budget = gate.policy.budget
-    stated = gate.accountant.stated(total, budget, amended=gate.ledger.amended)
+    fixed = gate.ledger.fixed_totals(gate.accountant)
+    stated = gate.accountant.stated(total, budget, amended=gate.ledger.amended, fixed=fixed)
     return {
         "spent": float(stated.epsilon),
         "ceiling": None if stated.ceiling is None else float(stated.ceiling),

@@ -64,7 +64,8 @@ class Results:
         nearest, found, errors = after[hit], self.values[hit], self.errors[hit]
         width = np.maximum(2 * np.abs(sizes[nearest] - found), errors)
         chance = np.maximum(densities(sizes, nearest) * width, 1 / (1 + found / errors))
-        chance = np.minimum(np.maximum(chance, simplicity(sizes[nearest])), 1.0)
+        near, place = np.unique(nearest, return_inverse=True)
+        chance = np.minimum(np.maximum(chance, simplicity(sizes[near])[place]), 1.0)
         _, once = np.unique(found, return_index=True)  # equal results tell nothing new
         nats = surprise(chance[once], self.different)
         surest = int(np.argmin(chance))

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from privfed.leaks.precision import DOUBLE, Precision, precisions_of, split_by_grid, widths_of
+from privfed.leaks.reading.dates import DAY
 from privfed.leaks.reading.leaf import Leaf
 from privfed.leaks.texts import Runs, runs_of
 
@@ -58,7 +59,7 @@ class Index:
 
     Args:
         sizes: absolute values, ascending; of one group each occurs once.
-        cells: the distance of neighbouring numbers of its precision, at each.
+        cells: the distance of neighbouring numbers of its precision, at each; of dates, a day.
         reaches: how far a raw size may be, for each.
         groups: the position of the group of each; a group is a block and a precision.
         trials: for each group, how many numbers it has.
@@ -95,7 +96,7 @@ class Index:
         double = np.array([one.bits == 53 for one in named])
         return cls(
             size,
-            cell,
+            np.where(size % DAY == 0, np.maximum(cell, DAY), cell),  # dates without a time
             np.where(double[group], cell * PLACES, cell),
             group,
             np.bincount(group, minlength=len(named)),

@@ -59,6 +59,7 @@ class Lines:
     differences: list[str] = field(default_factory=list)
     _line_of: list[int] = field(default_factory=list)
     _tokens: list[np.ndarray] = field(default_factory=list)
+    _named: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, released: Released, table: RawTable) -> Lines:
@@ -120,11 +121,11 @@ class Lines:
 
     def _column(self, key: str) -> int:
         """The column that a key names, or -1."""
-        if not key:
-            return -1
-        words = key_of(key)
-        fit = [at for at, name in enumerate(self.names) if name and words.endswith(name)]
-        return max(fit, key=lambda at: len(self.names[at]), default=-1)
+        if key not in self._named:
+            words = key_of(key)
+            fit = [at for at, name in enumerate(self.names) if name and words.endswith(name)]
+            self._named[key] = max(fit, key=lambda at: len(self.names[at]), default=-1)
+        return self._named[key]
 
     @cached_property
     def tokens(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -345,7 +346,7 @@ def _pair(
     numbers = table.numbers
     width = np.maximum(width, np.abs(value) * 1e-12)
     order = table.memoised("order", lambda: np.argsort(numbers, axis=0, kind="stable"))
-    scales = np.nanstd(np.where(np.isfinite(numbers), numbers, np.nan), axis=0) * 2.5 * np.sqrt(2)
+    scales = table.memoised("scales", lambda: _spreads(numbers))
     first_found: list[tuple[np.ndarray, np.ndarray]] = []
     for token in range(len(value)):
         for column in range(numbers.shape[1]) if named[token] < 0 else (named[token],):
@@ -372,6 +373,12 @@ def _pair(
     most = int(np.argmax(total))
     pairs = np.log(table.records * (table.records - 1) / 2)
     return float(total[most] - pairs), (int(one[most]), int(other[most]))
+
+
+def _spreads(numbers: np.ndarray) -> np.ndarray:
+    """About what range the sums of two records of each column take."""
+    finite = np.where(np.isfinite(numbers), numbers, np.nan)
+    return np.asarray(np.nanstd(finite, axis=0) * 2.5 * np.sqrt(2))
 
 
 def _partners(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -13,7 +13,8 @@ import msgspec
 
 from privfed.exchange.messages import Head, Reason
 from privfed.ledger.store import GENESIS, encode_body
-from privfed.privacy.accountant import Amount, plus
+from privfed.ledger.study_blocks import STUDY, StudyBlock
+from privfed.privacy.accountant import Accountant, Amount, plus
 from privfed.privacy.limit import ASPECTS, WHOLE, Limit, scope
 from privfed.privacy.loss import Loss
 
@@ -73,12 +74,12 @@ class Charge:
         return {**own, "month": time[:7]}
 
     def scopes(
-        self, time: str, terms: Mapping[str, Any] | None
+        self, time: str, terms: Mapping[str, Any] | None, blocks: Collection[str] = ()
     ) -> tuple[dict[str, str], list[str]]:
         """Its aspects, and the scopes that it counts towards under the terms in force."""
         limits = () if terms is None else _limits(encode_body(terms.get("limit", [])))
         aspects = self.aspects(time)
-        return aspects, tracked(aspects, limits)
+        return aspects, tracked(aspects, limits, blocks)
 
 
 class Total(NamedTuple):
@@ -175,10 +176,32 @@ class Reserved(NamedTuple):
     refused: Reason | None = None
 
 
-def tracked(aspects: Mapping[str, str], limits: Iterable[Limit]) -> list[str]:
-    """The scopes that a charge counts towards: the whole, its kind in its study, those of limits."""
+def within_share(
+    charge: Charge, block: StudyBlock | None, accountant: Accountant, refuse: Refuse
+) -> Refuse:
+    """Refuse as well what takes a charge's study beyond its share, or comes after it was sealed."""
+    if block is None:
+        return refuse
+    cost = accountant.cost(charge.loss)
+
+    def within(spent: Spent) -> Reason | None:
+        after = plus(spent.within[block.total], cost)
+        if block.sealed or not accountant.fits(after, block.share):
+            return Reason.BUDGET
+        return refuse(spent)
+
+    return within
+
+
+def tracked(
+    aspects: Mapping[str, str], limits: Iterable[Limit], blocks: Collection[str] = ()
+) -> list[str]:
+    """The scopes that a charge counts towards: the whole, its kind in its study, its study if that has
+    a share reserved, and those of limits.
+    """
     named = [limit.scope(aspects) for limit in limits if limit.applies(aspects)]
-    return list(dict.fromkeys([WHOLE, scope(COUNTED, aspects), *named]))
+    own = [scope(STUDY, aspects)] if aspects["study"] in blocks else []
+    return list(dict.fromkeys([WHOLE, scope(COUNTED, aspects), *own, *named]))
 
 
 @lru_cache(maxsize=64)

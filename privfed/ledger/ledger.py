@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from privfed.errors import LedgerError
+from privfed.errors import BudgetError, LedgerError
 from privfed.exchange.messages import Envelope, Head, Reason, Release
 from privfed.exchange.signing import Signer, check_signature
 from privfed.exchange.transcript import TranscriptEntry
@@ -28,6 +28,7 @@ from privfed.ledger.charge import (
     block_key,
     kind_of,
     most,
+    within_share,
 )
 from privfed.ledger.policy_constraints import (
     check_countable,
@@ -36,10 +37,11 @@ from privfed.ledger.policy_constraints import (
     terms_digest,
 )
 from privfed.ledger.sqlite_store import SqliteStore
-from privfed.ledger.statement import Line, export, statement
+from privfed.ledger.statement import Line, export, fixed_totals, statement
 from privfed.ledger.store import FORMAT, OWN_EVENTS, Entry, Store, Tip
+from privfed.ledger.study_blocks import BLOCKS, StudyBlock, committed, read_blocks, reserved
 from privfed.ledger.verification import check_begun, stored_totals, totals_of, verify
-from privfed.privacy.accountant import Accountant, Amount
+from privfed.privacy.accountant import Accountant, Amount, Budget, plus
 from privfed.privacy.limit import WHOLE, Limit, scope
 from privfed.privacy.policy import Policy
 
@@ -159,9 +161,74 @@ class Ledger:
     def _count_again(self, limits: tuple[Limit, ...], row: int) -> None:
         """New limits have totals of their own: recompute all, in a row that knows the new limits."""
         self._store.forget("total:")
-        totals = {n: total.to_plain() for n, total in totals_of(self._store, limits).items()}
+        (blocks,) = self._store.held(BLOCKS)
+        counted = totals_of(self._store, limits, blocks=blocks or ())
+        totals = {n: total.to_plain() for n, total in counted.items()}
         state = {**_named(totals), "charged": row}
         self._store.append("counted", "", "", {"totals": {WHOLE: totals.get(WHOLE)}}, state=state)
+
+    def reserve_share(self, study: str, share: Amount, accountant: Accountant) -> Head:
+        """Reserve a study's share of the budget in force, before its first charge.
+
+        See :mod:`privfed.ledger.study_blocks` for what is proved of it.
+
+        Args:
+            study: the study.
+            share: the most that it may ever be charged.
+            accountant: how losses add up.
+
+        Raises:
+            BudgetError: less is left; or the study has another share, or was sealed, or begun without one.
+        """
+        with self._store.exclusive():
+            held, plain, whole = self._store.held("terms", BLOCKS, f"total:{WHOLE}")
+            blocks = self._study_blocks(plain)
+            if study in blocks:
+                return self._same_share(blocks[study], share)
+            if self.times(study):
+                raise BudgetError(
+                    f"{self._store}: study {study!r} was charged before it had a share; give the new "
+                    "try a name of its own (the budget goes on)"
+                )
+            spent = Total.from_plain(whole).amount or accountant.nothing
+            taken = committed(plus(spent, share), blocks.values())
+            budget = held and held["terms"].get("budget")
+            ceiling = budget and accountant.ceiling(Budget.of(budget["epsilon"], budget["delta"]))
+            if ceiling and not accountant.fits(taken, ceiling):
+                raise BudgetError(
+                    f"{self._store}: study {study!r} is not begun: less of the budget is left than its "
+                    "share, for other studies have reserved theirs; wait until they are sealed, or "
+                    "write a smaller epsilon"
+                )
+            body = {"study": study, "share": list(map(str, share)), "accountant": accountant.name}
+            state = {BLOCKS: {**(plain or {}), study: reserved(share)}}
+            return self.sign(self._store.append("share", "", "", body, state=state))
+
+    def _same_share(self, block: StudyBlock, share: Amount) -> Head:
+        if block.sealed or any(a > b for a, b in zip(share, block.unspent, strict=True)):
+            why = "is sealed" if block.sealed else "has a share, which never grows"
+            raise BudgetError(
+                f"{self._store}: study {block.study!r} {why}; give the new try a name of its own (the "
+                "budget goes on)"
+            )
+        return self.head
+
+    def seal_study(self, study: str) -> Head:
+        """Close a study for ever: what it did not charge of its share goes back to the budget."""
+        with self._store.exclusive():
+            (plain,) = self._store.held(BLOCKS)
+            block = self._study_blocks(plain).get(study)
+            if block is None or block.sealed:
+                return self.head
+            self._forget_blocks()
+            state = {BLOCKS: {**plain, study: {**plain[study], "sealed": True}}}
+            return self.sign(self._store.append("sealed", "", "", {"study": study}, state=state))
+
+    def _study_blocks(self, plain: Any) -> dict[str, StudyBlock]:
+        def spent_in(name: str) -> Amount:
+            return Total.from_plain(self._store.held(f"total:{name}")[0]).amount
+
+        return read_blocks(plain, spent_in)
 
     def reserve(
         self,
@@ -189,7 +256,8 @@ class Ledger:
         with self._store.exclusive() as end:
             if self._store.charged(*who):
                 return Reserved(Head(end.seq, end.hash), Reason.INTERRUPTED)
-            superseded, totals, spent = self._before(charge, accountant, end)
+            superseded, totals, spent, block_of = self._before(charge, accountant, end)
+            refuse = within_share(charge, block_of, accountant, refuse)
             key = block_key(charge, spent) if block > 1 or self._blocks else b""
             if superseded is None and self._draw(charge, key, payload):
                 return Reserved(spent.head)
@@ -208,15 +276,17 @@ class Ledger:
     def would_refuse(self, charge: Charge, accountant: Accountant, refuse: Refuse) -> Reason | None:
         """What :meth:`reserve` would say, with nothing charged or recorded."""
         with self._store.reading() as end:
-            superseded, _, spent = self._before(charge, accountant, end)
-            return superseded or refuse(spent)
+            superseded, _, spent, block_of = self._before(charge, accountant, end)
+            return superseded or within_share(charge, block_of, accountant, refuse)(spent)
 
     def _before(
         self, charge: Charge, accountant: Accountant, end: Tip
-    ) -> tuple[Reason | None, dict[str, Total], Spent]:
-        """Whether the charge's policy was superseded, the totals that it adds to, and what is spent."""
-        terms, counts_by, in_force = self._store.held(
-            "terms", "accountant", f"policy:{charge.study}"
+    ) -> tuple[Reason | None, dict[str, Total], Spent, StudyBlock | None]:
+        """Whether the charge's policy was superseded, the totals that it adds to, what is spent or
+        reserved for other studies, and its own study's share.
+        """
+        terms, counts_by, in_force, plain = self._store.held(
+            "terms", "accountant", f"policy:{charge.study}", BLOCKS
         )
         bound = counts_by or (terms and terms["terms"]["accountant"])
         if bound not in (None, accountant.name) and charge.loss.counted:
@@ -226,12 +296,15 @@ class Ledger:
             )
         stale = charge.policy and in_force not in (None, charge.policy)
         stale = stale or (charge.terms and terms is not None and terms["digest"] != charge.terms)
-        aspects, names = charge.scopes(end.time, terms and terms["terms"])
+        aspects, names = charge.scopes(end.time, terms and terms["terms"], plain or ())
         held = self._store.held(*map("total:{}".format, names))
         totals = {name: Total.from_plain(x) for name, x in zip(names, held, strict=True)}
         head = Head(end.seq, end.hash)
         spent = Spent.before(aspects, totals, accountant.nothing, end.time, head)
-        return Reason.SUPERSEDED if stale else None, totals, spent
+        blocks = self._study_blocks(plain)
+        block_of = blocks.pop(charge.study, None)
+        spent = replace(spent, total=committed(spent.total, blocks.values()))
+        return Reason.SUPERSEDED if stale else None, totals, spent, block_of
 
     def _charge(
         self,
@@ -371,6 +444,20 @@ class Ledger:
         counted = {k: totals.get(scope(COUNTED, {"study": study, "kind": k})) for k in kinds}
         return {kind: total.times for kind, total in counted.items() if total is not None}
 
+    def study_blocks(self) -> dict[str, StudyBlock]:
+        """The share of each study that has one, in the order in which they were reserved."""
+        with self._store.reading():
+            blocks = self._study_blocks(self._store.held(BLOCKS)[0])
+        order = [str(row.body["study"]) for row in self.entries(events=("share",))]
+        return {study: blocks[study] for study in order}
+
+    def fixed_totals(self, accountant: Accountant) -> tuple[Amount, ...]:
+        """The totals that were named before the first charge, by which an odometer reads.
+
+        The first study's share, if it has one, and the ceiling of the first budget; none without a budget.
+        """
+        return fixed_totals(self.entries(), accountant)
+
     @property
     def amended(self) -> bool:
         """Whether something was charged under another budget than that in force.
@@ -449,7 +536,7 @@ class Ledger:
         """
         with self._store.snapshot():
             amended = bool(self._store.look("amended")[0])
-            return statement(self.entries(), self.terms, by, amended=amended)
+            return statement(self.entries(), self.terms, by, amended=amended, named=self.entries())
 
     def close(self) -> None:
         """Close the store."""

@@ -116,6 +116,7 @@ def statement(
     by: str | None,
     *,
     amended: bool = False,
+    named: Iterable[Entry] = (),
 ) -> list[Line]:
     """Add up a ledger's rows; see :meth:`privfed.ledger.Ledger.budget`.
 
@@ -130,8 +131,24 @@ def statement(
         whole.add(("",), entry, answered, open_)
         if by is not None:
             parts.add((_aspect(entry, by),), entry, answered, open_)
-    lines = _lines("all", whole, terms or {}, amended)
-    return lines if by is None else lines + _lines(by, parts, terms or {}, amended)
+    lines = _lines("all", whole, terms or {}, amended, named)
+    return lines if by is None else lines + _lines(by, parts, terms or {}, amended, named)
+
+
+def fixed_totals(entries: Iterable[Entry], accountant: Accountant) -> tuple[Amount, ...]:
+    """The totals that a ledger names before its first charge; see :meth:`.Ledger.fixed_totals`."""
+    share: tuple[Amount, ...] = ()
+    ceiling: tuple[Amount, ...] = ()
+    for entry in entries:
+        if entry.event in ("reserved", "block"):
+            break
+        if entry.event == "policy":
+            plain = entry.body["policy"].get("budget")
+            budget = None if plain is None else Budget.of(plain["epsilon"], plain["delta"])
+            ceiling = () if budget is None else (accountant.ceiling(budget),)
+        elif entry.event == "share" and not share:
+            share = (tuple(map(Fraction, entry.body["share"])),)
+    return (*share, *ceiling) if ceiling else ()
 
 
 def _charging(entries: Iterable[Entry]) -> Iterator[tuple[Entry, int, int]]:
@@ -163,11 +180,16 @@ def _aspect(entry: Entry, by: str) -> str:
     return entry.principal if by == "principal" else str(entry.body.get(by, ""))
 
 
-def _lines(by: str, sums: _Sums, terms: Mapping[str, Any], amended: bool) -> list[Line]:
+def _lines(
+    by: str, sums: _Sums, terms: Mapping[str, Any], amended: bool, named: Iterable[Entry]
+) -> list[Line]:
     accountant = _accountant(sums.accountant)
     names = list(sums.spent) or ([""] if by == "all" else [])
     lines = [_line(by, name, sums, accountant, terms) for name in names]
-    return lines if accountant is None else [_proved(x, accountant, terms, amended) for x in lines]
+    if accountant is None:
+        return lines
+    fixed = fixed_totals(named, accountant)
+    return [_proved(line, accountant, terms, amended, fixed) for line in lines]
 
 
 def _line(
@@ -190,11 +212,17 @@ def _line(
     )
 
 
-def _proved(line: Line, accountant: Accountant, terms: Mapping[str, Any], amended: bool) -> Line:
+def _proved(
+    line: Line,
+    accountant: Accountant,
+    terms: Mapping[str, Any],
+    amended: bool,
+    fixed: tuple[Amount, ...],
+) -> Line:
     """Say what is proved of a line: under its own ceiling, or at the whole budget's delta."""
     total = tuple(a + b for a, b in zip(line.spent, line.reserved, strict=True))
     whole = _budget("all", "", terms)
-    stated = accountant.stated(total, line.budget or whole, amended=amended)
+    stated = accountant.stated(total, line.budget or whole, amended=amended, fixed=fixed)
     proved = replace(line, epsilon=stated.epsilon, delta=stated.delta)
     if line.budget is None:
         return proved

@@ -35,10 +35,13 @@ FORMAT, READABLE = 4, (3, 4)
 GENESIS = "0" * 64
 #: Events of rows that only the ledger itself writes.
 OWN_EVENTS = frozenset(
-    ["begun", "policy", "counted", "reserved", "block", "drawn", "released", "failed", "refused"]
+    [
+        *("begun", "policy", "counted", "share", "sealed", "reserved", "block", "drawn"),
+        *("released", "failed", "refused"),
+    ]
 )
 #: Events of rows that hold the digest of the state after them.
-STATEFUL = ("reserved", "block", "counted", "policy", "failed")
+STATEFUL = ("reserved", "block", "counted", "policy", "share", "sealed", "failed")
 #: What of the state no row speaks for: the end of the chain.
 UNSPOKEN = frozenset(["tip"])
 #: The columns of a row in order, without its hash.

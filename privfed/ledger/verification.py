@@ -6,7 +6,7 @@ Whatever the file holds, checking it raises nothing but LedgerError.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -26,6 +26,7 @@ from privfed.ledger.store import (
     encode_body,
     fits,
 )
+from privfed.ledger.study_blocks import BLOCKS, read_blocks, reserved
 from privfed.privacy.accountant import Accountant
 from privfed.privacy.laws import Law, Unknown
 from privfed.privacy.limit import ASPECTS, Limit
@@ -93,6 +94,18 @@ class _Adopted(msgspec.Struct):
     policy: dict[str, Any]
     digest: str
     study: str
+
+
+class _Share(msgspec.Struct):
+    """What the row of a study's share says, when it is reserved or sealed."""
+
+    study: str
+    share: tuple[str, ...] = ()
+
+    @property
+    def amounts(self) -> tuple[Fraction, ...]:
+        """The share, exactly."""
+        return tuple(map(Fraction, self.share))
 
 
 class _Spoken(msgspec.Struct):
@@ -213,6 +226,8 @@ class _LedgerPass:
             self._adopt(msgspec.json.decode(row[5], type=_Adopted))
         elif event == "counted":
             self.state["charged"] = self.seq
+        elif event in ("share", "sealed"):
+            self._share(msgspec.json.decode(row[5], type=_Share), event == "sealed")
         elif event == "begun" and self.seq == 1:
             self.format = msgspec.json.decode(row[5])["format"]
         if event in STATEFUL:
@@ -261,13 +276,29 @@ class _LedgerPass:
         self.state[f"policy:{row.study}"] = row.digest
         self.state["terms"] = {"digest": wire.digest(encode_body(terms)), "terms": terms}
 
+    def _share(self, row: _Share, sealed: bool) -> None:
+        """A study's share is reserved once, never changes, and is sealed once."""
+        blocks = self.state.setdefault(BLOCKS, {})
+        known = blocks.get(row.study)
+        if sealed is (known is None) or (known is not None and known["sealed"]):
+            raise LedgerError(f"{self.file}: entry {self.seq} changes a study's share")
+        blocks[row.study] = {**known, "sealed": True} if known else reserved(row.amounts)
+
+    def _check_shares(self, totals: Mapping[str, Total]) -> None:
+        """No study was charged more than its share."""
+        spent = {name: total.amount for name, total in totals.items()}
+        for block in read_blocks(self.state.get(BLOCKS), spent.get).values():
+            if any(a > b for a, b in zip(block.spent, block.share, strict=True)):
+                raise LedgerError(f"{self.file}: a study was charged more than its share")
+
     def finish(self) -> Head:
         """Hold the stored state against what follows from the rows."""
         if self.awaited:
             missing = min(self.awaited.values(), key=lambda head: head.seq)
             raise LedgerError(f"{self.file}: the published head {missing} is not on the chain")
         self.state["tip"] = [self.seq, self.previous]
-        for name, total in _fold(self.charges, self.limits, None).items():
+        totals = _fold(self.charges, self.limits, None, self.state.get(BLOCKS, ()))
+        for name, total in totals.items():
             self.state[f"total:{name}"] = total.to_plain()
         expected = {name: encode_body(value) for name, value in self.state.items()}
         stored = self.file.state()
@@ -276,6 +307,7 @@ class _LedgerPass:
         for name in sorted({*expected, *stored}):
             if expected.get(name) != stored.get(name):
                 raise LedgerError(f"{self.file}: its {name!r} does not follow from its entries")
+        self._check_shares(totals)
         self._check_amounts()
         return Head(self.seq, self.previous)
 
@@ -294,7 +326,10 @@ class _LedgerPass:
 
 
 def totals_of(
-    file: Store, limits: tuple[Limit, ...] = (), accountant: Accountant | None = None
+    file: Store,
+    limits: tuple[Limit, ...] = (),
+    accountant: Accountant | None = None,
+    blocks: Collection[str] = (),
 ) -> dict[str, Total]:
     """Add up all charges anew, by scope.
 
@@ -302,12 +337,13 @@ def totals_of(
         file: an open store.
         limits: scopes to keep apart, besides the whole and the kinds.
         accountant: how losses add up, if not as they were added.
+        blocks: studies with a share, whose totals are kept apart too.
     """
     charges: Counter[_Key] = Counter()
     for row in file.select(events=_CHARGES):
         charge = _READ_CHARGE.decode(row[5])
         charges[charge.key(row[3], row[1])] += charge.count
-    return _fold(charges, limits, accountant)
+    return _fold(charges, limits, accountant, blocks)
 
 
 def stored_totals(file: Store) -> dict[str, Total]:
@@ -321,12 +357,15 @@ def stored_totals(file: Store) -> dict[str, Total]:
 
 
 def _fold(
-    charges: Counter[_Key], limits: tuple[Limit, ...], accountant: Accountant | None
+    charges: Counter[_Key],
+    limits: tuple[Limit, ...],
+    accountant: Accountant | None,
+    blocks: Collection[str],
 ) -> dict[str, Total]:
     totals: dict[str, Total] = {}
     for (words, amount, plain), count in charges.items():
         loss = _loss_of(plain)
         cost = tuple(map(Fraction, amount)) if accountant is None else accountant.cost(loss)
-        for name in tracked(dict(zip(ASPECTS, words, strict=True)), limits):
+        for name in tracked(dict(zip(ASPECTS, words, strict=True)), limits, blocks):
             totals[name] = totals.get(name, Total(())).plus(cost, loss.finite, count, loss.basis)
     return totals

@@ -164,7 +164,8 @@ class NoiseMonitor:
                 continue
             if not truth.size:
                 continue
-            row, cells = max(1, truth.size // max(1, len(told))), np.asarray(told.data).ravel()
+            row = truth.size // len(told) if truth.dtype == bool else 1
+            cells = np.asarray(told.data).ravel()
             scores = self._cells(found, law, truth[:CELLS], cells[:CELLS], row)
             found.add("unread beyond", max(0, truth.size - CELLS))
             place = f"{kind} {name}"
@@ -190,7 +191,7 @@ class NoiseMonitor:
     def _cells(
         self, found: Tally, law: Law, truth: np.ndarray, told: np.ndarray, row: int
     ) -> np.ndarray:
-        """What one part's cells tell by themselves, in rows of so many; gives their scores, shape (cells,)."""
+        """What one part's cells tell by themselves, ``row`` of them a place; gives their scores, shape (cells,)."""
         bits = truth.dtype == bool
         noise = (truth ^ told.astype(bool)).astype(np.int64) if bits else told - truth
         whole = np.rint(noise).astype(np.int64)

@@ -9,6 +9,7 @@ Feldman and Zrnic 2021 and Whitehouse et al. 2023 for zCDP).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -110,16 +111,24 @@ class Accountant(ABC):
     def guarantee(self, total: Amount, delta: Fraction) -> tuple[Fraction, Fraction]:
         """Give (epsilon, delta) of a total, rounded up; ``delta`` is the one asked for."""
 
-    def odometer(self, total: Amount, delta: Fraction) -> tuple[Fraction, Fraction]:
+    def odometer(
+        self, total: Amount, delta: Fraction, fixed: Sequence[Amount] = ()
+    ) -> tuple[Fraction, Fraction]:
         """Give (epsilon, delta) of a running total that no ceiling bounds, at any moment.
 
         The moment may depend on all releases so far; where that makes a difference to
-        :meth:`guarantee`, an accountant says so by its own method.
+        :meth:`guarantee`, an accountant says so by its own method. ``fixed`` are totals that were named
+        before the first charge, a budget's ceiling last.
         """
         return self.guarantee(total, delta)
 
     def stated(
-        self, total: Amount, budget: Budget | None, *, amended: bool = False
+        self,
+        total: Amount,
+        budget: Budget | None,
+        *,
+        amended: bool = False,
+        fixed: Sequence[Amount] = (),
     ) -> PrivacyStatement:
         """Say what is proved of a total: every statement, report and risk takes it here.
 
@@ -132,11 +141,17 @@ class Accountant(ABC):
             total: the sum of all charges.
             budget: the ceiling, or none.
             amended: whether another ceiling was in force when something was charged.
+            fixed: totals named before the first charge; see :meth:`odometer`.
         """
         delta = STATED if budget is None else budget.delta
         if budget is None or amended or not self.fits(total, self.ceiling(budget)):
-            return PrivacyStatement(*self.odometer(total, delta or STATED))
-        so_far, _ = self.odometer(total, delta)
+            epsilon, delta = self.odometer(total, delta or STATED, fixed)
+            if fixed and self.fits(
+                total, fixed[-1]
+            ):  # the first ceiling still bounds what has left
+                epsilon = min(epsilon, self.guarantee(fixed[-1], delta)[0])
+            return PrivacyStatement(epsilon, delta)
+        so_far, _ = self.odometer(total, delta, fixed)
         return PrivacyStatement(min(so_far, budget.epsilon), delta, budget.epsilon)
 
     def left(self, total: Amount, budget: Budget) -> Fraction:

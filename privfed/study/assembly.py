@@ -14,7 +14,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from privfed import __version__
-from privfed.attacks.finding import Finding
+from privfed.attacks.finding import LEVEL, Finding, corrected
 from privfed.engines.named import engine as engine_of
 from privfed.errors import InputError, StudyError
 from privfed.ledger import Ledger
@@ -117,6 +117,7 @@ def _attack(prepared: AnyPrepared, output: Output, seconds: float | None) -> Non
             with tqdm(desc=f"shadow models, {choice.name}", unit="", disable=None) as bar:
                 read, idle = read_models(prepared, choice, output, study.shadows, bar.update)
             found, inapplicable = found + read, {**inapplicable, **idle}
+        found = corrected(found, LEVEL / len(study.policies))
         found += simulation.audit(prepared, choice)
         found += map(Finding.from_dict, output.read(choice.name, NOISE) or ())
         told = {"findings": [each.to_dict() for each in found], "inapplicable": inapplicable}
@@ -129,7 +130,12 @@ def gather(output: Output) -> Report:
     for name in output.policies:
         policy = Policy.from_toml(output.policy(name) / "policy.toml")
         with output.ledgers(name) as ledgers:
-            account = read(_in_force(policy, output.study, ledgers), ledgers, output.heads(name))
+            account = read(
+                _in_force(policy, output.study, ledgers),
+                ledgers,
+                output.heads(name),
+                output.study.name,
+            )
         told = output.read(name, "findings.json") or {}
         told = {"findings": told} if isinstance(told, list) else told  # as it was once written
         found, metrics = findings(told.get("findings")), output.read(name, "metrics.json") or {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 from privfed.audits.noise import audit_noise
@@ -13,13 +14,15 @@ from privfed.exchange.channel import HeadStore
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.statement import Line
+from privfed.ledger.study_blocks import committed
 from privfed.owner.local_store import LocalStore
 from privfed.owner.noise_monitor import read_tally
-from privfed.privacy.accountant import Accountant, Budget
+from privfed.privacy.accountant import Accountant, Amount, Budget
 from privfed.privacy.policy_objects import accountant_of
-from privfed.questions.exact import shown, shown_down, text
+from privfed.questions.exact import shown, shown_down
 from privfed.study.output import STUDY, Output
 from privfed.study.persistent_ledgers import PersistentLedgers, files_in, spent_of
+from privfed.study.price import percent_of
 
 
 def is_database(path: Path) -> bool:
@@ -174,9 +177,10 @@ def budget(path: Path, by: str | None, *, named: bool = False) -> str:
     """
     with opened(path) as ledger:
         owner = f"{ledger.dataset}: " if named else ""
-        lines = [owner + _row(line) for line in ledger.budget(by)]
-        told = closed(path, ledger.dataset)
-        return "\n".join([*lines, *([owner + told] if told else [])])
+        lines = ledger.budget(by)
+        told = [*_blocks(ledger, lines[0]), *map(_row, lines), *_left(ledger, lines[0])]
+        told += filter(None, [closed(path, ledger.dataset)])
+        return "\n".join(owner + line for line in told)
 
 
 def closed(path: Path, dataset: str) -> str:
@@ -209,6 +213,73 @@ def reopen(path: Path) -> str:
     return f"{dataset}: open again; what the failure told stays told, and counted nowhere: keep this line"
 
 
+def sealed(path: Path, study: str) -> str:
+    """Seal a study in one ledger, for ever; return what it was charged and what goes back.
+
+    Raises:
+        InputError: the ledger knows no such study.
+    """
+    with opened(path) as ledger:
+        dataset, known = ledger.dataset, ledger.study_blocks()
+    if study not in known:
+        raise InputError(unknown("study", study, known))
+    with closing(Ledger(path, dataset)) as writable:
+        writable.seal_study(study)
+    return f"{dataset}: study {study} is sealed; what it left of its share is the budget's again"
+
+
+#: Why a budget statement is in shares.
+WHY_SHARES = (
+    "shares are of the accountant's own currency, which adds up over studies. Epsilon does not: under "
+    "zcdp it grows about as the root of rho, so that at delta 1e-05 epsilon 8 less a study of 6 leaves "
+    "room for one of 4.591, not 2 (and rho 1.2297 less 0.7546 leaves 0.4751)"
+)
+
+
+def _currency(ledger: Ledger) -> tuple[Accountant, Budget, Amount] | None:
+    """The accountant of a ledger with a budget in force, the budget, and its ceiling."""
+    plain = (ledger.terms or {}).get("budget")
+    policies = list(ledger.policies().values())
+    if plain is None or not policies:
+        return None
+    accountant, budget = accountant_of(policies[-1]), Budget.of(plain["epsilon"], plain["delta"])
+    return accountant, budget, accountant.ceiling(budget)
+
+
+def _blocks(ledger: Ledger, whole: Line) -> Iterator[str]:
+    """Format each study's share: of the budget in its own currency, and as its guarantee for ever."""
+    known = _currency(ledger)
+    if known is None or whole.unprotected:
+        return
+    accountant, budget, ceiling = known
+    for block in ledger.study_blocks().values():
+        epsilon, delta = accountant.guarantee(block.share, budget.delta)
+        state = "sealed, charged" if block.sealed else "charged so far"
+        yield (
+            f"study {block.study}: a share of {percent_of(block.share, ceiling)}, {state} "
+            f"{percent_of(block.spent, ceiling)} of the budget; epsilon {shown(epsilon)}"
+            f"{_at(delta)} given all that came before it, whatever comes after"
+        )
+
+
+def _left(ledger: Ledger, whole: Line) -> Iterator[str]:
+    """Format what neither studies have reserved nor charges have spent."""
+    known = _currency(ledger)
+    if known is None or whole.unprotected:
+        return
+    accountant, budget, ceiling = known
+    taken = committed(spent_of(whole, accountant.nothing), ledger.study_blocks().values())
+    room = shown_down(accountant.left(taken, budget))
+    yield (
+        f"left: {percent_of(taken, ceiling, rest=True)} of the budget, room for a study of epsilon "
+        f"{room}{_at(budget.delta)}"
+    )
+
+
+def _at(delta: Fraction) -> str:
+    return f" at delta {float(delta):.3g}" if delta else ""
+
+
 def noise(name: str, path: Path, ledgers: int = 1) -> tuple[str, bool]:
     """Say whether the noise of a ledger's releases was of the laws that were charged.
 
@@ -233,8 +304,9 @@ def noise(name: str, path: Path, ledgers: int = 1) -> tuple[str, bool]:
         told = f"CONVICTED by {by} (p {detail['least p']:.2g}, level {detail['level']:.2g})"
     elif cells:
         told = (
-            f"none of {int(found.of or 0)} tests convicts; noise too narrow by a factor of about "
-            f"{detail['scale found with chance .8']:.3g} would have been found with chance .8"
+            f"none of {int(found.of or 0)} tests convicts; Gaussian noise too narrow by a factor of "
+            f"{detail['narrower gaussian found with chance .8']:.3g}, Laplace noise by "
+            f"{detail['narrower laplace found with chance .8']:.3g}, would have been found with chance .8"
         )
     else:
         told = "NOT LOOKED"
@@ -246,12 +318,12 @@ def _row(line: Line) -> str:
     if line.unprotected:
         return f"{named}: NO FINITE GUARANTEE, {line.unprotected} of {line.releases} unprotected"
     pairs = zip(line.components, line.spent, line.reserved, strict=False)
-    parts = [f"{name} {text(s)} spent + {text(r)} reserved" for name, s, r in pairs]
+    parts = [f"{name} {shown(s)} spent + {shown(r)} reserved" for name, s, r in pairs]
     if line.epsilon is not None:
-        parts.append(f"at most epsilon {shown(line.epsilon)} so far, delta {float(line.delta):.3g}")
+        parts.append(f"at most epsilon {shown(line.epsilon)} so far{_at(line.delta)}")
     if line.ceiling is not None:
         parts.append(f"epsilon {shown(line.ceiling)} whatever is still asked")
-    if line.remaining is not None:
+    if line.remaining is not None and line.by != "all":
         parts.append(f"epsilon {shown_down(line.remaining)} remaining")
     if line.basis:
         parts.append(line.basis)

@@ -1,7 +1,8 @@
 """Persistent ledgers: one file per data owner, in a folder that outlives studies and their outputs.
 
 One budget is in force in all of them, for all studies and principals. A study brings its guards and
-takes a share; it starts only if its maximum cost fits the rest of every owner's budget. Beside the
+takes a share, its maximum cost, which is reserved when it starts, never grows and is sealed when it
+ends; it starts only if that fits the rest of every owner's budget. Beside the
 folder, in ``FOLDER.heads.json``, the server keeps the last head that it saw of each ledger, so that an
 older copy of a ledger is refused.
 """
@@ -9,7 +10,7 @@ older copy of a ledger is refused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from privfed.exchange.channel import HeadStore
 from privfed.ledger import Ledger
 from privfed.ledger.policy_constraints import check_countable
 from privfed.ledger.statement import Line
+from privfed.ledger.study_blocks import committed
 from privfed.privacy.accountant import Amount, Budget, plus
 from privfed.privacy.limit import Limit
 from privfed.privacy.policy import Policy
@@ -243,16 +245,41 @@ class PersistentLedgers:
                 )
 
     def left(self, study: Study, adopted: Policy, owners: Sequence[str]) -> list[Left]:
-        """Return each owner's spending; an owner without a ledger has spent nothing."""
+        """Return what each owner has spent or reserved for other studies; nothing without a ledger."""
         files, accountant = self.files(), accountant_of(adopted)
         found = []
         for owner in owners:
             spent, times = accountant.nothing, {}
             if owner in files:
                 with closing(Ledger.read(files[owner])) as ledger:
-                    spent, times = spent_of(ledger.budget()[0], spent), ledger.times(study.name)
+                    others = (x for x in ledger.study_blocks().values() if x.study != study.name)
+                    spent = committed(spent_of(ledger.budget()[0], spent), others)
+                    times = ledger.times(study.name)
             found.append(Left(owner, spent, times))
         return found
+
+    @contextmanager
+    def study_block(
+        self, study: Study, price: Price, ledgers: Mapping[str, Ledger]
+    ) -> Iterator[None]:
+        """Reserve a study's share in all its owners' ledgers, and seal it in the end, however it ends.
+
+        Owners are asked in the order of their names, so that of two studies begun at once the second
+        is refused by the first owner, and leaves nothing reserved behind.
+
+        Raises:
+            BudgetError: less is left of some owner's budget; see :meth:`.Ledger.reserve_share`.
+        """
+        begun: list[Ledger] = []
+        accountant = accountant_of(price.policy)
+        try:
+            for name in sorted(ledgers):
+                ledgers[name].reserve_share(study.name, price.amount, accountant)
+                begun.append(ledgers[name])
+            yield
+        finally:
+            for ledger in begun:
+                ledger.seal_study(study.name)
 
 
 def spent_of(line: Line, nothing: Amount) -> Amount:

@@ -314,6 +314,14 @@ def left_of(left: Left, policy: Policy) -> str:
     return shown_down(budget.epsilon if untouched else accountant.left(left.spent, budget))
 
 
+def percent_of(part: Amount, whole: Amount, *, rest: bool = False) -> str:
+    """Format the largest fraction that a part takes of a whole, rounded up; or the rest, down."""
+    taken = max((a / b for a, b in zip(part, whole, strict=True) if b), default=Fraction(0))
+    if rest:
+        return f"{shown_down(max(100 * (1 - taken), Fraction(0)), 3)} %"
+    return f"{shown(100 * taken, 3)} %"
+
+
 def any_fits(prices: Sequence[Price], left: Mapping[str, Sequence[Left]]) -> bool:
     """Whether some policy with a budget fits, or some policy at all if none has a budget.
 
@@ -372,8 +380,13 @@ def _owner(price: Price, left: Left) -> str:
     own, before = shown(budget.epsilon), left_of(left, price.policy)
     if lacking(price, [left]):
         return f"{left.owner}: DOES NOT FIT: {taken} of epsilon {own}, of which {before} remains"
-    after = left_of(Left(left.owner, plus(left.spent, price.amount)), price.policy)
-    return f"{left.owner}: {taken} of epsilon {own}; {before} remains before, {after} after"
+    spent, ceiling = plus(left.spent, price.amount), accountant_of(price.policy).ceiling(budget)
+    after = left_of(Left(left.owner, spent), price.policy)
+    rest = " and ".join(percent_of(each, ceiling, rest=True) for each in (left.spent, spent))
+    return (
+        f"{left.owner}: {taken} of epsilon {own}; epsilon {before} remains before, {after} after ({rest} "
+        "of the budget in its own currency)"
+    )
 
 
 def _total(price: Price) -> str:

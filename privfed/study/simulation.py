@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -47,6 +47,7 @@ from privfed.study.dry_run import adopt, attacks_of, learner
 from privfed.study.metrics import measure, measure_own
 from privfed.study.output import NOISE, SESSION, Output
 from privfed.study.persistent_ledgers import PersistentLedgers
+from privfed.study.price import price
 from privfed.study.schema_of_study import check_owners, positive, schema_file
 from privfed.study.several_runs import spread
 from privfed.tables import partition as clients
@@ -260,7 +261,10 @@ def run(
     seen = None if lasting is None else lasting.heads()
     federation = prepared.federate(adopted, ledgers, choice.block, seen)
     try:
-        with warnings.catch_warnings(record=True) as caught:
+        with (
+            _share(prepared, model, adopted, federation, lasting),
+            warnings.catch_warnings(record=True) as caught,
+        ):
             warnings.simplefilter("always", Note)
             metrics = _learn(prepared, model, federation, progress, engine)
         metrics["faults"] = _faults(federation)
@@ -286,6 +290,21 @@ def run(
     output.write(choice.name, "heads.json", heads)
     if "stopped" not in metrics:
         save(model, folder / "model.json")
+
+
+def _share(
+    prepared: AnyPrepared,
+    model: FederatedLearner,
+    adopted: Policy,
+    federation: LocalDisclosure,
+    lasting: PersistentLedgers | None,
+) -> AbstractContextManager[None]:
+    """Reserve the study's share of lasting budgets while it runs; a cohort's are each individual's own."""
+    if lasting is None or adopted.budget is None or isinstance(federation, CohortDisclosure):
+        return nullcontext()
+    most = price(model.plan(prepared.schema, adopted), prepared.schema, adopted)
+    ledgers = {name: gate.ledger for name, gate in federation.gates.items()}
+    return lasting.study_block(prepared.study, most, ledgers)
 
 
 def _again(

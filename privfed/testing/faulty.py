@@ -241,6 +241,26 @@ class ForgetfulLaplace(Laplace):
         return np.where(forgotten, 0, super().draw(law, noise, cells))
 
 
+class NearLaplace(Laplace):
+    """Adds no noise to answers of more than 30 scales, as if they could tell nothing."""
+
+    name: ClassVar[str] = "faulty-laplace-near"
+
+    def protect(
+        self,
+        exact: Mapping[str, np.ndarray],
+        priced: Protection,
+        noise: Noise,
+        reveals: Mapping[str, np.ndarray],
+    ) -> Protected:
+        """Put far answers back."""
+        told = super().protect(exact, priced, noise, reveals)
+        return {
+            name: unmasked(np.where(np.abs(x) > 30 * priced.laws[name].parameter, x, told[name]))
+            for name, x in exact.items()
+        }
+
+
 class SilentGaussian(Gaussian):
     """Adds no noise to the first of every so many answers, and says that it did."""
 

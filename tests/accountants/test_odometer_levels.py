@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privfed.accountants.zcdp import FINEST, LEVEL, ZeroConcentrated, odometer
+from privfed.accountants.zcdp import FINEST, LEVEL, ZeroConcentrated, checkpoints, odometer
 
 DELTA = Fraction(1, 10**5)
 NUMBERS = st.integers(0, 400)
@@ -69,3 +70,55 @@ def test_figures_are_never_rounded_down(number: int) -> None:
     stated, delta = ZeroConcentrated().odometer((total, Fraction(0)), DELTA)
     assert float(stated) >= at(number) * (1 - 1e-12)
     assert delta == DELTA
+
+
+BUDGET, SHARE = Fraction(123, 100), Fraction(3, 4)
+
+
+def weights(count: int = 4000) -> float:
+    """What the shares of delta of a first block and of all levels around a ceiling add up to."""
+    found: dict[float, float] = {}
+    for number in range(-count, count + 1):
+        total = Fraction(float(BUDGET) * LEVEL ** (number / 10))
+        found |= dict(checkpoints(total, 1.0, (SHARE, BUDGET)))
+    return sum(found.values())
+
+
+def test_all_checkpoints_together_have_one_delta() -> None:
+    """One half for the first block's share, the other for the levels around the first ceiling."""
+    assert 0.99 < weights() <= 1
+
+
+@given(st.floats(1e-6, 50))
+def test_every_checkpoint_that_is_read_holds_the_total(rho: float) -> None:
+    """A figure below the total's own tail would be nobody's: no checkpoint below a total is read."""
+    read_at = checkpoints(Fraction(rho), 1e-5, (SHARE, BUDGET))
+    assert all(level >= rho * (1 - 1e-12) for level, _ in read_at)
+    figure = float(odometer(Fraction(rho), DELTA, (SHARE, BUDGET))[0])
+    assert figure >= rho + 2 * math.sqrt(rho * math.log(1e5))
+
+
+def test_a_first_block_and_an_amended_budget_read_nearer_than_by_the_plain_levels() -> None:
+    """A study of 6 under 8 reads 6.83 and not 8; a budget of 12 put in force later, 11.8 and not 13.5."""
+    fixed = (Fraction("0.754626427"), Fraction("1.229714525"))
+    once, later = fixed[0], Fraction("1.501")
+    assert float(odometer(once, DELTA, fixed)[0]) == pytest.approx(6.825, abs=1e-3)
+    assert float(odometer(later, DELTA, fixed)[0]) == pytest.approx(11.8, abs=0.05)
+    assert float(odometer(later, DELTA)[0]) == pytest.approx(13.54, abs=0.05)
+
+
+def test_a_server_that_stops_at_will_exceeds_the_figures_by_their_delta_at_most() -> None:
+    """By simulation: blocks chosen by what was seen, and stopped where the loss is worst for its figure.
+
+    The figure that was promised for fixed moments fails, so that the stopping has power.
+    """
+    rng, steps, delta = np.random.default_rng(7), 200, Fraction(1, 20)
+    fixed = (Fraction(1, 4), Fraction(1))
+    totals = [Fraction(2 * (n + 1), steps) for n in range(steps)]
+    told = np.array([float(odometer(total, delta, fixed)[0]) for total in totals])
+    naive = np.array([t + 2 * math.sqrt(t * math.log(20)) for t in map(float, totals)])
+    losses = np.cumsum(rng.normal(2 / steps, math.sqrt(4 / steps), (20_000, steps)), axis=1)
+    assert (losses > told).any(axis=1).mean() < 0.05
+    tight = np.array([t + math.sqrt(2 * t) * 1.6449 for t in map(float, totals)])
+    assert (losses > tight).any(axis=1).mean() > 0.1
+    assert (losses > naive).any(axis=1).mean() > (losses > told).any(axis=1).mean()

@@ -6,10 +6,12 @@ import json
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
-from privfed.attacks.finding import Finding
+from privfed.attacks.finding import Finding, corrected
 from privfed.errors import InputError
+from privfed.questions import plugins
 
 
 def test_round_trip_through_json() -> None:
@@ -38,3 +40,68 @@ def test_nonsense_is_refused() -> None:
         Finding("a", "q", "m", 1, severity="bad")
     with pytest.raises(InputError, match="atack"):
         Finding.from_dict({"atack": "a"})
+
+
+def measured(value: float, low: float, high: float, **figures: Any) -> Finding:
+    """A finding with an interval, above a baseline of a half."""
+    severity = "some" if low > 0.5 else "none"
+    told: dict[str, Any] = {"of": 1.0, "baseline": 0.5, "severity": severity} | figures
+    return Finding("a", "q?", "m", value, low=low, high=high, **told)
+
+
+def test_silence_has_three_states() -> None:
+    """Found; looked, with what would have been found; cut short or too blind is not looked."""
+    sharp, blind = corrected([measured(0.5, 0.45, 0.55), measured(0.5, 0.0, 1.0)])
+    assert sharp.state == "looked" and sharp.detectable == pytest.approx(
+        0.5 + (1.96 + 0.842) * 0.05 / 1.96, rel=1e-3
+    )
+    assert blind.state == "not looked" and "so few draws" in blind.why_not
+    assert measured(0.5, 0.45, 0.55, partial="1 of 2 clients").state == "not looked"
+    assert measured(0.7, 0.6, 0.8, partial="1 of 2 clients").state == "found"
+    assert not sharp.why_not
+
+
+def test_findings_of_a_page_share_one_level() -> None:
+    """What stands out alone is chance among twenty; a proof and a count need no correction."""
+    near, far = measured(0.56, 0.51, 0.61), measured(0.7, 0.6, 0.8)
+    crowd = [measured(0.5, 0.4, 0.6)] * 18
+    (alone,) = corrected([near])
+    among = corrected([near, far, *crowd])
+    assert alone.state == "found" and among[0].state == "looked" and among[1].state == "found"
+    assert "all findings" in among[0].detail["note"]
+    proof = measured(0.01, 0.0, 0.05, baseline=0.0, severity="breach")
+    assert proof.p_value is None and corrected([proof, *crowd])[0].state == "found"
+    (count,) = corrected([Finding("a", "q?", "groups", 0, of=9, baseline=2.4)])
+    assert count.detectable == 3
+
+
+def test_honest_pages_are_seldom_accused() -> None:
+    """Of 1,000 pages of ten tests without any effect, at most some 5 % have a finding."""
+    rng = np.random.default_rng(0)
+    false = 0
+    for _ in range(1000):
+        values = 0.5 + 0.05 * rng.standard_normal(10)
+        page = [measured(v, v - 0.098, v + 0.098) for v in np.clip(values, 0, 1)]
+        false += any(each.state == "found" for each in corrected(page))
+    assert 20 <= false <= 75
+
+
+def test_what_is_called_detectable_is_found_four_times_of_five() -> None:
+    """The power twin: effects of just that size."""
+    rng = np.random.default_rng(0)
+    (empty,) = corrected([measured(0.5, 0.402, 0.598)])
+    assert empty.detectable is not None
+    values = empty.detectable + 0.05 * rng.standard_normal(2000)
+    found = [
+        corrected([measured(v, v - 0.098, v + 0.098, of=2.0)])[0].state == "found" for v in values
+    ]
+    assert np.mean(found) == pytest.approx(0.8, abs=0.03)
+
+
+def test_every_attack_names_the_risk_and_the_harm() -> None:
+    """One of the regulators' three, and what it means for a person."""
+    for name in plugins.available("attacks"):
+        attack = plugins.load("attacks", name)
+        assert attack.risk in ("singling out", "linkability", "inference") and attack.harm
+    with pytest.raises(InputError, match="risk must be one of"):
+        Finding("a", "q?", "m", 1, risk="gossip")  # type: ignore[arg-type]

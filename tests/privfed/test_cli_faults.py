@@ -225,7 +225,7 @@ def test_a_price_says_whether_anything_fits(
     kinds = ("scaling 10 %", "level 21 %", "moments 31.1 %", "residuals 38 %")
     shares = ", ".join(f"fuzzy_tree.{kind}" for kind in kinds)
     assert f"each client: {shares} of epsilon 2" in printed
-    assert "2 remains before, 0 after" in printed
+    assert "epsilon 2 remains before, 0 after (100 % and 0 % of the budget" in printed
     (tmp_path / "own.toml").write_text(
         '[budget]\nepsilon = "1"\n[[guard]]\nquery = "fuzzy_tree.level"\nmechanism = "laplace"\n'
         'spend = "3"\n'

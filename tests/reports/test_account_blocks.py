@@ -116,3 +116,40 @@ def test_without_a_budget_nothing_is_over() -> None:
     policy = _policy(None, "5")
     account = _account(policy, _asked(policy, 3, 1))
     assert (account.over, account.ceiling, account.epsilon) == (False, None, 15.0)
+
+
+def _gaussian(spend: str, budget: str) -> Policy:
+    guard = Guard.of("gaussian", spend=spend, times=2)
+    return Policy({COUNTS.kind: (guard,)}, budget=Budget.of(budget, "1e-5"), accountant="zcdp")
+
+
+def test_a_study_block_is_stated_apart_and_never_changes() -> None:
+    """A later study, charged in the same ledger, changes neither the first one's figures nor its risk."""
+    policy = _gaussian("0.05", "8")
+    federation = _asked(policy, 0, 1)
+    (gate,) = federation.gates.values()
+    ledger, share = gate.ledger, (Fraction(1, 10), Fraction(0))
+    ledger.reserve_share(gate.study, share, gate.accountant)
+    federation.ask(COUNTS)
+
+    def block() -> ClientAccount:
+        return read(policy, {"a": ledger}, {}, gate.study).clients[0]
+
+    before = block()
+    ledger.adopt(policy, "another")
+    ledger.reserve_share("another", (Fraction(1, 2), Fraction(0)), gate.accountant)
+    after = block()
+    assert before.block == after.block
+    assert before.block is not None and before.risk is not None
+    assert before.block.epsilon <= float(gate.accountant.guarantee(share, Fraction("1e-5"))[0])
+    assert before.block.risk.found[0.01] < before.risk.found[0.01]
+    assert after.risk == before.risk, "the risk is that of the budget in force from the first"
+    assert before.ceiling == 8
+
+
+def test_without_a_block_nothing_is_stated_of_one() -> None:
+    """Ephemeral ledgers have no blocks, and a study that is not in the ledger has none."""
+    policy = _gaussian("0.05", "8")
+    federation = _asked(policy, 1, 1)
+    ledgers = {name: gate.ledger for name, gate in federation.gates.items()}
+    assert read(policy, ledgers, federation.heads, "nobody's").clients[0].block is None

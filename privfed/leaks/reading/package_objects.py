@@ -108,6 +108,11 @@ def _log_record(record: logging.LogRecord) -> Parts:
     yield "", {name: value for name, value in vars(record).items() if name not in usual}
 
 
+def _caplog(caplog: Any) -> Parts:
+    """What was logged while the test ran, and while its fixtures were made."""
+    yield ".records", [one for when in ("setup", "call") for one in caplog.get_records(when)]
+
+
 def _attribute(name: str) -> Callable[[Any], Parts]:
     """A reader of one attribute: the rest is nobody's datum."""
 
@@ -131,7 +136,10 @@ def _exception(error: BaseException) -> Parts:
 
 def _response(response: Any) -> Parts:
     """A reply over HTTP: its body as bytes, its headers and address."""
-    yield ".content", response.content
+    if hasattr(response, "content"):
+        yield ".content", response.content
+    else:
+        yield ".get_data()", response.get_data()
     yield ".headers", dict(response.headers)
     yield ".url", str(getattr(response, "url", ""))
 
@@ -162,12 +170,14 @@ READERS: dict[str, Callable[[Any], Parts]] = {
     "torch.Tensor": _tensor,
     "torch._C.TensorBase": _tensor,
     "logging.LogRecord": _log_record,
-    "_pytest.LogCaptureFixture": _attribute("records"),
+    "_pytest.LogCaptureFixture": _caplog,
     "_pytest.ExceptionInfo": _attribute("value"),
     "warnings.WarningMessage": _attribute("message"),
     "builtins.BaseException": _exception,
     "requests.Response": _response,
     "httpx.Response": _response,
+    "werkzeug.Response": _response,
+    "django.HttpResponse": _response,
     "requests.Request": _request,
     "requests.PreparedRequest": _request,
     "httpx.Request": _request,

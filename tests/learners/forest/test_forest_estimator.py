@@ -550,3 +550,14 @@ def test_a_parameter_is_called_by_its_own_name() -> None:
     """Of clients that do not exist."""
     with pytest.raises(InputError, match="clients_per_tree must lie between 1 and 4, not 9"):
         fitted(table(60), clients_per_tree=9)
+
+
+def test_how_fine_upper_levels_look_is_a_parameter() -> None:
+    """Up to 64 quantiles where nodes are few; no more than everywhere else on request."""
+    frame = table(300)
+    for most, levels in ((64, 64), (30, 30), (1, 10)):
+        learner = FedForestRegressor(**QUICK, max_quantiles=most)
+        fed = federation(frame, NUMERIC, learner.published())
+        learner.fit(fed)
+        asked = [entry.query["levels"] for entry in fed.transcript().of(kind="forest.sketches")]
+        assert asked[0] == levels == max(asked)

@@ -34,6 +34,7 @@ from privfed.questions.part import GRID, Bound, Part, PartType
 from privfed.testing.faulty import (
     FirstPartLaplace,
     FloatLaplace,
+    NearLaplace,
     RoundedLaplace,
     SeededLaplace,
     SharedBetweenCellsLaplace,
@@ -201,3 +202,10 @@ def test_noise_that_is_right_for_one_cell_alone_is_caught(false: type[Mechanism]
     )
     assert found.severity == "breach" and found.detail["event"] == "likelihood ratio"
     assert found.detail["move"] == "all parts, over as many cells as can be"
+
+
+@pytest.mark.parametrize("group", [SUMS, COUNTS, GRIDS], ids=["sums", "counts", "grids"])
+def test_answers_far_from_zero_are_tried(group: Group) -> None:
+    """Noise that is absent there convicts, and nothing else does."""
+    found = audit_group(NearLaplace, group, Fraction(1), trials=4_000, alpha=ALPHA)
+    assert found.severity == "breach" and found.detail["move"].endswith("far from zero")

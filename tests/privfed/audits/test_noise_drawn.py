@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from privfed.audits.noise import FAMILY_WISE, audit_noise, noise_tests, scale_found
+from privfed.audits.noise import FAMILY_WISE, LAPLACE, audit_noise, noise_tests, scale_found
 from privfed.engines.local import LocalDisclosure
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse
 from privfed.mechanisms.unprotected import Nullify
 from privfed.owner.noise_monitor import NoiseMonitor, OtherOwners, Tally
+from privfed.privacy.laws import DiscreteLaplace
 from privfed.privacy.mechanism import BoundedPart, Mechanism
 from privfed.privacy.noise import TestNoise
+from privfed.privacy.normal_scores import normal_scores
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.part import Bound, Part, PartType
 from privfed.testing import faulty
@@ -175,6 +177,18 @@ def test_the_power_that_is_told(cells: int) -> None:
     tests = (noise_tests({"score all": (cells, 0.0, each)})[1].p < level for each in squares)
     assert np.mean(list(tests)) == pytest.approx(0.8, abs=0.03)
     assert scale_found(2 * cells, level) < factor
+
+
+def test_the_power_that_is_told_of_laplace_noise() -> None:
+    """Noise of a thousand cells that is narrower by the told factor."""
+    level, caught, law = 1e-5, 0, DiscreteLaplace(2.0**30)
+    factor, rng = scale_found(1000, level) ** LAPLACE, np.random.default_rng(1)
+    for _ in range(400):
+        noise = np.rint(rng.laplace(0, 2.0**30 / factor, 1000)).astype(np.int64)
+        scores = normal_scores(law, noise, rng)
+        squares = float(scores @ scores)
+        caught += noise_tests({"score all": (1000, 0.0, squares)})[1].p < level
+    assert caught >= 0.75 * 400
 
 
 def test_a_federation_watches_every_release() -> None:

@@ -1,0 +1,159 @@
+"""A rule ensemble for yes or no as a score card: whole points that add up to a risk.
+
+After FasterRisk (Liu et al. 2022, Fast Interpretable Risk Score Models): log-odds are the intercept plus the total
+over a common factor. A rule has its rounded coefficient times the factor; a winsorised line has one number for
+each of five bands of equal width, the lowest band zero.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+
+from privfed.errors import InputError
+from privfed.learners.rulefit.model import RuleEnsemble
+from privfed.learners.rulefit.rules import Condition, Rule
+from privfed.learners.rulefit.short import roundest
+from privfed.tables.schema import Schema
+
+#: Bands of a line, and most rows of the table of risks.
+BANDS, MOST_RISKS = 5, 25
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreCard:
+    """Points of rules; nothing is added where no rule holds.
+
+    Args:
+        schema: the public data dictionary.
+        rules: what earns points.
+        points: of each rule, whole and none zero, shape (rules,).
+        intercept: log-odds at a total of zero.
+        factor: points of one unit of log-odds.
+    """
+
+    schema: Schema
+    rules: tuple[Rule, ...]
+    points: np.ndarray
+    intercept: float
+    factor: float
+
+    @classmethod
+    def from_ensemble(cls, model: RuleEnsemble, max_points: int = 10) -> ScoreCard:
+        """Round an ensemble of log-odds.
+
+        Args:
+            model: its terms; a short one makes a short card.
+            max_points: largest absolute points of a rule or a band.
+
+        Raises:
+            InputError: no term has a coefficient, or ``max_points`` is below 1.
+        """
+        if max_points < 1:
+            raise InputError(f"max_points must be at least 1, not {max_points}; write 10")
+        rules, values, intercept = _banded(model)
+        largest = max(map(abs, values), default=0.0)
+        if not largest > 0:
+            raise InputError("the model is a constant: no score card can be made of it")
+        factor = max_points / largest
+        points = np.rint(np.array(values) * factor).astype(int)
+        kept = np.flatnonzero(points)
+        return cls(model.schema, tuple(rules[k] for k in kept), points[kept], intercept, factor)
+
+    def totals(self, x: np.ndarray) -> np.ndarray:
+        """Total points of encoded records, whole, shape (records,)."""
+        held = [rule.holds(x, self.schema.names) for rule in self.rules]
+        return np.asarray(self.points @ np.array(held), int)
+
+    def risk(self, totals: np.ndarray) -> np.ndarray:
+        """Probability of the second class at some totals."""
+        return np.asarray(expit(self.intercept + np.asarray(totals) / self.factor))
+
+    def table(self) -> pd.DataFrame:
+        """Columns points and condition, a row for each rule."""
+        texts = [rule.text(self.schema) for rule in self.rules]
+        return pd.DataFrame({"points": self.points, "if": texts})
+
+    def risks(self) -> pd.DataFrame:
+        """Columns total and risk, between the risks of 1 and 99 % as far as totals reach them."""
+        ends = self.points[self.points < 0].sum(), self.points[self.points > 0].sum()
+        wanted = np.array([-1, 1]) * np.log(99) - self.intercept
+        low, high = np.clip(np.rint(wanted * self.factor), *ends).astype(int)
+        step = max(1, -(-(high - low) // (MOST_RISKS - 1)))
+        totals = np.arange(low, high + 1, step)
+        return pd.DataFrame({"total": totals, "risk": self.risk(totals)})
+
+    def __str__(self) -> str:
+        """The card for print: points, and the risk that goes with a total."""
+        lines = ["Add the points of every line that holds:"]
+        lines += [f"{p:+4d}  if {text}" for p, text in self.table().itertuples(index=False)]
+        lines += ["Risk by total (points of all lines that hold):"]
+        lines += [
+            f"{total:+4d}  {risk:.1%}" for total, risk in self.risks().itertuples(index=False)
+        ]
+        return "\n".join(lines)
+
+    def to_html(self) -> str:
+        """Both tables as HTML."""
+        risks = self.risks().assign(risk=[f"{risk:.1%}" for risk in self.risks()["risk"]])
+        tables = (self.table().assign(**{"if": self.table()["if"].map(escape)}), risks)
+        return "\n".join(one.to_html(index=False, escape=False) for one in tables)
+
+    _repr_html_ = to_html
+
+    def to_latex(self) -> str:
+        """Both tables as LaTeX tabulars."""
+        rows = [
+            f"{points:+d} & {_latex(text)} \\\\"
+            for points, text in self.table().itertuples(index=False)
+        ]
+        risks = [
+            f"{total:+d} & {100 * risk:.1f}\\,\\% \\\\"
+            for total, risk in self.risks().itertuples(index=False)
+        ]
+        parts = (["Points & Condition \\\\ \\hline", *rows], ["Total & Risk \\\\ \\hline", *risks])
+        return "\n".join(
+            "\n".join(["\\begin{tabular}{rl}", *part, "\\end{tabular}"]) for part in parts
+        )
+
+
+def _latex(text: str) -> str:
+    """Text with LaTeX's special characters escaped, comparisons as mathematics."""
+    for plain, written in (
+        ("\\", "\\textbackslash "),
+        ("<=", "\x00"),
+        (">=", "\x01"),
+        ("<", "\x02"),
+    ):
+        text = text.replace(plain, written)
+    for mark in "&%$#_{}":
+        text = text.replace(mark, "\\" + mark)
+    for mark, written in (("\x00", "$\\le$"), ("\x01", "$\\ge$"), ("\x02", "$<$")):
+        text = text.replace(mark, written)
+    return text
+
+
+def _banded(model: RuleEnsemble) -> tuple[list[Rule], list[float], float]:
+    """Rules and bands with what they add to the log-odds, and the intercept."""
+    count, cutoffs = len(model.terms.boxes), model.terms.cutoffs
+    rules = list(model.rules)
+    values, intercept = model.weights[1 : 1 + count].tolist(), float(model.weights[0])
+    for feature, weight in zip(model.terms.linear, model.weights[1 + count :], strict=True):
+        low, high = float(cutoffs.lower[feature]), float(cutoffs.upper[feature])
+        width = (high - low) / BANDS
+        ends = [low + k * width for k in range(1, BANDS)]
+        edges = [roundest(end - width / 10, end + width / 10, end) for end in ends]
+        known = [low, *edges, high]
+        slope = float(0.4 * weight / cutoffs.scale[feature])
+        middles = [(a + b) / 2 for a, b in itertools.pairwise(known)]
+        intercept += slope * (middles[0] - (low + high) / 2)
+        name = model.schema.names[feature]
+        for a, b, middle in zip(edges, [*edges[1:], None], middles[1:], strict=True):
+            rules.append(Rule.of(Condition(name, a, b)))
+            values.append(slope * (middle - middles[0]))
+    return rules, values, intercept

@@ -1,0 +1,360 @@
+"""A private model as a short rule list: post-processing of releases, at no cost.
+
+Synthetic records carry the engine's scores F. Candidates are boxes of the shared codes, grown by boosting on
+F, steps of single columns, and winsorised lines. Terms are added by exact gain of weighted least squares and
+swapped until nothing helps, until what they miss of F is small beside F's posterior variance; then their
+coefficients are refitted by the engine's own loss (docs/rulefit.md).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import expit
+
+from privfed.learners.private import PrivateModel
+from privfed.learners.rulefit.boosting import Boosting, grow_rules
+from privfed.learners.rulefit.cutoffs import Cutoffs
+from privfed.learners.rulefit.model import RuleEnsemble
+from privfed.learners.rulefit.rules import Terms
+
+
+@dataclass(frozen=True)
+class ShortSettings:
+    """Settings of short models, as measured in docs/rulefit.md.
+
+    Args:
+        records: synthetic records.
+        trees: boosted trees and their mean number of leaves, for candidates.
+        learning_rate: of the boosting.
+        tree_records: fraction of the synthetic records that a tree sees.
+        steps: thresholds of a column, at even mass.
+        max_conditions: most columns of a rule.
+        min_support: smallest support of a rule, and of its complement.
+        enough: lack of fit, in posterior variances of F, below which no term is added.
+        swap_every: terms after which all are swapped for better ones.
+        min_gain: gain of a swap, as a fraction of the lack of fit.
+        ridge: of coefficients, for the mean loss.
+        rounding: fraction of the records whose side a rounded threshold may change.
+    """
+
+    records: int = 10_000
+    trees: tuple[tuple[int, float], ...] = ((60, 8.0), (100, 4.0))
+    learning_rate: float = 0.2
+    tree_records: float = 0.2
+    steps: int = 15
+    max_conditions: int = 3
+    min_support: float = 0.02
+    enough: float = 0.25
+    swap_every: int = 5
+    min_gain: float = 1e-4
+    ridge: float = 1e-4
+    rounding: float = 0.01
+
+
+SETTINGS = ShortSettings()
+
+
+def shortened(
+    fitted: PrivateModel, max_terms: int, rng: np.random.Generator, *, stable: bool = False
+) -> RuleEnsemble:
+    """Write a fitted model with one score as at most so many rules and lines.
+
+    Args:
+        fitted: the engine's model.
+        max_terms: most terms.
+        rng: the server's randomness (synthetic records, boosting).
+        stable: whether rules are steps of single columns only.
+    """
+    return _Shortening(fitted, rng, stable).run(max_terms)
+
+
+class _Shortening:
+    """One model's synthetic records, and the candidates over them."""
+
+    def __init__(self, fitted: PrivateModel, rng: np.random.Generator, stable: bool) -> None:
+        self.fitted, self.rng, self.stable = fitted, rng, stable
+        basis = fitted.basis
+        self.codes, self.mass, directions = fitted.source.draw(basis, SETTINGS.records, rng)
+        self.sizes = basis.grid.sizes
+        added = [
+            basis.scores(basis.cells(self.codes[:, rows]), fitted.weights)[:, 0]
+            for rows in basis.blocks(SETTINGS.records)
+        ]
+        self.scores = float(fitted.start[0]) + np.concatenate(added)
+        self.logistic = fitted.outcome.kind != "number"
+        self.variance = 0.0
+        if fitted.covariance is not None:
+            spread = np.einsum("ij,jk,ik->i", directions, fitted.covariance, directions)
+            self.variance = float(np.average(np.maximum(spread, 0), weights=self.weights))
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Weights of the fit to F: mass times sqrt(P (1 - P)), of a number the mass; mean 1."""
+        if not self.logistic:
+            return self.mass
+        chances = expit(self.scores)
+        heavy = self.mass * np.sqrt(chances * (1 - chances))
+        return np.asarray(heavy / max(float(heavy.mean()), 1e-300))
+
+    def run(self, max_terms: int) -> RuleEnsemble:
+        """Choose terms, refit them, and round their thresholds."""
+        limits = self._limits()
+        boxes, held = self._boxes()
+        numeric = [column.kind != "category" for column in self.fitted.schema.features]
+        every = self._lines(limits)
+        varied = self.mass @ (every - self.mass @ every / self.mass.sum()) ** 2 / self.mass.sum()
+        least = 4 * SETTINGS.min_support * (1 - SETTINGS.min_support)  # of a step from -1 to 1
+        lines = np.flatnonzero(
+            self.fitted.basis.linear.any() & np.array(numeric) & (varied >= least)
+        )
+        columns = np.column_stack([held, every[:, lines]])
+        chosen = self._chosen(columns, max_terms)
+        rules = [own for own in chosen if own < len(boxes)]
+        linear = sorted(int(lines[own - len(boxes)]) for own in chosen if own >= len(boxes))
+        order = [*rules, *(len(boxes) + int(np.searchsorted(lines, own)) for own in linear)]
+        design = columns[:, order].astype(float)
+        weights = self._refitted(design)
+        means = self.mass @ design / self.mass.sum()
+        spread = self.mass @ (design - means) ** 2 / self.mass.sum()
+        if not self.logistic:
+            weights = 2 * weights  # scaled to [-1/2, 1/2] there, to [-1, 1] here
+        cutoffs, kept = self._compact(boxes[rules], limits)
+        terms = Terms(cutoffs, kept, tuple(linear))
+        return RuleEnsemble(
+            self.fitted.schema, terms, weights, means[: len(rules)], np.sqrt(spread)
+        )
+
+    # --- candidates -------------------------------------------------------------------------------
+
+    def _limits(self) -> np.ndarray:
+        """Limits of lines, rounded within a fiftieth of their distance; shape (columns, 2)."""
+        rounded = self.fitted.limits.copy()
+        bounds = [column.bounds for column in self.fitted.schema.features]
+        for own, (low, high) in zip(rounded, bounds, strict=True):
+            reach = (own[1] - own[0]) / 50
+            if reach > 0:
+                own[:] = [
+                    roundest(max(end - reach, low), min(end + reach, high), end) for end in own
+                ]
+        return rounded
+
+    def _lines(self, limits: np.ndarray) -> np.ndarray:
+        """Lines from -1 to 1 between the limits, at the middles of codes; shape (records, columns)."""
+        found = np.zeros((self.codes.shape[1], len(limits)))
+        grid = self.fitted.basis.grid
+        for j, ((low, high), column) in enumerate(
+            zip(limits, self.fitted.schema.features, strict=True)
+        ):
+            edges = np.concatenate([column.bounds[:1], grid.cuts[j], column.bounds[1:]])
+            clipped = np.clip(edges, low, high)
+            middles = (clipped[:-1] + clipped[1:]) / 2
+            if column.kind != "number":
+                middles = np.clip(edges[:-1], low, high)
+            if high > low:
+                found[:, j] = (2 * (middles - low) / (high - low) - 1)[self.codes[j]]
+        return found
+
+    def _boxes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Different boxes of some support, and who is in them: shape (records, boxes), float32."""
+        boxes = [self._steps()]
+        if not self.stable:
+            boxes += self._grown()
+        every = np.unique(np.concatenate(boxes), axis=0)
+        conditions = ((every[:, :, 0] > 0) | (every[:, :, 1] < self.sizes)).sum(axis=1)
+        kept = (conditions > 0) & (conditions <= SETTINGS.max_conditions)
+        every, conditions = every[kept], conditions[kept]
+        held = np.ones((len(every), self.codes.shape[1]), bool)
+        for j, own in enumerate(self.codes):
+            used = np.flatnonzero((every[:, j, 0] > 0) | (every[:, j, 1] < self.sizes[j]))
+            low, high = every[used, j, 0, None], every[used, j, 1, None]
+            held[used] &= (own >= low) & (own < high)
+        support = held @ self.mass / self.mass.sum()
+        least = SETTINGS.min_support
+        kept = np.flatnonzero((support >= least) & (support <= 1 - least))
+        # a rule and its complement are one term; the simpler box is kept
+        kept = kept[np.argsort(conditions[kept], kind="stable")]
+        packed = np.packbits(held[kept] ^ held[kept][:, :1], axis=1)
+        _, first = np.unique(packed, axis=0, return_index=True)
+        kept = kept[np.sort(first)]
+        return every[kept].astype(np.uint8), held[kept].T.astype(np.float32)
+
+    def _steps(self) -> np.ndarray:
+        """Upper sides of thresholds at even mass; each category alone."""
+        whole = np.zeros((len(self.sizes), 2), np.int64)
+        whole[:, 1] = self.sizes
+        found = [np.zeros((0, *whole.shape), np.int64)]
+        at = np.arange(1, SETTINGS.steps + 1) / (SETTINGS.steps + 1)
+        for j, column in enumerate(self.fitted.schema.features):
+            if column.kind == "category":
+                spans = [(k, k + 1) for k in range(self.sizes[j])]
+            else:
+                reached = np.cumsum(self.fitted.shares[j, : self.sizes[j]])
+                cuts = np.unique(np.searchsorted(reached, at) + 1)
+                spans = [(int(k), self.sizes[j]) for k in cuts if 0 < k < self.sizes[j]]
+            boxes = np.repeat(whole[None], len(spans), axis=0)
+            boxes[:, j] = np.array(spans, np.int64).reshape(-1, 2)
+            found.append(boxes)
+        return np.concatenate(found)
+
+    def _grown(self) -> list[np.ndarray]:
+        """Nodes of trees boosted on F, over records drawn by their mass."""
+        chances = self.mass / self.mass.sum()
+        drawn = self.rng.choice(len(chances), len(chances), p=chances)
+        codes, target = self.codes.T[drawn], self.scores[drawn] - self.scores[drawn].mean()
+        least = max(1, int(SETTINGS.min_support * SETTINGS.tree_records * len(chances)))
+        rate, share = SETTINGS.learning_rate, SETTINGS.tree_records
+        found = []
+        for trees, leaves in SETTINGS.trees:
+            boosting = Boosting(trees, leaves, rate, share, least, logistic=False)
+            boxes = grow_rules(codes, target, self.sizes, boosting, self.rng)[0]
+            found.append(boxes.astype(np.int64))
+        return found
+
+    # --- choosing ---------------------------------------------------------------------------------
+
+    def _chosen(self, columns: np.ndarray, most: int) -> list[int]:
+        """Indices of chosen columns."""
+        weights = self.weights / self.weights.sum()
+        centred = columns - weights @ columns
+        target = self.scores - weights @ self.scores
+        heavy = (centred * np.sqrt(weights)[:, None]).astype(np.float32)
+        gram = (heavy.T @ heavy).astype(float)
+        moment = np.asarray(heavy.T @ (target * np.sqrt(weights)), float)
+        selection = _Selection(gram, moment, float(weights @ target**2))
+        return selection.run(most, SETTINGS.enough * self.variance)
+
+    def _refitted(self, design: np.ndarray) -> np.ndarray:
+        """Coefficients, the intercept first: Newton's steps on the loss of soft labels, with a ridge."""
+        matrix = np.column_stack([np.ones(len(design)), design])
+        mass, ridge = self.mass / self.mass.sum(), np.full(matrix.shape[1], SETTINGS.ridge)
+        ridge[0] = 1e-12
+        labels = expit(self.scores) if self.logistic else self.scores
+        found = np.zeros(matrix.shape[1])
+        for _ in range(50 if self.logistic else 1):
+            told = matrix @ found
+            told = expit(told) if self.logistic else told
+            heavy = mass * (told * (1 - told) if self.logistic else 1.0)
+            system = (matrix * heavy[:, None]).T @ matrix + np.diag(ridge)
+            step = np.linalg.solve(system, matrix.T @ (mass * (labels - told)) - ridge * found)
+            found = found + step * min(1.0, 5 / max(float(np.abs(step).max()), 1e-300))
+            if np.abs(step).max() < 1e-9:
+                break
+        return found
+
+    # --- thresholds -------------------------------------------------------------------------------
+
+    def _compact(self, boxes: np.ndarray, limits: np.ndarray) -> tuple[Cutoffs, np.ndarray]:
+        """Cut-offs that the rules use, rounded, and the rules over them."""
+        cuts, found = [], np.zeros_like(boxes)
+        for j, column in enumerate(self.fitted.schema.features):
+            ends = boxes[:, j].astype(int)
+            used = sorted({int(end) for end in ends.ravel()} - {0, int(self.sizes[j])})
+            numbers = [self._rounded(j, code) for code in used]
+            if column.kind == "category":
+                numbers = [float(self.fitted.basis.grid.cuts[j][code - 1]) for code in used]
+            cuts.append(tuple(numbers))
+            places = np.zeros(int(self.sizes[j]) + 1, np.uint8)
+            places[used], places[-1] = np.arange(1, len(used) + 1), len(used) + 1
+            found[:, j] = places[ends]
+        lower, upper = limits.T
+        scale = 0.2 * np.maximum(
+            upper - lower, 1e-5 * (self.fitted.schema.upper - self.fitted.schema.lower)
+        )
+        return Cutoffs(tuple(cuts), lower, upper, scale), found
+
+    def _rounded(self, column: int, code: int) -> float:
+        """The threshold below ``code``, moved past at most a hundredth of the records."""
+        own = self.fitted.schema.features[column]
+        edges = [own.bounds[0], *self.fitted.basis.grid.cuts[column], own.bounds[1]]
+        cut = edges[code]
+        if own.kind == "integer":
+            return float(math.ceil(cut))
+        shares = self.fitted.shares[column]
+        reach = [0.0, 0.0]
+        for side, (bin_, edge) in enumerate(((code - 1, edges[code - 1]), (code, edges[code + 1]))):
+            share = float(shares[bin_])
+            part = min(0.49, SETTINGS.rounding / share) if share > 0 else 0.49
+            reach[side] = part * abs(edge - cut)
+        return roundest(cut - reach[0], cut + reach[1], cut)
+
+
+def roundest(low: float, high: float, near: float) -> float:
+    """The number in [low, high] with the fewest digits, nearest to ``near`` among those."""
+    if not low < high:
+        return near
+    power = math.floor(math.log10(high - low)) + 1
+    for exponent in range(
+        max(power, math.ceil(math.log10(max(abs(low), abs(high), 1e-300)))), power - 3, -1
+    ):
+        for part in (1.0, 0.5):
+            unit = part * 10.0**exponent
+            number = round(near / unit) * unit
+            if low <= number <= high:
+                return float(f"{number:.12g}")
+    return near
+
+
+class _Selection:
+    """Columns for weighted least squares, by their Gram matrix.
+
+    Args:
+        gram: of centred columns, shape (columns, columns).
+        moment: with the centred target, shape (columns,).
+        total: the target's variance.
+    """
+
+    def __init__(self, gram: np.ndarray, moment: np.ndarray, total: float) -> None:
+        self.gram, self.moment, self.total = gram, moment, total
+        self.usable = np.diag(gram) > 1e-9
+
+    def run(self, most: int, enough: float) -> list[int]:
+        """Add columns until there are so many, or the lack of fit is at most ``enough``."""
+        chosen: list[int] = []
+        while len(chosen) < most and self.lack(chosen) > max(enough, 1e-9 * self.total):
+            best = self._best(chosen)
+            if best is None:
+                break
+            chosen.append(best)
+            if len(chosen) % SETTINGS.swap_every == 0:
+                chosen = self._swapped(chosen)
+        return self._swapped(chosen)
+
+    def lack(self, chosen: list[int]) -> float:
+        """Weighted mean square of what the chosen columns leave of the target."""
+        return self._left(chosen)[0]
+
+    def _left(self, chosen: list[int]) -> tuple[float, np.ndarray]:
+        """Lack of fit, and how much each further column would lower it."""
+        own, moment, rest = np.diag(self.gram).copy(), self.moment.copy(), self.total
+        if chosen:
+            cross = self.gram[chosen]
+            root = cho_factor(cross[:, chosen] + 1e-9 * np.eye(len(chosen)))
+            solved = cho_solve(root, np.column_stack([cross, self.moment[chosen]]))
+            own -= (cross * solved[:, :-1]).sum(axis=0)
+            moment -= solved[:, -1] @ cross
+            rest -= float(self.moment[chosen] @ solved[:, -1])
+        fresh = self.usable & (own > 1e-4 * np.diag(self.gram))
+        gains = np.where(fresh, moment**2 / np.where(fresh, own, 1.0), 0.0)
+        return rest, gains
+
+    def _best(self, chosen: list[int]) -> int | None:
+        gains = self._left(chosen)[1]
+        best = int(gains.argmax()) if len(gains) else 0
+        return best if len(gains) and gains[best] > 0 else None
+
+    def _swapped(self, chosen: list[int]) -> list[int]:
+        """Replace one after another by what lowers the lack of fit most, until nothing does."""
+        chosen, helped = list(chosen), bool(chosen)
+        while helped:
+            helped, now = False, self.lack(chosen)
+            for place in range(len(chosen)):
+                others = chosen[:place] + chosen[place + 1 :]
+                rest, gains = self._left(others)
+                best = int(gains.argmax())
+                if rest - gains[best] < now * (1 - SETTINGS.min_gain) and best not in others:
+                    chosen[place], now, helped = best, rest - float(gains[best]), True
+        return chosen

@@ -1,0 +1,105 @@
+"""Score cards: whole points that a person adds up from the printed text alone."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from privfed.errors import InputError
+from privfed.learners.rulefit.cutoffs import Cutoffs
+from privfed.learners.rulefit.model import RuleEnsemble
+from privfed.learners.rulefit.rules import Terms
+from privfed.learners.rulefit.scorecard import ScoreCard
+from privfed.tables.schema import Column, Schema
+
+SCHEMA = Schema(
+    (
+        Column("age", "number", 0, 100),
+        Column("rate_%", "number", 0, 50),
+        Column("sex", "category", categories=("female", "male")),
+    ),
+    Column("died", "integer", 0, 1),
+)
+CUTOFFS = Cutoffs(
+    ((40.0, 65.0), (12.5,), (1.0,)),
+    np.array([10.0, 0.0, 0.0]),
+    np.array([90.0, 50.0, 1.0]),
+    np.array([16.0, 10.0, 0.2]),
+)
+BOXES = np.array(
+    [[[1, 2], [0, 2], [0, 2]], [[2, 3], [1, 2], [0, 2]], [[0, 3], [0, 2], [1, 2]]], np.uint8
+)
+WEIGHTS = np.array([-0.7, 0.8, 1.5, -0.4, 1.1])
+NOTHING = np.full(3, np.nan)
+MODEL = RuleEnsemble(SCHEMA, Terms(CUTOFFS, BOXES, (0,)), WEIGHTS, NOTHING, np.ones(4))
+CARD = ScoreCard.from_ensemble(MODEL)
+X = np.column_stack([np.linspace(0, 100, 101), np.tile([5.0, 20.0], 51)[:101], np.arange(101) % 2])
+
+
+def by_hand(text: str, record: np.ndarray) -> tuple[int, dict[int, float]]:
+    """The points of the lines that hold, and the printed risks by total."""
+    card, risks = text.split("Risk by total")
+    named = dict(zip(("age", "rate_%"), record[:2].tolist(), strict=True))
+    named_sex, total = ("female", "male")[int(record[2])], 0
+    for points, condition in re.findall(r"^ *([+-]\d+)  if (.*)$", card, re.MULTILINE):
+        held = []
+        for part in condition.split(" and "):
+            words = part.split()
+            if words[0] == "sex":
+                held.append(words[2] == named_sex)
+            elif len(words) == 5:
+                held.append(float(words[0]) <= named[words[2]] < float(words[4]))
+            elif words[1] == "<":
+                held.append(named[words[0]] < float(words[2]))
+            else:
+                held.append(named[words[0]] >= float(words[2]))
+        total += int(points) * all(held)
+    printed = re.findall(r"^ *([+-]\d+)  ([\d.]+)%$", risks, re.MULTILINE)
+    return total, {int(t): float(r) / 100 for t, r in printed}
+
+
+def test_a_prediction_is_added_up_from_the_printed_text_alone() -> None:
+    """Totals to the point, risks to the printed digit."""
+    totals = CARD.totals(X)
+    for record, total in zip(X, totals, strict=True):
+        added, risks = by_hand(str(CARD), record)
+        assert added == total
+        if added in risks:
+            assert risks[added] == pytest.approx(float(CARD.risk(np.array(added))), abs=6e-4)
+    assert set(totals.tolist()) & set(by_hand(str(CARD), X[0])[1])
+
+
+def test_log_odds_are_the_model_s_up_to_rounding() -> None:
+    """Half a point for each rule that holds, and half a band of the line."""
+    told = CARD.intercept + CARD.totals(X) / CARD.factor
+    band = 0.5 * 2 * WEIGHTS[4] / 5 * 1.2
+    assert np.abs(told - MODEL.scores(X)).max() <= 4 * 0.5 / CARD.factor + band + 1e-9
+    assert np.abs(CARD.points).max() == 10
+
+
+def test_risks_rise_with_the_total() -> None:
+    """Strictly, between no and full risk."""
+    risks = CARD.risks()
+    assert (np.diff(risks["total"]) > 0).all()
+    assert (np.diff(risks["risk"]) > 0).all()
+    assert 0 < risks["risk"].min() < risks["risk"].max() < 1
+
+
+def test_html_and_latex_have_every_line_and_no_raw_mark() -> None:
+    """Comparisons are escaped, percent signs and underscores of a column's name too."""
+    html, latex = CARD.to_html(), CARD.to_latex()
+    assert html.count("<tr") == len(CARD.rules) + len(CARD.risks()) + 2
+    assert "age &lt; 65" in html or "&lt;= age &lt; 65" in html
+    assert "rate\\_\\%" in latex
+    assert latex.count("\\\\") == len(CARD.rules) + len(CARD.risks()) + 2
+
+
+def test_a_constant_has_no_card() -> None:
+    """It says so."""
+    still = RuleEnsemble(SCHEMA, MODEL.terms, np.zeros(5), NOTHING, np.ones(4))
+    with pytest.raises(InputError, match="constant"):
+        ScoreCard.from_ensemble(still)
+    with pytest.raises(InputError, match="at least 1"):
+        ScoreCard.from_ensemble(MODEL, 0)

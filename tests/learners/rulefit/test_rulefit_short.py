@@ -1,0 +1,142 @@
+"""Short private models: few terms, from releases alone, close to the engine."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
+
+from privfed import Column, LocalDisclosure, Schema
+from privfed.exchange.disclosure import ReplayDisclosure
+from privfed.learners import RuleFitClassifier, RuleFitRegressor
+from privfed.learners.rulefit.short import roundest
+from privfed.learners.saved import load, save
+from privfed.testing.hospitals import gates, patients
+
+FRAME = patients(3000)
+
+
+def disclosure(epsilon: str = "4") -> LocalDisclosure:
+    """The same hospitals with the same noise."""
+    return gates(FRAME, RuleFitClassifier().private(epsilon), seed=3)
+
+
+@cache
+def fitted(
+    max_terms: int | None = 20, *, stable: bool = False, epsilon: str = "4"
+) -> tuple[RuleFitClassifier, LocalDisclosure]:
+    """One fit for each form."""
+    model = RuleFitClassifier(max_terms=max_terms, stable=stable, random_state=0)
+    federation = disclosure(epsilon)
+    return model.fit(federation), federation
+
+
+def terms(model: RuleFitClassifier) -> int:
+    """Rules and lines with a coefficient."""
+    return int(np.count_nonzero(model.model_.weights[1:]))
+
+
+def test_the_default_is_short_and_close_to_the_whole_engine() -> None:
+    """At most twenty terms; the long model has many times as many and ranks hardly better."""
+    test = patients(3000, seed=9)
+    short, long = fitted()[0], fitted(None)[0]
+    assert 0 < terms(short) <= 20 < terms(long) / 3
+    areas = [roc_auc_score(test["died"], m.decision_function(test)) for m in (short, long)]
+    assert areas[0] > areas[1] - 0.01
+
+
+def test_no_more_terms_than_asked_for() -> None:
+    """Rules and lines together, and a table that has them all."""
+    model = clone(fitted()[0]).set_params(max_terms=3)
+    model.fit(ReplayDisclosure(disclosure().schema, fitted()[1].transcript()))
+    assert 0 < terms(model) <= 3
+    assert len(model.table()) == terms(model)
+
+
+def test_it_is_post_processing() -> None:
+    """Both forms ask for the same, byte by byte; recorded releases give the same model."""
+    (model, federation), (_, other) = fitted(), fitted(None)
+    digests = [[e.release.query for e in f.transcript()] for f in (federation, other)]
+    assert digests[0] == digests[1]
+    replay = ReplayDisclosure(federation.schema, federation.transcript())
+    again = clone(model).fit(replay)
+    assert np.array_equal(again.model_.weights, model.model_.weights)
+    assert np.array_equal(again.model_.terms.boxes, model.model_.terms.boxes)
+
+
+def test_stable_rules_have_one_column_each() -> None:
+    """Steps of single columns and lines."""
+    model = fitted(10, stable=True)[0]
+    assert model.rules_
+    assert all(len(rule.conditions) == 1 for rule in model.rules_)
+
+
+def test_little_budget_leaves_fewer_terms_to_tell() -> None:
+    """What the posterior variance covers is not written down."""
+    assert terms(fitted(40, epsilon="0.3")[0]) < terms(fitted(40, epsilon="8")[0])
+
+
+def test_thresholds_are_numbers_that_a_person_would_say() -> None:
+    """Ages to the year or half of it, whole scores; never more than three digits here."""
+    cutoffs = fitted()[0].model_.terms.cutoffs.cuts
+    for cut in (cut for own in cutoffs for cut in own):
+        assert float(f"{cut:.3g}") == cut
+
+
+def test_a_saved_short_model_predicts_alike(tmp_path: Path) -> None:
+    """To the last bit."""
+    model = fitted()[0]
+    save(model, tmp_path / "model.json")
+    again = load(tmp_path / "model.json")
+    assert isinstance(again, RuleFitClassifier)
+    assert np.array_equal(again.decision_function(FRAME), model.decision_function(FRAME))
+
+
+def test_a_number_is_predicted_by_few_terms_too() -> None:
+    """Within a tenth of the long model's error, a constant column and lone categories included."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.uniform(0, 10, 3000), "c": rng.choice(["u", "v"], 3000)})
+    table["still"] = 3.0
+    table["y"] = 2 * table["a"] + 5 * (table["c"] == "v") + 6 * (table["a"] > 7)
+    features = (
+        Column("a", "number", 0, 10),
+        Column("c", "category", categories=("u", "v", "w")),
+        Column("still", "number", 0, 5),
+    )
+    schema = Schema(features, Column("y", "number", 0, 40))
+    table["owner"] = np.arange(3000) % 3
+    errors = []
+    for most in (20, None):
+        model = RuleFitRegressor(max_terms=most, random_state=0)
+        policy = model.private("8")
+        held = LocalDisclosure.from_frame(
+            table, "y", client="owner", schema=schema, policy=policy, seed=1
+        )
+        told = model.fit(held).predict(table.drop(columns=["y", "owner"]))
+        errors.append(float(np.sqrt(np.mean((told - table["y"]) ** 2))))
+    assert errors[0] < 1.1 * errors[1] + 0.1 < float(table["y"].std()) / 2
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e4))
+def test_the_roundest_number_is_inside(low: float, width: float) -> None:
+    """And nothing but the number itself where the interval is empty."""
+    high = low + width
+    near = (low + high) / 2
+    found = roundest(low, high, near)
+    assert low <= found <= high
+    assert roundest(near, near, near) == near
+    assert math.isfinite(found)
+
+
+def test_what_is_roundest() -> None:
+    """Fewest digits first, then the nearest."""
+    assert [roundest(*ends) for ends in ((38.2, 41.3, 39), (0.118, 0.133, 0.12), (-3, 4, 1))] == [
+        40, 0.12, 0,
+    ]  # fmt: skip
