@@ -226,6 +226,11 @@ class PolicyReport:
             for client in self.clients
             if client.over
         ]
+        found += [
+            f"{self.name}: a protected query failed inside the gate of {client} "
+            f"({', '.join(kinds)}): no epsilon covers what that told, and the gate is closed"
+            for client, kinds in self.metrics.get("breaches", {}).items()
+        ]
         if self.account.finite:
             found += [
                 f"{self.name}: {finding.attack} violates a finite guarantee"

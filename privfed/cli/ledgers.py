@@ -184,6 +184,17 @@ ledger.add_command(renamed(set_budget), "amend")
 
 @ledger.command()
 @click.argument("file", type=PATH)
+def reopen(file: Path) -> int:
+    """Let the gate of one ledger's FILE answer again, after a protected query failed and was mended."""
+    from privfed.study import ledger_commands
+
+    ledger_commands.check_ledger_file(file)
+    click.echo(ledger_commands.reopen(file))
+    return FINE
+
+
+@ledger.command()
+@click.argument("file", type=PATH)
 def forget(file: Path) -> int:
     """Forget the ledger that was last seen at FILE, which is gone or was begun anew on purpose."""
     from privfed.ledger.registry import Registry
@@ -274,7 +285,7 @@ def check_key(file: Path, keys: tuple[Path, ...]) -> int:
 def _verified(
     where: str, path: Path | None, heads: Any, registry: Any, public: bytes | None = None
 ) -> int:
-    from privfed.ledger.ledger import verified
+    from privfed.ledger.verified_file import verified
     from privfed.study.ledger_commands import intact
 
     try:

@@ -24,7 +24,7 @@ from privfed.exchange.transcript import Transcript
 from privfed.ledger import Ledger
 from privfed.ledger.registry import Registry
 from privfed.owner.gate import Gate
-from privfed.owner.local_store import LocalStore
+from privfed.owner.local_store import StudyThings
 from privfed.owner.masking import MaskingKey
 from privfed.owner.noise_monitor import OtherOwners, Tally
 from privfed.privacy.accountant import STATED, Amount
@@ -118,15 +118,7 @@ class LocalDisclosure(ChannelDisclosure):
         prepared = {
             name: Records.from_frame(part, known, individual, name) for name, part in groups.items()
         }
-        signing = dict.fromkeys(groups) if keys is None else signing_keys(Path(keys), groups)
-        books = {
-            name: Ledger(path, name, key=signing[name], registry=registry)
-            for name, path in _paths(groups, ledgers).items()
-        }
-        secrets = {
-            name: book.secret() if seed is None else f"test secret {seed} {name}".encode()
-            for name, book in books.items()
-        }
+        books, secrets = _opened(_paths(groups, ledgers), seed, keys, registry)
         policies = _with_keys(policies, secrets)
         gates: dict[str, Gate] = {}
         for number, (name, records) in enumerate(prepared.items()):
@@ -146,9 +138,9 @@ class LocalDisclosure(ChannelDisclosure):
         return in_time(x for gate in self.gates.values() for x in gate.ledger.disclosed())
 
     @property
-    def shelves(self) -> dict[str, LocalStore]:
-        """What each client keeps, which is that client's alone; in one process anybody may look."""
-        return {name: gate.shelf for name, gate in self.gates.items()}
+    def shelves(self) -> dict[str, StudyThings]:
+        """What each client keeps of this study, the client's alone; in one process anybody may look."""
+        return {name: gate.shelf.of_study(gate.study) for name, gate in self.gates.items()}
 
     @property
     def noise(self) -> dict[str, Tally]:
@@ -162,7 +154,7 @@ class LocalDisclosure(ChannelDisclosure):
             columns client, unit, epsilon, delta (the budget), spent (epsilon proved of all releases so
             far, at that delta), ceiling (epsilon proved whatever is still asked; ``None`` without a
             budget), remaining (for one more study; ``None`` if unbounded), unprotected (number of
-            releases without any guarantee), noise (``"test"`` if seeded: it protects no record), basis
+            releases without any guarantee, and of protected queries that failed), noise (``"test"`` if seeded: it protects no record), basis
             (what the figures rest on beside what is derived; empty if all of it is).
         """
         return pd.DataFrame([_line(name, gate) for name, gate in self.gates.items()])
@@ -267,6 +259,23 @@ def published() -> Policy:
     return union.renamed("published")
 
 
+def _opened(
+    paths: Mapping[str, Path | None],
+    seed: int | None,
+    keys: str | Path | None,
+    registry: Registry | None,
+) -> tuple[dict[str, Ledger], dict[str, bytes]]:
+    """Each owner's ledger, and her secret."""
+    signing = dict.fromkeys(paths) if keys is None else signing_keys(Path(keys), paths)
+    books = {
+        name: Ledger(path, name, key=signing[name], registry=registry)
+        for name, path in paths.items()
+    }
+    if seed is not None:
+        return books, {name: f"test secret {seed} {name}".encode() for name in books}
+    return books, {name: book.secret() for name, book in books.items()}
+
+
 def _paths(owners: Iterable[str], ledgers: str | Path | None) -> dict[str, Path | None]:
     """Where each owner's ledger is kept."""
     if ledgers is None:
@@ -292,13 +301,14 @@ def signing_keys(folder: Path, owners: Iterable[str]) -> dict[str, bytes | None]
 def _line(name: str, gate: Gate) -> dict[str, Any]:
     """One client's row of :meth:`LocalDisclosure.budget`."""
     spent, budget = gate.ledger.spent(gate.accountant), gate.policy.budget
+    unprotected = spent.unprotected + sum(gate.breaches.values())
     return {
         "client": name,
         "unit": gate.policy.unit,
         "epsilon": None if budget is None else float(budget.epsilon),
         "delta": None if budget is None else float(budget.delta),
-        **proved(gate, spent.total, spent.unprotected),
-        "unprotected": spent.unprotected,
+        **proved(gate, spent.total, unprotected),
+        "unprotected": unprotected,
         "noise": "secure" if gate.secure else "test",
         "basis": told_basis(spent.basis),
         **_unmasked(gate, spent.total),

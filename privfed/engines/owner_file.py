@@ -18,8 +18,8 @@ from privfed.engines.sockets import SocketServer
 from privfed.errors import InputError, PolicyError, SchemaError
 from privfed.exchange.signing import read_key
 from privfed.ledger import Ledger
-from privfed.ledger.ledger import verified
 from privfed.ledger.registry import Registry
+from privfed.ledger.verified_file import verified
 from privfed.owner.gate import Gate
 from privfed.privacy.policy import Policy
 from privfed.tables.csv_text import Text

@@ -87,8 +87,16 @@ class OwnerSide:
 
     def _one(self, message: bytes, principal: str) -> bytes:
         round = self._clock().strftime(self._stretch) if self._stretch else ""
+        before = sum(self.gate.breaches.values())
         with one_thread():
-            return self.gate.serve(message, principal=principal, round=round)
+            sealed = self.gate.serve(message, principal=principal, round=round)
+        if sum(self.gate.breaches.values()) > before:
+            log.error(
+                "a protected query failed (%s): no epsilon covers what that told; the gate is closed "
+                "until you have looked: privfed ledger reopen",
+                ", ".join(sorted(self.gate.breaches)),
+            )
+        return sealed
 
     def _replies(self, id: str, envelopes: tuple[bytes, ...]) -> bytes:
         return wire.encode(Replies(id, self.gate.owner, self._schema, envelopes))

@@ -19,7 +19,7 @@ from privfed.questions.query import REMEMBERED, Query
 
 
 class Reason(StrEnum):
-    """Why a gate refused. The set is closed, and each depends on public state alone."""
+    """Why a gate refused. The set is closed; each but ``closed`` depends on public state alone."""
 
     UNREADABLE = "unreadable"
     UNKNOWN_KIND = "unknown-kind"
@@ -31,6 +31,7 @@ class Reason(StrEnum):
     BUDGET = "budget"
     UNSOUND = "unsound-cost"
     FAULTY = "faulty"
+    CLOSED = "closed"
     SUPERSEDED = "policy-superseded"
     MISMATCH = "mismatch"
     INTERRUPTED = "interrupted"
@@ -50,6 +51,7 @@ EXPLANATIONS: Mapping[Reason, str] = {
     Reason.BUDGET: "the charge does not fit what is left of the budget, or of one of its limits",
     Reason.UNSOUND: "the policy's mechanism states a cost that cannot be right",
     Reason.FAULTY: "this kind of query has failed too often; whoever wrote it must mend it",
+    Reason.CLOSED: "the gate is closed: a query failed where it must not, and its owner has to look",
     Reason.SUPERSEDED: "the owner has put another policy in force since this gate was opened",
     Reason.MISMATCH: "the request's id was used for another query",
     Reason.INTERRUPTED: "an earlier try was charged but never released; ask again under a new id",

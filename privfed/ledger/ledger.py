@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from privfed.errors import BudgetError, LedgerError
 from privfed.exchange.messages import Envelope, Head, Reason, Release
@@ -30,6 +30,7 @@ from privfed.ledger.charge import (
     most,
     within_share,
 )
+from privfed.ledger.custody import Custody
 from privfed.ledger.policy_constraints import (
     check_countable,
     check_in_force,
@@ -37,7 +38,7 @@ from privfed.ledger.policy_constraints import (
     terms_digest,
 )
 from privfed.ledger.registry import Known, Registry
-from privfed.ledger.secret import commitment, new_secret, read_secret, renewed_secret, secret_beside
+from privfed.ledger.secret import commitment, secret_beside
 from privfed.ledger.sqlite_store import SqliteStore
 from privfed.ledger.statement import Line, export, fixed_totals, statement
 from privfed.ledger.store import FORMAT, OWN_EVENTS, Entry, Store, Tip
@@ -50,7 +51,7 @@ from privfed.privacy.policy import Policy
 __all__ = ["Charge", "Entry", "Ledger", "Reserved", "Spent"]
 
 
-class Ledger:
+class Ledger(Custody):
     """An open ledger.
 
     Args:
@@ -109,19 +110,6 @@ class Ledger:
             state["secret"] = begun["secret"] = commitment(secret_beside(self.path))
         self._store.append("begun", "", "", begun, state=state)
 
-    def _commit_key(self, signer: Signer) -> None:
-        """Write down the first key that signs; no other one signs but by rotation."""
-        (held,) = self._store.held("key")
-        public = signer.public.hex()
-        if held is None:
-            body = {"public": public, "replaces": "", "signature": ""}
-            self._store.append("key", "", "", body, state={"key": public})
-        elif held != public:
-            raise LedgerError(
-                f"{self._store}: its heads are signed by another key than this one; give its owner's "
-                "key, or put this one in its place: privfed key rotate"
-            )
-
     @classmethod
     def read(cls, path: str | Path) -> Ledger:
         """Open an existing ledger of any data set, to look at and verify only.
@@ -150,91 +138,6 @@ class Ledger:
             return not store.empty
         finally:
             store.close()
-
-    @property
-    def path(self) -> Path | None:
-        """Where it is kept; ``None`` in memory."""
-        return self._store.path
-
-    @property
-    def identity(self) -> str:
-        """What tells this ledger from every other: the hash of its first row."""
-        self._identity = self._identity or str(self._store.hash_at(1))
-        return self._identity
-
-    def secret(self) -> bytes:
-        """The owner's durable secret, beside the ledger's file; in memory it lasts as long as the ledger.
-
-        Raises:
-            LedgerError: it is lost, damaged, or not the one that the ledger commits to.
-        """
-        if self.path is None:
-            self._secret = self._secret or new_secret()
-            return self._secret
-        (committed,) = self._store.look("secret")
-        if committed is None:  # a ledger of an earlier version
-            return self._commit_secret(secret_beside(self.path))
-        secret = read_secret(self.path)
-        if commitment(secret) != committed:
-            raise LedgerError(
-                f"{self._store}: the secret beside it is another one's; put its own back from a copy"
-            )
-        return secret
-
-    def renew_secret(self) -> None:
-        """Make another secret, by the owner's decision, in place of one that is lost."""
-        if self.path is not None:
-            self._commit_secret(renewed_secret(self.path))
-
-    def _commit_secret(self, secret: bytes) -> bytes:
-        digest = commitment(secret)
-        with self._store.exclusive():
-            body = {"secret": digest}
-            self._store.append("secret", "", "", body, state={"secret": digest})
-        return secret
-
-    @property
-    def public(self) -> bytes | None:
-        """The public key that signs its heads now, or ``None``."""
-        (held,) = self._store.look("key")
-        return None if held is None else bytes.fromhex(held)
-
-    def signing_keys(self) -> list[Entry]:
-        """The rows of all keys that signed its heads, in order."""
-        return list(self.entries(events=("key",)))
-
-    def check_public(self, public: bytes) -> None:
-        """Hold a public key against those that the ledger itself names.
-
-        Raises:
-            LedgerError: it names none, or this one is not among them.
-        """
-        if public.hex() not in [entry.body["public"] for entry in self.signing_keys()]:
-            raise LedgerError(
-                f"{self._store}: names no such key among those that signed its heads; it is not what "
-                "this key's owner answers for"
-            )
-
-    def rotate(self, successor: bytes, *, lost: bool = False) -> Head:
-        """Let another key sign from now on; the rotation is recorded, under the earlier key's signature.
-
-        Args:
-            successor: the new key, 32 bytes.
-            lost: whether the earlier key is lost; the row then bears no signature, and says so.
-
-        Raises:
-            LedgerError: the ledger has no key yet, or was not opened with it.
-        """
-        signer, earlier = Signer(successor, self.dataset), self.public
-        if earlier is None or (self._signer is None and not lost):
-            raise LedgerError(f"{self._store}: open it with the key that signs it now")
-        body = {"public": signer.public.hex(), "replaces": earlier.hex(), "signature": ""}
-        if self._signer is not None and not lost:
-            body["signature"] = self._signer.hand_over(signer.public)
-        with self._store.exclusive():
-            head = self._store.append("key", "", "", body, state={"key": signer.public.hex()})
-            self._signer = signer
-            return self.sign(head)
 
     def together(self) -> AbstractContextManager[object]:
         """Make all that is written inside durable at its end, all or nothing.
@@ -668,41 +571,6 @@ class Ledger:
                 self._registry.bear_witness(self._known(self._store.head))
         finally:
             self._store.close()
-
-
-class Verified(NamedTuple):
-    """What verifying a file found: its data set, head, the heads that were known, and what it copies."""
-
-    dataset: str
-    head: Head
-    known: tuple[Head, ...]
-    copy_of: Path | None = None
-
-
-def verified(
-    path: Path, registry: Registry, heads: Iterable[Head] = (), public: bytes | None = None
-) -> Verified:
-    """Verify a ledger's file against what follows from its rows, and against all heads known of it.
-
-    A copy of a ledger that is still elsewhere may be older than that one: it is held against ``heads``.
-
-    Args:
-        path: the file.
-        registry: what is remembered of ledgers.
-        heads: further heads, which were published.
-        public: the owner's public key, if those heads must be signed by it.
-
-    Raises:
-        LedgerError: it was rewritten or put back from an older copy, or ``public`` never signed its heads.
-    """
-    with closing(Ledger.read(path)) as ledger:
-        published = tuple(heads)
-        if public is not None and (ledger.public is not None or not published):
-            ledger.check_public(public)
-        original = registry.original(ledger.identity, path)
-        known = [] if original else registry.check(ledger.identity, path, ledger.passes)
-        reached = ledger.verify(published, public)
-        return Verified(ledger.dataset, reached, (*known, *published), original)
 
 
 def _named(totals: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
@@ -47,9 +46,9 @@ from privfed.owner.inferred import record_inferred
 from privfed.owner.local_store import LocalStore
 from privfed.owner.masking import MaskingKey, view_of
 from privfed.owner.noise_monitor import NoiseMonitor
-from privfed.privacy.loss import Loss
+from privfed.owner.release_cache import ReleaseCache
 from privfed.privacy.masked_sums import MaskedProtection
-from privfed.privacy.mechanism import Mechanism, Protection
+from privfed.privacy.mechanism import Protection
 from privfed.privacy.noise import Noise, SecureNoise
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of, kinds_of
@@ -63,8 +62,10 @@ __all__ = ["Gate", "Refused", "assign", "open_reply"]
 #: Largest request that is decoded, in bytes.
 REQUEST_LIMIT = 64 * 2**20
 #: Most failures of one kind, ever: that an unprotected query failed can tell something more than
-#: its answers do. A protected one is answered by noise: see :meth:`Gate._around_nothing`.
+#: its answers do. After one failure of a protected query the gate closes: see :meth:`Gate.close_after`.
 MOST_FAILURES = 3
+#: Most bytes that evaluating a query may take beside the records, by its own word.
+MOST_MEMORY = 2**32
 #: How a reply is sealed by the event that recorded it.
 _SEALED = {"released": "release", "failed": "failure"}
 #: Gives a value that may be gone by now.
@@ -135,12 +136,15 @@ class Gate:
         self._kept: dict[Any, Any] = {}
         #: How often evaluating each kind went wrong in this process: for the owner alone.
         self.faults: Counter[str] = Counter()
+        #: Protected queries that failed, by kind, over restarts: for the owner alone. What that told no
+        #: epsilon covers, and the gate stays closed until :meth:`reopen`.
+        self.breaches: Counter[str] = Counter(self.shelf.faults)
         self._lock = threading.Lock()
         ledger.adopt(policy, study, amend=amend)
         if self.schema.inferred:
             record_inferred(ledger, self.accountant, owner, self.schema, study)
         mechanisms = chain(*self._guards.mechanisms.values())
-        self._cache = ReleaseCache(ledger, mechanisms, self._noise.secure)
+        self._cache = ReleaseCache(ledger, mechanisms, self._noise.secure, policy.limits)
 
     @property
     def secure(self) -> bool:
@@ -249,6 +253,8 @@ class Gate:
                 return Reason.UNSUPPORTED
 
     def _prepare(self, request: Request) -> tuple[Query, Quote, Charge]:
+        if self.breaches or self.shelf.faults:  # another gate of this ledger may have closed it
+            raise Refused(Reason.CLOSED)
         query = self._decode(request)
         if self.ledger.failures(request.kind) >= MOST_FAILURES:
             raise Refused(Reason.FAULTY)
@@ -298,7 +304,8 @@ class Gate:
             raise Refused(Reason(error.reason) if known else Reason.MALFORMED) from None
         except Exception:
             raise Refused(Reason.MALFORMED) from None
-        if sum(part.size for part in parts.values()) > self.policy.cells:
+        cells = sum(part.size for part in parts.values())
+        if cells > self.policy.cells or query.memory(cells) > MOST_MEMORY:
             raise Refused(Reason.OVERSIZED)
         return parts
 
@@ -363,8 +370,27 @@ class Gate:
             self.faults[request.kind] += 1
         with suppress(Exception):  # of a mechanism on constants: no record can make a difference
             if quote.loss.finite:
+                self.close_after(request.kind)
                 return self._sealed(request, self._around_nothing(request, quote), quote)
         return Envelope.seal(Failure(self.owner, request.id))
+
+    def close_after(self, kind: str) -> None:
+        """Close the gate, because a protected query failed where it must not: nobody foresaw that.
+
+        A query is total: it answers for all records that the schema allows. One that fails for some of
+        them tells, whatever is sent instead, whether such records are there: noise around zeros is not
+        noise around what the neighbour would answer. No epsilon bounds that, so that it happens once: the
+        reply is noise around zeros, every later request is refused, and the owner is told. The server
+        learns at most at which of its queries that was, and what it can infer from it.
+        """
+        self.breaches[kind] += 1
+        with suppress(LedgerError):  # a full disk; this process stays closed
+            self.shelf.add_fault(kind)
+
+    def reopen(self) -> None:
+        """Answer again after a failure, by the owner's choice, who has looked at it."""
+        self.shelf.clear_faults()
+        self.breaches.clear()
 
     def _protected(self, request: Request, query: Query, quote: Quote) -> dict[str, ReleasedPart]:
         exact = query.evaluate(self._view)
@@ -391,7 +417,8 @@ class Gate:
     def _take_effect(self, request: Request, query: LocalEffect) -> Envelope:
         """Let an effect work on the shelf; its acknowledgement is always the same."""
         own = self._view
-        view = LocalView(own.records, own.schema, own.secret, self._kept, self.shelf)
+        shelf = self.shelf.of(self.study, request.principal)
+        view = LocalView(own.records, own.schema, own.secret, self._kept, shelf)
         with suppress(LedgerError):  # a full disk may tell how much is kept
             self.shelf.apply(
                 request.principal, request.id, request.kind, lambda: query.take_effect(view)
@@ -450,81 +477,6 @@ class Gate:
 
     def _unrecorded(self, request: Request) -> Envelope:
         return Envelope.seal(Refusal(self.owner, request.id[:NAME_LIMIT], Reason.LEDGER))
-
-
-@dataclass(frozen=True)
-class MemoizedRelease:
-    """An earlier release: what was spent on it, and where it stands in the ledger."""
-
-    epsilon: Fraction
-    principal: str
-    request: str
-
-
-class ReleaseCache:
-    """All releases of one ledger that may be repeated: randomized responses.
-
-    Fresh noise on the same query could be averaged away. So the same query at no greater epsilon gets
-    the stored bits: a function of an earlier release, which costs nothing. A greater epsilon, or a
-    related query, is another charge.
-
-    Args:
-        ledger: where they are.
-        mechanisms: the gate's; releases of those that memoise are kept.
-        secure: whether the gate's noise is; test noise is never repeated as secure.
-    """
-
-    def __init__(self, ledger: Ledger, mechanisms: Iterable[Mechanism], secure: bool) -> None:
-        self._ledger, self._secure = ledger, secure
-        self._names = {mechanism.name for mechanism in mechanisms if mechanism.memoises}
-        self._known: dict[str, MemoizedRelease] = {}
-        if self._names:
-            self._read()
-
-    def _read(self) -> None:
-        charged: dict[tuple[str, str], dict[str, Any]] = {}
-        for entry in self._ledger.entries():
-            if entry.event in ("reserved", "drawn"):
-                charged[entry.principal, entry.request] = entry.body
-            elif entry.event == "released":
-                body = charged.get((entry.principal, entry.request), {})
-                if body.get("secure") is self._secure:
-                    loss = Loss.from_dict(body["loss"])
-                    self._add(body, body["query"], loss, entry.principal, entry.request)
-
-    def _add(
-        self, facts: dict[str, Any], query: str, loss: Loss, principal: str, request: str
-    ) -> None:
-        names = set(facts.get("mechanisms", {}).values())
-        if not names or not names <= self._names or "remembers" in facts or loss.epsilon is None:
-            return
-        known = self._known.get(query)
-        if known is None or known.epsilon < loss.epsilon:
-            self._known[query] = MemoizedRelease(loss.epsilon, principal, request)
-
-    def spare(self, charge: Charge) -> Charge:
-        """The charge, or a free one if its query was answered at no smaller epsilon."""
-        known = self._known.get(charge.query)
-        asked = charge.loss.epsilon
-        if known is None or asked is None or asked > known.epsilon:
-            return charge
-        facts = {**charge.facts, "remembers": [known.principal, known.request]}
-        return replace(charge, loss=Loss.free(), facts=facts)
-
-    def again(self, charge: Charge, owner: str) -> Envelope | None:
-        """The earlier release under a spared charge's request, or ``None`` for any other charge."""
-        if "remembers" not in charge.facts:
-            return None
-        entry = self._ledger.find(*charge.facts["remembers"])
-        reply = None if entry is None else Envelope("release", entry.payload).open()
-        if not isinstance(reply, Release):
-            return Envelope.seal(Failure(owner, charge.request))
-        return Envelope.seal(replace(reply, request=charge.request))
-
-    def keep(self, charge: Charge, sealed: Envelope) -> None:
-        """Keep a release, if its mechanisms memoise."""
-        if sealed.status == "release":
-            self._add(charge.facts, charge.query, charge.loss, charge.principal, charge.request)
 
 
 def _schema_of(records: Any, given: Schema | None) -> Schema:

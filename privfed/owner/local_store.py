@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from privfed.errors import LedgerError
 from privfed.questions import wire
@@ -31,13 +33,16 @@ _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS effects (
     principal TEXT NOT NULL, request TEXT NOT NULL, kind TEXT NOT NULL, done INTEGER NOT NULL,
     PRIMARY KEY (principal, request)) WITHOUT ROWID""",
+    "CREATE TABLE IF NOT EXISTS faults (kind TEXT NOT NULL, acknowledged INTEGER NOT NULL)",
 )
 
 
 class LocalStore(MutableMapping[str, Any]):
     """Named plain values of one data owner, kept in an SQLite file that is opened at first use.
 
-    Values are what :mod:`privfed.questions.wire` writes, read as plain data and arrays.
+    Values are what :mod:`privfed.questions.wire` writes, read as plain data and arrays. What effects keep
+    stands in a :class:`Compartment` of its study and principal; read by its bare name here it is found
+    if only one of them keeps such a thing.
 
     Args:
         path: the file; ``None``: in memory.
@@ -62,7 +67,10 @@ class LocalStore(MutableMapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         found = self._rows("SELECT value FROM things WHERE name = ?", name)
         if not found:
-            raise KeyError(name)
+            inside = [each for each in map(_address, self) if each[-1] == name]
+            if len(inside) != 1 or len(inside[0]) != 3:
+                raise KeyError(name)
+            return self.of(*inside[0][:2])[name]
         return wire.decode_plain(found[0][0])
 
     def __setitem__(self, name: str, value: Any) -> None:
@@ -79,6 +87,38 @@ class LocalStore(MutableMapping[str, Any]):
 
     def __len__(self) -> int:
         return int(self._rows("SELECT COUNT(*) FROM things")[0][0])
+
+    def of(self, study: str, principal: str) -> Compartment:
+        """What effects of one study, asked for by one principal, keep."""
+        return Compartment(self, study, principal)
+
+    def of_study(self, study: str) -> StudyThings:
+        """What one study keeps, by name."""
+        return StudyThings(self, study)
+
+    @property
+    def faults(self) -> dict[str, int]:
+        """How many protected queries of each kind failed since the owner last opened her gate again."""
+        return self._faults("WHERE acknowledged = 0")
+
+    @property
+    def faults_ever(self) -> dict[str, int]:
+        """How many protected queries of each kind ever failed; for the owner alone."""
+        return self._faults("")
+
+    def _faults(self, where: str) -> dict[str, int]:
+        if self._opened is None and self.path is not None and not self.path.exists():
+            return {}
+        sql = f"SELECT kind, COUNT(*) FROM faults {where} GROUP BY kind ORDER BY kind"
+        return dict(self._rows(sql))
+
+    def add_fault(self, kind: str) -> None:
+        """Remember that a protected query of some kind failed."""
+        self._rows("INSERT INTO faults VALUES (?, 0)", kind)
+
+    def clear_faults(self) -> None:
+        """Let the gate answer again, by the owner's choice; that something failed stays known."""
+        self._rows("UPDATE faults SET acknowledged = 1")
 
     def revise(self, name: str, change: Callable[[Any], Any]) -> None:
         """Replace a thing by what a function makes of it (of none: ``None``), in one step."""
@@ -198,3 +238,72 @@ class LocalStore(MutableMapping[str, Any]):
             db.close()
             raise LedgerError(f"{self}: belongs to data set {owner!r}, not {self.dataset!r}")
         return db
+
+
+class Compartment(MutableMapping[str, Any]):
+    """What one study keeps for one principal on an owner's shelf; no other study replaces it.
+
+    Args:
+        store: the owner's shelf.
+        study: the study's name.
+        principal: who asks, as the owner tells principals apart.
+    """
+
+    def __init__(self, store: LocalStore, study: str, principal: str) -> None:
+        self._store, self._where = store, (study, principal)
+
+    def _named(self, name: str) -> str:
+        if not isinstance(name, str) or not 0 < len(name) <= NAME_LIMIT:
+            raise ValueError(f"a thing's name is text of 1 to {NAME_LIMIT} characters")
+        return msgspec.json.encode([*self._where, name]).decode()
+
+    def __getitem__(self, name: str) -> Any:
+        found = self._store._rows("SELECT value FROM things WHERE name = ?", self._named(name))
+        if not found:
+            raise KeyError(name)
+        return wire.decode_plain(found[0][0])
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        sql = "INSERT OR REPLACE INTO things VALUES (?, ?)"
+        self._store._rows(sql, self._named(name), wire.encode(value))
+
+    def __delitem__(self, name: str) -> None:
+        self[name]
+        self._store._rows("DELETE FROM things WHERE name = ?", self._named(name))
+
+    def __iter__(self) -> Iterator[str]:
+        inside = map(_address, self._store)
+        return (each[-1] for each in inside if tuple(each[:-1]) == self._where)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class StudyThings(Mapping[str, Any]):
+    """What one study keeps on an owner's shelf now; several principals' things of one name are left out."""
+
+    def __init__(self, store: LocalStore, study: str) -> None:
+        self._store, self._study = store, study
+
+    def _principals(self) -> dict[str, str]:
+        inside = [each for each in map(_address, self._store) if len(each) == 3]
+        held = [(name, principal) for study, principal, name in inside if study == self._study]
+        names = [name for name, _ in held]
+        return {name: principal for name, principal in held if names.count(name) == 1}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._store.of(self._study, self._principals()[name])[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._principals())
+
+    def __len__(self) -> int:
+        return len(self._principals())
+
+
+def _address(name: str) -> list[str]:
+    """Study, principal and name of a thing in a compartment; the name alone of any other."""
+    try:
+        return msgspec.json.decode(name, type=list[str])
+    except msgspec.MsgspecError:
+        return [name]

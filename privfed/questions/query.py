@@ -150,7 +150,22 @@ class Query(ABC):
 
     @abstractmethod
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Compute every part from the records: integer grid units, or floats for values."""
+        """Compute every part from the records: integer grid units, or floats for values.
+
+        Total: it answers for any records that the schema allows, from none to as many as an owner holds.
+        A protected query that fails for some of them tells by it that they are there.
+        """
+
+    def memory(self, cells: int) -> int:
+        """Most bytes that evaluating takes beside the records, however many there are of these.
+
+        Records are read a block at a time. A query that takes more than a few copies of its answer says
+        so; the gate refuses what is too large before anything is charged or read.
+
+        Args:
+            cells: of all its parts together.
+        """
+        return 2**26 + 6 * 8 * cells
 
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False

@@ -14,10 +14,11 @@ from privfed.audits.noise import audit_noise
 from privfed.errors import InputError, Note, unknown
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
-from privfed.ledger.ledger import Verified, verified
 from privfed.ledger.registry import Registry
 from privfed.ledger.statement import Line
 from privfed.ledger.study_blocks import committed
+from privfed.ledger.verified_file import Verified, verified
+from privfed.owner.local_store import LocalStore
 from privfed.owner.noise_monitor import read_tally
 from privfed.privacy.accountant import Accountant, Amount, Budget
 from privfed.privacy.policy_objects import accountant_of
@@ -200,7 +201,37 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
     owner = f"{ledger.dataset}: " if named else ""
     lines = ledger.budget(by)
     told = [*_blocks(ledger, lines[0]), *map(_row, lines), *_left(ledger, lines[0])]
+    told += filter(None, [closed(ledger)])
     return "\n".join(owner + line for line in told)
+
+
+def closed(ledger: Ledger) -> str:
+    """Say that a protected query failed, which the owner's shelf beside her ledger remembers; or nothing."""
+    shelf = LocalStore.beside(ledger.path, ledger.dataset)
+    try:
+        ever, faults = shelf.faults_ever, shelf.faults
+    finally:
+        shelf.close()
+    if not ever:
+        return ""
+    kinds = ", ".join(f"{kind} {count}" for kind, count in ever.items())
+    told = f"NO FINITE GUARANTEE: a protected query failed ({kinds}), and no epsilon covers what that told"
+    mended = f"; the gate is closed: once its cause is mended, privfed ledger reopen {ledger.path}"
+    return told + mended * bool(faults)
+
+
+def reopen(path: Path) -> str:
+    """Let a gate answer again that closed after a protected query failed; say what happened."""
+    with opened(path) as ledger:
+        dataset = ledger.dataset
+    shelf = LocalStore.beside(path, dataset)
+    try:
+        if not shelf.faults:
+            return f"{dataset}: its gate is open"
+        shelf.clear_faults()
+    finally:
+        shelf.close()
+    return f"{dataset}: open again; its budget says from now on that no epsilon covers what the failure told"
 
 
 def sealed(path: Path, study: str) -> str:

@@ -21,11 +21,11 @@ from privfed.errors import BudgetError, LedgerError, Note, PolicyError, StudyErr
 from privfed.exchange.channel import read_heads
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
-from privfed.ledger.ledger import verified
 from privfed.ledger.policy_constraints import check_countable
 from privfed.ledger.registry import Registry
 from privfed.ledger.statement import Line
 from privfed.ledger.study_blocks import committed
+from privfed.ledger.verified_file import verified
 from privfed.privacy.accountant import Amount, Budget, plus
 from privfed.privacy.limit import Limit
 from privfed.privacy.policy import Policy

@@ -270,6 +270,8 @@ def run(
             warnings.simplefilter("always", Note)
             metrics = _learn(prepared, model, federation, progress, engine)
         metrics["faults"] = _faults(federation)
+        gates = federation.gates.items()
+        metrics["breaches"] = {name: dict(gate.breaches) for name, gate in gates if gate.breaches}
         notes = (str(one.message) for one in caught if issubclass(one.category, Note))
         metrics["warnings"] = list(dict.fromkeys(notes))
         for text in metrics["warnings"]:

@@ -141,6 +141,21 @@ def check_shapes(case: QueryCase) -> None:
         case.answer(table)
 
 
+def check_total(case: QueryCase) -> None:
+    """It answers for all records, rare ones too: a query that fails for some tells that they are there."""
+    rare = list(case.rows.rare)
+    for table in (
+        rare,
+        *([row] for row in rare),
+        *([row, *case.rows.corners] for row in rare[:50]),
+    ):
+        try:
+            case.query.evaluate(case.view(table))
+        except Exception as error:
+            count = "some record" if len(table) > 1 else "a record alone"
+            raise AssertionError(f"fails with {type(error).__name__} for {count}") from error
+
+
 def check_repeats(case: QueryCase) -> None:
     """Asked again it gives the same, from the cache and without it."""
     table = list(case.rows.corners)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from types import CodeType, FunctionType
 from typing import Any
 
 import msgspec
@@ -17,6 +18,8 @@ from privfed.tables.schema import Column, Schema
 
 #: Persons that rows of a table belong to, and most values of a column to try.
 PERSONS, MOST_VALUES = 4, 40
+#: Most integers of a column of which every one is tried.
+MOST_WHOLE = 2000
 #: Values that no column holds: beyond all bounds, or no number.
 BEYOND = (float("nan"), float("inf"), float("-inf"), 1e300, -1e300)
 
@@ -32,6 +35,7 @@ class Rows:
         person: whose row it is, where slots of persons are fixed; none where they are not.
         instead: makes the row that takes a row's place out of another one, where not every row may.
         choices: of rows that are tuples, values to try in each place, in search of extremes.
+        rare: rows that hardly any data set has, for each of which an answer is due.
     """
 
     row: st.SearchStrategy[Any]
@@ -40,6 +44,7 @@ class Rows:
     person: Callable[[Any], Hashable] | None = None
     instead: Callable[[Any, Any], Any] = lambda row, other: other
     choices: Sequence[Sequence[float]] = field(default=())
+    rare: Sequence[Any] = field(default=())
 
 
 def table_rows(schema: Schema, query: Query | None = None) -> Rows:
@@ -69,7 +74,44 @@ def table_rows(schema: Schema, query: Query | None = None) -> Rows:
         build,
         person=lambda row: row[-1],
         choices=choices,
+        rare=_rare(schema, query, corners),
     )
+
+
+def _rare(
+    schema: Schema, query: Query | None, corners: Sequence[tuple[float, ...]]
+) -> list[tuple[float, ...]]:
+    """Rows with one odd value each: every category and integer, and numbers that query or code name."""
+    named = [] if query is None else [*named_numbers(query), *code_numbers(type(query).evaluate)]
+    rows = []
+    for place, column in enumerate(schema.columns):
+        low, high = column.bounds
+        values = values_of(column, sorted(set(named)))
+        if column.kind != "number" and high - low <= MOST_WHOLE:
+            values = [*values, *np.arange(np.ceil(low), np.floor(high) + 1).tolist()]
+        middle = corners[2]
+        rows += [(*middle[:place], float(v), *middle[place + 1 :]) for v in dict.fromkeys(values)]
+    return rows
+
+
+def code_numbers(function: Any) -> list[float]:
+    """The numbers in a function's code, and in that of functions beside it that it calls."""
+    found: set[float] = set()
+    waiting, seen = [getattr(function, "__code__", None)], set()
+    beside = getattr(function, "__globals__", {})
+    while waiting:
+        code = waiting.pop()
+        if not isinstance(code, CodeType) or code in seen:
+            continue
+        seen.add(code)
+        for constant in code.co_consts:
+            if isinstance(constant, CodeType):
+                waiting.append(constant)
+            elif isinstance(constant, int | float) and not isinstance(constant, bool):
+                found.add(float(constant))
+        called = (beside.get(name) for name in code.co_names)
+        waiting += [each.__code__ for each in called if isinstance(each, FunctionType)]
+    return sorted(value for value in found if np.isfinite(value))
 
 
 def corners_of(schema: Schema) -> list[tuple[float, ...]]:

@@ -17,8 +17,8 @@ from privfed.cli import BAD_INPUT, BREACH, FINE, status
 from privfed.errors import InputError, LedgerError
 from privfed.exchange.signing import Signer, read_key, read_public
 from privfed.ledger import Ledger
-from privfed.ledger.ledger import verified
 from privfed.ledger.registry import Registry
+from privfed.ledger.verified_file import verified
 
 
 @pytest.fixture

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from privfed import Gate, Guard, Records
+from privfed import Gate, Guard, Ledger, Records
 from privfed.errors import QueryError
 from privfed.exchange.messages import Failure, Reason, Release, Request
 from privfed.owner.gate import open_reply
 from privfed.privacy.noise import TestNoise
 from privfed.questions.query import Query, View
 from privfed.questions.wire import encode
+from privfed.study import ledger_commands
 from privfed.testing.gates import Watched, events, reason, reply
 from privfed.testing.queries import Histogram, LevelSums
 
@@ -111,15 +113,85 @@ def test_whatever_goes_wrong_is_answered_by_noise_around_nothing(
     assert encode(open_reply(first)) == encode(reply(sound, request(query=Watched())))
 
 
-def test_failures_are_as_private_as_answers(watched: Callable[..., Gate]) -> None:
-    """A question that fails for one data set and not for its neighbour: the same law either way."""
-    counts = []
+def test_a_failing_query_tells_once_and_then_nothing(watched: Callable[..., Gate]) -> None:
+    """The exploit: a count that raises for a rare record tells whether it is there, at one query.
+
+    Its answer is far from the noise around zeros that is sent instead, so that no epsilon covers it:
+    every later request is refused, whatever its kind, and the owner's figures say so.
+    """
+    usual = watched(behave=lambda view: np.array([1000]))
+    told = [reply(usual, request(query=Watched()))]
+    assert reason(usual, request("later", Watched(1))) is None
+    assert not usual.breaches
+    rare = watched(behave=boom)
+    told.append(reply(rare, request(query=Watched())))
+    counts = [int(one.parts["counts"].units[0]) for one in told if isinstance(one, Release)]
+    assert counts[0] > 800
+    assert counts[1] < 200
+    for number in range(3):
+        assert reason(rare, request(f"later {number}", Watched(number))) == Reason.CLOSED
+    assert rare.breaches == {Watched.kind: 1}
+    assert rare.dry_run(request("dry", Watched(9))) == Reason.CLOSED
+    assert isinstance(reply(rare, request(query=Watched())), Release)  # resent as it was
+    rare = watched(behave=lambda view: np.array([0]), ledger=rare.ledger)
+    rare.reopen()
+    assert reason(rare, request("mended", Watched(5))) is None
+
+
+def test_a_gate_stays_closed_over_restarts(watched: Callable[..., Gate], tmp_path: Path) -> None:
+    """The owner's shelf remembers, and the command that opens it again says what happened."""
+    path = tmp_path / "clinic.db"
+    gate = watched(behave=boom, ledger=Ledger(path, "clinic"))
+    assert isinstance(reply(gate, request(query=Watched())), Release)
+    gate.ledger.close()
+    again = watched(behave=lambda view: np.array([0]), ledger=Ledger(path, "clinic"))
+    assert reason(again, request("2", Watched(2))) == Reason.CLOSED
+    again.ledger.close()
+    assert "the gate is closed" in _budget(path)
+    assert "open again" in ledger_commands.reopen(path)
+    assert "NO FINITE GUARANTEE" in _budget(path)  # what was told stays told
+    assert "closed" not in _budget(path)
+    assert "is open" in ledger_commands.reopen(path)
+    mended = watched(behave=lambda view: np.array([0]), ledger=Ledger(path, "clinic"))
+    assert reason(mended, request("3", Watched(3))) is None
+
+
+def _budget(path: Path) -> str:
+    with ledger_commands.opened(path) as ledger:
+        return ledger_commands.budget(ledger, None)
+
+
+def test_a_fault_closes_every_gate_of_the_ledger(
+    watched: Callable[..., Gate], tmp_path: Path
+) -> None:
+    """Two processes serve one data set: what failed in one is not asked of the other."""
+    path = tmp_path / "clinic.db"
+    gates = [watched(behave=boom, ledger=Ledger(path, "clinic")) for _ in range(2)]
+    assert isinstance(reply(gates[0], request(query=Watched())), Release)
+    assert reason(gates[1], request("2", Watched(2))) == Reason.CLOSED
+
+
+def test_the_row_of_a_failed_query_is_that_of_any_other(
+    watched: Callable[..., Gate], tmp_path: Path
+) -> None:
+    """Ledgers are handed over: what failed stands on the owner's shelf alone."""
+    rows = []
     for behave in (boom, lambda view: np.array([0])):
         gate = watched(behave=behave, noise=TestNoise(3))
-        answers = [reply(gate, request(str(n), Watched(n))) for n in range(200)]
-        counts.append([int(a.parts["counts"].units[0]) for a in answers if isinstance(a, Release)])
-    assert counts[0] == counts[1]
-    assert len(set(counts[0])) > 10
+        reply(gate, request(query=Watched()))
+        rows.append([(e.event, e.body, e.payload) for e in gate.ledger.entries()][1:])
+    assert rows[0] == rows[1]
+
+
+def test_a_query_that_takes_too_much_memory_is_refused_before_it_is_charged(
+    watched: Callable[..., Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its own word, from public values; nothing is read."""
+    monkeypatch.setattr(Watched, "memory", lambda self, cells: 2**32 + cells)
+    gate = watched(behave=boom)
+    assert reason(gate, request(query=Watched())) == Reason.OVERSIZED
+    assert Watched.evaluated == []
+    assert gate.ledger.spent(gate.accountant).total == gate.accountant.nothing
 
 
 def test_an_unprotected_failure_is_one_constant(watched: Callable[..., Gate]) -> None:

@@ -126,7 +126,7 @@ elif sys.argv[3] == "effect":
 elif sys.argv[3] == "kept":
     gate.ledger.release = kill
 gate.answer(Request.of("1", KeepMean(0)))
-print(gate.ledger.verify().seq, dict(gate.shelf))
+print(gate.ledger.verify().seq, dict(gate.shelf.of_study("")))
 """
 
 
@@ -140,8 +140,45 @@ def test_a_killed_process_loses_nothing_and_does_nothing_twice(moment: str, tmp_
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert run(moment).returncode == -signal.SIGKILL
-    kept = dict(LocalStore(tmp_path / "c.shelf", "c"))
+    kept = dict(LocalStore(tmp_path / "c.shelf", "c").of_study(""))
     assert kept == ({"mean": 0.25, "times": 1} if moment == "kept" else {})
     finished = run("never")
     assert finished.returncode == os.EX_OK, finished.stderr
     assert "{'mean': 0.25, 'times': 1}" in finished.stdout
+
+
+def test_studies_and_principals_keep_their_own() -> None:
+    """Things of one name stand apart; by the bare name one is found only where it is the only one."""
+    shelf = LocalStore(None, "c")
+    shelf.of("one", "server")["tree"] = 1
+    assert shelf["tree"] == 1
+    assert dict(shelf.of_study("one")) == {"tree": 1}
+    shelf.of("two", "server")["tree"] = 2
+    shelf.of("two", "another")["tree"] = 3
+    assert dict(shelf.of("one", "server")) == {"tree": 1}
+    assert shelf.of("two", "server")["tree"] == 2
+    assert dict(shelf.of_study("two")) == {}
+    assert "tree" not in shelf
+    del shelf.of("two", "another")["tree"]
+    assert dict(shelf.of_study("two")) == {"tree": 2}
+    with pytest.raises(KeyError):
+        del shelf.of("two", "another")["tree"]
+    for name in ("", "x" * 201):
+        with pytest.raises(ValueError, match="1 to 200"):
+            shelf.of("one", "server")[name] = 1
+    assert len(shelf.of("one", "server")) == 1
+
+
+def test_faults_are_remembered_until_they_are_cleared(tmp_path: Path) -> None:
+    """Over restarts; asking for them makes no file."""
+    path = tmp_path / "c.shelf"
+    assert LocalStore(path, "c").faults == {} and not path.exists()
+    shelf = LocalStore(path, "c")
+    for kind in ("level", "level", "count"):
+        shelf.add_fault(kind)
+    shelf.close()
+    again = LocalStore(path, "c")
+    assert again.faults == {"count": 1, "level": 2}
+    again.clear_faults()
+    assert again.faults == {}
+    assert again.faults_ever == {"count": 1, "level": 2}

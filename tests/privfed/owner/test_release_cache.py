@@ -7,14 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privfed.exchange.messages import Release, Request
+from privfed.exchange.messages import Reason, Refusal, Release, Request
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.learners.rule_search.queries import CohortSample, TemplateBits
 from privfed.ledger import Ledger
 from privfed.owner.cohort_gate import CohortGate
+from privfed.owner.gate import Gate
 from privfed.privacy.accountant import Budget
+from privfed.privacy.limit import Limit
 from privfed.privacy.noise import Noise, SecureNoise, TestNoise
 from privfed.privacy.policy import Guard, Policy
+from privfed.tables.records import Records
+from privfed.testing.queries import AboveMiddle
 
 PEOPLE = 300
 BOOK = generate(Profile(PEOPLE, 900, 200, 3, 1.5, 3, stems=4), 1)
@@ -76,3 +80,39 @@ def test_secure_bits_are_found_behind_test_noise() -> None:
     assert third.secure
     assert np.array_equal(first["bits"], third["bits"])
     assert not np.array_equal(between["bits"], third["bits"])
+
+
+BIT = AboveMiddle(0, 25)
+
+
+def _asked(records: Records, limit: Limit, ledger: Ledger, *who: str) -> Release | Reason:
+    """What a principal gets of a bit in a study, under a limit; the answer, or why there is none."""
+    principal, study, name = who
+    guards = {BIT.kind: (Guard.of("randomized_response", spend="0.1"),)}
+    policy = Policy(guards, unit="individual", budget=Budget.of("1"), limits=(limit,))
+    gate = Gate("clinic", records, policy, ledger, noise=TestNoise(1), study=study, amend=True)
+    told = gate.answer(Request.of(name, BIT, principal)).open()
+    assert isinstance(told, Release | Refusal)
+    return told if isinstance(told, Release) else told.reason
+
+
+@pytest.mark.parametrize("who", [("guest", "study", "2"), ("server", "guest", "2")])
+def test_what_one_paid_for_is_no_other_s_to_take(
+    who: tuple[str, str, str], records: Records
+) -> None:
+    """A guest limited to less than the answer cost is refused it, though its bits left before."""
+    aspect = "principal" if "guest" in who[:1] else "study"
+    limit, ledger = Limit((aspect,), Budget.of("0.01"), {aspect: "guest"}), Ledger(None, "clinic")
+    assert isinstance(_asked(records, limit, ledger, "server", "study", "1"), Release)
+    assert _asked(records, limit, ledger, *who) == Reason.BUDGET
+    assert isinstance(_asked(records, limit, ledger, "server", "study", "3"), Release)
+    assert _remembered(ledger) == [False, True]
+
+
+def test_under_a_limit_for_each_everybody_pays_for_herself(records: Records) -> None:
+    """Two principals are charged the same question, each against her own limit; again it is free."""
+    limit, ledger = Limit(("principal",), Budget.of("0.15")), Ledger(None, "clinic")
+    for principal in ("one", "other"):
+        assert isinstance(_asked(records, limit, ledger, principal, "study", "1"), Release)
+    assert isinstance(_asked(records, limit, ledger, "one", "study", "2"), Release)
+    assert _remembered(ledger) == [False, False, True]

@@ -1,0 +1,47 @@
+"""Verifying a ledger's file against its rows, and against all heads that are known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from privfed.exchange.messages import Head
+from privfed.ledger.ledger import Ledger
+from privfed.ledger.registry import Registry
+
+
+class Verified(NamedTuple):
+    """What verifying a file found: its data set, head, the heads that were known, and what it copies."""
+
+    dataset: str
+    head: Head
+    known: tuple[Head, ...]
+    copy_of: Path | None = None
+
+
+def verified(
+    path: Path, registry: Registry, heads: Iterable[Head] = (), public: bytes | None = None
+) -> Verified:
+    """Verify a ledger's file against what follows from its rows, and against all heads known of it.
+
+    A copy of a ledger that is still elsewhere may be older than that one: it is held against ``heads``.
+
+    Args:
+        path: the file.
+        registry: what is remembered of ledgers.
+        heads: further heads, which were published.
+        public: the owner's public key, if those heads must be signed by it.
+
+    Raises:
+        LedgerError: it was rewritten or put back from an older copy, or ``public`` never signed its heads.
+    """
+    with closing(Ledger.read(path)) as ledger:
+        published = tuple(heads)
+        if public is not None and (ledger.public is not None or not published):
+            ledger.check_public(public)
+        original = registry.original(ledger.identity, path)
+        known = [] if original else registry.check(ledger.identity, path, ledger.passes)
+        reached = ledger.verify(published, public)
+        return Verified(ledger.dataset, reached, (*known, *published), original)
