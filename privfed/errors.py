@@ -82,6 +82,10 @@ class Note(UserWarning):
     """
 
 
+class DataWarning(UserWarning):
+    """A remark on the records of a simulation, for whoever holds them all: no output keeps it."""
+
+
 class NobodyAnswered(PrivfedError):
     """No client released anything: a learner stops with what it has."""
 

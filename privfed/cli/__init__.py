@@ -25,7 +25,7 @@ from privfed.cli.ledgers import key, ledger
 from privfed.cli.releasing import release
 from privfed.cli.serving import flare, flower, owner, serve_client
 from privfed.cli.studies import attack, audit, plugins, predict, price, report, run, schema, sweep
-from privfed.errors import InputError, Note, PrivfedError
+from privfed.errors import DataWarning, InputError, Note, PrivfedError
 
 __all__ = ["BAD_INPUT", "BREACH", "FAULT", "FINE", "commands", "main", "status"]
 
@@ -79,7 +79,7 @@ def _notes() -> Iterator[None]:
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         text = " ".join(str(message).split())
-        if issubclass(category, Note) and text not in shown:
+        if issubclass(category, (Note, DataWarning)) and text not in shown:
             shown.add(text)
             click.echo(f"privfed: note: {text}", err=True)
 

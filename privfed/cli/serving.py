@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,14 +50,15 @@ which_option = click.option(
     help="File of the key that signs the ledger's heads.",
 )
 @click.option("--amend", is_flag=True, help="Put this policy in force in place of another one.")
-def serve_client(owner: Path | None, amend: bool, **given: str | None) -> int:
+@click.option("--yes", is_flag=True, help="Serve records that look wrong under the schema unasked.")
+def serve_client(owner: Path | None, amend: bool, yes: bool, **given: str | None) -> int:
     """Serve a data owner's records through its gate, until stopped.
 
     OWNER is a .toml file with all of the options; options on the command line replace its own.
     """
     chosen = owner_of(owner, {key: value for key, value in given.items() if value is not None})
+    side = chosen.opened(amend=amend, confirm=partial(_confirm, chosen.client, yes))
     with _logging(), _stopped() as stop:
-        side = chosen.opened(amend=amend)
         gate = side.gate
         sockets = chosen.open_sockets(side)
         try:
@@ -70,6 +72,23 @@ def serve_client(owner: Path | None, amend: bool, **given: str | None) -> int:
             gate.noise_monitor.close()
     click.echo(f"{chosen.client}: closed")
     return FINE
+
+
+def _confirm(client: str, yes: bool, doubts: list[str]) -> None:
+    """Tell the owner, and nobody else, what looks wrong of her table; go on if she says so.
+
+    Raises:
+        InputError: she does not, or there is no terminal to ask at.
+    """
+    for doubt in doubts:
+        click.echo(f"{client}: {doubt}", err=True)
+    if yes:
+        return
+    if not (sys.stdin.isatty() and click.confirm("Serve these records all the same?", err=True)):
+        raise InputError(
+            f"{client}: not served, and nothing was charged; mend the table, or agree on bounds from "
+            "public knowledge (not from these counts, which tell of the records), or give --yes"
+        )
 
 
 def owner_of(path: Path | None, given: dict[str, Any]) -> OwnerFile:

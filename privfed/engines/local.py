@@ -16,7 +16,7 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 
-from privfed.errors import InputError, Note, PolicyError, no_column
+from privfed.errors import DataWarning, InputError, Note, PolicyError, no_column
 from privfed.exchange.channel import ChannelDisclosure
 from privfed.exchange.masked_totals import in_time
 from privfed.exchange.signing import Identity, read_key
@@ -33,6 +33,7 @@ from privfed.privacy.noise import Noise, SecureNoise, TestNoise
 from privfed.privacy.policy import Policy
 from privfed.questions import plugins
 from privfed.questions.query import Query
+from privfed.tables.data_quality import DataQuality
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 
@@ -118,6 +119,7 @@ class LocalDisclosure(ChannelDisclosure):
         prepared = {
             name: Records.from_frame(part, known, individual, name) for name, part in groups.items()
         }
+        _warn_of_clipping(prepared, groups)
         books, secrets = _opened(_paths(groups, ledgers), seed, keys, registry)
         policies = _with_keys(policies, secrets)
         gates: dict[str, Gate] = {}
@@ -207,6 +209,14 @@ def _split(frame: pd.DataFrame, client: str) -> dict[str, pd.DataFrame]:
     order, sizes = np.argsort(codes, kind="stable"), np.bincount(codes, minlength=len(names))
     rows = np.split(order, np.cumsum(sizes))[:-1]
     return {name: frame.take(own) for name, own in zip(names, rows, strict=True)}
+
+
+def _warn_of_clipping(prepared: Mapping[str, Records], tables: Mapping[str, pd.DataFrame]) -> None:
+    """Say before anything is charged that bounds do not fit, as an owner's own side would ask."""
+    for name, records in prepared.items():
+        if records.clipped:
+            for text in DataQuality.of(tables[name], records.schema).warnings():
+                warnings.warn(f"{name}: {text}", DataWarning, stacklevel=3)
 
 
 def _check_target(schema: Schema, target: str | None) -> None:

@@ -23,6 +23,7 @@ from privfed.ledger.verified_file import verified
 from privfed.owner.gate import Gate
 from privfed.privacy.policy import Policy
 from privfed.tables.csv_text import Text
+from privfed.tables.data_quality import DataQuality
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 from privfed.tables.sources import read_table
@@ -125,11 +126,15 @@ class OwnerFile:
 
     # --- served ----------------------------------------------------------------------------------
 
-    def opened(self, *, amend: bool = False) -> OwnerSide:
+    def opened(
+        self, *, amend: bool = False, confirm: Callable[[list[str]], None] | None = None
+    ) -> OwnerSide:
         """Open the gate.
 
         Args:
             amend: whether to put this policy in force in place of another one.
+            confirm: called before the ledger is opened with what looks wrong of the table under this
+                schema, if anything does; raises to stop.
 
         Raises:
             SchemaError: the schema is not the agreed one, was inferred, or does not fit the records.
@@ -142,6 +147,9 @@ class OwnerFile:
         self._check_agreed(schema, policy)
         table = read_table(self._path(self.data), text=Text(self.sep, self.encoding))
         records = Records.from_frame(table, schema, self.individual, self.client)
+        doubts = [] if confirm is None else DataQuality.of(table, schema).warnings()
+        if confirm is not None and doubts:
+            confirm(doubts)
         ledger = self._path(self.ledger)
         if not ledger.parent.is_dir():
             raise InputError(f"ledger {ledger}: no folder {ledger.parent}; make it")

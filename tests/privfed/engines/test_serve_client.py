@@ -208,3 +208,20 @@ def test_without_a_file_four_options_are_enough(
     assert (chosen.client, chosen.sockets) == ("north", {"server": "b/north.sock"})
     assert status(["serve-client", "--data", "x.csv"]) == BAD_INPUT
     assert "--ledger" in capsys.readouterr().err
+
+
+def test_records_that_bounds_do_not_fit_are_not_served_unasked(
+    owner: Path, schema_text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong bound is told by column, before there is a ledger; --yes tells it and goes on."""
+    from privfed.cli.serving import _confirm
+
+    wrong = schema_text.replace("upper = 100\n", "upper = 1\n", 1)
+    assert wrong != schema_text
+    (owner.parent / "schema.toml").write_text(wrong)
+    assert status(["serve-client", str(owner)]) == BAD_INPUT
+    told = capsys.readouterr().err
+    assert "clip" in told and "'age'" in told and "nothing was charged" in told and "--yes" in told
+    assert not (owner.parent / "north.db").exists()
+    _confirm("north", True, ["the schema's bounds clip 1 cell"])
+    assert "north: the schema's bounds clip 1 cell" in capsys.readouterr().err

@@ -1,0 +1,89 @@
+"""What a schema does to one owner's table, counted before anything is charged; for the owner alone.
+
+A bound that does not fit (1 for an age) makes every answer useless, and a lasting budget pays for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from privfed.tables.records import encode_column
+from privfed.tables.schema import Column, Schema
+
+
+@dataclass(frozen=True)
+class DataQuality:
+    """Counts over one owner's table; they depend on the records and must not leave the owner.
+
+    Args:
+        records: how many there are.
+        clipped: by column, cells outside the schema's bounds, infinite ones included.
+        infinite: by column, cells that are infinite.
+        constant: columns that hold one value once they are clipped, of tables with two records or more.
+        duplicates: records that equal an earlier one in every column of the table, whether or not
+            the schema has it.
+    """
+
+    records: int
+    clipped: Mapping[str, int] = field(default_factory=dict)
+    infinite: Mapping[str, int] = field(default_factory=dict)
+    constant: tuple[str, ...] = ()
+    duplicates: int = 0
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame, schema: Schema) -> DataQuality:
+        """Count over a table that :meth:`Records.from_frame` accepts under the same schema."""
+        clipped, infinite, constant = {}, {}, []
+        for column in schema.columns:
+            outside, endless, distinct = _column_counts(frame[column.name], column)
+            if outside:
+                clipped[column.name] = outside
+            if endless:
+                infinite[column.name] = endless
+            if distinct == 1 and len(frame) > 1:
+                constant.append(column.name)
+        return cls(len(frame), clipped, infinite, tuple(constant), int(frame.duplicated().sum()))
+
+    def warnings(self) -> list[str]:
+        """One sentence for each kind of oddity, without any value of a cell; empty if there is none."""
+        told = []
+        if self.clipped:
+            total = sum(self.clipped.values())
+            told.append(
+                f"the schema's bounds clip {total} {_plural('cell', total)} of {self.records} records: "
+                f"{_by_column(self.clipped)}"
+            )
+        if self.infinite:
+            told.append(f"infinite cells, which become a bound: {_by_column(self.infinite)}")
+        if self.constant:
+            told.append(
+                f"only one value, once clipped, in {_plural('column', len(self.constant))} "
+                f"{', '.join(map(repr, self.constant))}"
+            )
+        if self.duplicates:
+            told.append(
+                f"{self.duplicates} of {self.records} records repeat an earlier one in every column; "
+                "check that no person stands there twice"
+            )
+        return told
+
+
+def _column_counts(series: pd.Series, column: Column) -> tuple[int, int, int]:
+    """Cells outside the bounds, infinite cells, and distinct values once clipped."""
+    values, _ = encode_column(series, column)
+    lower, upper = column.bounds
+    outside = int(((values < lower) | (values > upper)).sum())
+    distinct = len(np.unique(np.clip(values, lower, upper)))
+    return outside, int(np.isinf(values).sum()), distinct
+
+
+def _by_column(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} of {name!r}" for name, count in counts.items())
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else f"{word}s"
