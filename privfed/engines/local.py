@@ -111,9 +111,8 @@ class LocalDisclosure(ChannelDisclosure):
             keys: a folder with the key ``<client>.key`` of each ledger; ``None``: nothing is signed.
         """
         groups = _split(frame, client)
-        columns = [c for c in frame.columns if c not in (client, individual)]
-        known = _known(schema, frame[columns], target)
-        _check_target(known, target)
+        beside = [c for c in (client, individual) if c in frame.columns]
+        known = _known(schema, frame.drop(columns=beside), target)
         queries = tuple(queries)
         policies = {name: _policy(policy, name, known) for name in groups}
         prepared = {
@@ -175,7 +174,7 @@ class LocalDisclosure(ChannelDisclosure):
 
 
 def _known(schema: Schema | None, frame: pd.DataFrame, target: str | None) -> Schema:
-    """The schema that was given, or one read off the data, which is no public one either way."""
+    """The schema that was given, held to the target; or one read off the data, which is no public one."""
     known = Schema.infer(frame, target) if schema is None else schema
     if known.inferred:
         given = (
@@ -189,6 +188,7 @@ def _known(schema: Schema | None, frame: pd.DataFrame, target: str | None) -> Sc
             Note,
             stacklevel=3,
         )
+    _check_target(known, target)
     return known
 
 
