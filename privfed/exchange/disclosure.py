@@ -118,7 +118,9 @@ class Answers(Sequence[Answer]):
         for client, queries in questions.items():
             for place, reply in zip(places(queries), replies[client], strict=True):
                 said[place][client] = reply
-        return cls(tuple(Answer(q, with_totals(said[place])) for place, q in asked.items()))
+        shared = any(getattr(reply, "view", "") for own in replies.values() for reply in own)
+        each = {place: with_totals(own) for place, own in said.items()} if shared else said
+        return cls(tuple(Answer(query, each[place]) for place, query in asked.items()))
 
     def of(self, queries: Sequence[Query]) -> Answers:
         """The answers to some queries in their order; one that was not asked has no replies."""

@@ -177,11 +177,9 @@ class Reserved(NamedTuple):
 
 
 def within_share(
-    charge: Charge, block: StudyBlock | None, accountant: Accountant, refuse: Refuse
+    charge: Charge, block: StudyBlock, accountant: Accountant, refuse: Refuse
 ) -> Refuse:
     """Refuse as well what takes a charge's study beyond its share, or comes after it was sealed."""
-    if block is None:
-        return refuse
     cost = accountant.cost(charge.loss)
 
     def within(spent: Spent) -> Reason | None:

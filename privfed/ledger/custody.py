@@ -31,9 +31,9 @@ class Custody(ABC):
         """The head with the owner's signature, if the ledger has a key."""
 
     @property
+    @abstractmethod
     def path(self) -> Path | None:
         """Where it is kept; ``None`` in memory."""
-        return self._store.path
 
     @property
     def identity(self) -> str:

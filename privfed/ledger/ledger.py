@@ -139,6 +139,11 @@ class Ledger(Custody):
         finally:
             store.close()
 
+    @property
+    def path(self) -> Path | None:
+        """Where it is kept; ``None`` in memory."""
+        return self._store.path
+
     def together(self) -> AbstractContextManager[object]:
         """Make all that is written inside durable at its end, all or nothing.
 
@@ -283,7 +288,8 @@ class Ledger(Custody):
             if self._store.charged(*who):
                 return Reserved(Head(end.seq, end.hash), Reason.INTERRUPTED)
             superseded, totals, spent, block_of = self._before(charge, accountant, end)
-            refuse = within_share(charge, block_of, accountant, refuse)
+            if block_of is not None:
+                refuse = within_share(charge, block_of, accountant, refuse)
             key = block_key(charge, spent) if block > 1 or self._blocks else b""
             if superseded is None and self._draw(charge, key, payload):
                 return Reserved(spent.head)
@@ -303,7 +309,9 @@ class Ledger(Custody):
         """What :meth:`reserve` would say, with nothing charged or recorded."""
         with self._store.reading() as end:
             superseded, _, spent, block_of = self._before(charge, accountant, end)
-            return superseded or within_share(charge, block_of, accountant, refuse)(spent)
+            if block_of is not None:
+                refuse = within_share(charge, block_of, accountant, refuse)
+            return superseded or refuse(spent)
 
     def _before(
         self, charge: Charge, accountant: Accountant, end: Tip
@@ -327,9 +335,11 @@ class Ledger(Custody):
         totals = {name: Total.from_plain(x) for name, x in zip(names, held, strict=True)}
         head = Head(end.seq, end.hash)
         spent = Spent.before(aspects, totals, accountant.nothing, end.time, head)
-        blocks = self._study_blocks(plain)
-        block_of = blocks.pop(charge.study, None)
-        spent = replace(spent, total=committed(spent.total, blocks.values()))
+        block_of = None
+        if plain:
+            blocks = self._study_blocks(plain)
+            block_of = blocks.pop(charge.study, None)
+            spent = replace(spent, total=committed(spent.total, blocks.values()))
         return Reason.SUPERSEDED if stale else None, totals, spent, block_of
 
     def _charge(

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
 from types import MappingProxyType
 from typing import Any
 from weakref import WeakKeyDictionary, ref
@@ -143,8 +142,12 @@ class Gate:
         ledger.adopt(policy, study, amend=amend)
         if self.schema.inferred:
             record_inferred(ledger, self.accountant, owner, self.schema, study)
-        mechanisms = chain(*self._guards.mechanisms.values())
-        self._cache = ReleaseCache(ledger, mechanisms, self._noise.secure, policy.limits)
+        mechanisms = [each for own in self._guards.mechanisms.values() for each in own]
+        self._cache = (
+            ReleaseCache(ledger, mechanisms, self._noise.secure, policy.limits)
+            if any(mechanism.memoises for mechanism in mechanisms)
+            else None
+        )
 
     @property
     def secure(self) -> bool:
@@ -253,13 +256,17 @@ class Gate:
                 return Reason.UNSUPPORTED
 
     def _prepare(self, request: Request) -> tuple[Query, Quote, Charge]:
-        if self.breaches or self.shelf.faults:  # another gate of this ledger may have closed it
+        elsewhere = (
+            self.ledger.path is not None and self.shelf.faults
+        )  # by another gate of the ledger
+        if self.breaches or elsewhere:
             raise Refused(Reason.CLOSED)
         query = self._decode(request)
         if self.ledger.failures(request.kind) >= MOST_FAILURES:
             raise Refused(Reason.FAULTY)
         quote = self._guards.quote(query.kind, self._parts(query), request.spend)
-        return query, quote, self._cache.spare(self._charge(request, quote))
+        charge = self._charge(request, quote)
+        return query, quote, charge if self._cache is None else self._cache.spare(charge)
 
     def _answer(self, request: Request) -> Envelope:
         query, quote, charge = self._prepare(request)
@@ -274,11 +281,12 @@ class Gate:
         if reserved.refused is not None:
             refusal = Refusal(self.owner, request.id, reserved.refused)
             return Envelope.seal(refusal, self.ledger.sign(reserved.head))
-        again = self._cache.again(charge, self.owner)
+        again = None if self._cache is None else self._cache.again(charge, self.owner)
         sealed = self._evaluate(request, query, quote) if again is None else again
         record = self.ledger.release if sealed.status == "release" else self.ledger.fail
         head = record(charge, sealed.body)
-        self._cache.keep(charge, sealed)
+        if self._cache is not None:
+            self._cache.keep(charge, sealed)
         return Envelope(sealed.status, sealed.body, head)
 
     def _reserved(self, charge: Charge, reserved: Reserved) -> None:

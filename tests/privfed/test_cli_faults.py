@@ -190,7 +190,9 @@ def test_a_table_may_be_split_and_encoded_otherwise_and_say_which_class_is_posit
     ill = np.where(age > 50, "yes", "nö")
     table = pd.DataFrame({"site": ["north", "south"] * 40, "age": age.round(1), "ill": ill})
     text = study_text.replace("FuzzyTreeRegressor", "RuleFitClassifier")
-    text = text.replace("params = { max_depth = 1, n_fuzzy_sets = 2 }", "params = { trees = 3 }")
+    text = text.replace(
+        "params = { max_depth = 1, n_fuzzy_sets = 2 }", "params = { n_estimators = 3 }"
+    )
     text = text.replace('target = "risk"', 'sep = ";"\nencoding = "latin-1"\npositive = "yes"')
     study = write_study(text[: text.rindex("[[policy]]")], CLASSES)
     table.to_csv(tmp_path / "table.csv", index=False, sep=";", encoding="latin-1")

@@ -15,11 +15,10 @@ from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse
 from privfed.mechanisms.unprotected import Nullify
-from privfed.owner.noise_monitor import NoiseMonitor, OtherOwners, Tally
+from privfed.owner.noise_monitor import NoiseMonitor, OtherOwners, Tally, normal_scores
 from privfed.privacy.laws import DiscreteLaplace
 from privfed.privacy.mechanism import BoundedPart, Mechanism
 from privfed.privacy.noise import TestNoise
-from privfed.privacy.normal_scores import normal_scores
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.part import Bound, Part, PartType
 from privfed.testing import faulty

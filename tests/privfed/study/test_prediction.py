@@ -116,4 +116,4 @@ def test_a_model_of_trajectories_reads_no_table(
     (tmp_path / "model.json").write_text(json.dumps(model))
     pd.DataFrame({"hr": [80.0]}).to_csv(tmp_path / "one.csv", index=False)
     told = bad(capsys, tmp_path / "model.json", tmp_path / "one.csv")
-    assert "x must hold trajectories, shape (samples, steps, variables)" in told
+    assert "X must hold trajectories, shape (samples, steps, variables)" in told

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, norm
 
+from privfed.owner.noise_monitor import normal_scores, silent
 from privfed.privacy.laws import BitFlips, DiscreteGaussian, DiscreteLaplace, Law, SumOfGaussians
 from privfed.privacy.noise import TestNoise
-from privfed.privacy.normal_scores import normal_scores, silent
 
 LAWS: list[Law] = [
     DiscreteLaplace(0.3),
