@@ -5,7 +5,7 @@
 The private engine of RuleFit over records dealt at random to so many owners, in bounds of the whole data
 set; at most 20,000 records, a fifth held out. Masked: nobody colludes. Numbers are predicted (RMSE over
 the target's deviation, constant 1) and, with --cut, cut at the median and classified. Delta 1e-5. Writes
-benchmarks/results/masked_sums.csv with --results masked_sums.
+benchmarks/results/private_masked.csv with --results private_masked.
 """
 
 from __future__ import annotations
