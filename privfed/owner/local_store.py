@@ -10,6 +10,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,18 +66,25 @@ class LocalStore(MutableMapping[str, Any]):
     # --- what the owner and local effects see ---------------------------------------------------
 
     def __getitem__(self, name: str) -> Any:
-        found = self._rows("SELECT value FROM things WHERE name = ?", name)
+        with suppress(KeyError):
+            return self._value(name, name)
+        inside = [each for each in map(_address, self) if len(each) == 3 and each[-1] == name]
+        if len(inside) != 1:
+            raise KeyError(name)
+        return self.of(*inside[0][:2])[name]
+
+    def _value(self, stored: str, name: str) -> Any:
+        found = self._rows("SELECT value FROM things WHERE name = ?", stored)
         if not found:
-            inside = [each for each in map(_address, self) if each[-1] == name]
-            if len(inside) != 1 or len(inside[0]) != 3:
-                raise KeyError(name)
-            return self.of(*inside[0][:2])[name]
+            raise KeyError(name)
         return wire.decode_plain(found[0][0])
 
     def __setitem__(self, name: str, value: Any) -> None:
-        if not isinstance(name, str) or not 0 < len(name) <= NAME_LIMIT:
-            raise ValueError(f"a thing's name is text of 1 to {NAME_LIMIT} characters")
-        self._rows("INSERT OR REPLACE INTO things VALUES (?, ?)", name, wire.encode(value))
+        self._keep(_checked(name), value)
+
+    def _keep(self, stored: str, value: Any) -> None:
+        sql = "INSERT OR REPLACE INTO things VALUES (?, ?)"
+        self._rows(sql, stored, wire.encode(value))
 
     def __delitem__(self, name: str) -> None:
         if not self._rows("DELETE FROM things WHERE name = ? RETURNING name", name):
@@ -253,19 +261,13 @@ class Compartment(MutableMapping[str, Any]):
         self._store, self._where = store, (study, principal)
 
     def _named(self, name: str) -> str:
-        if not isinstance(name, str) or not 0 < len(name) <= NAME_LIMIT:
-            raise ValueError(f"a thing's name is text of 1 to {NAME_LIMIT} characters")
-        return msgspec.json.encode([*self._where, name]).decode()
+        return msgspec.json.encode([*self._where, _checked(name)]).decode()
 
     def __getitem__(self, name: str) -> Any:
-        found = self._store._rows("SELECT value FROM things WHERE name = ?", self._named(name))
-        if not found:
-            raise KeyError(name)
-        return wire.decode_plain(found[0][0])
+        return self._store._value(self._named(name), name)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        sql = "INSERT OR REPLACE INTO things VALUES (?, ?)"
-        self._store._rows(sql, self._named(name), wire.encode(value))
+        self._store._keep(self._named(name), value)
 
     def __delitem__(self, name: str) -> None:
         self[name]
@@ -299,6 +301,12 @@ class StudyThings(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._principals())
+
+
+def _checked(name: str) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= NAME_LIMIT:
+        raise ValueError(f"a thing's name is text of 1 to {NAME_LIMIT} characters")
+    return name
 
 
 def _address(name: str) -> list[str]:
