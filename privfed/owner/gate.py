@@ -138,7 +138,7 @@ class Gate:
         #: Protected queries that failed, by kind, over restarts: for the owner alone. What that told no
         #: epsilon covers, and the gate stays closed until :meth:`reopen`.
         self.breaches: Counter[str] = Counter(self.shelf.faults)
-        self._lock = threading.Lock()
+        self._lock, self._lasts = threading.Lock(), ledger.path is not None
         ledger.adopt(policy, study, amend=amend)
         if self.schema.inferred:
             record_inferred(ledger, self.accountant, owner, self.schema, study)
@@ -256,10 +256,7 @@ class Gate:
                 return Reason.UNSUPPORTED
 
     def _prepare(self, request: Request) -> tuple[Query, Quote, Charge]:
-        elsewhere = (
-            self.ledger.path is not None and self.shelf.faults
-        )  # by another gate of the ledger
-        if self.breaches or elsewhere:
+        if self.breaches or (self._lasts and self.shelf.faults):  # in another gate of the ledger
             raise Refused(Reason.CLOSED)
         query = self._decode(request)
         if self.ledger.failures(request.kind) >= MOST_FAILURES:
