@@ -137,7 +137,8 @@ def faults(
     if key is None:
         yield "no public key was given, so that anybody may have written it; write --key officer.pub"
     elif not _signed(plain, key):
-        yield "it was changed, or is not signed by this key"
+        changed = "it was changed, or is not signed by this key"
+        yield changed if plain.get("signature") else "it is not signed"
     if digest(model) != plain["model"]["sha256"]:
         yield "the model is another file than the certificate's"
     if thresholds is not None and digest(thresholds) != plain["thresholds_sha256"]:
