@@ -44,7 +44,7 @@ class Thresholds:
         max_delta: at which it is stated.
         units: of privacy that are acceptable.
         max_unprotected_releases: releases without a finite guarantee, of all owners together.
-        attacks: attacks that must have been carried out, to their end.
+        attacks: attacks that must have been carried out to their end, able to find something.
         max_tpr_at_1_percent: upper end of the share of members found at 1 % false positives, of any
             attack; None does not ask.
         max_area: upper end of the area under a membership attack's curve; None does not ask.
@@ -214,7 +214,18 @@ def _audited(found: Finding) -> dict[str, Any]:
 
 
 def _attacked(found: Finding) -> dict[str, Any]:
-    kept = ("attack", "metric", "value", "of", "low", "high", "baseline", "severity", "partial")
+    kept = (
+        "attack",
+        "metric",
+        "value",
+        "of",
+        "low",
+        "high",
+        "baseline",
+        "severity",
+        "state",
+        "why_not",
+    )
     return {name: getattr(found, name) for name in kept}
 
 

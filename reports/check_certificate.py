@@ -76,11 +76,13 @@ def _evidence(plain: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[t
     broken = plain["breaches"]
     yield "guarantees", "none violated", "; ".join(broken) or "none", _state(not broken)
     attacked = plain["attacked"]
-    done = {found["attack"] for found in attacked if not found["partial"]}
-    missing = [name for name in limits["attacks"] if name not in done]
+    blind = {found["attack"] for found in attacked if found["state"] == "not looked"}
+    missing = sorted({*limits["attacks"]} - ({found["attack"] for found in attacked} - blind))
     required = ", ".join(limits["attacks"]) or "none"
-    state = UNKNOWN if missing else MET
-    yield "attacks", f"carried out: {required}", f"missing: {', '.join(missing) or 'none'}", state
+    told = f"missing: {', '.join(missing) or 'none'}"
+    yield "attacks", f"carried out: {required}", told, UNKNOWN if missing else MET
+    named = sorted({found["attack"] for found in attacked if found["severity"] == "breach"})
+    yield "people or values", "none identified", ", ".join(named) or "none", _state(not named)
     for key, name in (("max_tpr_at_1_percent", "at 1 %"), ("max_area", "told apart")):
         if limits[key] is not None:
             known = [_most(found) for found in attacked if name in found["metric"]]
@@ -137,8 +139,7 @@ def faults(
     if key is None:
         yield "no public key was given, so that anybody may have written it; write --key officer.pub"
     elif not _signed(plain, key):
-        changed = "it was changed, or is not signed by this key"
-        yield changed if plain.get("signature") else "it is not signed"
+        yield "it was changed, or is not signed by this key"
     if digest(model) != plain["model"]["sha256"]:
         yield "the model is another file than the certificate's"
     if thresholds is not None and digest(thresholds) != plain["thresholds_sha256"]:
@@ -188,8 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         print(f"cannot be checked: {type(error).__name__}: {error}", file=sys.stderr)
         return 2
-    for fault in found:
-        print(f"refused: {fault}")
+    print("\n".join(f"refused: {fault}" for fault in found), end="\n" * bool(found))
     if not found:
         who = plain["approval"]
         print(f"release: {plain['model']['file']}, approved by {who['person']} on {who['date']}")

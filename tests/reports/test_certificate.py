@@ -36,7 +36,7 @@ def found(**changed: Any) -> dict[str, Any]:
         "value": 0.02,
     }
     rest = {"of": 1.0, "low": 0.0, "high": 0.05, "baseline": 0.01, "severity": "none"}
-    return {**plain, **rest, "partial": "", **changed}
+    return {**plain, **rest, "state": "looked", "why_not": "", **changed}
 
 
 def owner(name: str, **changed: Any) -> dict[str, Any]:
@@ -151,7 +151,9 @@ def _first(plain: dict[str, Any], public: bytes) -> Iterator[str]:
         ("owners' consent", lambda p: p["consent"].pop("south")),
         ("guarantees", lambda p: p.update(breaches=["private: pool violates a finite guarantee"])),
         ("attacks", lambda p: p.update(attacked=[found(attack="pool")])),
-        ("attacks", lambda p: p["attacked"][0].update(partial="3 of 9 rounds")),
+        ("attacks", lambda p: p["attacked"][0].update(state="not looked")),
+        ("attacks", lambda p: p["attacked"].append(found(state="not looked"))),
+        ("people or values", lambda p: p["attacked"][0].update(severity="breach")),
         ("members at 1 %", lambda p: p["attacked"][0].update(high=0.11)),
         ("members at 1 %", lambda p: p["attacked"][0].update(metric="something else")),
         ("audit: proven over claimed", lambda p: p["audited"][0].update(proven=0.05)),
