@@ -28,7 +28,7 @@ from privfed.learners import FuzzyTreeRegressor
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse
-from privfed.owner.noise_monitor import NoiseMonitor, OtherOwners, Tally
+from privfed.owner.noise_monitor import NoiseMonitor, NoiseSums, OtherOwners
 from privfed.privacy.laws import Law
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection, unmasked
 from privfed.privacy.noise import Noise, TestNoise
@@ -301,7 +301,7 @@ def bits() -> None:
         print(f"{name:58} {caught:2} of {GAMES}", flush=True)
 
 
-def honest_study(seed: int) -> dict[str, Tally]:
+def honest_study(seed: int) -> dict[str, NoiseSums]:
     """Noise of a study's releases: five owners, nine questions of three parts, of two laws."""
     rng, others = np.random.default_rng([seed, 1]), OtherOwners()
     found = {}

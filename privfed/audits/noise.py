@@ -1,6 +1,6 @@
 """Tests of the noise that releases had: whether release less exact is of the law that was charged.
 
-They read the sums of a monitor (:class:`privfed.owner.noise_monitor.Tally`) and prove nothing of a
+They read the sums of a monitor (:class:`privfed.owner.noise_monitor.NoiseSums`) and prove nothing of a
 sensitivity, a price or a clip: other audits do.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from scipy.stats import binom, chi2, norm
 
 from privfed.attacks.finding import Finding
-from privfed.owner.noise_monitor import Tally
+from privfed.owner.noise_monitor import NoiseSums
 
 #: How often all tests of a study, or of an owner's ledger, may accuse honest noise.
 FAMILY_WISE = 0.001
@@ -66,7 +66,7 @@ def _count(cells: int, seen: float, expected: float) -> float:
     return min(1.0, float(2 * tail))
 
 
-def audit_noise(tallies: Mapping[str, Tally], *, policies: int = 1) -> list[Finding]:
+def audit_noise(tallies: Mapping[str, NoiseSums], *, policies: int = 1) -> list[Finding]:
     """Hold the noise of all releases of one policy against the laws that were charged.
 
     Args:
@@ -77,7 +77,7 @@ def audit_noise(tallies: Mapping[str, Tally], *, policies: int = 1) -> list[Find
         one finding, a breach where a test convicts at :data:`FAMILY_WISE` for all tests of all policies
         together; none where no noise was drawn. What was not looked at is counted in its detail.
     """
-    total, owners = Tally(), Tally()
+    total, owners = NoiseSums(), NoiseSums()
     for owner, tally in tallies.items():
         total.add_all(tally)
         if "score all" in tally:

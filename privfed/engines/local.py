@@ -26,7 +26,7 @@ from privfed.ledger.registry import Registry
 from privfed.owner.gate import Gate
 from privfed.owner.local_store import StudyThings
 from privfed.owner.masking import MaskingKey
-from privfed.owner.noise_monitor import OtherOwners, Tally
+from privfed.owner.noise_monitor import NoiseSums, OtherOwners
 from privfed.privacy.accountant import STATED, Amount
 from privfed.privacy.loss import told_basis
 from privfed.privacy.noise import Noise, SecureNoise, TestNoise
@@ -144,7 +144,7 @@ class LocalDisclosure(ChannelDisclosure):
         return {name: gate.shelf.of_study(gate.study) for name, gate in self.gates.items()}
 
     @property
-    def noise(self) -> dict[str, Tally]:
+    def noise(self) -> dict[str, NoiseSums]:
         """What each client's monitor saw of its noise, which is that client's alone."""
         return {name: gate.noise_monitor.tally for name, gate in self.gates.items()}
 

@@ -37,7 +37,7 @@ from privfed.ledger.policy_constraints import (
     raised,
     terms_digest,
 )
-from privfed.ledger.registry import Known, Registry
+from privfed.ledger.registry import KnownLedger, Registry
 from privfed.ledger.secret import commitment, secret_beside
 from privfed.ledger.sqlite_store import SqliteStore
 from privfed.ledger.statement import Line, export, fixed_totals, statement
@@ -98,9 +98,9 @@ class Ledger(Custody):
             registry.keep(self._known(self._store.head))
             self._store.written = lambda head: registry.keep(self._known(head))
 
-    def _known(self, head: Head) -> Known:
+    def _known(self, head: Head) -> KnownLedger:
         assert self.path is not None
-        return Known(self.identity, self.dataset, self.path.resolve(), head)
+        return KnownLedger(self.identity, self.dataset, self.path.resolve(), head)
 
     def _begin(self) -> None:
         """The first row; a ledger on disk commits to the secret beside it."""

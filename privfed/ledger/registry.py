@@ -42,7 +42,7 @@ def state_folder() -> Path:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownLedger:
     """A ledger that was seen: its identity, data set, place, and last head."""
 
     identity: str
@@ -80,24 +80,24 @@ class Registry:
         self.folder = state_folder() / "ledgers" if folder is None else folder
         self.witness = witness
 
-    def known(self) -> list[Known]:
+    def known(self) -> list[KnownLedger]:
         """All ledgers that were seen."""
         with self._faults():
             files = sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []
             return [self._read(file) for file in files]
 
-    def of(self, identity: str) -> Known | None:
+    def of(self, identity: str) -> KnownLedger | None:
         """What is known of one ledger."""
         with self._faults():
             file = self._file(identity)
             return self._read(file) if file.exists() else None
 
-    def at(self, path: Path) -> Known | None:
+    def at(self, path: Path) -> KnownLedger | None:
         """The ledger that was last seen at a place."""
         place = path.resolve()
         return next((one for one in self.known() if one.path == place), None)
 
-    def under(self, folder: Path) -> list[Known]:
+    def under(self, folder: Path) -> list[KnownLedger]:
         """The ledgers that were last seen in a folder."""
         place = folder.resolve()
         return [one for one in self.known() if one.path.parent == place]
@@ -160,7 +160,7 @@ class Registry:
             return None
         return known.path if identity_at(known.path) == identity else None
 
-    def keep(self, known: Known) -> None:
+    def keep(self, known: KnownLedger) -> None:
         """Remember a ledger's head and place; an earlier head never replaces a later one."""
         with self._faults(), self._alone():
             file = self._file(known.identity)
@@ -172,7 +172,7 @@ class Registry:
                 out.write(msgspec.json.encode(plain) + b"\n")
             partial.replace(file)
 
-    def bear_witness(self, known: Known) -> None:
+    def bear_witness(self, known: KnownLedger) -> None:
         """Append a head to the witness, if there is one."""
         if not self.witness:
             return
@@ -187,7 +187,7 @@ class Registry:
                 file.flush()
                 os.fsync(file.fileno())
 
-    def forget(self, path: Path) -> Known:
+    def forget(self, path: Path) -> KnownLedger:
         """Forget the ledger that was last seen at a place, by the user's decision.
 
         Raises:
@@ -205,10 +205,10 @@ class Registry:
     def _file(self, identity: str) -> Path:
         return self.folder / f"{identity}.json"
 
-    def _read(self, file: Path) -> Known:
+    def _read(self, file: Path) -> KnownLedger:
         try:
             dataset, path, head = msgspec.json.decode(file.read_bytes(), type=tuple[str, str, str])
-            return Known(file.stem, dataset, Path(path), Head.parse(head))
+            return KnownLedger(file.stem, dataset, Path(path), Head.parse(head))
         except (msgspec.MsgspecError, InputError):
             raise LedgerError(
                 f"known heads {file}: cannot be read; put the file back from a copy, or remove it "

@@ -49,7 +49,7 @@ WIDE, BITS = 2.0**12, 4
 CONTINUOUS = 20.0
 
 
-class Tally(dict[str, tuple[float, ...]]):
+class NoiseSums(dict[str, tuple[float, ...]]):
     """Sums over cells by label; two tallies add up.
 
     Labels begin with what is summed: ``score`` (cells, sum and sum of squares of normal scores),
@@ -62,7 +62,7 @@ class Tally(dict[str, tuple[float, ...]]):
         known = self.get(label, (0.0,) * len(sums))
         self[label] = tuple(a + float(b) for a, b in zip(known, sums, strict=True))
 
-    def add_all(self, other: Mapping[str, Iterable[float]]) -> Tally:
+    def add_all(self, other: Mapping[str, Iterable[float]]) -> NoiseSums:
         """Add another tally's sums to these, and give these."""
         for label, sums in other.items():
             self.add(label, *sums)
@@ -105,13 +105,13 @@ class NoiseMonitor:
 
     def __init__(self, path: Path | None = None, dataset: str = "", secret: bytes = b"") -> None:
         #: What this process saw.
-        self.tally = Tally()
+        self.tally = NoiseSums()
         #: Whom to compare with, in a simulation of several owners.
         self.others: OtherOwners | None = None
         self._store = None if path is None else LocalStore(path.with_suffix(ENDING), dataset)
         seed = hashlib.sha256(secret + b"\x00noise monitor").digest()
         self._rng = np.random.default_rng(int.from_bytes(seed, "big"))
-        self._unwritten, self._written = Tally(), monotonic()
+        self._unwritten, self._written = NoiseSums(), monotonic()
         self._before: dict[tuple[str, str], np.ndarray] = {}
         self._releases, self._parts = 0, set[str]()
 
@@ -131,7 +131,7 @@ class NoiseMonitor:
             exact: the exact array of each part, before it was protected.
             released: what leaves.
         """
-        found = Tally({"unread error": (1.0,)})
+        found = NoiseSums({"unread error": (1.0,)})
         with suppress(Exception):
             found = self._observed(kind, query, protection, exact, released)
         self.tally.add_all(found)
@@ -148,8 +148,8 @@ class NoiseMonitor:
         protection: Protection | MaskedProtection,
         exact: Mapping[str, np.ndarray],
         released: Mapping[str, np.ma.MaskedArray],
-    ) -> Tally:
-        found, mechanism, laws = Tally(), protection.mechanism, protection.drawn
+    ) -> NoiseSums:
+        found, mechanism, laws = NoiseSums(), protection.mechanism, protection.drawn
         called = sum(exact[name].size for name in laws if name in exact)
         self._releases, before = self._releases + 1, None
         for name, bounded in protection.group.items():
@@ -192,7 +192,7 @@ class NoiseMonitor:
         return found
 
     def _cells(
-        self, found: Tally, law: Law, truth: np.ndarray, told: np.ndarray, row: int
+        self, found: NoiseSums, law: Law, truth: np.ndarray, told: np.ndarray, row: int
     ) -> np.ndarray:
         """What one part's cells tell by themselves, ``row`` of them a place; gives their scores, shape (cells,)."""
         bits = truth.dtype == bool
@@ -232,8 +232,8 @@ class NoiseMonitor:
         """Add what is not written yet to the file."""
         if self._store is not None and self._unwritten:
             new, self._written = self._unwritten, monotonic()
-            self._store.revise(NAME, lambda known: {**Tally(known or {}).add_all(new)})
-            self._unwritten = Tally()
+            self._store.revise(NAME, lambda known: {**NoiseSums(known or {}).add_all(new)})
+            self._unwritten = NoiseSums()
 
     def close(self) -> None:
         """Write, and close the file."""
@@ -242,7 +242,7 @@ class NoiseMonitor:
             self._store.close()
 
 
-def read_tally(ledger: Path, dataset: str) -> Tally:
+def read_tally(ledger: Path, dataset: str) -> NoiseSums:
     """The sums over all releases ever, kept beside a ledger's file; empty where there are none.
 
     Raises:
@@ -250,19 +250,19 @@ def read_tally(ledger: Path, dataset: str) -> Tally:
     """
     path = ledger.with_suffix(ENDING)
     if not path.is_file():
-        return Tally()
+        return NoiseSums()
     store = LocalStore(path, dataset)
     try:
-        return Tally().add_all(store.get(NAME, {}))
+        return NoiseSums().add_all(store.get(NAME, {}))
     finally:
         store.close()
 
 
-def _moments(found: Tally, label: str, scores: np.ndarray) -> None:
+def _moments(found: NoiseSums, label: str, scores: np.ndarray) -> None:
     found.add(f"score {label}", len(scores), scores.sum(), scores @ scores)
 
 
-def _binned(found: Tally, bins: np.ndarray, scores: np.ndarray, names: list[str]) -> None:
+def _binned(found: NoiseSums, bins: np.ndarray, scores: np.ndarray, names: list[str]) -> None:
     size = len(names)
     numbers = np.bincount(bins, minlength=size)
     sums = np.bincount(bins, weights=scores, minlength=size)
@@ -272,7 +272,7 @@ def _binned(found: Tally, bins: np.ndarray, scores: np.ndarray, names: list[str]
             found.add(f"score {name}", *each)
 
 
-def _together(found: Tally, label: str, scores: np.ndarray, others: np.ndarray) -> None:
+def _together(found: NoiseSums, label: str, scores: np.ndarray, others: np.ndarray) -> None:
     """Scores times the signs of others.
 
     Whatever the others are, independent scores times signs that are settled before them are standard

@@ -36,7 +36,7 @@ from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.cohort import CohortLearner
 from privfed.learners.saved import save
 from privfed.ledger.registry import Registry
-from privfed.owner.noise_monitor import Tally
+from privfed.owner.noise_monitor import NoiseSums
 from privfed.privacy.noise import TestNoise
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Relation
@@ -315,7 +315,7 @@ def _again(
     adopted: Policy,
     progress: Progress,
     engine: Engine,
-    noise: Mapping[str, Tally],
+    noise: Mapping[str, NoiseSums],
 ) -> list[dict[str, Any]]:
     """Repeat the training as the study says, with fresh noise and ephemeral ledgers; add it to the noise."""
     study, found = prepared.study, []

@@ -15,7 +15,7 @@ from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse
 from privfed.mechanisms.unprotected import Nullify
-from privfed.owner.noise_monitor import NoiseMonitor, OtherOwners, Tally, normal_scores
+from privfed.owner.noise_monitor import NoiseMonitor, NoiseSums, OtherOwners, normal_scores
 from privfed.privacy.laws import DiscreteLaplace
 from privfed.privacy.mechanism import BoundedPart, Mechanism
 from privfed.privacy.noise import TestNoise
@@ -31,7 +31,7 @@ Fault = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 def _watched(
     mechanism: Mechanism, seed: int, fault: Fault = np.add, type_: PartType = PartType.SUMS
-) -> dict[str, Tally]:
+) -> dict[str, NoiseSums]:
     """Three owners, ten releases of two parts of 60 cells in all."""
     others, found = OtherOwners(), {}
     steps = 2**30 if type_ == PartType.SUMS else 1
@@ -149,8 +149,8 @@ def test_the_same_noise_at_every_owner_is_convicted() -> None:
 
 def test_nothing_drawn_gives_no_finding_and_noise_unread_is_said() -> None:
     """No noise was charged; or what leaves is no sum of answer and noise."""
-    assert audit_noise({"owner": Tally()}) == []
-    (found,) = audit_noise({"owner": Tally({"unread finished": (7.0,)})})
+    assert audit_noise({"owner": NoiseSums()}) == []
+    (found,) = audit_noise({"owner": NoiseSums({"unread finished": (7.0,)})})
     assert found.partial == "7 cells were not looked at" and found.of == 0
     monitor = NoiseMonitor()
     group = {"counts": BoundedPart(Part(PartType.COUNTS, ("cell",), (3,)), Bound(1, 1))}

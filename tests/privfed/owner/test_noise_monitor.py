@@ -10,7 +10,7 @@ import pytest
 
 from privfed.errors import LedgerError
 from privfed.mechanisms.gaussian import Gaussian
-from privfed.owner.noise_monitor import CELLS, NoiseMonitor, OtherOwners, Tally, read_tally
+from privfed.owner.noise_monitor import CELLS, NoiseMonitor, NoiseSums, OtherOwners, read_tally
 from privfed.privacy.mechanism import BoundedPart, Protection
 from privfed.privacy.noise import TestNoise
 from privfed.questions.part import Bound, Part, PartType
@@ -75,7 +75,9 @@ def test_sums_of_all_runs_are_kept_beside_the_ledger(tmp_path: Path) -> None:
 
 def test_tallies_add_up() -> None:
     """Label by label."""
-    both = Tally({"score all": (1.0, 2.0, 3.0)}).add_all({"score all": (1, 1, 1), "unread x": [2]})
+    both = NoiseSums({"score all": (1.0, 2.0, 3.0)}).add_all(
+        {"score all": (1, 1, 1), "unread x": [2]}
+    )
     assert both == {"score all": (2.0, 3.0, 4.0), "unread x": (2.0,)}
 
 
