@@ -52,8 +52,9 @@ class Mass:
             chance, scale = np.exp(own.logs - top), np.exp(former - top)[:, :, 0]
             room = (0, 0), (0, 0), (own.length, own.length - 1)
             sums = np.cumsum(np.pad(chance, room), axis=2)
-            cover = sums[..., own.length :] - sums[..., : counts.shape[1]]
-            beyond = (chance.sum(axis=2, keepdims=True) - cover) * own.outside
+            cover = np.maximum(sums[..., own.length :] - sums[..., : counts.shape[1]], 0)
+            # The difference of two sums may round to less than nothing.
+            beyond = np.maximum(chance.sum(axis=2, keepdims=True) - cover, 0) * own.outside
             expected = scale * expected + (cover * own.inside + beyond).sum(axis=1)
             each = chance.sum(axis=1)
             starts, ends = scale * starts, scale * ends
