@@ -156,13 +156,35 @@ def owner() -> None:
 @which_option
 def new_owner(folder: Path, study: Path, client: str, policy: str) -> int:
     """Write an owner's files for STUDY into FOLDER: schema, policy, key and owner.toml."""
+    from privfed.engines.owner_file import MASKING_KEY
     from privfed.study import Study
     from privfed.study.deployed import Deployment
 
     Deployment.of(Study.from_toml(study), folder, policy).propose(folder, client)
+    masked = (folder / MASKING_KEY).exists()
     click.echo(
         f"wrote {folder / 'owner.toml'}; put the records there as records.csv, read policy.toml, and "
         f"give owner.pub to the server as {client}.pub"
+        + (f", and owner.mask to it and all owners as {client}.mask" if masked else "")
+    )
+    if masked:
+        click.echo(f"then, with all owners' .mask files: privfed owner masks {folder} KEYS")
+    return FINE
+
+
+@owner.command("masks")
+@new_folder
+@click.argument("keys", type=PATH)
+def agree_on_masks(folder: Path, keys: Path) -> int:
+    """Write all owners' masking keys, the files NAME.mask in KEYS, into the policy in FOLDER."""
+    from privfed.engines.owner_file import OwnerFile
+
+    owner = OwnerFile.from_toml(folder / "owner.toml")
+    for name, key in owner.agree_on_masks(keys).items():
+        click.echo(f"{name:<24} {' '.join(key[i : i + 8] for i in range(0, 64, 8))}")
+    click.echo(
+        "Compare these with the owners by telephone or in person, not through the server: whoever "
+        f"exchanged all keys but {owner.client}'s could open {owner.client}'s share, as if all others colluded."
     )
     return FINE
 

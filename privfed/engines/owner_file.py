@@ -19,8 +19,10 @@ from privfed.errors import InputError, PolicyError, SchemaError
 from privfed.exchange.signing import read_key
 from privfed.ledger import Ledger
 from privfed.ledger.registry import Registry
+from privfed.ledger.secret import secret_beside
 from privfed.ledger.verified_file import verified
 from privfed.owner.gate import Gate
+from privfed.owner.masking import MaskingKey
 from privfed.privacy.policy import Policy
 from privfed.tables.csv_text import Text
 from privfed.tables.data_quality import DataQuality
@@ -31,6 +33,8 @@ from privfed.tables.toml_file import naming, read_toml
 
 #: Keys of files that earlier versions wrote, and what they are called now.
 ALIASES = {"doors": "sockets", "key": "signing_key"}
+#: File of an owner's public masking key; elsewhere it is called ``<client>.mask``.
+MASKING_KEY = "owner.mask"
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,37 @@ class OwnerFile:
         }
         Path(path).write_text(tomli_w.dumps(plain), encoding="utf-8")
 
+    # --- masked sums ---------------------------------------------------------------------------
+
+    def agree_on_masks(self, keys: Path) -> Mapping[str, str]:
+        """Write all owners' masking keys into this owner's policy, and agree to it.
+
+        Args:
+            keys: a folder with each owner's public masking key, ``<client>.mask``.
+
+        Returns:
+            the keys by owner. Who exchanges all other owners' keys for keys of his own sees this owner's share
+            by itself, so that they should be compared by another way than the one they came by.
+
+        Raises:
+            PolicyError: the policy masks nothing, or has another key for this owner.
+            InputError: a key is missing or is none.
+        """
+        path = self._path(self.policy)
+        policy = Policy.from_toml(path)
+        if policy.masked is None:
+            raise PolicyError(f"policy file {path}: masks no sums; there is nothing to agree on")
+        adopted = with_masking_keys(policy, keys)
+        assert adopted.masked is not None
+        own = MaskingKey(secret_beside(self._path(self.ledger)))
+        own.check(adopted.masked.keys, self.client)
+        for key in adopted.masked.keys.values():
+            own.check_peer(key)
+        adopted.to_toml(path)
+        agreed = {**self.agreed, "policy": adopted.digest}
+        replace(self, agreed=agreed).to_toml(self.folder / "owner.toml")
+        return adopted.masked.keys
+
     # --- served ----------------------------------------------------------------------------------
 
     def opened(
@@ -210,6 +245,29 @@ class OwnerFile:
             raise SchemaError(f"schema file {self.schema}: not the agreed one; put that one there")
         if self.agreed.get("policy", policy.digest) != policy.digest:
             raise PolicyError(f"policy file {self.policy}: not the agreed one; put that one there")
+
+
+def with_masking_keys(policy: Policy, folder: Path, *, everyone: bool = True) -> Policy:
+    """Return a policy with the masking keys that a folder holds, ``<client>.mask``; known keys stay.
+
+    Raises:
+        InputError: a key is missing and ``everyone`` is set, or cannot be read.
+        PolicyError: a file holds no masking key.
+    """
+    if policy.masked is None:
+        return policy
+    found = {}
+    for owner, known in policy.masked.keys.items():
+        path = folder / f"{owner}.mask"
+        if not known and (everyone or path.is_file()):
+            try:
+                found[owner] = path.read_text(encoding="ascii").strip()
+            except (OSError, UnicodeDecodeError):
+                raise InputError(
+                    f"masking key {path}: cannot be read; it is {owner}'s {MASKING_KEY}, which "
+                    "privfed owner new wrote"
+                ) from None
+    return replace(policy, masked=policy.masked.with_keys(found))
 
 
 def _renamed(plain: Mapping[str, Any]) -> dict[str, Any]:

@@ -396,7 +396,8 @@ class ReplayDisclosure(DirectDisclosure):
         schema: the public data dictionary.
         transcript: the recorded releases.
         clients: those that could be asked, in the same order (a learner that samples them repeats
-            its sample); those that released something unless given.
+            its sample); those that released something unless given. The recorded total of a masked
+            sum answers for all of its owners.
     """
 
     def __init__(
@@ -407,11 +408,34 @@ class ReplayDisclosure(DirectDisclosure):
         self._left: dict[tuple[str, str], list[Release]] = {}
         for entry in transcript:
             self._left.setdefault((entry.client, entry.release.query), []).append(entry.release)
+        own = set(self.clients)
+        self._totals = {e.client: e.release.owners for e in transcript if e.client not in own}
+
+    def _answers(self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None) -> Answers:
+        addressed: dict[str, list[Query]] = {}
+        for client, queries in questions.items():
+            for query in queries:
+                total = self._total_of(client, query)
+                if total is None or client == self._totals[total][0]:  # once for all of its owners
+                    addressed.setdefault(total or client, []).append(query)
+        return super()._answers(addressed, spend).of(list(distinct(questions).values()))
+
+    def _known(self, clients: Iterable[str]) -> list[str]:
+        return super()._known(client for client in clients if client not in self._totals)
+
+    def _total_of(self, client: str, query: Query) -> str | None:
+        """The recorded total that a client's share of a masked sum went into."""
+        held = (name for name, owners in self._totals.items() if client in owners)
+        return next((name for name in held if self._left.get((name, query.digest))), None)
 
     def _offers(
         self, query: Query, clients: Sequence[str], spend: Fraction | None
     ) -> Iterable[str]:
-        return [client for client in clients if self._left.get((client, query.digest))]
+        return [
+            client
+            for client in clients
+            if self._left.get((client, query.digest)) or self._total_of(client, query)
+        ]
 
     def _reply(self, client: str, query: Query) -> Reply:
         recorded = self._left.get((client, query.digest))

@@ -56,6 +56,15 @@ class MaskingKey:
                 f"public masking key is {self.public}"
             )
 
+    def check_peer(self, key: str) -> None:
+        """Check that a pair's secret can be made with a public key.
+
+        Raises:
+            InputError: it is no X25519 key.
+        """
+        if key != self.public:
+            self._shared(key)
+
     def mask(
         self, vector: np.ndarray, keys: Mapping[str, str], owner: str, view: bytes
     ) -> np.ndarray:

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 from privfed.engines.batches import schema_digest
 from privfed.engines.journal import Journal
-from privfed.engines.owner_file import OwnerFile
+from privfed.engines.owner_file import MASKING_KEY, OwnerFile, with_masking_keys
 from privfed.engines.remote import RemoteDisclosure
 from privfed.errors import InputError, NobodyAnswered, Note, StudyError
 from privfed.exchange.channel import HeadStore
@@ -33,6 +33,8 @@ from privfed.exchange.signing import Identity, Signer, read_public
 from privfed.exchange.transcript import Transcript
 from privfed.learners.saved import save
 from privfed.ledger.registry import state_folder
+from privfed.ledger.secret import secret_beside
+from privfed.owner.masking import MaskingKey
 from privfed.privacy.policy import Policy
 from privfed.study import PolicyChoice, Study
 from privfed.study.dry_run import dry_run, learner, policy
@@ -108,7 +110,15 @@ class Deployment:
     def policy(self) -> Policy:
         """The policy proposed to the owners."""
         model = learner(self.study, self.choice)
-        return policy(self.choice, model, self.schema, self.study.folder)
+        proposed = policy(self.choice, model, self.schema, self.study.folder)
+        return with_masking_keys(
+            self.choice.masked_among(proposed, self.clients), self.keys_folder, everyone=False
+        )
+
+    @property
+    def keys_folder(self) -> Path:
+        """Where the owners' public keys lie: ``<client>.pub``, and ``<client>.mask`` for masked sums."""
+        return self.study.keys or self.study.folder / KEYS
 
     @property
     def keys(self) -> dict[str, Identity]:
@@ -117,10 +127,10 @@ class Deployment:
         Raises:
             InputError: an owner's key is missing.
         """
-        folder = self.study.keys or self.study.folder / KEYS
-        if not folder.is_dir():
+        folder = self.keys_folder
+        if not any(folder.glob("*.pub")):
             warnings.warn(
-                f"there is no folder {folder}: replies are believed unsigned, so that whoever "
+                f"there are no keys in {folder}: replies are believed unsigned, so that whoever "
                 "runs the engine could answer in an owner's place",
                 Note,
                 stacklevel=2,
@@ -247,8 +257,13 @@ class Deployment:
             encoding=self.study.data.encoding,
             signing_key="owner.key",
             block=self.choice.block,
-            agreed={"schema": schema_digest(schema), "policy": adopted.digest},
+            agreed={"schema": schema_digest(schema)},
         )
+        if adopted.masked is not None:
+            key = MaskingKey(secret_beside(folder / owner.ledger)).public
+            (folder / MASKING_KEY).write_text(key + "\n", encoding="ascii")
+        else:
+            owner = replace(owner, agreed=owner.agreed | {"policy": adopted.digest})
         owner.to_toml(folder / "owner.toml")
         return owner
 

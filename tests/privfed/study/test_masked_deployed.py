@@ -1,0 +1,163 @@
+"""Masked sums among owners on machines of their own: keys, one total, and owners killed at any moment."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from functools import partial
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from threading import Event, Timer
+
+import pandas as pd
+import pytest
+
+from privfed.cli import BAD_INPUT, FINE, status
+from privfed.engines.owner_file import OwnerFile
+from privfed.engines.remote import RemoteDisclosure
+from privfed.engines.sockets import SocketCarrier
+from privfed.errors import PolicyError
+from privfed.exchange.channel import RetryLimits
+from privfed.learners.saved import load
+from privfed.ledger import Ledger
+from privfed.study import Study
+from privfed.study.deployed import Deployment
+
+OWNERS = ("north", "south", "west")
+FORK = get_context("fork")
+
+
+@pytest.fixture
+def study(write_study: Callable[..., Path], study_text: str, small_table: pd.DataFrame) -> Path:
+    """A masked study of three owners, whose keys lie beside it; they have not agreed on them yet."""
+    text = study_text.replace('partition = "column"\ncolumn = "site"', f"names = {list(OWNERS)}")
+    head = text.replace('noise = "test"\n', "").partition("[[policy]]")[0]
+    path = write_study(
+        f'{head}[[policy]]\nname = "private"\nepsilon = "4"\nmasked = {{ colluding = 0 }}\n'
+    )
+    keys = path.parent / "keys"
+    keys.mkdir()
+    for number, name in enumerate(OWNERS):
+        folder = path.parent / name
+        assert status(["owner", "new", str(folder), str(path), "--client", name]) == FINE
+        own = small_table.iloc[number :: len(OWNERS)].drop(columns="site")
+        own.to_csv(folder / "records.csv", index=False)
+        shutil.copy(folder / "owner.pub", keys / f"{name}.pub")
+        shutil.copy(folder / "owner.mask", keys / f"{name}.mask")
+    (path.parent / "table.csv").unlink()
+    return path
+
+
+def agree(study: Path) -> None:
+    """Every owner takes all keys over."""
+    for name in OWNERS:
+        assert status(["owner", "masks", str(study.parent / name), str(study.parent / "keys")]) == 0
+
+
+def test_owners_agree_on_keys_before_they_serve(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A missing key is named, an owner without keys does not open, and all keys are shown to be compared."""
+    keys, first = study.parent / "keys", study.parent / "north"
+    (keys / "west.mask").rename(keys / "gone")
+    assert status(["owner", "masks", str(first), str(keys)]) == BAD_INPUT
+    assert "west.mask" in capsys.readouterr().err
+    with pytest.raises(PolicyError, match="no key for 'north'"):
+        OwnerFile.from_toml(first / "owner.toml").opened()
+    (keys / "gone").rename(keys / "west.mask")
+    agree(study)
+    shown = capsys.readouterr().out
+    key = (first / "owner.mask").read_text().strip()
+    assert all(key[i : i + 8] in shown for i in range(0, 64, 8)) and "Compare these" in shown
+    side = OwnerFile.from_toml(first / "owner.toml").opened()
+    assert side.gate.policy == Deployment.of(Study.from_toml(study), "out").policy
+    side.gate.ledger.close()
+
+
+def test_a_key_of_somebody_else_or_of_nobody_is_refused(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An owner's own key must be hers; a point of small order, whose secret all know, is no key."""
+    keys, first = study.parent / "keys", study.parent / "north"
+    own = (keys / "north.mask").read_text()
+    shutil.copy(keys / "south.mask", keys / "north.mask")
+    assert status(["owner", "masks", str(first), str(keys)]) == BAD_INPUT
+    assert "another key for 'north'" in capsys.readouterr().err
+    (keys / "north.mask").write_text(own)
+    (keys / "south.mask").write_text("0" * 64)
+    assert status(["owner", "masks", str(first), str(keys)]) == BAD_INPUT
+    assert "no X25519 key" in capsys.readouterr().err
+
+
+def _serve(folder: Path) -> None:
+    """An owner's process: her side behind its socket, until killed."""
+    owner = OwnerFile.from_toml(folder / "owner.toml")
+    owner.open_sockets(owner.opened())
+    Event().wait()
+
+
+class Owners:
+    """Every owner's process; some are killed while they answer, and started anew.
+
+    Args:
+        study: beside it lie the owners' folders.
+        kills: how many are killed, each at a random moment after a batch of questions was sent.
+    """
+
+    def __init__(self, study: Path, kills: int) -> None:
+        self.folders = {name: study.parent / name for name in OWNERS}
+        self.killed = 0
+        self._kills, self._rng = kills, random.Random(0)
+        self._carrier = SocketCarrier({n: f / "server.sock" for n, f in self.folders.items()})
+        self._running = {name: self._started(name) for name in OWNERS}
+
+    def _started(self, name: str) -> BaseProcess:
+        process = FORK.Process(target=_serve, args=(self.folders[name],), daemon=True)
+        process.start()
+        return process
+
+    def _kill(self, name: str) -> None:
+        self._running[name].kill()  # SIGKILL
+        self._running[name].join()
+        self._running[name] = self._started(name)
+
+    def __call__(self, batches: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
+        """Carry batches, and kill an owner meanwhile."""
+        if self.killed == self._kills:
+            return self._carrier(batches, seconds)
+        self.killed += 1
+        kill = Timer(self._rng.uniform(0, 0.02), self._kill, [self._rng.choice(OWNERS)])
+        kill.start()
+        replies = self._carrier(batches, seconds)
+        kill.join()
+        return replies
+
+    def close(self) -> None:
+        """End all processes."""
+        for process in self._running.values():
+            process.kill()
+            process.join()
+
+
+@pytest.mark.parametrize("kills", [0, 8])
+def test_three_owners_show_nothing_but_totals_however_often_they_die(
+    study: Path, kills: int
+) -> None:
+    """Killed at any moment and started again, each is charged once a question, and the study ends."""
+    agree(study)
+    chosen = Deployment.of(Study.from_toml(study), study.parent / "out")
+    patience = RetryLimits(deadline=60, first=0.01, longest=0.2)
+    with closing(Owners(study, kills)) as owners:
+        chosen.run(partial(RemoteDisclosure, carry=owners, patience=patience))
+    assert owners.killed == kills
+    transcript = chosen.transcript
+    assert {entry.client for entry in transcript} == {"total of 3 owners"}
+    assert chosen.replay().to_dict() == load(chosen.out / "private" / "model.json").to_dict()
+    for name in OWNERS:
+        with closing(Ledger.read(study.parent / name / "ledger.db")) as ledger:
+            ledger.verify()
+            charged = [entry.request for entry in ledger.entries() if entry.event == "reserved"]
+        assert len(charged) == len(set(charged)) == len(transcript)
