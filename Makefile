@@ -2,7 +2,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: audit test coverage lint types check wheel clean
+.PHONY: audit test coverage lint types docs clean
 
 audit: $(VENV)/installed
 	$(BIN)/privfed audit --out audit --overwrite
@@ -24,7 +24,11 @@ types: $(VENV)/developing
 	$(BIN)/mypy
 	$(BIN)/mypy tests benchmarks
 
-# Both depend on pyproject.toml: entry points go stale when it changes.
+# The documentation as a site, in build/site/index.html; a broken link or an example that fails ends it.
+docs: $(VENV)/documenting
+	$(BIN)/sphinx-build -q -W --keep-going docs build/site
+
+# All depend on pyproject.toml: entry points go stale when it changes.
 $(VENV)/installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -e .
@@ -34,6 +38,11 @@ $(VENV)/developing: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -e ".[dev]"
 	touch $@ $(VENV)/installed
+
+$(VENV)/documenting: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q -e ".[docs,sign]"
+	touch $@
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info audit

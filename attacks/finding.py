@@ -47,7 +47,8 @@ class Finding:
         metric: what ``value`` counts, such as ``"records recovered exactly"``.
         value: what it achieved.
         of: what ``value`` is out of, or None.
-        low, high: the confidence interval; None for an exact count.
+        low: where the confidence interval begins; None for an exact count.
+        high: where it ends.
         baseline: the same metric for a guesser who saw no release.
         releases: the kinds of release that it used.
         severity: see :class:`Severity`.

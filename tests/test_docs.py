@@ -63,9 +63,9 @@ def laid_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
 
     def lay(page: str) -> Path:
         monkeypatch.chdir(tmp_path)
-        for block in blocks(page, "toml"):
+        for block in blocks(page, "toml") if page else ():
             (tmp_path / str(file_named(block))).write_text(block, encoding="utf-8")
-        for block in blocks(page, "python"):
+        for block in blocks(page, "python") if page else ():
             (tmp_path / "reader.py").write_text(block, encoding="utf-8")
             run_path("reader.py", dict(OWN.get(page, {})))
         return tmp_path
@@ -84,7 +84,7 @@ def test_every_toml_block_is_a_file(page: str) -> None:
 def test_every_fence_has_a_language() -> None:
     """No block is passed over for want of one."""
     fences = re.findall(r"^```(.*)$", TEXT, re.MULTILINE)
-    assert set(fences[::2]) == {"python", "toml"}
+    assert {fence.split()[0] for fence in fences[::2]} == {"python", "toml", "{toctree}", "{image}"}
     assert set(fences[1::2]) == {""}
 
 
@@ -105,15 +105,46 @@ def test_studies_run_as_printed(
     }
 
 
-def test_the_walk_through_two_studies_goes_as_printed(laid_out: Callable[[str], Path]) -> None:
-    """Every command of the page in order, each with the exit status that it says."""
-    folder = laid_out("two-studies")
-    commands_ = re.findall(r"^    (privfed .*)$", PAGES["two-studies"], re.MULTILINE)
-    assert len(commands_) > 15
+def walk(page: str) -> int:
+    """Carry out every command of a page in order, each with the exit status that it says."""
+    commands_ = re.findall(r"^    (privfed .*)$", PAGES[page], re.MULTILINE)
     for line in commands_:
         command, _, remark = line.partition("#")
         expected = int(remark.split()[-1]) if "exit status" in remark else FINE
         assert status(shlex.split(command)[1:]) == expected, line
+    return len(commands_)
+
+
+def test_the_officer_s_tutorial_ends_with_a_certificate(
+    laid_out: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every command as printed; the certificate is checked for the model, and the report is there."""
+    folder = laid_out("tutorial-officer")
+    assert walk("tutorial-officer") == 9
+    assert (folder / "certificate.json").is_file() and (folder / "audit/report.html").is_file()
+    assert "may leave" in capsys.readouterr().out
+
+
+def test_the_researcher_s_tutorial_ends_with_a_figure(laid_out: Callable[[str], Path]) -> None:
+    """The four blocks of the page, run one after the other as one script."""
+    folder = laid_out("")
+    script = "\n".join(blocks("tutorial-researcher", "python"))
+    (folder / "tutorial.py").write_text(script, encoding="utf-8")
+    found = run_path("tutorial.py")
+    assert (folder / "utility.png").stat().st_size > 10_000
+    assert 0.8 < found["mean"]["mean"][8] <= 1
+
+
+def test_the_test_author_s_tutorial_catches_its_leak(tmp_path: Path) -> None:
+    """Code and tests of the page, run by pytest as a reader would."""
+    files = {str(file_named(block)): block for block in blocks("tutorial-tests", "python")}
+    assert passed_in(tmp_path, files, str(tmp_path)) == 2
+
+
+def test_the_walk_through_two_studies_goes_as_printed(laid_out: Callable[[str], Path]) -> None:
+    """Every command of the page in order, each with the exit status that it says."""
+    folder = laid_out("two-studies")
+    assert walk("two-studies") > 15
     assert [path.name for path in sorted((folder / "hospitals").glob("*.db"))] == [
         "A.db",
         "B.db",

@@ -84,9 +84,7 @@ class HistogramForestClassifier(Baseline, FedForestClassifier):
 class HistogramForestRegressor(Baseline, FedForestRegressor):
     """A federated regression forest over equal-width bins.
 
-    Args:
-        n_estimators, max_depth, min_samples_leaf, max_features, n_bins, random_state: as for
-            :class:`HistogramForestClassifier`.
+    Parameters as :class:`HistogramForestClassifier`.
     """
 
     ways: ClassVar[Ways] = (HistogramForest,)

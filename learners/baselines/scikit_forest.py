@@ -181,10 +181,7 @@ class _ScikitForest(RawBaseline):
 class CentralForestClassifier(_ScikitForest, BaselineClassifier):
     """scikit-learn's forest on the pooled records, for classes.
 
-    Args:
-        trees, max_depth, min_leaf, random_state: as scikit-learn's ``n_estimators``, ``max_depth``,
-            ``min_samples_leaf``, ``random_state``.
-        max_features: as scikit-learn's; None for all.
+    Parameters as scikit-learn's of the same names; ``max_features=None`` for all.
     """
 
     _pools: ClassVar[bool] = True

@@ -336,11 +336,8 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
 class FedForestRegressor(FederatedRegressor, _FedForest):
     """A federated random forest for a numeric target.
 
-    Args:
-        n_estimators, max_depth, min_samples_leaf, min_impurity_decrease, max_features, n_quantiles,
-        max_quantiles, candidates, interpolate, gain_aggregation, top_k, client_splits, sampling, clients_per_tree, oob_score, random_state:
-            as for :class:`FedForestClassifier`; decreases are of the target's variance.
-        criterion: ``"squared_error"``.
+    Parameters as :class:`FedForestClassifier`; ``criterion`` is ``"squared_error"``, and decreases are of the
+    target's variance.
     """
 
     _criteria: ClassVar[tuple[Criterion, ...]] = ("squared_error",)

@@ -59,7 +59,8 @@ class Grammar:
             raise RuleError(
                 "a grammar without variables or relations has no terminals; name at least one each"
             )
-        object.__setattr__(self, "variables", tuple(sorted(self.variables)))
+        variables = ((name, float(lower), float(upper)) for name, lower, upper in self.variables)
+        object.__setattr__(self, "variables", tuple(sorted(variables)))
         for name, lower, upper in self.variables:
             if not _NAME.fullmatch(name) or not lower < upper:
                 raise RuleError(

@@ -106,7 +106,7 @@ class LocalDisclosure(ChannelDisclosure):
             ledgers: a folder for an SQLite file and a secret of each client; ``None``: in memory.
             queries: query classes that are not installed as plugins.
             study: a name for the ledgers.
-            amend, block: see :class:`Gate`.
+            amend: see :class:`Gate`, as ``block``.
             registry: where the heads of ledgers that last are remembered.
             keys: a folder with the key ``<client>.key`` of each ledger; ``None``: nothing is signed.
         """

@@ -344,9 +344,8 @@ class SumOfGaussians(Law):
 
     Args:
         sigma: of the m shares together, in grid units.
-        counted: m, the shares that are not known to the server's allies.
-        owners: K.
-        cells: d, all that are masked together on this grid.
+        sizes: m, the shares that are not known to the server's allies; K, all shares; and d, the cells
+            that are masked together on this grid.
     """
 
     name: ClassVar[str] = "masked_gaussian"

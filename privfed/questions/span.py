@@ -15,7 +15,8 @@ class Span:
 
     Args:
         feature: its index in the schema.
-        lower, upper: the interval, half-open; infinite ends are open.
+        lower: where the half-open interval begins; an infinite end is open.
+        upper: where it ends.
         among: codes of the only categories that meet it, or ``None``.
         besides: codes of categories that do not meet it.
     """

@@ -245,7 +245,8 @@ class Tree(Nodes):
         Args:
             feature: split by each node.
             cut: ``x < cut`` goes left.
-            left, right: the children.
+            left: the lower child.
+            right: the upper child.
 
         Raises:
             QueryError: see the class.

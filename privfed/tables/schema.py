@@ -32,7 +32,8 @@ class Column:
     Args:
         name: in every client's table.
         kind: ``number``, ``integer`` or ``category``.
-        lower, upper: the bounds of a record's contribution (numeric kinds).
+        lower: bound of a record's contribution (numeric kinds).
+        upper: the other bound.
         categories: the public list of values (``category``), in order.
         fill: replaces a missing value, otherwise an error.
         description: one line for reports.
@@ -118,7 +119,7 @@ class Schema:
 
     Args:
         features: the inputs, in the order of the encoded matrix.
-        target: the column to predict, or ``None``.
+        target: the column to predict, the name of one of ``features``, or ``None``.
         name: a name for reports.
         inferred: whether the bounds were read off data (an unprotected release); written to files.
     """
@@ -129,6 +130,16 @@ class Schema:
     inferred: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "features", tuple(self.features))
+        if isinstance(self.target, str):
+            named = [column for column in self.features if column.name == self.target]
+            if not named:
+                names = [column.name for column in self.features]
+                hint = did_you_mean(self.target, names)
+                raise SchemaError(f"no column {self.target!r} for the target{hint}")
+            rest = tuple(column for column in self.features if column is not named[0])
+            object.__setattr__(self, "features", rest)
+            object.__setattr__(self, "target", named[0])
         if not self.features:
             raise SchemaError("a schema needs at least one feature")
         names = [column.name for column in self.columns]

@@ -60,7 +60,7 @@ def assert_dp(  # noqa: PLR0913 - by name where a test says it
         run: what is tested: takes data and gives what leaves; it must draw fresh noise each time.
         neighbours: a pair of data sets that differ in one unit; a list of such pairs; or one table,
             of which the unit that lies farthest from the others, and the first, are left out.
-        epsilon, delta: what is claimed; epsilon in nats.
+        epsilon: what is claimed, in nats, with ``delta``.
         unit: of the claim: ``"record"``, or the column that names individuals or clients.
         trials: how often it is run for each pair, half of it on each data set.
         gaussian: whether the noise is Gaussian, so that a far sharper test may be used; it means

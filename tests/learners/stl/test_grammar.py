@@ -60,6 +60,12 @@ def test_every_template_can_be_completed() -> None:
     assert len(canonical_ends) == len(ends) == 20
 
 
+def test_whole_bounds_are_the_same_grammar() -> None:
+    """Its digest says whether a cohort is the one that is asked about."""
+    whole = Grammar((("b", 0, 1), ("a", -2, 2)), most_operators=2, horizon=3)
+    assert repr(whole) == repr(SMALL)
+
+
 def test_the_grammar_of_a_schema_carries_its_bounds() -> None:
     """Thresholds range over the schema's bounds, steps over the horizon."""
     schema = Schema((Column("hr", lower=20, upper=200), Column("bp", lower=40, upper=180)))

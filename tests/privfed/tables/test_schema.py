@@ -133,3 +133,11 @@ def test_nothing_to_infer(frame: pd.DataFrame, target: str | None, says: str) ->
     """Constant, empty, missing and doubled columns are refused by name."""
     with pytest.raises(SchemaError, match=says):
         Schema.infer(frame, target)
+
+
+def test_a_target_is_named_or_given() -> None:
+    """One of the columns, by its name, is taken out of the features; an unknown name is an error."""
+    age, days = Column("age", lower=0, upper=100), Column("days", lower=0, upper=60)
+    assert Schema([age, days], target="days") == Schema((age,), days)  # type: ignore[arg-type]
+    with pytest.raises(SchemaError, match="no column 'dayz' for the target; did you mean 'days'"):
+        Schema((age, days), target="dayz")  # type: ignore[arg-type]
