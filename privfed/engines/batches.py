@@ -22,33 +22,22 @@ LIMIT = wire.LIMIT
 
 @dataclass(frozen=True)
 class Batch:
-    """Messages to one client, answered in order.
+    """Messages to one client, answered in order."""
 
-    Args:
-        id: returned with the replies, so that late replies are recognised.
-        schema: digest of the server's schema; an owner with another schema does not answer.
-        messages: encoded requests and inquiries; empty to ask for the client's name.
-    """
-
-    id: str
-    schema: str
+    id: str  #: returned with the replies, so that late replies are recognised
+    schema: str  #: digest of the server's schema; an owner with another schema does not answer
+    #: encoded requests and inquiries; empty to ask for the client's name
     messages: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True)
 class Replies:
-    """A client's replies to the first messages of a batch.
+    """A client's replies to the first messages of a batch."""
 
-    Args:
-        id: the batch's.
-        client: the replying client.
-        schema: digest of the schema that its records are clipped to.
-        envelopes: encoded envelopes of the first messages; the rest need another batch.
-    """
-
-    id: str
-    client: str
-    schema: str
+    id: str  #: the batch's
+    client: str  #: the replying client
+    schema: str  #: digest of the schema that its records are clipped to
+    #: encoded envelopes of the first messages; the rest need another batch
     envelopes: tuple[bytes, ...] = ()
 
 

@@ -19,11 +19,7 @@ from privfed.questions.query import Query
 
 
 class CohortDisclosure(LocalDisclosure):
-    """A cohort in this process, asked as one client.
-
-    Args:
-        gate: the cohort's gate.
-    """
+    """A cohort in this process, asked as one client."""
 
     def __init__(self, gate: CohortGate) -> None:
         super().__init__({gate.owner: gate})

@@ -26,19 +26,12 @@ _SIZE = 8
 
 @dataclass(frozen=True)
 class JournalLine:
-    """One message and its reply.
+    """One message and its reply."""
 
-    Args:
-        client: the replying client.
-        id: the request's.
-        message: the encoded request or inquiry.
-        envelope: the encoded reply.
-    """
-
-    client: str
-    id: str
-    message: bytes
-    envelope: bytes
+    client: str  #: the replying client
+    id: str  #: the request's
+    message: bytes  #: the encoded request or inquiry
+    envelope: bytes  #: the encoded reply
 
 
 class Journal:
@@ -64,11 +57,7 @@ class Journal:
 
     @classmethod
     def read(cls, path: str | Path) -> Journal:
-        """Read a file, even while another process writes it.
-
-        Raises:
-            InputError: it cannot be read.
-        """
+        """Read a file, even while another process writes it (InputError: it cannot be read)."""
         journal = cls()
         try:
             journal._read(Path(path), Path(path).read_bytes())

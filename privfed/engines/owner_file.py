@@ -39,43 +39,28 @@ MASKING_KEY = "owner.mask"
 
 @dataclass(frozen=True)
 class OwnerFile:
-    """How one data owner serves one data set.
+    """How one data owner serves one data set."""
 
-    Args:
-        client: the owner's public name.
-        data: the table, a .csv file.
-        schema: file of the public data dictionary.
-        policy: file of the owner's policy.
-        ledger: the ledger's file; beside it lie the secret and the shelf.
-        sockets: the socket of each principal, by the name that the owner's engine authenticates.
-        study: the study's name in the ledger.
-        individual: the column that names the person behind each record.
-        sep: the table's column separator.
-        encoding: the table's encoding.
-        signing_key: file of the key that signs replies and the ledger's heads, or None.
-        witness: file or address to which the ledger's heads are appended, or None.
-        rounds: what limits per round count by: ``asker``, ``minute``, ``hour`` or ``day``.
-        block: how many equal charges a ledger reserves at once.
-        agreed: digests of ``schema`` and ``policy`` that the parties agreed on, checked at the start.
-        folder: where relative paths start.
-    """
-
-    client: str
-    data: str
-    schema: str
-    policy: str
-    ledger: str
+    client: str  #: the owner's public name
+    data: str  #: the table, a .csv file
+    schema: str  #: file of the public data dictionary
+    policy: str  #: file of the owner's policy
+    ledger: str  #: the ledger's file; beside it lie the secret and the shelf
+    #: the socket of each principal, by the name that the owner's engine authenticates
     sockets: dict[str, str]
-    study: str = ""
-    individual: str | None = None
-    sep: str = ","
-    encoding: str = "utf-8"
+    study: str = ""  #: the study's name in the ledger
+    individual: str | None = None  #: the column that names the person behind each record
+    sep: str = ","  #: the table's column separator
+    encoding: str = "utf-8"  #: the table's encoding
+    #: file of the key that signs replies and the ledger's heads, or None
     signing_key: str | None = None
+    #: what limits per round count by: ``asker``, ``minute``, ``hour`` or ``day``
     rounds: Rounds = "asker"
-    block: int = 1
-    witness: str | None = None
+    block: int = 1  #: how many equal charges a ledger reserves at once
+    witness: str | None = None  #: file or address to which the ledger's heads are appended, or None
+    #: digests of ``schema`` and ``policy`` that the parties agreed on, checked at the start
     agreed: dict[str, str] = field(default_factory=dict)
-    folder: Path = Path()
+    folder: Path = Path()  #: where relative paths start
 
     @classmethod
     def from_toml(cls, path: str | Path, changed: Mapping[str, Any] | None = None) -> OwnerFile:

@@ -53,17 +53,11 @@ UNREACHED = (ChannelError, WireError, OSError, TimeoutError)
 
 @dataclass(frozen=True)
 class RetryLimits:
-    """How long to retry a client that cannot be reached; all in seconds.
+    """How long to retry a client that cannot be reached; all in seconds."""
 
-    Args:
-        deadline: after which it counts as absent.
-        first: before the second try; doubled for each further one.
-        longest: the longest pause between two tries.
-    """
-
-    deadline: float = 30.0
-    first: float = 0.05
-    longest: float = 5.0
+    deadline: float = 30.0  #: after which it counts as absent
+    first: float = 0.05  #: before the second try; doubled for each further one
+    longest: float = 5.0  #: the longest pause between two tries
 
     def ask(self, channel: Channel, data: bytes) -> Opened | None:
         """Send the same bytes until a readable reply comes or the deadline is over."""

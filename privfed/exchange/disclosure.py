@@ -234,7 +234,6 @@ class Disclosure(ABC):
         An offer is no promise: budgets may be spent before the query comes.
 
         Args:
-            query: the query.
             clients: whom to ask; all unless named.
             spend: what would be proposed.
         """

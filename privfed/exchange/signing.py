@@ -59,11 +59,7 @@ def read_key(path: str | Path) -> bytes:
 
 
 def read_public(path: str | Path) -> bytes:
-    """Read a public key's file.
-
-    Raises:
-        InputError: it cannot be read, or is no key.
-    """
+    """Read a public key's file (InputError: it cannot be read, or is no key)."""
     return _read(path, f"public key file {path}", "give the .pub file that lies beside the key")
 
 

@@ -204,7 +204,6 @@ class Ledger(Custody):
         See :mod:`privfed.ledger.study_blocks` for what is proved of it.
 
         Args:
-            study: the study.
             share: the most that it may ever be charged.
             accountant: how losses add up.
 

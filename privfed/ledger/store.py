@@ -68,27 +68,16 @@ encode_body: Callable[[Any], bytes] = msgspec.json.Encoder(order="sorted").encod
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of the ledger.
+    """One row of the ledger."""
 
-    Args:
-        seq: its number, from 1.
-        time: when it was written, ISO 8601 in UTC; never before its predecessor's.
-        event: one of :data:`OWN_EVENTS`, or a note's own word.
-        principal: the server that asked.
-        request: the request's id.
-        body: public facts.
-        payload: the query's public values, or the bytes that left.
-        hash: SHA-256 of all this and of the row before.
-    """
-
-    seq: int
-    time: str
-    event: str
-    principal: str
-    request: str
-    body: dict[str, Any]
-    payload: bytes
-    hash: str
+    seq: int  #: its number, from 1
+    time: str  #: when it was written, ISO 8601 in UTC; never before its predecessor's
+    event: str  #: one of :data:`OWN_EVENTS`, or a note's own word
+    principal: str  #: the server that asked
+    request: str  #: the request's id
+    body: dict[str, Any]  #: public facts
+    payload: bytes  #: the query's public values, or the bytes that left
+    hash: str  #: SHA-256 of all this and of the row before
 
     @property
     def head(self) -> Head:

@@ -43,19 +43,13 @@ BLOCKS = "studies"
 
 @dataclass(frozen=True)
 class StudyBlock:
-    """One study's share of a lasting budget.
+    """One study's share of a lasting budget."""
 
-    Args:
-        study: its name.
-        share: the most that it may ever be charged, under the ledger's accountant.
-        sealed: whether it is over; what it left of its share has gone back to the budget.
-        spent: what it was charged.
-    """
-
-    study: str
-    share: Amount
+    study: str  #: its name
+    share: Amount  #: the most that it may ever be charged, under the ledger's accountant
+    #: whether it is over; what it left of its share has gone back to the budget
     sealed: bool = False
-    spent: Amount = ()
+    spent: Amount = ()  #: what it was charged
 
     @classmethod
     def from_plain(cls, study: str, plain: Mapping[str, Any]) -> StudyBlock:

@@ -36,20 +36,14 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Quote:
-    """What answering a question takes, priced once, without data.
+    """What answering a question takes, priced once, without data."""
 
-    Args:
-        protections: each guard at work on its parts.
-        loss: what they cost together.
-        model: ``local`` where each individual's own bits are noised, or else ``central``.
-        facts: what a ledger's line says of the noise: who made it, and OpenDP's own word on it.
-        masked: the same protections with one owner's share of the noise, where the answer is masked.
-    """
-
-    protections: tuple[Protection, ...]
-    loss: Loss
-    model: str
+    protections: tuple[Protection, ...]  #: each guard at work on its parts
+    loss: Loss  #: what they cost together
+    model: str  #: ``local`` where each individual's own bits are noised, or else ``central``
+    #: what a ledger's line says of the noise: who made it, and OpenDP's own word on it
     facts: Mapping[str, Any]
+    #: the same protections with one owner's share of the noise, where the answer is masked
     masked: tuple[MaskedProtection, ...] = ()
 
 

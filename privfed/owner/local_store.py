@@ -161,7 +161,6 @@ class LocalStore(MutableMapping[str, Any]):
         An effect that fails keeps nothing and is marked as failed, for the owner alone.
 
         Args:
-            principal, request, kind: of the request.
             effect: what to do; it reads and writes this store.
 
         Raises:

@@ -45,11 +45,7 @@ class MaskingKey:
         self._pairs: dict[str, bytes] = {}
 
     def check(self, keys: Mapping[str, str], owner: str) -> None:
-        """Check that a roster names this owner with this key.
-
-        Raises:
-            PolicyError: it does not.
-        """
+        """Check that a roster names this owner with this key (PolicyError: it does not)."""
         if keys.get(owner) != self.public:
             raise PolicyError(
                 f"masked: the policy has {'another' if keys.get(owner) else 'no'} key for {owner!r}; its "

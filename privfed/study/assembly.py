@@ -49,7 +49,6 @@ def run(
     """Carry a study out and write its output folder, report included.
 
     Args:
-        study: the study.
         out: the folder, which appears only if all goes well.
         overwrite: whether to replace an earlier output.
         attacked: whether to run attacks.

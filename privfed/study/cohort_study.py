@@ -26,17 +26,11 @@ NAME = "cohort"
 
 @dataclass(frozen=True, eq=False)
 class PreparedCohort:
-    """A study's cohort.
-
-    Args:
-        study: the study.
-        records: all individuals' data.
-        learner: the study's learner, which has read them.
-    """
+    """A study's cohort."""
 
     study: Study
-    records: CohortRecords
-    learner: CohortLearner
+    records: CohortRecords  #: all individuals' data
+    learner: CohortLearner  #: the study's learner, which has read them
 
     @property
     def schema(self) -> Schema:

@@ -61,25 +61,15 @@ class Connect(Protocol):
 
 @dataclass(frozen=True)
 class Deployment:
-    """A study as its server carries it out under one policy.
+    """A study as its server carries it out under one policy."""
 
-    Args:
-        study: the study; its table is never read.
-        choice: the policy.
-        out: the output folder.
-    """
-
-    study: Study
+    study: Study  #: the study; its table is never read
     choice: PolicyChoice
-    out: Path
+    out: Path  #: the output folder
 
     @classmethod
     def of(cls, study: Study, out: str | Path, policy_name: str = "") -> Deployment:
-        """Choose a policy by its name; default: the first.
-
-        Raises:
-            InputError: no such policy.
-        """
+        """Choose a policy by its name; default: the first (InputError: no such policy)."""
         named = {choice.name: choice for choice in study.policies}
         name = policy_name or next(iter(named))
         if name not in named:

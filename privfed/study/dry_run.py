@@ -31,7 +31,6 @@ def dry_run(study: Study, schema: Schema, *, attacks: bool = True) -> list[Price
     """Build and price everything that a study names, before any query.
 
     Args:
-        study: the study.
         schema: the public data dictionary.
         attacks: whether to build its attacks as well, which load most of the statistics.
 

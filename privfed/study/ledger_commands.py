@@ -35,11 +35,7 @@ def is_database(path: Path) -> bool:
 
 
 def check_ledger_file(path: Path) -> None:
-    """Check that a file is called a ledger or is a database.
-
-    Raises:
-        InputError: it is neither.
-    """
+    """Check that a file is called a ledger or is a database (InputError: it is neither)."""
     if path.suffix != ".db" and not is_database(path):
         raise InputError(f"{path}: is no ledger; give a ledger's .db file, or a study's output")
 

@@ -46,7 +46,6 @@ def read_models(
 
     Args:
         prepared: the study with its records.
-        choice: the policy.
         output: the finished study's, with the policy's model.
         asked: number of shadows, time limit, attacks.
         progress: called after each shadow.
@@ -88,17 +87,11 @@ def read_models(
 
 @dataclass(frozen=True, eq=False)
 class StudyRecords:
-    """All of a study's records, the clients' first, by their indices in one table.
+    """All of a study's records, the clients' first, by their indices in one table."""
 
-    Args:
-        prepared: the study.
-        choice: the shadows' policy.
-        progress: called after each shadow.
-    """
-
-    prepared: Prepared
-    choice: PolicyChoice
-    progress: Callable[[int], object]
+    prepared: Prepared  #: the study
+    choice: PolicyChoice  #: the shadows' policy
+    progress: Callable[[int], object]  #: called after each shadow
 
     @cached_property
     def rows(self) -> pd.DataFrame:

@@ -49,15 +49,10 @@ def files_in(folder: Path) -> dict[str, Path]:
 
 @dataclass(frozen=True)
 class PersistentLedgers:
-    """A folder of persistent ledgers.
+    """A folder of persistent ledgers."""
 
-    Args:
-        folder: the folder, which may not exist yet.
-        witness: see :class:`.Registry`.
-    """
-
-    folder: Path
-    witness: str = ""
+    folder: Path  #: the folder, which may not exist yet
+    witness: str = ""  #: see :class:`.Registry`
 
     @classmethod
     def of(cls, study: Study) -> PersistentLedgers | None:
@@ -184,7 +179,6 @@ class PersistentLedgers:
         """Refuse a study that the ledgers cannot pay as a whole, before any query or charge.
 
         Args:
-            study: the study.
             price: one client's maximum cost.
             schema: the schema of its queries.
             owners: who would be asked.

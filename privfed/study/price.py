@@ -27,46 +27,27 @@ from privfed.tables.schema import Schema
 
 @dataclass(frozen=True)
 class KindPrice:
-    """One planned guard of one kind of query.
+    """One planned guard of one kind of query."""
 
-    Args:
-        kind: the kind of query.
-        parts: the parts it protects; empty if refused or withheld.
-        mechanism: its mechanism; ``"stays"`` for a local effect, empty without a guard.
-        times: maximum number of answers, as planned or as the guard allows.
-        loss: cost of one answer, or None if nothing is released.
-        together: whether ``loss`` covers all answers, as many as it buys.
-    """
-
-    kind: str
-    parts: tuple[str, ...]
-    mechanism: str
-    times: int
-    loss: Loss | None
-    together: bool = False
+    kind: str  #: the kind of query
+    parts: tuple[str, ...]  #: the parts it protects; empty if refused or withheld
+    mechanism: str  #: its mechanism; ``"stays"`` for a local effect, empty without a guard
+    times: int  #: maximum number of answers, as planned or as the guard allows
+    loss: Loss | None  #: cost of one answer, or None if nothing is released
+    together: bool = False  #: whether ``loss`` covers all answers, as many as it buys
 
 
 @dataclass(frozen=True)
 class Price:
-    """One client's maximum cost under a policy.
-
-    Args:
-        policy: the policy.
-        lines: the planned lines.
-        amount: the total under the policy's accountant.
-        epsilon: the guarantee's epsilon, nats; None if some release is unprotected.
-        delta: the guarantee's delta.
-        fits: whether the total is within the budget.
-        over: the limits that it exceeds, in words.
-    """
+    """One client's maximum cost under a policy."""
 
     policy: Policy
-    lines: tuple[KindPrice, ...]
-    amount: Amount
-    epsilon: Fraction | None
-    delta: Fraction
-    fits: bool
-    over: tuple[str, ...] = ()
+    lines: tuple[KindPrice, ...]  #: the planned lines
+    amount: Amount  #: the total under the policy's accountant
+    epsilon: Fraction | None  #: the guarantee's epsilon, nats; None if some release is unprotected
+    delta: Fraction  #: the guarantee's delta
+    fits: bool  #: whether the total is within the budget
+    over: tuple[str, ...] = ()  #: the limits that it exceeds, in words
 
     @property
     def unprotected(self) -> int:
@@ -283,16 +264,11 @@ def _times(accountant: Accountant, total: Amount, line: KindPrice) -> Amount:
 
 @dataclass(frozen=True)
 class Left:
-    """One owner's ledger before a study.
+    """One owner's ledger before a study."""
 
-    Args:
-        owner: the owner's name.
-        spent: all charges, under the ledger's accountant.
-        times: number of charges of each kind in this study.
-    """
-
-    owner: str
-    spent: Amount
+    owner: str  #: the owner's name
+    spent: Amount  #: all charges, under the ledger's accountant
+    #: number of charges of each kind in this study
     times: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -347,7 +323,6 @@ def priced(price: Price, left: Sequence[Left] = ()) -> str:
     """Format a price as a table: kinds, number of answers, fraction of each owner's budget.
 
     Args:
-        price: the price.
         left: the owners' ledgers.
     """
     budget = price.policy.budget

@@ -16,7 +16,6 @@ def schema_file(study: Study, header: Sequence[str] | None) -> Schema:
     """Read a study's schema file, with a target: the study's, the file's, or the table's last column.
 
     Args:
-        study: the study.
         header: the columns of its table, if known.
 
     Raises:
@@ -85,11 +84,7 @@ def public_schema(study: Study) -> Schema:
 
 
 def check_owners(study: Study, schema: Schema) -> None:
-    """Check that the column of owners is no feature.
-
-    Raises:
-        StudyError: it is one.
-    """
+    """Check that the column of owners is no feature (StudyError: it is one)."""
     if study.clients.column in schema.names:
         raise StudyError(
             f"[clients]: column {study.clients.column!r} is a feature of the schema; take it out of "

@@ -64,21 +64,13 @@ NEXT_DRAW = 104_729
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A study's partitioned data.
-
-    Args:
-        study: the study.
-        dataset: the table with its target and schema.
-        train: the clients' records, with the column of owners.
-        test: the held-out records.
-        owner: the column of owners.
-    """
+    """A study's partitioned data."""
 
     study: Study
-    dataset: Dataset
-    train: pd.DataFrame
-    test: pd.DataFrame
-    owner: str
+    dataset: Dataset  #: the table with its target and schema
+    train: pd.DataFrame  #: the clients' records, with the column of owners
+    test: pd.DataFrame  #: the held-out records
+    owner: str  #: the column of owners
 
     @property
     def schema(self) -> Schema:

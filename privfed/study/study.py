@@ -31,39 +31,25 @@ BUILT_IN = "diabetes"
 
 @dataclass(frozen=True)
 class Study:
-    """A whole experiment.
+    """A whole experiment."""
 
-    Args:
-        name: for reports.
-        data: the table.
-        clients: who owns which record.
-        learner: the learner.
-        policies: what it learns under, one run each.
-        attacks: plugins' names; ``"*"`` is all installed ones that apply.
-        attack_seconds: time limit of each attack, which then reports partial results; default: each
-            attack's own.
-        shadows: membership inference from the model alone, if any.
-        seed: of the partition, the held-out records and the learner; never of the noise.
-        noise: ``secure``, or ``test``: repeatable noise that protects nobody and is marked so.
-        together: whether all policies are carried out on the same records, so that only their
-            composed total holds; otherwise they are alternatives in a simulation.
-        runs: number of runs per policy, with fresh noise each.
-        folder: where relative paths start.
-    """
-
-    name: str
-    data: DataChoice
-    clients: ClientsChoice
+    name: str  #: for reports
+    data: DataChoice  #: the table
+    clients: ClientsChoice  #: who owns which record
     learner: LearnerChoice
-    policies: tuple[PolicyChoice, ...]
-    attacks: tuple[str, ...] = ("*",)
+    policies: tuple[PolicyChoice, ...]  #: what it learns under, one run each
+    attacks: tuple[str, ...] = ("*",)  #: plugins' names; ``"*"`` is all installed ones that apply
+    #: time limit of each attack, which then reports partial results; default: each attack's own
     attack_seconds: float | None = None
-    shadows: ShadowChoice | None = None
-    seed: int = 0
+    shadows: ShadowChoice | None = None  #: membership inference from the model alone, if any
+    seed: int = 0  #: of the partition, the held-out records and the learner; never of the noise
+    #: ``secure``, or ``test``: repeatable noise that protects nobody and is marked so
     noise: Literal["secure", "test"] = "secure"
+    #: whether all policies are carried out on the same records, so that only their composed total
+    #: holds; otherwise they are alternatives in a simulation
     together: bool = False
-    runs: int = 1
-    folder: Path = Path()
+    runs: int = 1  #: number of runs per policy, with fresh noise each
+    folder: Path = Path()  #: where relative paths start
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Study:
@@ -83,11 +69,7 @@ class Study:
     def from_dict(
         cls, plain: Mapping[str, Any], where: str = "study", folder: Path | None = None
     ) -> Study:
-        """Read plain data.
-
-        Raises:
-            StudyError: all faults.
-        """
+        """Read plain data (StudyError: all faults)."""
         top, faults = {name.name for name in fields(_Top)}, Faults()
         with faults.collected():
             check_keys(plain, top | set(_READERS), where)

@@ -35,24 +35,17 @@ NOTE = (
 class Folds:
     """A table split into folds, client by client; each fold is held out once.
 
-    Args:
-        frame: one row per record.
-        schema: the public data dictionary, with the target.
-        client: the column of data owners.
-        individual: the column of the person behind each record; a person's records share a fold.
-        count: number of folds.
-        seed: of the split.
-
     Raises:
         InputError: fewer than two folds, no target, or too few records at a client.
     """
 
-    frame: pd.DataFrame
-    schema: Schema
-    client: str
+    frame: pd.DataFrame  #: one row per record
+    schema: Schema  #: the public data dictionary, with the target
+    client: str  #: the column of data owners
+    #: the column of the person behind each record; a person's records share a fold
     individual: str | None = None
-    count: int = 5
-    seed: int = 0
+    count: int = 5  #: number of folds
+    seed: int = 0  #: of the split
 
     def __post_init__(self) -> None:
         if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 2:
@@ -103,7 +96,6 @@ def cross_validate(
 
     Args:
         learner: a regressor or classifier, which is cloned and never fitted.
-        folds: the folds.
         epsilon: of each fold's private policy; None trains under the published one.
         delta: of each fold's private policy.
         noise: seed of test noise; None draws secure noise.
@@ -169,16 +161,12 @@ def _fold(
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """Result of a grid search.
+    """Result of a grid search."""
 
-    Args:
-        table: one row per setting, best first: its parameters, score (mean over folds), deviation (over
-            folds), stopped (folds without a model), simulation.
-        learner: the best setting's learner, unfitted.
-    """
-
+    #: one row per setting, best first: its parameters, score (mean over folds), deviation (over
+    #: folds), stopped (folds without a model), simulation
     table: pd.DataFrame
-    learner: FederatedLearner
+    learner: FederatedLearner  #: the best setting's learner, unfitted
 
 
 def grid_search(

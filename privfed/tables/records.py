@@ -22,22 +22,15 @@ NO_NUMBERS = {"M": "dates", "m": "spans of time", "c": "complex numbers"}
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Encoded records of one data owner.
+    """Encoded records of one data owner."""
 
-    Args:
-        schema: the public data dictionary.
-        x: features, shape (records, features); category codes are integers.
-        y: target, shape (records,), or ``None``.
-        individual: code of the person behind each record, int64, shape (records,), or ``None``; a
-            name has the same code in every table.
-        clipped: how many cells lay outside the bounds (for the owner alone).
-    """
-
-    schema: Schema
-    x: np.ndarray
-    y: np.ndarray | None = None
+    schema: Schema  #: the public data dictionary
+    x: np.ndarray  #: features, shape (records, features); category codes are integers
+    y: np.ndarray | None = None  #: target, shape (records,), or ``None``
+    #: code of the person behind each record, int64, shape (records,), or ``None``; a name has the
+    #: same code in every table
     individual: np.ndarray | None = None
-    clipped: int = 0
+    clipped: int = 0  #: how many cells lay outside the bounds (for the owner alone)
 
     def __post_init__(self) -> None:
         schema = self.schema

@@ -25,19 +25,13 @@ from privfed.tables.table_faults import rows
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """One table before it is divided among clients.
+    """One table before it is divided among clients."""
 
-    Args:
-        name: for reports.
-        frame: one row a record; features, target, and perhaps a client's and a person's column.
-        target: the column to predict.
-        schema: the public data dictionary, if there is one.
-    """
-
-    name: str
+    name: str  #: for reports
+    #: one row a record; features, target, and perhaps a client's and a person's column
     frame: pd.DataFrame
-    target: str
-    schema: Schema | None = None
+    target: str  #: the column to predict
+    schema: Schema | None = None  #: the public data dictionary, if there is one
 
 
 def bundled() -> tuple[str, ...]:
