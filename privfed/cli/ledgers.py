@@ -83,10 +83,7 @@ def show(folder: Path, policy: str | None, client: str | None) -> int:
 @ledger.command()
 @folder_argument
 @click.option(
-    *("--format", "form"),
-    type=click.Choice(("jsonl", "csv")),
-    default="jsonl",
-    show_default=True,
+    *("--format", "form"), type=click.Choice(("jsonl", "csv")), default="jsonl", show_default=True
 )
 @policy_option
 @client_option

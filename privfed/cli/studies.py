@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from privfed.cli.common import (
-    BAD_INPUT,
-    BREACH,
-    FINE,
-    PATH,
-    Renamed,
-    bad,
-    folder_argument,
-)
+from privfed.cli.common import BAD_INPUT, BREACH, FINE, PATH, Renamed, bad, folder_argument
 
 if TYPE_CHECKING:
     from privfed.reports.budget import Report

@@ -49,12 +49,7 @@ class LocalDisclosure(ChannelDisclosure):
         parallel: whether to ask all clients at once; the transcript's order is then random.
     """
 
-    def __init__(
-        self,
-        gates: Mapping[str, Gate],
-        *,
-        parallel: bool = False,
-    ) -> None:
+    def __init__(self, gates: Mapping[str, Gate], *, parallel: bool = False) -> None:
         if not gates:
             raise InputError(
                 "a federation needs at least one client; give a table that has records, or one gate each"

@@ -21,15 +21,7 @@ import tenacity
 
 from privfed.errors import InputError, LedgerError, PrivfedError, WireError
 from privfed.exchange.disclosure import Disclosure, distinct, places
-from privfed.exchange.messages import (
-    Absent,
-    DryRun,
-    DryRunReply,
-    Envelope,
-    Head,
-    Reply,
-    Request,
-)
+from privfed.exchange.messages import Absent, DryRun, DryRunReply, Envelope, Head, Reply, Request
 from privfed.exchange.signing import Identity
 from privfed.questions import wire
 from privfed.questions.query import Query

@@ -188,10 +188,7 @@ class Disclosure(ABC):
 
     @overload
     def ask(
-        self,
-        *queries: Query,
-        clients: Sequence[str] | None = None,
-        spend: Fraction | None = None,
+        self, *queries: Query, clients: Sequence[str] | None = None, spend: Fraction | None = None
     ) -> Answers: ...
 
     @overload
@@ -241,10 +238,7 @@ class Disclosure(ABC):
         return tuple(self._offers(query, asked, spend))
 
     def ask_offered(
-        self,
-        *queries: Query,
-        clients: Sequence[str] | None = None,
-        spend: Fraction | None = None,
+        self, *queries: Query, clients: Sequence[str] | None = None, spend: Fraction | None = None
     ) -> Answers:
         """Ask each client only what it offers, which avoids refusals; see :meth:`ask`.
 

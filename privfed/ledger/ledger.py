@@ -31,12 +31,7 @@ from privfed.ledger.charge import (
     within_share,
 )
 from privfed.ledger.custody import Custody
-from privfed.ledger.policy_constraints import (
-    check_countable,
-    check_in_force,
-    raised,
-    terms_digest,
-)
+from privfed.ledger.policy_constraints import check_countable, check_in_force, raised, terms_digest
 from privfed.ledger.registry import KnownLedger, Registry
 from privfed.ledger.secret import commitment, secret_beside
 from privfed.ledger.sqlite_store import SqliteStore

@@ -18,15 +18,7 @@ from privfed.exchange.messages import Head
 from privfed.exchange.signing import check_handed
 from privfed.ledger.charge import Total, tracked
 from privfed.ledger.policy_constraints import raised
-from privfed.ledger.store import (
-    GENESIS,
-    READABLE,
-    STATEFUL,
-    Store,
-    digest_of,
-    encode_body,
-    fits,
-)
+from privfed.ledger.store import GENESIS, READABLE, STATEFUL, Store, digest_of, encode_body, fits
 from privfed.ledger.study_blocks import BLOCKS, read_blocks, reserved
 from privfed.privacy.accountant import Accountant
 from privfed.privacy.laws import Law, Unknown

@@ -40,12 +40,7 @@ class CohortGate(Gate):
     """
 
     def __init__(
-        self,
-        owner: str,
-        records: Any,
-        policy: Policy,
-        ledger: Ledger,
-        **settings: Any,
+        self, owner: str, records: Any, policy: Policy, ledger: Ledger, **settings: Any
     ) -> None:
         self.people = len(records)
         if not settings.get("secret"):

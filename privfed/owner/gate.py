@@ -17,13 +17,7 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
-from privfed.errors import (
-    InputError,
-    LedgerError,
-    QueryError,
-    SchemaError,
-    WireError,
-)
+from privfed.errors import InputError, LedgerError, QueryError, SchemaError, WireError
 from privfed.exchange.messages import (
     DryRun,
     DryRunReply,

@@ -74,11 +74,7 @@ def measure(
 
 
 def measure_own(
-    model: PersonalLearner,
-    train: pd.DataFrame,
-    test: pd.DataFrame,
-    schema: Schema,
-    owner: str,
+    model: PersonalLearner, train: pd.DataFrame, test: pd.DataFrame, schema: Schema, owner: str
 ) -> dict[str, Any]:
     """Score each client's personal model on its held-out records.
 

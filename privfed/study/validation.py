@@ -124,10 +124,7 @@ class _Way:
 
 
 def _fold(
-    learner: FederatedLearner,
-    folds: Folds,
-    parts: tuple[pd.DataFrame, pd.DataFrame],
-    way: _Way,
+    learner: FederatedLearner, folds: Folds, parts: tuple[pd.DataFrame, pd.DataFrame], way: _Way
 ) -> dict[str, Any]:
     (train, test), schema = parts, folds.schema
     assert schema.target is not None
