@@ -83,11 +83,7 @@ class Custody(ABC):
         return list(self.entries(events=("key",)))
 
     def check_public(self, public: bytes) -> None:
-        """Hold a public key against those that the ledger itself names.
-
-        Raises:
-            LedgerError: it names none, or this one is not among them.
-        """
+        """Hold a public key against those that the ledger names; LedgerError: it is none of them."""
         if public.hex() not in [entry.body["public"] for entry in self.signing_keys()]:
             raise LedgerError(
                 f"{self._store}: names no such key among those that signed its heads; it is not what "
@@ -95,11 +91,7 @@ class Custody(ABC):
             )
 
     def rotate(self, successor: bytes, *, lost: bool = False) -> Head:
-        """Let another key sign from now on; the rotation is recorded, under the earlier key's signature.
-
-        Args:
-            successor: the new key, 32 bytes.
-            lost: whether the earlier key is lost; the row then bears no signature, and says so.
+        """Let another key sign from now on; recorded under the earlier key's signature unless ``lost``.
 
         Raises:
             LedgerError: the ledger has no key yet, or was not opened with it.

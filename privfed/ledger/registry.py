@@ -1,9 +1,7 @@
 """What a user's machine remembers of ledgers: the last head of each, by the ledger's identity.
 
-A ledger that is put back from an older copy, deleted and begun anew, or copied to a second place is
-sound in itself; only a head kept elsewhere shows it. Heads are kept in the user's state folder
-(``XDG_STATE_HOME``, or ``~/.local/state``), outside every project, and, if a witness is named, in an
-append-only file or at an address of the officer's choice as well.
+Only a head kept elsewhere shows that a ledger was put back from an older copy, begun anew, or copied.
+Heads are kept in the user's state folder (``XDG_STATE_HOME``, or ``~/.local/state``), and by a witness.
 """
 
 from __future__ import annotations
@@ -28,11 +26,7 @@ PATIENCE = 30
 
 
 def state_folder() -> Path:
-    """The user's folder for what privfed remembers between runs; it may not exist yet.
-
-    Raises:
-        InputError: the user has no home folder.
-    """
+    """The user's folder for what privfed remembers between runs; it may not exist yet."""
     named = os.environ.get("XDG_STATE_HOME")
     try:
         base = Path(named) if named else Path.home() / ".local" / "state"
@@ -110,11 +104,7 @@ class Registry:
         return mine + [Head.parse(line[1]) for line in lines if line[0] == identity]
 
     def check_place(self, path: Path) -> None:
-        """A ledger that was seen at a place is still there, and no other one.
-
-        Raises:
-            LedgerError: it is gone, or another one took its place.
-        """
+        """Check that a ledger seen at a place is still there; LedgerError: it is gone, or another is."""
         known = self.at(path)
         here = "" if known is None else identity_at(path)
         if known is not None and here != known.identity:
@@ -126,14 +116,7 @@ class Registry:
             )
 
     def check(self, identity: str, path: Path | None, passes: Callable[[Head], bool]) -> list[Head]:
-        """Hold a ledger against the heads and the place that are known of it.
-
-        Args:
-            identity, path: of the ledger.
-            passes: whether its chain passes through a head.
-
-        Returns:
-            the heads that are known of it; none if it was never seen here.
+        """Hold a ledger against the heads and the place known of it; return those heads.
 
         Raises:
             LedgerError: its chain misses one, or it is a copy of a ledger that is still there.

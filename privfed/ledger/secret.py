@@ -22,10 +22,7 @@ SIZE = 32
 def secret_beside(ledger: Path) -> bytes:
     """Read or make the secret beside a ledger's file: ``clinic.secret`` beside ``clinic.db``.
 
-    Processes that start at once get the same one.
-
-    Raises:
-        LedgerError: the file cannot be read or written, or is damaged.
+    Processes that start at once get the same one. LedgerError: the file cannot be kept, or is damaged.
     """
     with _kept(ledger) as path:
         if not path.exists():

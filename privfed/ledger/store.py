@@ -107,15 +107,11 @@ NO_ROWS = Tip(0, GENESIS, "")
 
 
 class Store(ABC):
-    """An open chain of rows and its state.
+    """An open chain of rows and its state, at ``path`` or in memory; ``clock`` gives rows their time.
 
     Used by one thread at a time (by a lock) and by one process; others open it themselves. The
     abstract methods store bytes and are called under the lock; chaining, nested transactions, the
     state's digest and caching are implemented here.
-
-    Args:
-        path: where it is kept; ``None``: in memory.
-        clock: gives the time written into rows.
     """
 
     #: Errors of the medium, which users meet as LedgerError.
@@ -442,11 +438,7 @@ class Store(ABC):
             raise LedgerError(f"{self}: its last entry does not fit the chain; it was rewritten")
 
     def check_state(self) -> None:
-        """Check the stored state against the last row that speaks for it.
-
-        Raises:
-            LedgerError: something of it was removed, added or changed.
-        """
+        """Check the stored state against the last row that speaks for it, or raise a LedgerError."""
         for columns in self.select(events=STATEFUL, newest=1):
             sound = Entry.of(columns).body.get("state") == self._digest()
             break

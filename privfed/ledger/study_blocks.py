@@ -75,12 +75,7 @@ def reserved(share: Amount) -> dict[str, Any]:
 
 
 def read_blocks(plain: Any, spent_in: Callable[[str], Amount | None]) -> dict[str, StudyBlock]:
-    """Read all blocks from a ledger's state.
-
-    Args:
-        plain: the value, or ``None``.
-        spent_in: gives the total of a scope, or ``None``.
-    """
+    """Read all blocks from a ledger's state; ``spent_in`` gives the total of a scope, or ``None``."""
     found = {}
     for study, one in (plain or {}).items():
         block = StudyBlock.from_plain(study, one)

@@ -146,17 +146,10 @@ def _is_charged(release: _Release, loss: Loss, lawful: bool) -> bool:
 
 
 def verify(file: Store, published: Sequence[Head] = ()) -> Head:
-    """Recompute the chain, the totals and the state of a store.
-
-    Args:
-        file: an open store.
-        published: heads that the chain must contain.
-
-    Returns:
-        the end of the chain.
+    """Recompute the chain, the totals and the state of a store; return the end of the chain.
 
     Raises:
-        LedgerError: something does not follow from the rows, or a head is not on the chain.
+        LedgerError: something does not follow from the rows, or a ``published`` head is not on the chain.
     """
     try:
         with file.snapshot():
@@ -351,13 +344,9 @@ def totals_of(
     accountant: Accountant | None = None,
     blocks: Collection[str] = (),
 ) -> dict[str, Total]:
-    """Add up all charges anew, by scope.
+    """Add up all charges anew, by scope: the whole, the kinds, ``limits``, and studies with a share.
 
-    Args:
-        file: an open store.
-        limits: scopes to keep apart, besides the whole and the kinds.
-        accountant: how losses add up, if not as they were added.
-        blocks: studies with a share, whose totals are kept apart too.
+    ``accountant`` says how losses add up, if not as they were added.
     """
     charges: Counter[_Key] = Counter()
     for row in file.select(events=_CHARGES):

@@ -27,12 +27,7 @@ def verified(
     """Verify a ledger's file against what follows from its rows, and against all heads known of it.
 
     A copy of a ledger that is still elsewhere may be older than that one: it is held against ``heads``.
-
-    Args:
-        path: the file.
-        registry: what is remembered of ledgers.
-        heads: further heads, which were published.
-        public: the owner's public key, if those heads must be signed by it.
+    Those must be signed by ``public``, if it is given.
 
     Raises:
         LedgerError: it was rewritten or put back from an older copy, or ``public`` never signed its heads.

@@ -46,14 +46,9 @@ def run(
     *,
     seconds: float | None = None,
 ) -> Report:
-    """Carry a study out and write its output folder, report included.
+    """Carry a study out and write its output folder ``out``, which appears only if all goes well.
 
-    Args:
-        out: the folder, which appears only if all goes well.
-        overwrite: whether to replace an earlier output.
-        attacked: whether to run attacks.
-        engine: the engine's name.
-        seconds: time limit per attack; default: the study's.
+    ``seconds`` is the time limit per attack; default: the study's.
     """
     carried_by = engine_of(engine)
     lasting = PersistentLedgers.of(study)
@@ -76,15 +71,7 @@ def run(
 
 
 def attack(output: Output, *, seconds: float | None = None) -> Report:
-    """Attack a finished study's releases, and rewrite its findings and report.
-
-    Args:
-        output: the finished study's.
-        seconds: time limit per attack; default: the study's.
-
-    Raises:
-        InputError: the data have changed since, so that scores would be wrong.
-    """
+    """Attack a finished study's releases again; InputError if the data have changed since."""
     known = output.folder / STAMP
     if known.is_file() and known.read_text(encoding="utf-8") != _stamp(output.study):
         raise InputError(

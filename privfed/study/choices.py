@@ -69,7 +69,7 @@ class ClientsChoice:
     #: each individual owns one file of rules, and one gate simulates them all
     partition: Partition = "iid"
     column: str | None = None  #: the column that names the owners (``column``)
-    count: int | None = None  #: number of clients (``iid``, ``dirichlet``, ``quantity``), or
+    count: int | None = None  #: number of clients (unless by ``column``), or their names
     names: list[str] | None = None
     alpha: float = 1.0  #: evenness of the partition (``dirichlet``, ``quantity``)
     #: folder of persistent ledgers, one per owner, under one budget for all studies; without it,
@@ -85,11 +85,7 @@ class ClientsChoice:
     witness: str | None = None
 
     def whole(self, delta: Fraction) -> Budget | None:
-        """Return the owners' total budget, if the study states it.
-
-        Args:
-            delta: its delta, if the study states none.
-        """
+        """Return the owners' total budget, if the study states it; ``delta`` where it states none."""
         if self.budget is None:
             return None
         return Budget.of(self.budget["epsilon"], self.budget.get("delta", delta))
@@ -175,11 +171,7 @@ class PolicyChoice:
         return delta
 
     def masked_among(self, proposed: Policy, owners: Sequence[str]) -> Policy:
-        """Return a policy with sums masked among the owners, if the study says so.
-
-        Raises:
-            PolicyError: the terms are no terms of masked sums.
-        """
+        """Return a policy with sums masked among the owners, if the study says so."""
         if self.masked is None or not owners:
             return proposed
         terms = {"with": list(owners), **self.masked}

@@ -112,11 +112,7 @@ class Deployment:
 
     @property
     def keys(self) -> dict[str, Identity]:
-        """The public keys that replies must be signed with; empty without a folder of keys.
-
-        Raises:
-            InputError: an owner's key is missing.
-        """
+        """The public keys that replies must be signed with; empty without a folder of keys."""
         folder = self.keys_folder
         if not any(folder.glob("*.pub")):
             warnings.warn(
@@ -134,14 +130,11 @@ class Deployment:
     # --- carried out -----------------------------------------------------------------------------
 
     def run(self, connect: Connect, **rest: Any) -> Path:
-        """Train, and write the output; an interrupted study resumes.
+        """Train, and write the policy's folder; an interrupted study resumes.
 
         Args:
             connect: makes the disclosure.
             rest: see :class:`.RemoteDisclosure`: patience.
-
-        Returns:
-            the policy's folder.
 
         Raises:
             InputError: a fault of the study, its schema, a key or the output folder.
@@ -166,11 +159,7 @@ class Deployment:
         return folder
 
     def _heads(self, keys: Mapping[str, Identity]) -> HeadStore:
-        """Return the heads that this user's servers saw of ledgers signed by these keys.
-
-        They lie outside the project; those that an earlier version kept beside the study are taken
-        along.
-        """
+        """The heads seen of ledgers signed by these keys, those kept beside the study included."""
         if not keys:
             return HeadStore()
         heads = HeadStore(state_folder() / HEADS, keys)
@@ -216,15 +205,7 @@ class Deployment:
     # --- before and after ------------------------------------------------------------------------
 
     def propose(self, folder: Path, client: str) -> OwnerFile:
-        """Write a data owner's files: schema, policy, key and owner.toml.
-
-        Args:
-            folder: a new folder.
-            client: the owner's name.
-
-        Raises:
-            InputError: the folder is not empty, or the study does not name the owner.
-        """
+        """Write a data owner's files into a new folder: schema, policy, key and owner.toml."""
         if client not in self.clients:
             raise InputError(f"no client {client!r}; the clients are {', '.join(self.clients)}")
         check_empty(folder)

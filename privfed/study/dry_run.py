@@ -28,14 +28,9 @@ from privfed.tables.toml_file import naming, read_toml
 
 
 def dry_run(study: Study, schema: Schema, *, attacks: bool = True) -> list[Price]:
-    """Build and price everything that a study names, before any query.
+    """Build and price everything that a study names, before any query: each policy's maximum cost.
 
-    Args:
-        schema: the public data dictionary.
-        attacks: whether to build its attacks as well, which load most of the statistics.
-
-    Returns:
-        one client's maximum cost under each policy.
+    Without ``attacks``, which load most of the statistics, attacks are not built.
 
     Raises:
         InputError: all unknown learners, parameters, policies, queries, parts, mechanisms, attacks.
@@ -88,11 +83,7 @@ def owners_left(study: Study, prices: Sequence[Price]) -> dict[str, list[Left]]:
 
 
 def read_study(path: Path) -> Study:
-    """Read a study's file, and check that the learners and attacks it names are installed.
-
-    Raises:
-        StudyError: all faults of the file.
-    """
+    """Read a study's file; a StudyError tells all its faults, plugins not installed included."""
     where, faults = f"study file {path}", Faults()
     plain = read_toml(path, where, StudyError)
     with faults.collected(), naming(where):
@@ -131,11 +122,7 @@ def _build(adopted: Policy) -> None:
 
 
 def learner(study: Study, policy: PolicyChoice | None = None) -> FederatedLearner:
-    """Build a study's learner, or that of one of its policies.
-
-    Raises:
-        StudyError: an unknown parameter (the known ones are listed), or a learner for other data.
-    """
+    """Build a study's learner, or a policy's; StudyError: a parameter or data it does not take."""
     choice = study.learner if policy is None else study.learner_under(policy.name)
     made = _learner(choice, study.seed)
     cohort = study.clients.partition == "cohort"
@@ -217,11 +204,7 @@ def adopt(study: Study, choice: PolicyChoice, model: FederatedLearner, schema: S
 
 
 def policy(choice: PolicyChoice, model: FederatedLearner, schema: Schema, folder: Path) -> Policy:
-    """Build a study's policy for its learner.
-
-    Raises:
-        StudyError: the learner's policy takes no such parameter.
-    """
+    """Build a study's policy for its learner; StudyError: a parameter that this does not take."""
     if choice.base.endswith(".toml"):
         return _protecting(_of_file(folder / choice.base), choice)
     propose: Callable[..., Policy] = model.published
@@ -275,7 +258,7 @@ _OURS = ("epsilon", "delta", "schema")
 
 
 def strict(model: FederatedLearner) -> Policy:
-    """Return the learner's published policy with strict suppression: its own, or all guards made strict.
+    """Return the learner's published policy with strict suppression, its own or made so.
 
     Raises:
         PolicyError: no guard suppresses anything.

@@ -46,11 +46,7 @@ def is_plain(path: Path) -> bool:
 
 
 def chosen(path: Path, client: str | None) -> dict[str, Path]:
-    """Return the ledgers of a plain folder, or the file itself, by data owner.
-
-    Raises:
-        InputError: no ledger there, or none of that client.
-    """
+    """Return the ledgers of a plain folder, or the file itself, by data owner; or InputError."""
     if path.is_file():
         check_ledger_file(path)
         return {path.stem: path}
@@ -63,11 +59,7 @@ def chosen(path: Path, client: str | None) -> dict[str, Path]:
 
 
 def files(path: Path, policy: str | None, client: str | None) -> dict[str, Path]:
-    """Return the ledgers of a study's output or a plain folder, or the file itself, by name.
-
-    Raises:
-        InputError: no ledger there, or none of that policy or client.
-    """
+    """Return the ledgers of an output or a plain folder, or the file itself, by name; or InputError."""
     if policy is None and is_plain(path):
         return chosen(path, client)
     output = Output.opened(path)
@@ -86,10 +78,7 @@ def files(path: Path, policy: str | None, client: str | None) -> dict[str, Path]
 
 
 def awaited(folder: Path, registry: Registry) -> Iterator[tuple[str, Path | None, list[Head]]]:
-    """Yield the ledgers that should be in a folder, with name, file and heads that were published.
-
-    Of a plain folder these are also the ledgers that were seen there and are gone.
-    """
+    """Yield name, file and published heads of the ledgers that should be in a folder, gone or not."""
     lasting = PersistentLedgers(folder.resolve())
     gone = {
         unquote(one.path.stem): one.head for one in registry.under(folder) if not one.path.is_file()
@@ -108,11 +97,7 @@ def awaited(folder: Path, registry: Registry) -> Iterator[tuple[str, Path | None
 
 
 def amended(path: Path, epsilon: str, delta: str | None) -> str:
-    """Set one ledger's budget for every study in it; return what holds now.
-
-    Raises:
-        InputError: not a number, or a ledger without any study.
-    """
+    """Set one ledger's budget for every study in it; return what holds now."""
     with opened(path) as ledger:
         dataset, policies, spent = ledger.dataset, ledger.policies(), ledger.budget()[0]
     if not policies:
@@ -130,12 +115,7 @@ def amended(path: Path, epsilon: str, delta: str | None) -> str:
 
 @contextmanager
 def writable(path: Path, key: bytes | None = None) -> Iterator[Ledger]:
-    """Open a verified ledger to write into it, by its owner's decision.
-
-    Args:
-        path: the ledger's file.
-        key: the key that signs it now, or None.
-    """
+    """Open a verified ledger to write into it, by its owner's decision; ``key`` signs it now."""
     if not path.is_file():
         raise InputError(f"{path}: there is no such ledger; give a .db file")
     check_ledger_file(path)
@@ -187,13 +167,7 @@ def intact(told: Verified) -> str:
 
 
 def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
-    """Format what is spent, reserved and remaining, one line per value of an aspect.
-
-    Args:
-        ledger: the ledger, verified.
-        by: the aspect, or None.
-        named: whether each line begins with the data owner.
-    """
+    """Format what is spent, reserved and remaining, one line per value of an aspect."""
     owner = f"{ledger.dataset}: " if named else ""
     lines = ledger.budget(by)
     told = [*_blocks(ledger, lines[0]), *map(_row, lines), *_left(ledger, lines[0])]
@@ -231,11 +205,7 @@ def reopen(path: Path) -> str:
 
 
 def sealed(path: Path, study: str) -> str:
-    """Seal a study in one ledger, for ever; return what it was charged and what goes back.
-
-    Raises:
-        InputError: the ledger knows no such study.
-    """
+    """Seal a study in one ledger, for ever; InputError: the ledger knows no such study."""
     with opened(path) as ledger:
         dataset, known = ledger.dataset, ledger.study_blocks()
     if study not in known:
@@ -300,10 +270,7 @@ def _at(delta: Fraction) -> str:
 def noise(name: str, path: Path, ledgers: int = 1) -> tuple[str, bool]:
     """Say whether the noise of a ledger's releases was of the laws that were charged.
 
-    Args:
-        name: what the line begins with.
-        path: the ledger's file, beside which lie the sums that its owner's gate kept.
-        ledgers: how many ledgers are tested beside each other, this one included.
+    It reads the sums that the owner's gate kept beside the file; ``ledgers`` are tested together.
 
     Returns:
         one line for the owner alone, and whether the noise is convicted.

@@ -43,13 +43,8 @@ def measure(
 ) -> dict[str, Any]:
     """Score a fitted model on held-out records, beside the constant baseline.
 
-    Args:
-        model: the fitted model.
-        train: the training records, which give the constant baseline: their mean, their most frequent
-            class, or their class frequencies as probabilities.
-        test: the held-out records.
-        schema: the public data dictionary.
-        client: whose personal model is scored; None for the shared one.
+    The baseline is the training records' mean, most frequent class, or class frequencies. ``client``
+    names whose personal model is scored; None for the shared one.
 
     Returns:
         ``measure`` (the headline's name), ``better`` (``"lower"`` or ``"higher"``), ``value``,
@@ -76,14 +71,7 @@ def measure(
 def measure_own(
     model: PersonalLearner, train: pd.DataFrame, test: pd.DataFrame, schema: Schema, owner: str
 ) -> dict[str, Any]:
-    """Score each client's personal model on its held-out records.
-
-    Args:
-        model: the fitted learner, with all scored personal models loaded.
-        train: the clients' records.
-        test: the held-out records.
-        schema: the public data dictionary.
-        owner: the column of owners.
+    """Score each client's personal model, loaded before, on its held-out records.
 
     Returns:
         as :func:`measure`, as means over clients weighted by held-out records, with per-client baselines;
@@ -181,17 +169,11 @@ def _classes(
 
 
 def of_chances(chances: np.ndarray, wanted: np.ndarray) -> dict[str, float]:
-    """Score class probabilities.
+    """Score class probabilities, shape (records, classes); ``wanted``: true codes, shape (records,).
 
     The area under the curve is the mean over classes, one against the rest, if every class has records
     inside and outside it. The Brier score is the sum over classes (Brier 1950), for two classes half of it.
-
-    Args:
-        chances: probabilities, shape (records, classes).
-        wanted: codes of the true classes, shape (records,).
-
-    Returns:
-        by the names in :data:`SCORES`; log loss in nats.
+    Log loss is in nats.
     """
     truth = np.eye(chances.shape[1])[wanted]
     mixed = [code for code in range(chances.shape[1]) if 0 < truth[:, code].sum() < len(truth)]

@@ -42,13 +42,8 @@ def read_models(
 ) -> tuple[list[Finding], dict[str, str]]:
     """Train shadow models of a policy's model, and attack it with them.
 
-    Members are the clients' records, non-members the held-out ones.
-
-    Args:
-        prepared: the study with its records.
-        output: the finished study's, with the policy's model.
-        asked: number of shadows, time limit, attacks.
-        progress: called after each shadow.
+    Members are the clients' records, non-members the held-out ones. ``progress`` is called after each
+    shadow.
 
     Returns:
         one finding per attack; and by name the question of what does not apply, without a shared model

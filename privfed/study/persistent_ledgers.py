@@ -1,10 +1,7 @@
 """Persistent ledgers: one file per data owner, in a folder that outlives studies and their outputs.
 
-One budget is in force in all of them, for all studies and principals. A study brings its guards and
-takes a share, its maximum cost, which is reserved when it starts, never grows and is sealed when it
-ends; it starts only if that fits the rest of every owner's budget. The last head of each ledger is
-remembered outside of the project (:mod:`privfed.ledger.registry`), so that an older copy, a second copy
-and a ledger begun anew are refused.
+One budget is in force in all of them. A study reserves a share, its maximum cost, when it starts, and
+starts only if that fits every owner's rest; last heads are remembered by :mod:`privfed.ledger.registry`.
 """
 
 from __future__ import annotations
@@ -76,11 +73,7 @@ class PersistentLedgers:
         return read_heads(self.book) if self.book.is_file() else {}
 
     def registry(self) -> Registry:
-        """Return where the ledgers' heads are remembered; creates the ledgers' folder.
-
-        Raises:
-            StudyError: the folder cannot be made.
-        """
+        """Return where the ledgers' heads are remembered; makes the ledgers' folder, or a StudyError."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -103,11 +96,7 @@ class PersistentLedgers:
     # --- one budget for all studies --------------------------------------------------------------
 
     def terms(self) -> dict[str, Any] | None:
-        """Return what is in force in all ledgers (budget, unit, relation, accountant), or None.
-
-        Raises:
-            StudyError: it differs between owners.
-        """
+        """Return what is in force in all ledgers (budget, unit, relation, accountant), or None."""
         found = {owner: terms for owner, terms in self._each_terms() if terms is not None}
         for owner, terms in found.items():
             first = next(iter(found))
@@ -178,11 +167,6 @@ class PersistentLedgers:
     def begin(self, study: Study, price: Price, schema: Schema, owners: Sequence[str]) -> None:
         """Refuse a study that the ledgers cannot pay as a whole, before any query or charge.
 
-        Args:
-            price: one client's maximum cost.
-            schema: the schema of its queries.
-            owners: who would be asked.
-
         Raises:
             LedgerError: a ledger was rewritten, replaced by an older copy, or is gone.
             PolicyError: the ledgers have other terms, or the study's name stands for another policy.
@@ -206,11 +190,7 @@ class PersistentLedgers:
         check_affordable(study, price, left, self.folder)
 
     def check_heads(self, owners: Sequence[str]) -> None:
-        """Verify the owners' ledgers against the heads of earlier runs.
-
-        Raises:
-            LedgerError: one does not verify, does not pass through its head, or is gone.
-        """
+        """Verify the owners' ledgers against the heads of earlier runs; LedgerError: one is not it."""
         files, registry = self.files(), Registry(witness=self.witness)
         earlier = self.earlier_heads()
         for owner in owners:
@@ -314,11 +294,7 @@ def _check_times(study: Study, price: Price, left: Sequence[Left]) -> None:
 
 
 def check_affordable(study: Study, price: Price, left: Sequence[Left], folder: Path) -> None:
-    """Refuse a study whose price exceeds the rest of some owner's budget.
-
-    Raises:
-        BudgetError: with the rest, the price, and its kinds.
-    """
+    """Refuse a study whose price exceeds an owner's rest: a BudgetError with both, by kind."""
     short, budget = lacking(price, left), price.policy.budget
     if budget is None or not (short or price.over):
         return

@@ -123,11 +123,7 @@ class Price:
 
 
 def price(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Price:
-    """Price a plan under a policy.
-
-    Raises:
-        PolicyError: a mechanism cannot protect what the plan asks for.
-    """
+    """Price a plan under a policy; PolicyError: a mechanism cannot protect what the plan asks for."""
     for kind in {limit.where["kind"] for limit in policy.limits if "kind" in limit.where}:
         if kind not in policy.guards:
             raise PolicyError(
@@ -299,12 +295,7 @@ def percent_of(part: Amount, whole: Amount, *, rest: bool = False) -> str:
 
 
 def any_fits(prices: Sequence[Price], left: Mapping[str, Sequence[Left]]) -> bool:
-    """Whether some policy with a budget fits, or some policy at all if none has a budget.
-
-    Args:
-        prices: of each policy.
-        left: the owners' ledgers, by the policy's name.
-    """
+    """Whether some policy with a budget fits what is left, or some at all if none has a budget."""
     bounded = [price for price in prices if price.policy.budget is not None]
     return any(
         price.fits
@@ -320,11 +311,7 @@ NAMED = 20
 
 
 def priced(price: Price, left: Sequence[Left] = ()) -> str:
-    """Format a price as a table: kinds, number of answers, fraction of each owner's budget.
-
-    Args:
-        left: the owners' ledgers.
-    """
+    """Format a price as a table: kinds, number of answers, fraction of each owner's budget."""
     budget = price.policy.budget
     total = _total(price)
     exceeded = (() if price.fits else ("the budget",)) + price.over

@@ -51,11 +51,7 @@ def _hint(key: str, known: set[str]) -> str:
 
 
 def typed(plain: Mapping[str, Any], type_: type[Any], where: str) -> dict[str, Any]:
-    """Convert values to a dataclass's types; messages name types, never values.
-
-    Raises:
-        StudyError: all values that do not fit.
-    """
+    """Convert values to a dataclass's types; a StudyError names types of all misfits, never values."""
     hints, faults = get_type_hints(type_), Faults()
     made = {}
     for key, value in plain.items():

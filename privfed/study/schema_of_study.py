@@ -49,11 +49,7 @@ def schema_file(study: Study, header: Sequence[str] | None) -> Schema:
 
 
 def public_schema(study: Study) -> Schema:
-    """Return the schema that a study is priced by; reads no records but a table's header.
-
-    Raises:
-        StudyError: there is none, and only the records could give one.
-    """
+    """Return the schema that a study is priced by, from public files alone; or a StudyError."""
     source, data = study.data.source, study.data
     if study.clients.partition == "cohort":
         return Schema.from_toml(study.folder / str(data.schema))
@@ -94,10 +90,6 @@ def check_owners(study: Study, schema: Schema) -> None:
 
 def positive(schema: Schema, chosen: str | None) -> Schema:
     """Return the schema with the target's positive category last, where learners expect it.
-
-    Args:
-        schema: the schema, returned as it is without a choice.
-        chosen: the positive category.
 
     Raises:
         StudyError: the target has not two categories, or not this one.

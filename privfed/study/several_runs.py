@@ -14,10 +14,7 @@ NOTE = (
 
 
 def spread(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Summarise scores over runs that differ only by noise.
-
-    Args:
-        runs: metrics of each, as from :func:`privfed.study.metrics.measure`.
+    """Summarise the metrics of runs that differ only by noise.
 
     Returns:
         ``count``; ``without`` (runs without a score); the headline's ``values``, ``mean`` and

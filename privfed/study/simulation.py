@@ -339,14 +339,7 @@ def attack(
     seconds: float | None = None,
     relation: Relation = "add-or-remove",
 ) -> tuple[list[Finding], dict[str, str]]:
-    """Run a study's attacks on a transcript.
-
-    Args:
-        prepared: the study, with the records to score by.
-        transcript: all releases.
-        progress: called after each attack.
-        seconds: time limit per attack; default: the study's.
-        relation: the policy's neighbouring relation.
+    """Run a study's attacks on a transcript, under the policy's neighbouring relation.
 
     Returns:
         their findings, partial ones included, and which kinds of release no attack reads; and by name the
@@ -424,11 +417,7 @@ def _learnt(
 
 
 def _check_public(study: Study, schema: Schema | None) -> None:
-    """Check that private policies have public bounds.
-
-    Raises:
-        StudyError: there are none, or they were inferred.
-    """
+    """Check that private policies have public bounds, not inferred ones."""
     private = [choice.name for choice in study.policies if choice.base == "private"]
     if private and schema is not None and schema.inferred:
         raise StudyError(

@@ -158,11 +158,7 @@ class Study:
         return replace(self, policies=tuple(chosen), seed=seed)
 
     def at(self, epsilon: str | None, delta: str | None) -> Study:
-        """Return the study with another epsilon, delta, or both, for every private policy.
-
-        Raises:
-            StudyError: no policy is private, or not a number.
-        """
+        """Return the study with another epsilon, delta, or both, for every private policy."""
         if epsilon is None and delta is None:
             return self
         if not any(policy.base == "private" for policy in self.policies):

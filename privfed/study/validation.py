@@ -1,8 +1,7 @@
-"""Cross-validation and grid search over a federation: simulations.
+"""Cross-validation and grid search over a federation: simulations, on simulated or public data.
 
-Each fold trains under a whole budget of its own, and is scored on the clients' records. On real data,
-each fold and setting is a release, their losses add up, and each score is a query with a cost. Results
-are for simulated or public data.
+Each fold trains under a whole budget of its own. On real data each fold and setting is a release, whose
+losses add up, and each score is a query with a cost.
 """
 
 from __future__ import annotations
@@ -92,13 +91,10 @@ def cross_validate(
     delta: Number = "1e-5",
     noise: int | None = None,
 ) -> pd.DataFrame:
-    """Train on all folds but one and score on that one, for each fold.
+    """Train a clone on all folds but one and score on that one, for each fold.
 
-    Args:
-        learner: a regressor or classifier, which is cloned and never fitted.
-        epsilon: of each fold's private policy; None trains under the published one.
-        delta: of each fold's private policy.
-        noise: seed of test noise; None draws secure noise.
+    ``epsilon`` and ``delta`` are of each fold's private policy; without them, the published one.
+    ``noise`` is the seed of test noise; None draws secure noise.
 
     Returns:
         one row per fold: fold, score (R squared or accuracy), measure, value, baseline (the constant
@@ -175,14 +171,10 @@ def grid_search(
     delta: Number = "1e-5",
     noise: int | None = None,
 ) -> Search:
-    """Cross-validate all combinations of parameters on the same folds, and rank them.
+    """Cross-validate all combinations of ``grid``'s values by parameter on the same folds; rank them.
 
-    The choice of the best is a release of its own: on real data its cost comes on top.
-
-    Args:
-        learner: cloned, never fitted.
-        grid: values by parameter.
-        folds, epsilon, delta, noise: see :func:`cross_validate`.
+    The choice of the best is a release of its own: on real data its cost comes on top. For the other
+    parameters see :func:`cross_validate`.
 
     Raises:
         InputError: an unknown parameter, or a value that the learner refuses.
