@@ -17,11 +17,7 @@ policy_option = click.option("--policy", help="Only this policy.")
 
 
 class Renamed(click.Option):
-    """An option that is also understood by an earlier name, which help does not show.
-
-    Args:
-        formerly: the earlier name.
-    """
+    """An option that is also understood by an earlier name, which help does not show."""
 
     def __init__(self, *arguments: Any, formerly: str, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -15,14 +15,9 @@ GREETING = 30.0
 
 
 class Directory(Generic[Node]):
-    """Carries batches to clients by their nodes.
+    """Carries batches to clients by their nodes, which ``nodes`` lists as of now and ``send`` reaches.
 
     A node states its own client's name; to verify it, give the disclosure the owners' keys.
-
-    Args:
-        clients: their names.
-        nodes: lists the engine's current nodes.
-        send: carries bytes to nodes and returns the replies that arrive within some seconds.
     """
 
     def __init__(
@@ -36,11 +31,7 @@ class Directory(Generic[Node]):
         self._found: dict[str, Node] = {}
 
     def __call__(self, batches: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
-        """Carry each client's batch; clients without a node, or with a silent one, are sought next time.
-
-        Raises:
-            InputError: two nodes state one client's name.
-        """
+        """Carry each client's batch; clients without a node, or with a silent one, are sought next time."""
         if not set(batches) <= set(self._found):
             self._greet(set(self._nodes()) - set(self._found.values()), min(seconds, GREETING))
         to = {self._found[client]: client for client in batches if client in self._found}

@@ -39,13 +39,7 @@ LIFE, BEGIN = 3600.0, 120.0
 
 
 class FlareDisclosure(RemoteDisclosure):
-    """A federation on FLARE; made inside a Collab server's main function.
-
-    Args:
-        schema: the public data dictionary.
-        clients: the owners' names, as their own files say.
-        rest: see :class:`.RemoteDisclosure`.
-    """
+    """A federation on FLARE, of the owners' own names; made inside a Collab server's main function."""
 
     def __init__(self, schema: Schema, clients: Sequence[str], /, **rest: Any) -> None:
         super().__init__(schema, clients, sites(clients), **rest)
@@ -81,12 +75,7 @@ class Site:
 
 
 class Relaying:
-    """A server's side that carries the batches of another process of its machine.
-
-    Args:
-        socket: the relay's.
-        clients: the owners' names.
-    """
+    """A server's side that carries the batches of another process of its machine, by its relay."""
 
     def __init__(self, socket: str, clients: list[str]) -> None:
         self.socket, self.clients = socket, clients

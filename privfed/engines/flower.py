@@ -36,14 +36,7 @@ LIFE = 3600.0
 
 
 class FlowerDisclosure(RemoteDisclosure):
-    """A federation on Flower.
-
-    Args:
-        grid: the ServerApp's.
-        schema: the public data dictionary.
-        clients: the owners' names, as their own files say.
-        rest: see :class:`.RemoteDisclosure`.
-    """
+    """A federation on Flower, over the ServerApp's grid, of the owners' own names."""
 
     def __init__(self, grid: Grid, schema: Schema, clients: Sequence[str], **rest: Any) -> None:
         def nodes() -> Iterable[int]:
@@ -60,11 +53,7 @@ class FlowerDisclosure(RemoteDisclosure):
 
 
 def client_app(socket: Callable[[Context], str | Path]) -> ClientApp:
-    """Make a ClientApp that passes bytes to its node's socket, and does nothing else.
-
-    Args:
-        socket: maps a node's context to its socket.
-    """
+    """Make a ClientApp that passes bytes to the socket of its node's context, and does nothing else."""
     app = ClientApp()
 
     def ask(message: Message, context: Context) -> Message:

@@ -35,11 +35,7 @@ class JournalLine:
 
 
 class Journal:
-    """All replies that the server of one study received.
-
-    Args:
-        path: the file, created or resumed, by one process at a time; None keeps it in memory.
-        session: prefix of all request ids of a new file; random by default.
+    """All replies that the server of one study received, in a file, or in memory without a path.
 
     Raises:
         InputError: no journal, damaged before its last line, or in use by another process.

@@ -42,12 +42,7 @@ Policies = str | Path | Policy | Callable[[Schema], Policy] | Mapping[str, Polic
 
 
 class LocalDisclosure(ChannelDisclosure):
-    """The embedded default: every client's gate in this process.
-
-    Args:
-        gates: the clients' gates, by name.
-        parallel: whether to ask all clients at once; the transcript's order is then random.
-    """
+    """The embedded default: every client's gate in this process; ``parallel`` asks all at once."""
 
     def __init__(self, gates: Mapping[str, Gate], *, parallel: bool = False) -> None:
         if not gates:
@@ -86,10 +81,9 @@ class LocalDisclosure(ChannelDisclosure):
         registry: Registry | None = None,
         keys: str | Path | None = None,
     ) -> LocalDisclosure:
-        """Split one table among its data owners.
+        """Split one table, one row a record, among its data owners.
 
         Args:
-            frame: one row a record.
             target: the column to predict.
             client: the column that names each record's data owner.
             individual: the column that names the person behind each record.

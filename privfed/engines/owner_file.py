@@ -116,14 +116,11 @@ class OwnerFile:
     # --- masked sums ---------------------------------------------------------------------------
 
     def agree_on_masks(self, keys: Path) -> Mapping[str, str]:
-        """Write all owners' masking keys into this owner's policy, and agree to it.
-
-        Args:
-            keys: a folder with each owner's public masking key, ``<client>.mask``.
+        """Write all owners' masking keys, ``<client>.mask`` in a folder, into this owner's policy.
 
         Returns:
-            the keys by owner. Who exchanges all other owners' keys for keys of his own sees this owner's share
-            by itself, so that they should be compared by another way than the one they came by.
+            the keys by owner. Who exchanges all other owners' keys for keys of his own sees this owner's
+            share by itself, so compare them by another way than the one they came by.
 
         Raises:
             PolicyError: the policy masks nothing, or has another key for this owner.
@@ -149,18 +146,15 @@ class OwnerFile:
     def opened(
         self, *, amend: bool = False, confirm: Callable[[list[str]], None] | None = None
     ) -> OwnerSide:
-        """Open the gate.
+        """Open the gate; to ``amend`` puts this policy in force in place of another one.
 
-        Args:
-            amend: whether to put this policy in force in place of another one.
-            confirm: called before the ledger is opened with what looks wrong of the table under this
-                schema, if anything does; raises to stop.
+        ``confirm`` is called with what looks wrong of the table under this schema, if anything does,
+        before the ledger is opened; it raises to stop.
 
         Raises:
             SchemaError: the schema is not the agreed one, was inferred, or does not fit the records.
             PolicyError: the policy is not the agreed one, or another one is in force.
             LedgerError: the ledger cannot be opened, does not verify, or is another data set's.
-            InputError: an unreadable file.
         """
         schema = Schema.from_toml(self._path(self.schema))
         policy = Policy.from_toml(self._path(self.policy))
@@ -194,11 +188,7 @@ class OwnerFile:
         return OwnerSide(gate, rounds=self.rounds)
 
     def open_sockets(self, side: OwnerSide) -> list[SocketServer]:
-        """Open a socket for each principal.
-
-        Raises:
-            InputError: a socket cannot be made; the others are closed.
-        """
+        """Open a socket for each principal; if one cannot be made, the others are closed."""
         opened: list[SocketServer] = []
         try:
             for principal, path in self.sockets.items():
@@ -235,9 +225,7 @@ class OwnerFile:
 def with_masking_keys(policy: Policy, folder: Path, *, everyone: bool = True) -> Policy:
     """Return a policy with the masking keys that a folder holds, ``<client>.mask``; known keys stay.
 
-    Raises:
-        InputError: a key is missing and ``everyone`` is set, or cannot be read.
-        PolicyError: a file holds no masking key.
+    With ``everyone``, a missing key is an InputError.
     """
     if policy.masked is None:
         return policy

@@ -34,11 +34,7 @@ class RelayReply:
 
 
 class Relay:
-    """The server's end.
-
-    Args:
-        path: the relay's socket.
-    """
+    """The server's end."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)

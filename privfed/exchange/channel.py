@@ -82,18 +82,11 @@ def _exchange(channel: Channel, data: bytes) -> Opened:
 
 
 class HeadStore(MutableMapping[str, Head]):
-    """Stores each ledger's last head on the server, across runs.
+    """Stores each ledger's last head on the server, across runs, in a JSON file or in memory.
 
     A ledger restored from an older copy is sound in itself, and its budget looks unspent: only a later
-    head shows it. Only signed heads are kept in the file: anybody on the way could have made up another.
-    Two runs may share one file: neither overwrites what the other has seen.
-
-    Args:
-        path: a JSON file, written whole after every change; ``None``: in memory.
-        keys: the owners' public keys; what was kept and is not signed by them is passed over.
-
-    Raises:
-        InputError: the file holds something else.
+    head shows it. Only heads signed by the owners' ``keys`` are kept and read. Two runs may share one
+    file: neither overwrites what the other has seen. InputError: the file holds something else.
     """
 
     def __init__(
@@ -170,16 +163,11 @@ class ChannelDisclosure(Disclosure):
     """A federation reached over channels.
 
     Args:
-        schema: the public data dictionary.
-        channels: how to reach each client.
         principal: the server's name; a gate keeps request ids apart by it.
-        patience: how long to retry.
-        keys: whose signature each client's replies of every kind must bear. Before anything is asked of
-            a client, a dry run shows whether its key is in use there.
+        keys: whose signature each client's replies of every kind must bear, shown first by a dry run.
         parallel: whether to ask all clients at once, each in a thread; a slow one then counts as
             absent at the deadline without delaying the others.
-        heads: the last head seen of each client's ledger; a ledger that does not contain it answers
-            nothing.
+        heads: the last head seen of each client's ledger; one that does not contain it answers nothing.
         session: prefix of every request's id, random unless given. The same queries asked again in
             the same session get the stored bytes, uncharged.
 

@@ -35,10 +35,7 @@ def with_totals(replies: Mapping[str, Reply]) -> dict[str, Reply]:
 
 
 def total_of(shares: Sequence[Release]) -> Release:
-    """Add up all shares of one masked sum, modulo 2^64.
-
-    Returns:
-        one release under the name of all owners; its noise is the total's.
+    """Add up all shares of one masked sum, modulo 2^64: a release by all owners, with its total noise.
 
     Raises:
         PolicyError: the owners' policies do not agree.

@@ -75,12 +75,7 @@ def _read(path: str | Path, where: str, way_out: str) -> bytes:
 
 
 class Signer:
-    """Signs the heads of one ledger.
-
-    Args:
-        key: 32 secret bytes.
-        dataset: the ledger's data set, covered by every signature.
-    """
+    """Signs the heads of one data set's ledger by a key of 32 bytes."""
 
     def __init__(self, key: bytes, dataset: str) -> None:
         if len(key) != KEY:
@@ -144,11 +139,7 @@ def check_signature(head: Head, dataset: str, public: bytes) -> None:
 
 
 def check_handed(dataset: str, public: bytes, successor: bytes, signature: str) -> None:
-    """Hold the signature under which one public key follows another against the earlier one.
-
-    Raises:
-        LedgerError: it is not the earlier key's.
-    """
+    """Hold the signature under which one public key follows another against the earlier one."""
     if not _verifies(public, signature, _handed(dataset, public, successor)):
         raise LedgerError(
             f"data set {dataset!r}: a key follows another whose signature is not under it"
@@ -177,13 +168,9 @@ class Identity:
         return _verifies(self.public, head.signature, _message(self.dataset, head))
 
     def check(self, envelope: Envelope) -> None:
-        """Hold a reply's signatures against the key.
+        """Hold a reply's signatures against the key, or raise a LedgerError.
 
         Only a refusal or an offer, which no row records, may come without a head.
-
-        Raises:
-            LedgerError: a release or failure has no head, or head or bytes are not signed by the
-                owner's key.
         """
         sealed = _sealed(self.dataset, envelope)
         bare = envelope.head is None and envelope.status not in ("refusal", "offer")

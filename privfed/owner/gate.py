@@ -74,7 +74,6 @@ class Gate:
     Args:
         owner: the client's public name.
         records: the records, encoded to the schema.
-        policy: what the owner allows.
         ledger: where everything is recorded.
         schema: the public data dictionary, if the records have none of their own.
         noise: where noise comes from; secure unless a test injects its own.
@@ -83,8 +82,7 @@ class Gate:
         secret: the client's durable secret for repeatable local randomness; random unless given.
         data: public label of the data's version, for the ledger.
         amend: whether to put this policy in force over another one, by the owner's choice.
-        block: how many equal charges to reserve at once, to save disk writes; the rest of a block
-            counts as spent when the process ends.
+        block: how many equal charges to reserve at once; the rest counts as spent when the process ends.
     """
 
     def __init__(  # noqa: PLR0913 - by name after four
@@ -149,12 +147,9 @@ class Gate:
         return self._noise.secure
 
     def serve(self, data: bytes, *, principal: str = "", round: str = "") -> bytes:
-        """Answer an encoded request with an encoded envelope; never raises.
+        """Answer an encoded request or dry run with an encoded envelope; never raises.
 
-        Args:
-            data: a request or a dry run.
-            principal: the server's name as the owner's channel knows it; overrides the request's.
-            round: the round as the owner counts; overrides the request's.
+        ``principal`` and ``round``, as the owner's channel knows them, override the request's.
         """
         message = _read(data)
         if message is None:
@@ -376,11 +371,9 @@ class Gate:
     def close_after(self, kind: str) -> None:
         """Close the gate, because a protected query failed where it must not: nobody foresaw that.
 
-        A query is total: it answers for all records that the schema allows. One that fails for some of
-        them tells, whatever is sent instead, whether such records are there: noise around zeros is not
-        noise around what the neighbour would answer. No epsilon bounds that, so that it happens once: the
-        reply is noise around zeros, every later request is refused, and the owner is told. The server
-        learns at most at which of its queries that was, and what it can infer from it.
+        A query is total: one that fails for some records tells whether they are there, whatever is sent
+        instead, and no epsilon bounds that. So it happens once: the reply is noise around zeros, every
+        later request is refused, and the owner is told.
         """
         self.breaches[kind] += 1
         with suppress(LedgerError):  # a full disk; this process stays closed
@@ -506,10 +499,7 @@ _DECLARED: WeakKeyDictionary[Query, tuple[_Known, _Known, Mapping[str, Part]]] =
 
 
 def _declared(query: Query, schema: Schema) -> Mapping[str, Part]:
-    """The parts that a query declares, computed once for all gates of a process.
-
-    Cached for this very query and schema object, no equal ones; a refusal is computed anew.
-    """
+    """The parts that a query declares, computed once for all gates of a process, by identity."""
     try:
         asked, under, told = _DECLARED.get(query, _NOTHING)
     except TypeError:  # a question that some plugin built of lists

@@ -48,14 +48,7 @@ class Quote:
 
 
 class Guards:
-    """All guards of one policy, and what they say of questions.
-
-    A quote follows from the policy, the question's parts and what it proposes to spend; equal ones
-    are quoted once.
-
-    Args:
-        policy: the owner's policy.
-        accountant: what adds up the losses.
+    """All guards of one policy, and what they say of questions; equal ones are quoted once.
 
     Raises:
         PolicyError: a guard names no mechanism, or one with other options.
@@ -70,11 +63,7 @@ class Guards:
         self._kept: dict[Any, Quote] = {}
 
     def quote(self, kind: str, parts: Mapping[str, Part], proposed: Fraction | None) -> Quote:
-        """Price a question by its parts.
-
-        Raises:
-            Refused: a mechanism cannot protect its parts, or states what cannot be right.
-        """
+        """Price a question by its parts; Refused: a mechanism cannot protect them, or misstates."""
         key = kind, tuple(parts.items()), proposed
         try:
             kept = self._kept.get(key)
@@ -230,8 +219,7 @@ def capped(records: Any, policy: Policy) -> Any:
     """No more records of one unit than the policy's cap, on which its guarantee stands.
 
     Raises:
-        PolicyError: records that cannot be held to a cap, or do not say whose they are where the unit
-            is the person behind them.
+        PolicyError: records that cannot be held to a cap, or do not say whose they are.
     """
     if policy.unit == "individual" and isinstance(records, Records) and records.individual is None:
         raise PolicyError(

@@ -43,11 +43,7 @@ class LocalStore(MutableMapping[str, Any]):
 
     Values are what :mod:`privfed.questions.wire` writes, read as plain data and arrays. What effects keep
     stands in a :class:`Compartment` of its study and principal; read by its bare name here it is found
-    if only one of them keeps such a thing.
-
-    Args:
-        path: the file; ``None``: in memory.
-        dataset: names the data set; the store of another one is refused.
+    if only one of them keeps such a thing. Without a path, it is kept in memory.
 
     Raises:
         LedgerError: by every use, the file cannot be opened or written, or is another owner's.
@@ -158,13 +154,8 @@ class LocalStore(MutableMapping[str, Any]):
     def apply(self, principal: str, request: str, kind: str, effect: Callable[[], None]) -> None:
         """Do the effect of a request once, with the mark that it is done, or nothing.
 
-        An effect that fails keeps nothing and is marked as failed, for the owner alone.
-
-        Args:
-            effect: what to do; it reads and writes this store.
-
-        Raises:
-            LedgerError: the file cannot be written; nothing has happened.
+        An effect that fails keeps nothing and is marked as failed, for the owner alone. LedgerError:
+        the file cannot be written; nothing has happened.
         """
         with self._lock:
             db = self._connection()
@@ -248,13 +239,7 @@ class LocalStore(MutableMapping[str, Any]):
 
 
 class Compartment(MutableMapping[str, Any]):
-    """What one study keeps for one principal on an owner's shelf; no other study replaces it.
-
-    Args:
-        store: the owner's shelf.
-        study: the study's name.
-        principal: who asks, as the owner tells principals apart.
-    """
+    """What one study keeps for one principal on an owner's shelf; no other study replaces it."""
 
     def __init__(self, store: LocalStore, study: str, principal: str) -> None:
         self._store, self._where = store, (study, principal)

@@ -95,12 +95,9 @@ class OtherOwners:
 
 
 class NoiseMonitor:
-    """Sums up the noise of one gate's releases.
+    """Sums up the noise of one gate's releases, in a file beside the ledger's, or in memory.
 
-    Args:
-        path: the ledger's file, beside which the sums are kept; ``None``: in memory.
-        dataset: names the data set.
-        secret: the owner's, from which the transform's own randomness comes.
+    The transform's own randomness comes from the owner's secret.
     """
 
     def __init__(self, path: Path | None = None, dataset: str = "", secret: bytes = b"") -> None:
@@ -125,11 +122,7 @@ class NoiseMonitor:
     ) -> None:
         """Add the noise of one group of parts; whatever goes wrong is counted, and stops no answer.
 
-        Args:
-            kind, query: of the query, and its digest.
-            protection: what protected the parts: it names their laws.
-            exact: the exact array of each part, before it was protected.
-            released: what leaves.
+        ``exact`` holds each part's array before it was protected, ``released`` what leaves.
         """
         found = NoiseSums({"unread error": (1.0,)})
         with suppress(Exception):
@@ -243,11 +236,7 @@ class NoiseMonitor:
 
 
 def read_tally(ledger: Path, dataset: str) -> NoiseSums:
-    """The sums over all releases ever, kept beside a ledger's file; empty where there are none.
-
-    Raises:
-        LedgerError: the file cannot be read, or is another data set's.
-    """
+    """The sums over all releases ever, kept beside a ledger's file; empty where there are none."""
     path = ledger.with_suffix(ENDING)
     if not path.is_file():
         return NoiseSums()
@@ -273,11 +262,7 @@ def _binned(found: NoiseSums, bins: np.ndarray, scores: np.ndarray, names: list[
 
 
 def _together(found: NoiseSums, label: str, scores: np.ndarray, others: np.ndarray) -> None:
-    """Scores times the signs of others.
-
-    Whatever the others are, independent scores times signs that are settled before them are standard
-    normal: the sum over n cells is normal with variance n, exactly.
-    """
+    """Scores times the signs of others settled before them: over n cells normal with variance n."""
     signs = np.sign(others)
     found.add(f"sign {label}", (signs != 0).sum(), scores @ signs)
 
@@ -288,16 +273,11 @@ def _cut(*rows: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def normal_scores(law: Law, noise: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Map draws of a law to independent standard normal numbers, shape as given.
+    """Map draws of a law, whole numbers or bits 1 for a flip, to independent standard normal numbers.
 
     The randomised probability integral transform (Rosenblatt 1952; Smith 1985): for V uniform and
     independent of k, U = P(X < k) + V P(X = k) is uniform if k is a draw of X, whatever the law, so that
     Phi^-1(U) is standard normal. Tails are computed from their own side, so that no far draw is lost.
-
-    Args:
-        law: the declared law.
-        noise: whole numbers; of bits 1 for a flip.
-        rng: gives V.
     """
     share = rng.random(noise.shape)
     if isinstance(law, DiscreteLaplace):

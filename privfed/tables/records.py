@@ -86,15 +86,10 @@ class Records:
 
     @classmethod
     def from_array(cls, array: np.ndarray, schema: Schema) -> Records:
-        """Encode features given as an array.
+        """Encode features, shape (records, features), in the schema's order; its target is left out.
 
-        Args:
-            array: shape (records, features), in the schema's order. In a numeric array a category is
-                its code, from 0; text is read as a table of the same cells.
-            schema: the public data dictionary; its target is left out.
-
-        Raises:
-            SchemaError: another shape, no integer code of a category, or see :meth:`from_frame`.
+        In a numeric array a category is its code, from 0; text is read as a table of the same cells.
+        SchemaError: another shape, no integer code of a category, or see :meth:`from_frame`.
         """
         features = Schema(schema.features)
         array = np.asarray(array)
@@ -110,11 +105,7 @@ class Records:
         return cls.from_frame(frame, features)
 
     def capped(self, cap: int) -> Records:
-        """Keep at most ``cap`` records of each person, the first in the table's order.
-
-        Raises:
-            SchemaError: the records do not say whose they are.
-        """
+        """Keep at most ``cap`` records of each person, the first in the table's order."""
         if self.individual is None:
             raise SchemaError(
                 "unit 'individual' needs the person behind each record; name the column with individual="
@@ -167,11 +158,7 @@ def encode_column(series: pd.Series[Any], column: Column) -> tuple[np.ndarray, l
 
 
 def _named(codes: np.ndarray, column: Column) -> np.ndarray:
-    """Categories by their codes, shape (records,); what is no number is no value.
-
-    Raises:
-        SchemaError: a code that no category has.
-    """
+    """Categories by their codes, shape (records,); what is no number is no value."""
     missing = np.isnan(codes.astype(float))
     codes = np.where(missing, 0, codes)
     wrong = int((~np.isin(codes, np.arange(len(column.categories)))).sum())
@@ -227,17 +214,9 @@ def _encode_categories(
 
 
 def nearest_class(values: np.ndarray, lowest: float, classes: int) -> np.ndarray:
-    """Class codes from 0: each record is in exactly one class, as sensitivities presume.
+    """Class codes from 0, int64, of targets: each record is in exactly one class, as bounds presume.
 
-    Values between two classes go to the nearest, half-way to the even one.
-
-    Args:
-        values: of a target, shape (records,).
-        lowest: the first class's.
-        classes: how many there are.
-
-    Returns:
-        int64, shape (records,).
+    Values between two classes go to the nearest, half-way to the even one; shape (records,).
     """
     nearest = np.clip(np.rint(values - lowest), 0, classes - 1)
     return np.asarray(nearest.astype(np.int64))

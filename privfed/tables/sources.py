@@ -42,13 +42,9 @@ def bundled() -> tuple[str, ...]:
 def load(
     source: str, target: str | None = None, folder: Path | None = None, *, text: Text = PLAIN
 ) -> Dataset:
-    """Load a table by what a study writes as its source.
+    """Load a table by what a study writes as its source, relative to ``folder``.
 
-    Args:
-        source: a bundled set's name, a path that ends in ``.csv``, or ``openml:NAME``.
-        target: the column to predict; a bundled set has its own.
-        folder: where relative paths start.
-        text: how a CSV file is written.
+    That is a bundled set's name, a path that ends in ``.csv``, or ``openml:NAME``.
 
     Raises:
         InputError: no such source, an unreadable file, or a target that cannot be predicted.

@@ -36,12 +36,7 @@ def check_table(
 ) -> None:
     """Hold a whole table against a schema, before it is divided among clients.
 
-    Args:
-        frame: one row a record, in the file's order.
-        schema: the public data dictionary.
-        where: what messages call the table.
-        owner: the column that names each record's data owner, or ``None``.
-        individual: the column that names the person behind each record, or ``None``.
+    Messages call it ``where``; ``owner`` and ``individual`` name columns that are no features.
 
     Raises:
         SchemaError: it tells every fault, by column and row.
