@@ -163,7 +163,7 @@ def _tokens(line: str) -> Iterator[tuple[float, float, str, bool]]:
         mantissa, _, power = text.lower().partition("e")
         mark = max(mantissa.rfind("."), mantissa.rfind(",") if value % 1 else -1)
         decimals = len(mantissa) - mark - 1 if mark >= 0 else 0
-        width = 10.0 ** np.clip(int(power or 0) - decimals, -300, 300)
+        width = 10.0 ** min(max(int(power or 0) - decimals, -300), 300)
         yield value, max(width, abs(value) * 2.0**-50), found[1] or "", False
 
 
