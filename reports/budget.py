@@ -273,6 +273,22 @@ class PolicyReport:
         return bool(self.scores) and self.scores[0].useless
 
 
+class About(Protocol):
+    """Who answers for a study, and why it is done."""
+
+    @property
+    def purpose(self) -> str:
+        """What the model is for."""
+
+    @property
+    def data_description(self) -> str:
+        """Whose data, and what of them."""
+
+    @property
+    def missing(self) -> Sequence[str]:
+        """What is not written down."""
+
+
 class Studied(Protocol):
     """What a report needs of its study."""
 
@@ -295,6 +311,10 @@ class Studied(Protocol):
     @property
     def learners(self) -> Sequence[str]:
         """The names of its learners."""
+
+    @property
+    def about(self) -> About:
+        """Who answers for it, and why it is done."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, the form of its file."""
