@@ -93,15 +93,11 @@ def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T])
         logging.getLogger("flwr").setLevel(logging.ERROR)
         run_simulation(
             server_app=app,
-            client_app=client_app(lambda context: sockets[_partition(context)]),
+            client_app=client_app(lambda at: sockets[int(at.node_config["partition-id"])]),
             num_supernodes=len(sockets),
             backend_config={"init_args": {"include_dashboard": False, "log_to_driver": False}},
         )
     return done[0]
-
-
-def _partition(context: Context) -> int:
-    return int(context.node_config["partition-id"])
 
 
 def _content(data: bytes) -> RecordDict:

@@ -101,8 +101,7 @@ class Signer:
 
     def hand_over(self, successor: bytes) -> str:
         """The signature under which another public key follows this one, hexadecimal."""
-        signature: bytes = self._key.sign(_handed(self.dataset, self.public, successor))
-        return signature.hex()
+        return self.sign_bytes(_handed(self.dataset, self.public, successor))
 
     @property
     def public(self) -> bytes:
@@ -117,13 +116,11 @@ class Signer:
 
     def seal(self, envelope: Envelope) -> Envelope:
         """Sign a reply together with its head, so that neither can be put beside another."""
-        signature: bytes = self._key.sign(_sealed(self.dataset, envelope))
-        return replace(envelope, signature=signature.hex())
+        return replace(envelope, signature=self.sign_bytes(_sealed(self.dataset, envelope)))
 
     def sign(self, head: Head) -> str:
         """The signature of a head, hexadecimal."""
-        signature: bytes = self._key.sign(_message(self.dataset, head))
-        return signature.hex()
+        return self.sign_bytes(_message(self.dataset, head))
 
 
 def check_signature(head: Head, dataset: str, public: bytes) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -120,11 +120,8 @@ class Ledger(Custody):
         """Whether anything was ever written to a file (not if its maker was killed at once)."""
         if Path(path).stat().st_size == 0:
             return False
-        store = SqliteStore(path, reading=True)
-        try:
+        with closing(SqliteStore(path, reading=True)) as store:
             return not store.empty
-        finally:
-            store.close()
 
     @property
     def path(self) -> Path | None:

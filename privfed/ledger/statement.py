@@ -256,28 +256,13 @@ def _json_lines(entries: Iterable[Entry]) -> Iterator[str]:
 
 #: The columns of an exported table.
 TABLE = [
-    "seq",
-    "time",
-    "event",
-    "principal",
-    "request",
-    "study",
-    "round",
-    "client",
-    "kind",
-    "policy",
-    "loss",
-    "unit",
-    "relation",
-    "secure",
-    "reason",
-    "payload_bytes",
-    "hash",
+    *("seq", "time", "event", "principal", "request", "study", "round", "client", "kind"),
+    *("policy", "loss", "unit", "relation", "secure", "reason", "payload_bytes", "hash"),
 ]
 
 
 def _csv_lines(entries: Iterable[Entry]) -> Iterator[str]:
-    yield _csv_line(list(TABLE))
+    yield _csv_line(TABLE)
     for entry in entries:
         cells = {**entry.body, **vars(entry), "payload_bytes": len(entry.payload)}
         yield _csv_line([_cell(cells.get(column, "")) for column in TABLE])

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -126,17 +126,8 @@ class LocalStore(MutableMapping[str, Any]):
 
     def revise(self, name: str, change: Callable[[Any], Any]) -> None:
         """Replace a thing by what a function makes of it (of none: ``None``), in one step."""
-        with self._lock:
-            db = self._connection()
-            try:
-                db.execute("BEGIN IMMEDIATE")
-                self[name] = change(self.get(name))
-                db.execute("COMMIT")
-            except sqlite3.Error as error:
-                raise LedgerError(f"{self}: {error}") from None
-            finally:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
+        with self._transaction():
+            self[name] = change(self.get(name))
 
     @property
     def failed(self) -> dict[str, int]:
@@ -157,14 +148,19 @@ class LocalStore(MutableMapping[str, Any]):
         An effect that fails keeps nothing and is marked as failed, for the owner alone. LedgerError:
         the file cannot be written; nothing has happened.
         """
+        with self._transaction() as db:
+            sql = "SELECT 1 FROM effects WHERE principal = ? AND request = ?"
+            if db.execute(sql, (principal, request)).fetchone() is None:
+                mark = (principal, request, kind, self._tried(db, effect))
+                db.execute("INSERT INTO effects VALUES (?, ?, ?, ?)", mark)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
             db = self._connection()
             try:
                 db.execute("BEGIN IMMEDIATE")
-                sql = "SELECT 1 FROM effects WHERE principal = ? AND request = ?"
-                if db.execute(sql, (principal, request)).fetchone() is None:
-                    mark = (principal, request, kind, self._tried(db, effect))
-                    db.execute("INSERT INTO effects VALUES (?, ?, ?, ?)", mark)
+                yield db
                 db.execute("COMMIT")
             except sqlite3.Error as error:
                 raise LedgerError(f"{self}: {error}") from None
@@ -176,16 +172,13 @@ class LocalStore(MutableMapping[str, Any]):
         db.execute("SAVEPOINT effect")
         try:
             effect()
-            self._check_size()
+            ((things, size),) = self._rows("SELECT COUNT(*), TOTAL(LENGTH(value)) FROM things")
+            if things > MOST_THINGS or size > MOST_BYTES:
+                raise ValueError("the shelf is full")
         except Exception:
             db.execute("ROLLBACK TO effect")
             return False
         return True
-
-    def _check_size(self) -> None:
-        ((things, size),) = self._rows("SELECT COUNT(*), TOTAL(LENGTH(value)) FROM things")
-        if things > MOST_THINGS or size > MOST_BYTES:
-            raise ValueError("the shelf is full")
 
     def close(self) -> None:
         """Close the file."""

@@ -11,7 +11,7 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import lru_cache
 from pathlib import Path
 from time import monotonic
@@ -240,11 +240,8 @@ def read_tally(ledger: Path, dataset: str) -> NoiseSums:
     path = ledger.with_suffix(ENDING)
     if not path.is_file():
         return NoiseSums()
-    store = LocalStore(path, dataset)
-    try:
+    with closing(LocalStore(path, dataset)) as store:
         return NoiseSums().add_all(store.get(NAME, {}))
-    finally:
-        store.close()
 
 
 def _moments(found: NoiseSums, label: str, scores: np.ndarray) -> None:

@@ -248,16 +248,15 @@ def policies(plain: Any, where: str) -> tuple[PolicyChoice, ...]:
     names = [policy.name for policy in chosen]
     for name in dict.fromkeys(names):
         with faults.collected():
-            _check_name(name, names, where)
+            if (
+                not name.replace("-", "").replace("_", "").replace(".", "").isalnum()
+                or name[0] == "."
+            ):
+                raise StudyError(f"{where}: policy name {name!r} must be letters, digits, - and _")
+            if names.count(name) > 1:
+                raise StudyError(f"{where}: two policies are called {name!r}; rename one")
     for policy in chosen:
         with faults.collected():
             policy.check(where)
     faults.tell(StudyError)
     return tuple(chosen)
-
-
-def _check_name(name: str, names: list[str], where: str) -> None:
-    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name[0] == ".":
-        raise StudyError(f"{where}: policy name {name!r} must be letters, digits, - and _")
-    if names.count(name) > 1:
-        raise StudyError(f"{where}: two policies are called {name!r}; rename one")

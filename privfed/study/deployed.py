@@ -16,11 +16,11 @@ FOLDER/<policy>/ledgers/       for the owners' copies
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from privfed.engines.batches import schema_digest
 from privfed.engines.journal import Journal
@@ -52,11 +52,8 @@ HEADS = "heads.json"
 KEYS = "keys"
 
 
-class Connect(Protocol):
-    """Makes an engine's disclosure."""
-
-    def __call__(self, schema: Schema, clients: Sequence[str], /, **rest: Any) -> RemoteDisclosure:
-        """Reach clients; ``rest`` goes to :class:`.RemoteDisclosure`."""
+#: Makes an engine's disclosure of schema, clients, and what :class:`.RemoteDisclosure` takes by name.
+Connect = Callable[..., RemoteDisclosure]
 
 
 @dataclass(frozen=True)

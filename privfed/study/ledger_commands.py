@@ -107,7 +107,12 @@ def amended(path: Path, epsilon: str, delta: str | None) -> str:
             before = policy.budget
             own = delta if delta is not None else (before.delta if before else 0)
             budget = Budget.of(epsilon, own)
-            _check_bearable(dataset, spent, accountant_of(policy), budget)
+            accountant = accountant_of(policy)
+            if not accountant.fits(spent_of(spent, accountant.nothing), accountant.ceiling(budget)):
+                raise InputError(
+                    f"{dataset}: has spent more than epsilon {shown(budget.epsilon)} at delta "
+                    f"{float(budget.delta):g} already; write a budget that holds it"
+                )
             one.adopt(replace(policy, budget=budget), study, amend=True)
     told = f"epsilon {shown(budget.epsilon)} at delta {float(budget.delta):g}"
     return f"{dataset}: {told} is in force from now on, recorded as an amendment"
@@ -119,24 +124,11 @@ def writable(path: Path, key: bytes | None = None) -> Iterator[Ledger]:
     if not path.is_file():
         raise InputError(f"{path}: there is no such ledger; give a .db file")
     check_ledger_file(path)
-    dataset = verified(path, Registry()).dataset
-    with closing(Ledger(path, dataset, key=key, registry=_registry_of(path))) as ledger:
-        yield ledger
-
-
-def _registry_of(path: Path) -> Registry | None:
-    """Return where a ledger's heads are remembered, if it is one of those that last."""
     registry = Registry()
-    return registry if registry.at(path) is not None else None
-
-
-def _check_bearable(owner: str, line: Line, accountant: Accountant, budget: Budget) -> None:
-    """Check that a new budget covers what is already spent."""
-    if not accountant.fits(spent_of(line, accountant.nothing), accountant.ceiling(budget)):
-        raise InputError(
-            f"{owner}: has spent more than epsilon {shown(budget.epsilon)} at delta "
-            f"{float(budget.delta):g} already; write a budget that holds it"
-        )
+    dataset = verified(path, registry).dataset
+    lasting = None if registry.at(path) is None else registry
+    with closing(Ledger(path, dataset, key=key, registry=lasting)) as ledger:
+        yield ledger
 
 
 @contextmanager
@@ -177,11 +169,8 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
 
 def closed(ledger: Ledger) -> str:
     """Say that a protected query failed, which the owner's shelf beside her ledger remembers; or nothing."""
-    shelf = LocalStore.beside(ledger.path, ledger.dataset)
-    try:
+    with closing(LocalStore.beside(ledger.path, ledger.dataset)) as shelf:
         ever, faults = shelf.faults_ever, shelf.faults
-    finally:
-        shelf.close()
     if not ever:
         return ""
     kinds = ", ".join(f"{kind} {count}" for kind, count in ever.items())
@@ -194,13 +183,10 @@ def reopen(path: Path) -> str:
     """Let a gate answer again that closed after a protected query failed; say what happened."""
     with opened(path) as ledger:
         dataset = ledger.dataset
-    shelf = LocalStore.beside(path, dataset)
-    try:
+    with closing(LocalStore.beside(path, dataset)) as shelf:
         if not shelf.faults:
             return f"{dataset}: its gate is open"
         shelf.clear_faults()
-    finally:
-        shelf.close()
     return f"{dataset}: open again; its budget says from now on that no epsilon covers what the failure told"
 
 

@@ -60,7 +60,9 @@ def measure(
     if target.numeric and not isinstance(model, ClassifierMixin):
         scored = _numbers(predicted, known, wanted)
     else:
-        column = _as_category(target)
+        column = target  # or a number in [0, 1] that a classifier predicts as two classes
+        if target.numeric:
+            column = Column(target.name, "category", categories=("0", "1"))
         chances = chances_of(model, x, client)
         classes = known.round().astype(int), wanted.round().astype(int)
         scored = _classes(_codes(predicted, column), chances, *classes, len(column.categories))
@@ -128,8 +130,8 @@ def _numbers(predicted: np.ndarray, known: np.ndarray, wanted: np.ndarray) -> di
     return {
         "measure": "root mean squared error",
         "better": "lower",
-        "value": _rmse(wanted, predicted),
-        "baseline": _rmse(wanted, constant),
+        "value": float(metrics.root_mean_squared_error(wanted, predicted)),
+        "baseline": float(metrics.root_mean_squared_error(wanted, constant)),
         "scores": _of_numbers(predicted, wanted),
         "constants": _of_numbers(constant, wanted),
     }
@@ -190,11 +192,6 @@ def of_chances(chances: np.ndarray, wanted: np.ndarray) -> dict[str, float]:
     }
 
 
-def _as_category(target: Column) -> Column:
-    """Return a number in [0, 1] that a classifier predicts as two classes."""
-    return target if not target.numeric else Column(target.name, "category", categories=("0", "1"))
-
-
 def _codes(values: Any, column: Column) -> np.ndarray:
     """Return codes of class labels, which may be codes already."""
     names = [label(value) for value in np.asarray(values).ravel()]
@@ -202,7 +199,3 @@ def _codes(values: Any, column: Column) -> np.ndarray:
     if all(name in places for name in names):
         return np.array([places[name] for name in names])
     return np.array([int(float(name)) for name in names])
-
-
-def _rmse(wanted: np.ndarray, predicted: np.ndarray) -> float:
-    return float(np.sqrt(metrics.mean_squared_error(wanted, predicted)))

@@ -97,8 +97,13 @@ class PersistentLedgers:
 
     def terms(self) -> dict[str, Any] | None:
         """Return what is in force in all ledgers (budget, unit, relation, accountant), or None."""
-        found = {owner: terms for owner, terms in self._each_terms() if terms is not None}
-        for owner, terms in found.items():
+        found: dict[str, dict[str, Any]] = {}
+        for owner, path in self.files().items():
+            with closing(Ledger.read(path)) as ledger:
+                terms = ledger.terms
+            if terms is None:
+                continue
+            found[owner] = terms
             first = next(iter(found))
             if terms != found[first]:
                 raise StudyError(
@@ -106,11 +111,6 @@ class PersistentLedgers:
                     "owners amend them to one, or give each a folder of its own"
                 )
         return next(iter(found.values()), None)
-
-    def _each_terms(self) -> Iterator[tuple[str, dict[str, Any] | None]]:
-        for owner, path in self.files().items():
-            with closing(Ledger.read(path)) as ledger:
-                yield owner, ledger.terms
 
     def hold(self, study: Study, choice: PolicyChoice, proposed: Policy) -> Policy:
         """Return a study's policy with the owners' budget, unit, relation and accountant in force.

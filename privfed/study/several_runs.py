@@ -23,7 +23,11 @@ def spread(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """
     scored = [run for run in runs if run.get("value") is not None]
     values = [float(run["value"]) for run in scored]
-    names = [name for name in _scores(scored[:1]) if all(name in run["scores"] for run in scored)]
+    names = [
+        name
+        for name, value in (scored[0].get("scores", {}) if scored else {}).items()
+        if isinstance(value, int | float) and all(name in run["scores"] for run in scored)
+    ]
     return {
         "count": len(runs),
         "without": len(runs) - len(scored),
@@ -32,15 +36,6 @@ def spread(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "scores": {name: _moments([run["scores"][name] for run in scored]) for name in names},
         "note": NOTE,
     }
-
-
-def _scores(runs: Sequence[dict[str, Any]]) -> list[str]:
-    return [
-        name
-        for run in runs
-        for name, value in run.get("scores", {}).items()
-        if isinstance(value, int | float)
-    ]
 
 
 def _moments(values: Sequence[float]) -> dict[str, float | None]:

@@ -131,11 +131,12 @@ class Prepared:
             str(name): own[person].value_counts()
             for name, own in self.train.groupby(self.owner, sort=False)
         }
-        told = {
-            name: {"persons": len(each), "several": int((each > 1).sum())}
-            for name, each in counts.items()
+        return {
+            "persons": {
+                name: {"persons": len(each), "several": int((each > 1).sum())}
+                for name, each in counts.items()
+            }
         }
-        return {"persons": told}
 
     def truth(self, transcript: Transcript | None = None) -> dict[str, Records]:
         """Return each client's records, to score attacks on a transcript.
@@ -261,8 +262,8 @@ def run(
         ):
             warnings.simplefilter("always", Note)
             metrics = _learn(prepared, model, federation, progress, engine)
-        metrics["faults"] = _faults(federation)
         gates = federation.gates.items()
+        metrics["faults"] = {name: dict(gate.faults) for name, gate in gates if gate.faults}
         metrics["breaches"] = {name: dict(gate.breaches) for name, gate in gates if gate.breaches}
         notes = (str(one.message) for one in caught if issubclass(one.category, Note))
         metrics["warnings"] = list(dict.fromkeys(notes))
@@ -323,12 +324,6 @@ def _again(
             finally:
                 federation.close()
     return found
-
-
-def _faults(federation: LocalDisclosure) -> dict[str, dict[str, int]]:
-    """Return the number of failures inside gates, by client and kind, which only owners know."""
-    found = {name: dict(gate.faults) for name, gate in federation.gates.items()}
-    return {name: faults for name, faults in found.items() if faults}
 
 
 def attack(

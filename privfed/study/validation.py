@@ -105,24 +105,22 @@ def cross_validate(
     for number, (train, test) in enumerate(folds):
         seed = None if noise is None else noise + number
         before = perf_counter()
-        row = _fold(learner, folds, (train, test), _Way(epsilon, delta, seed))
+        row = _fold(learner, folds, train, test, epsilon=epsilon, delta=delta, seed=seed)
         rows.append({"fold": number, **row, "seconds": perf_counter() - before})
     return _marked(pd.DataFrame(rows))
 
 
-@dataclass(frozen=True)
-class _Way:
-    """Policy and noise of one fold."""
-
-    epsilon: Number | None
-    delta: Number
-    seed: int | None
-
-
 def _fold(
-    learner: FederatedLearner, folds: Folds, parts: tuple[pd.DataFrame, pd.DataFrame], way: _Way
+    learner: FederatedLearner,
+    folds: Folds,
+    train: pd.DataFrame,
+    test: pd.DataFrame,
+    *,
+    epsilon: Number | None,
+    delta: Number,
+    seed: int | None,
 ) -> dict[str, Any]:
-    (train, test), schema = parts, folds.schema
+    schema = folds.schema
     assert schema.target is not None
     fresh = clone(learner)
     if not isinstance(fresh, FederatedRegressor | FederatedClassifier):
@@ -134,9 +132,9 @@ def _fold(
         individual=folds.individual,
         schema=schema,
         policy=fresh.published()
-        if way.epsilon is None
-        else fresh.private(way.epsilon, way.delta, schema=schema),
-        seed=way.seed,
+        if epsilon is None
+        else fresh.private(epsilon, delta, schema=schema),
+        seed=seed,
         queries=fresh.queries,
     )
     kept: dict[str, Any] = {"score": np.nan, "records": len(test), "stopped": ""}

@@ -205,10 +205,8 @@ def _encode_categories(
     if column.fill is not None:
         return np.where(codes < 0, column.categories.index(str(column.fill)), codes) + 0.0, []
     unseen = here[codes[here] < 0]
-    fact = (
-        f"column {column.name!r} has {len(unseen)} cells with a category that the schema does not "
-        "list"
-    )
+    many = f"{len(unseen)} cells with a category that the schema does not list"
+    fact = f"column {column.name!r} has {many}"
     remedy = "add it to categories, or write fill = ... for such cells"
     return codes.astype(float), [Fault(fact, unseen, remedy)] if len(unseen) else []
 
