@@ -16,8 +16,7 @@ from privfed.tables.schema import Schema
 #: Maximum bytes of messages, or of replies, in one batch; a larger message goes alone. Engines copy a
 #: batch several times in memory.
 TOGETHER = 16 * 2**20
-#: Maximum size of a batch that is decoded, in bytes.
-LIMIT = wire.LIMIT
+LIMIT = wire.LIMIT  #: Maximum size of a batch that is decoded, in bytes
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from privfed.errors import InputError, WireError
 from privfed.questions import wire
 
 Node = TypeVar("Node", bound=Hashable)
-#: Maximum seconds to wait for a node's name; silent nodes are asked again later.
-GREETING = 30.0
+GREETING = 30.0  #: Maximum seconds to wait for a node's name; silent nodes are asked again later
 
 
 class Directory(Generic[Node]):

@@ -34,8 +34,7 @@ T = TypeVar("T")
 #: Environment variables of a site that name its owner's socket, the earlier name last; ``{site}`` and
 #: ``{caller}`` stand for the names that the engine has authenticated.
 SOCKETS = ("PRIVFED_SOCKET", "PRIVFED_DOOR")
-#: Maximum seconds of a call at a site, and of a simulation's start.
-LIFE, BEGIN = 3600.0, 120.0
+LIFE, BEGIN = 3600.0, 120.0  #: Maximum seconds of a call at a site, and of a simulation's start
 
 
 class FlareDisclosure(RemoteDisclosure):
@@ -87,11 +86,7 @@ class Relaying:
 
 
 def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:
-    """Carry out a job in FLARE's simulator, with one process per gate of this one.
-
-    Raises:
-        InputError: the simulator did not begin.
-    """
+    """Carry out a job in FLARE's simulator, with one process per gate of this one."""
     with behind_sockets(federation) as paths, TemporaryDirectory(prefix="privfed-") as folder:
         socket = Path(folder) / "relay"
         template = next(iter(paths.values())).with_name("{site}")

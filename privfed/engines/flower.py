@@ -31,8 +31,7 @@ from privfed.tables.schema import Schema
 T = TypeVar("T")
 #: The ClientApp's action, and the place of its bytes in a message.
 ACTION, RECORD, FIELD = "ask", "privfed", "batch"
-#: Seconds that a message lives; a late reply is still used.
-LIFE = 3600.0
+LIFE = 3600.0  #: Seconds that a message lives; a late reply is still used
 
 
 class FlowerDisclosure(RemoteDisclosure):

@@ -35,17 +35,12 @@ class JournalLine:
 
 
 class Journal:
-    """All replies that the server of one study received, in a file, or in memory without a path.
-
-    Raises:
-        InputError: no journal, damaged before its last line, or in use by another process.
-    """
+    """All replies that the server of one study received, in one process's file, or in memory."""
 
     def __init__(self, path: str | Path | None = None, *, session: str = "") -> None:
         self._path = None if path is None else Path(path)
         self._lines: dict[tuple[str, str], JournalLine] = {}
-        #: Prefix of all request ids.
-        self.session = session or secrets.token_hex(8)
+        self.session = session or secrets.token_hex(8)  #: Prefix of all request ids
         self._file: BinaryIO | None = None
         if self._path is not None:
             self._file = _locked(self._path)

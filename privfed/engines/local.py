@@ -277,11 +277,7 @@ def _paths(owners: Iterable[str], ledgers: str | Path | None) -> dict[str, Path 
 
 
 def signing_keys(folder: Path, owners: Iterable[str]) -> dict[str, bytes | None]:
-    """Each owner's key, from ``<client>.key`` in a folder.
-
-    Raises:
-        InputError: one is missing, is no key, or can be read by others.
-    """
+    """Each owner's key, from ``<client>.key`` in a folder; InputError: one is missing or open."""
     return {name: read_key(folder / f"{quote(name, safe=' ')}.key") for name in owners}
 
 

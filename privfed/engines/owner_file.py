@@ -64,11 +64,7 @@ class OwnerFile:
 
     @classmethod
     def from_toml(cls, path: str | Path, changed: Mapping[str, Any] | None = None) -> OwnerFile:
-        """Read a file, with some keys replaced.
-
-        Raises:
-            InputError: a fault in the file, and the remedy.
-        """
+        """Read a file, with some keys replaced; an InputError says what to write instead."""
         where = f"owner file {path}"
         with naming(where):
             written = _renamed(read_toml(path, where, InputError))

@@ -25,10 +25,8 @@ from privfed.errors import InputError
 from privfed.exchange.channel import ChannelError
 
 log = logging.getLogger("privfed.owner")
-#: Seconds to wait for the rest of a message.
-STALL = 60.0
-#: Maximum number of concurrent connections.
-MAX_CONNECTIONS = 32
+STALL = 60.0  #: Seconds to wait for the rest of a message
+MAX_CONNECTIONS = 32  #: Maximum number of concurrent connections
 #: Maximum length of a socket's address on every system, in bytes; where Linux lists open folders.
 LONGEST, DESCRIPTORS = 100, Path("/proc/self/fd")
 _SIZE = struct.Struct(">Q")

@@ -39,8 +39,7 @@ class ChannelError(PrivfedError):
     """The client could not be reached this time; the same request may be sent again."""
 
 
-#: What a request is sent again after.
-UNREACHED = (ChannelError, WireError, OSError, TimeoutError)
+UNREACHED = (ChannelError, WireError, OSError, TimeoutError)  #: What a request is sent again after
 
 
 @dataclass(frozen=True)
@@ -315,11 +314,7 @@ class ChannelDisclosure(Disclosure):
 
 
 def check_follows(client: str, last: Head | None, head: Head) -> None:
-    """A client's ledger only grows.
-
-    Raises:
-        LedgerError: the head is behind the last one, or contradicts it.
-    """
+    """A client's ledger only grows; LedgerError: the head is behind the last one, or contradicts it."""
     if last is not None and (head.seq < last.seq or (head.seq == last.seq and head != last)):
         raise LedgerError(
             f"client {client!r} published head {head} after {last}: its ledger was rewritten"

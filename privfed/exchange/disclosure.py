@@ -171,8 +171,7 @@ class Disclosure(ABC):
 
     clients: Sequence[str]
     schema: Schema
-    #: How many releases it has brought so far.
-    released: int = 0
+    released: int = 0  #: How many releases it has brought so far
 
     def __repr__(self) -> str:
         target, size = self.schema.target, len(self.schema.features)

@@ -35,11 +35,7 @@ def with_totals(replies: Mapping[str, Reply]) -> dict[str, Reply]:
 
 
 def total_of(shares: Sequence[Release]) -> Release:
-    """Add up all shares of one masked sum, modulo 2^64: a release by all owners, with its total noise.
-
-    Raises:
-        PolicyError: the owners' policies do not agree.
-    """
+    """Add up all shares of one masked sum, modulo 2^64: a release by all owners, with its total noise."""
     first = shares[0]
     if {share.view for share in shares} != {first.view} or len(shares) != len(first.owners):
         raise PolicyError(

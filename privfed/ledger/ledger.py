@@ -177,12 +177,10 @@ class Ledger(Custody):
         self._store.append("counted", "", "", {"totals": {WHOLE: totals.get(WHOLE)}}, state=state)
 
     def reserve_share(self, study: str, share: Amount, accountant: Accountant) -> Head:
-        """Reserve a study's share of the budget in force, the most that it may ever be charged.
+        """Reserve a study's share of the budget in force, before its first charge.
 
-        Before its first charge; see :mod:`privfed.ledger.study_blocks` for what is proved of it.
-
-        Raises:
-            BudgetError: less is left; or the study has another share, or was sealed, or begun without one.
+        See :mod:`privfed.ledger.study_blocks`. BudgetError: less is left; or the study has another share,
+        or was sealed, or begun without one.
         """
         with self._store.exclusive():
             held, plain, whole = self._store.held("terms", BLOCKS, f"total:{WHOLE}")
@@ -518,11 +516,7 @@ class Ledger(Custody):
         return export(self.entries(), format)
 
     def budget(self, by: str | None = None) -> list[Line]:
-        """What is spent, reserved and remaining: in all, and by each value of an aspect, if one is given.
-
-        Raises:
-            InputError: ``by`` is none of :data:`privfed.privacy.limit.ASPECTS`.
-        """
+        """What is spent, reserved and remaining: in all, and by each value of an aspect, if one is given."""
         with self._store.snapshot():
             amended = bool(self._store.look("amended")[0])
             return statement(self.entries(), self.terms, by, amended=amended, named=self.entries())

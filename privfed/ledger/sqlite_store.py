@@ -21,10 +21,8 @@ from privfed.errors import LedgerError
 from privfed.ledger.store import NO_ROWS, STATEFUL, Row, Store, Tip
 from privfed.questions import wire
 
-#: Payloads of fewer bytes are kept as they are.
-LEAST = 1024
-#: Most bytes of one payload: what the wire carries, and its envelope.
-MOST = wire.LIMIT + 2**20
+LEAST = 1024  #: Payloads of fewer bytes are kept as they are
+MOST = wire.LIMIT + 2**20  #: Most bytes of one payload: what the wire carries, and its envelope
 
 
 def _any_of(events: tuple[str, ...]) -> str:

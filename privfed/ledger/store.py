@@ -207,10 +207,7 @@ class Store(ABC):
         """One exclusive transaction, durable when it ends; inner ones join the outermost.
 
         If anything inside fails, all of it is undone, even if the outer code goes on. Gives the end of
-        the chain, and the time for what is written inside.
-
-        Raises:
-            LedgerError: the store cannot be written (full, read-only, gone), or was rolled back.
+        the chain, and the time for what is written inside. LedgerError: the store cannot be written.
         """
         with self._lock:
             self.check_process()

@@ -141,11 +141,7 @@ def _is_charged(release: _Release, loss: Loss, lawful: bool) -> bool:
 
 
 def verify(file: Store, published: Sequence[Head] = ()) -> Head:
-    """Recompute the chain, the totals and the state of a store; return the end of the chain.
-
-    Raises:
-        LedgerError: something does not follow from the rows, or a ``published`` head is not on the chain.
-    """
+    """Recompute a store's chain, totals and state, through published heads; return the chain's end."""
     try:
         with file.snapshot():
             file.check_form()

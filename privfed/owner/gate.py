@@ -52,8 +52,7 @@ from privfed.tables.schema import Schema
 
 __all__ = ["Gate", "Refused", "assign", "open_reply"]
 
-#: Largest request that is decoded, in bytes.
-REQUEST_LIMIT = 64 * 2**20
+REQUEST_LIMIT = 64 * 2**20  #: Largest request that is decoded, in bytes
 #: Most failures of one kind, ever: that an unprotected query failed can tell something more than
 #: its answers do. After one failure of a protected query the gate closes: see :meth:`Gate.close_after`.
 MOST_FAILURES = 3
@@ -61,11 +60,9 @@ MOST_FAILURES = 3
 MOST_MEMORY = 2**32
 #: How a reply is sealed by the event that recorded it.
 _SEALED = {"released": "release", "failed": "failure"}
-#: Gives a value that may be gone by now.
-_Known = Callable[[], object | None]
+_Known = Callable[[], object | None]  #: Gives a value that may be gone by now
 _NOTHING: tuple[_Known, _Known, Mapping[str, Part]] = (lambda: None, lambda: None, {})
-#: Longest id, principal or kind, in characters: they are written into the ledger.
-NAME_LIMIT = 200
+NAME_LIMIT = 200  #: Longest id, principal or kind, in characters: they are written into the ledger
 
 
 class Gate:
@@ -114,8 +111,7 @@ class Gate:
         secret = secret or new_secret()
         self._view = View(capped(records, policy), self.schema, secret)
         if policy.masked is not None:
-            #: Hides this owner's shares of masked sums.
-            self._masking = MaskingKey(secret)
+            self._masking = MaskingKey(secret)  #: Hides this owner's shares of masked sums
             self._masking.check(policy.masked.keys, owner)
             policy.masked.check_unmasked(self.accountant, policy.budget)
         #: What local effects keep for the owner; no query with an answer is given it.

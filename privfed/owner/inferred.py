@@ -9,8 +9,7 @@ from privfed.privacy.loss import Loss
 from privfed.questions import wire
 from privfed.tables.schema import Schema
 
-#: What a ledger calls it.
-KIND = "schema.infer"
+KIND = "schema.infer"  #: What a ledger calls it
 
 
 def record_inferred(

@@ -19,14 +19,12 @@ import msgspec
 from privfed.errors import LedgerError
 from privfed.questions import wire
 
-#: Ending of a shelf's file; its ledger lies beside it under the same name.
-ENDING = ".shelf"
+ENDING = ".shelf"  #: Ending of a shelf's file; its ledger lies beside it under the same name
 #: Most things on a shelf, and most bytes in all: effects cost no budget, so that storage must bound
 #: what a server can make an owner keep.
 MOST_THINGS = 10_000
 MOST_BYTES = 2**28
-#: Longest name of a thing, in characters.
-NAME_LIMIT = 200
+NAME_LIMIT = 200  #: Longest name of a thing, in characters
 
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS owner (dataset TEXT NOT NULL)",

@@ -29,18 +29,13 @@ from privfed.privacy.mechanism import Mechanism, Protection
 ENDING, NAME = ".noise", "tally"
 #: Seconds between two writings of the file, at least: a crash loses so much of what was seen.
 SECONDS = 5.0
-#: Most cells of one part that are looked at; the first ones.
-CELLS = 2**16
-#: Most cells whose scores are held to be compared with those of other owners.
-HELD = 2**22
-#: Most parts that are watched by name.
-PARTS = 64
+CELLS = 2**16  #: Most cells of one part that are looked at; the first ones
+HELD = 2**22  #: Most cells whose scores are held to be compared with those of other owners
+PARTS = 64  #: Most parts that are watched by name
 #: Exact cells by size, in deviations of the noise; the first and last bin are open.
 SIZES = (1e-9, 1.0, 10.0, 30.0, 100.0, 1000.0)
-#: Noise is wide if it is zero more rarely than so.
-RARE = 1e-3
-#: Tails, in deviations.
-TAILS = (2.0, 3.0, 4.0, 5.0)
+RARE = 1e-3  #: Noise is wide if it is zero more rarely than so
+TAILS = (2.0, 3.0, 4.0, 5.0)  #: Tails, in deviations
 #: Deviation in grid units from which the low bits of noise are fair: Laplace noise of that scale has a
 #: Fourier coefficient of 4e-7 at a period of sixteen.
 WIDE, BITS = 2.0**12, 4
@@ -101,8 +96,7 @@ class NoiseMonitor:
     """
 
     def __init__(self, path: Path | None = None, dataset: str = "", secret: bytes = b"") -> None:
-        #: What this process saw.
-        self.tally = NoiseSums()
+        self.tally = NoiseSums()  #: What this process saw
         #: Whom to compare with, in a simulation of several owners.
         self.others: OtherOwners | None = None
         self._store = None if path is None else LocalStore(path.with_suffix(ENDING), dataset)

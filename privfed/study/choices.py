@@ -22,10 +22,8 @@ Holder = TypeVar("Holder", "LearnerChoice", "PolicyChoice")
 Partition = Literal["iid", "column", "dirichlet", "quantity", "cohort"]
 #: Shadow-model attacks: ``privfed.attacks.shadow_models.WAYS``, without its imports.
 ModelReader = Literal["lira", "lira-offline", "rmia", "rmia-offline"]
-#: Delta of a private policy that names none.
-DELTA = "1e-5"
-#: Maximum number of shadow models per policy: each is a whole training.
-MAX_SHADOWS = 1000
+DELTA = "1e-5"  #: Delta of a private policy that names none
+MAX_SHADOWS = 1000  #: Maximum number of shadow models per policy: each is a whole training
 
 
 @dataclass(frozen=True)

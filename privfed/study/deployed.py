@@ -48,8 +48,7 @@ from privfed.tables.sources import public_schema as schema_of
 JOURNAL = "journal"
 #: File of the heads that a server saw, in the user's state folder; earlier versions kept it by the study.
 HEADS = "heads.json"
-#: Folder of the owners' public keys, ``<client>.pub``, beside the study.
-KEYS = "keys"
+KEYS = "keys"  #: Folder of the owners' public keys, ``<client>.pub``, beside the study
 
 
 #: Makes an engine's disclosure of schema, clients, and what :class:`.RemoteDisclosure` takes by name.

@@ -255,11 +255,7 @@ _OURS = ("epsilon", "delta", "schema")
 
 
 def strict(model: FederatedLearner) -> Policy:
-    """Return the learner's published policy with strict suppression, its own or made so.
-
-    Raises:
-        PolicyError: no guard suppresses anything.
-    """
+    """Return the learner's published policy with strict suppression; PolicyError: nothing is suppressed."""
     if "strict" in signature(model.published).parameters:
         own: Policy = model.published(strict=True)  # type: ignore[call-arg]
         return own

@@ -35,8 +35,7 @@ from privfed.tables.schema import Schema
 
 #: Ending of the file of heads that earlier versions kept beside the folder that they are of.
 HEADS = ".heads.json"
-#: Most owners that a refusal names.
-NAMED = 5
+NAMED = 5  #: Most owners that a refusal names
 
 
 def files_in(folder: Path) -> dict[str, Path]:
@@ -82,11 +81,7 @@ class PersistentLedgers:
         return Registry(witness=self.witness)
 
     def check_outside(self, out: Path) -> None:
-        """Check that the folder is not inside an output, which may be replaced.
-
-        Raises:
-            StudyError: it is.
-        """
+        """Check that the folder is not inside an output, which may be replaced; or a StudyError."""
         if self.folder.is_relative_to(out.resolve()):
             raise StudyError(
                 f"{self}: lie inside the output {out}, which --overwrite replaces; name a folder "
@@ -115,10 +110,8 @@ class PersistentLedgers:
     def hold(self, study: Study, choice: PolicyChoice, proposed: Policy) -> Policy:
         """Return a study's policy with the owners' budget, unit, relation and accountant in force.
 
-        A policy's file is the owners' own and stays unmodified; the ledgers check it.
-
-        Raises:
-            StudyError: the study states another budget than is in force, or a policy without a guarantee.
+        A policy's file is the owners' own and stays unmodified; the ledgers check it. StudyError: the
+        study states another budget than is in force, or a policy without a guarantee.
         """
         held = self.terms()
         own = proposed.budget
@@ -256,11 +249,8 @@ class PersistentLedgers:
     ) -> Iterator[None]:
         """Reserve a study's share in all its owners' ledgers, and seal it in the end, however it ends.
 
-        Owners are asked in the order of their names, so that of two studies begun at once the second
-        is refused by the first owner, and leaves nothing reserved behind.
-
-        Raises:
-            BudgetError: less is left of some owner's budget; see :meth:`.Ledger.reserve_share`.
+        Owners are asked in the order of their names: of two studies begun at once the second is refused
+        by the first owner, and leaves nothing reserved behind. See :meth:`.Ledger.reserve_share`.
         """
         begun: list[Ledger] = []
         accountant = accountant_of(price.policy)

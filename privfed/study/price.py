@@ -303,8 +303,7 @@ def any_fits(prices: Sequence[Price], left: Mapping[str, Sequence[Left]]) -> boo
     )
 
 
-#: Most owners that a price names.
-NAMED = 20
+NAMED = 20  #: Most owners that a price names
 
 
 def priced(price: Price, left: Sequence[Left] = ()) -> str:

@@ -89,11 +89,7 @@ def check_owners(study: Study, schema: Schema) -> None:
 
 
 def positive(schema: Schema, chosen: str | None) -> Schema:
-    """Return the schema with the target's positive category last, where learners expect it.
-
-    Raises:
-        StudyError: the target has not two categories, or not this one.
-    """
+    """Return the schema with the positive one of its target's two categories last, for learners."""
     target = schema.target
     if chosen is None or target is None:
         return schema

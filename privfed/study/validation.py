@@ -32,11 +32,7 @@ NOTE = (
 
 @dataclass(frozen=True, eq=False)
 class Folds:
-    """A table split into folds, client by client; each fold is held out once.
-
-    Raises:
-        InputError: fewer than two folds, no target, or too few records at a client.
-    """
+    """A table split into folds, client by client; InputError: too few folds or records, no target."""
 
     frame: pd.DataFrame  #: one row per record
     schema: Schema  #: the public data dictionary, with the target

@@ -64,12 +64,7 @@ class Records:
     def from_frame(
         cls, frame: pd.DataFrame, schema: Schema, individual: str | None = None, owner: str = ""
     ) -> Records:
-        """Encode a table.
-
-        Raises:
-            SchemaError: a column is missing or listed twice, holds text where numbers are due or
-                fractions where integers are, an unknown category, or a missing value without a public ``fill``.
-        """
+        """Encode a table; SchemaError: what :func:`encode_column` finds, or columns that are not there."""
         where = f"client {owner!r}: " if owner else ""
         arrays, outside = [], 0
         for column in schema.columns:
