@@ -79,7 +79,13 @@ class Journal:
     @property
     def transcript(self) -> Transcript:
         """All releases, in order of arrival."""
-        return summed(Transcript(tuple(filter(None, map(_disclosed, self)))))
+        entries = []
+        for line in self:
+            reply = wire.decode(line.envelope, Envelope).open()
+            if isinstance(reply, Release):
+                asked = wire.decode(line.message, Request)
+                entries.append(TranscriptEntry(line.client, asked.kind, asked.fields, reply))
+        return summed(Transcript(tuple(entries)))
 
     def _append(self, entries: Sequence[bytes]) -> None:
         if self._file is None or not entries:
@@ -146,11 +152,3 @@ def _entries(data: bytes) -> tuple[list[bytes], int]:
         found.append(data[at + _SIZE : at + _SIZE + size])
         at += _SIZE + size
     return found, at
-
-
-def _disclosed(line: JournalLine) -> TranscriptEntry | None:
-    reply = wire.decode(line.envelope, Envelope).open()
-    if not isinstance(reply, Release):
-        return None
-    asked = wire.decode(line.message, Request)
-    return TranscriptEntry(line.client, asked.kind, asked.fields, reply)

@@ -21,7 +21,6 @@ from privfed.ledger.charge import NOTHING
 from privfed.owner.gate import Gate
 from privfed.owner.guards import Quote, Refused
 from privfed.privacy.accountant import Amount
-from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Policy
 from privfed.questions.query import CohortQuery, Query
 
@@ -93,13 +92,10 @@ class CohortGate(Gate):
 
     def _affordable(self, spent: Spent, charge: Charge) -> bool:
         self._catch_up(spent.head)
-        self._units = self._amount(charge.loss)
+        self._units = in_units(self.accountant.cost(charge.loss))
         if self._limit is None:
             return True
         return self._allowances.fits(self._asked, self._units, self._limit)
-
-    def _amount(self, loss: Loss) -> np.ndarray:
-        return in_units(self.accountant.cost(loss))
 
     def _reserved(self, charge: Charge, reserved: Reserved) -> None:
         """Count what was reserved; its row follows the head that :meth:`_affordable` caught up with."""

@@ -300,8 +300,10 @@ class Gate:
         return parts
 
     def _charge(self, request: Request, quote: Quote) -> Charge:
+        # local noise covers any input of an individual; over other units, what the policy says
+        anything = quote.model == "local" and self.policy.unit == "individual"
         facts = {
-            "relation": self._relation(quote.model),
+            "relation": "any-input" if anything else self.policy.relation,
             "unit": self.policy.unit,
             "cap": self.policy.cap,
             "data": self.data,
@@ -323,11 +325,6 @@ class Gate:
             quote.model,
             self._terms,
         )
-
-    def _relation(self, model: str) -> str:
-        """Local noise covers any input of an individual; over other units, what the policy says."""
-        anything = model == "local" and self.policy.unit == "individual"
-        return "any-input" if anything else self.policy.relation
 
     def _over(self, spent: Spent, charge: Charge) -> Reason | None:
         """Hold one more charge against every limit of this policy: times, budget, sub-budgets."""

@@ -162,7 +162,13 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
     """Format what is spent, reserved and remaining, one line per value of an aspect."""
     owner = f"{ledger.dataset}: " if named else ""
     lines = ledger.budget(by)
-    told = [*_blocks(ledger, lines[0]), *map(_row, lines), *_left(ledger, lines[0])]
+    told: list[str] = []
+    known = None if lines[0].unprotected else _currency(ledger)
+    if known is not None:
+        told += _shares(ledger, *known)
+    told += map(_row, lines)
+    if known is not None:
+        told.append(_left(ledger, lines[0], *known))
     told += filter(None, [closed(ledger)])
     return "\n".join(owner + line for line in told)
 
@@ -219,12 +225,10 @@ def _currency(ledger: Ledger) -> tuple[Accountant, Budget, Amount] | None:
     return accountant, budget, accountant.ceiling(budget)
 
 
-def _blocks(ledger: Ledger, whole: Line) -> Iterator[str]:
+def _shares(
+    ledger: Ledger, accountant: Accountant, budget: Budget, ceiling: Amount
+) -> Iterator[str]:
     """Format each study's share: of the budget in its own currency, and as its guarantee for ever."""
-    known = _currency(ledger)
-    if known is None or whole.unprotected:
-        return
-    accountant, budget, ceiling = known
     for block in ledger.study_blocks().values():
         epsilon, delta = accountant.guarantee(block.share, budget.delta)
         state = "sealed, charged" if block.sealed else "charged so far"
@@ -235,15 +239,13 @@ def _blocks(ledger: Ledger, whole: Line) -> Iterator[str]:
         )
 
 
-def _left(ledger: Ledger, whole: Line) -> Iterator[str]:
+def _left(
+    ledger: Ledger, whole: Line, accountant: Accountant, budget: Budget, ceiling: Amount
+) -> str:
     """Format what neither studies have reserved nor charges have spent."""
-    known = _currency(ledger)
-    if known is None or whole.unprotected:
-        return
-    accountant, budget, ceiling = known
     taken = committed(spent_of(whole, accountant.nothing), ledger.study_blocks().values())
     room = shown_down(accountant.left(taken, budget))
-    yield (
+    return (
         f"left: {percent_of(taken, ceiling, rest=True)} of the budget, room for a study of epsilon "
         f"{room}{_at(budget.delta)}"
     )

@@ -381,34 +381,26 @@ def _learn(
     people = gates.people if isinstance(gates, CohortDisclosure) else None
 
     def learn(asked: ChannelDisclosure) -> dict[str, Any]:
-        return _learnt(prepared, model, CountedDisclosure(asked, progress, people), gates.shelves)
+        federation, shelves = CountedDisclosure(asked, progress, people), gates.shelves
+        before = perf_counter()
+        metrics: dict[str, Any] = {"simulation": True, "note": "not publishable for real data"}
+        try:
+            model.fit(federation)
+            if isinstance(model, PersonalLearner):
+                for client, shelf in shelves.items():
+                    with suppress(InputError):  # a client without a model is told of in the metrics
+                        model.take_home(client, shelf)
+            metrics |= prepared.score(model, federation.schema)
+        except NobodyAnswered as silence:
+            metrics["stopped"] = str(silence)
+        return metrics | {
+            "seconds": perf_counter() - before,
+            "questions": federation.asked,
+            "rounds": federation.rounds,
+            **prepared.facts(),
+        }
 
     return engine(gates, learn)
-
-
-def _learnt(
-    prepared: AnyPrepared,
-    model: FederatedLearner,
-    federation: CountedDisclosure,
-    shelves: Mapping[str, Mapping[str, Any]],
-) -> dict[str, Any]:
-    before = perf_counter()
-    metrics: dict[str, Any] = {"simulation": True, "note": "not publishable for real data"}
-    try:
-        model.fit(federation)
-        if isinstance(model, PersonalLearner):
-            for client, shelf in shelves.items():
-                with suppress(InputError):  # a client that keeps no model is told of in the metrics
-                    model.take_home(client, shelf)
-        metrics |= prepared.score(model, federation.schema)
-    except NobodyAnswered as silence:
-        metrics["stopped"] = str(silence)
-    return metrics | {
-        "seconds": perf_counter() - before,
-        "questions": federation.asked,
-        "rounds": federation.rounds,
-        **prepared.facts(),
-    }
 
 
 def _check_public(study: Study, schema: Schema | None) -> None:

@@ -94,13 +94,14 @@ class Study:
     @property
     def ledgers(self) -> Path | None:
         """The folder of persistent ledgers, or None."""
-        named = self.clients.ledgers
-        return None if named is None else (self.folder / named).resolve()
+        return self._resolved(self.clients.ledgers)
 
     @property
     def keys(self) -> Path | None:
         """The folder of the owners' keys, or None."""
-        named = self.clients.keys
+        return self._resolved(self.clients.keys)
+
+    def _resolved(self, named: str | None) -> Path | None:
         return None if named is None else (self.folder / named).resolve()
 
     @property
