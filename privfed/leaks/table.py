@@ -29,7 +29,7 @@ DRAWS, KEPT = 200, 20_000
 #: How many raw data are known again, with what was worked out of them.
 RECENT = 4
 #: Most cells that are tried in other forms; of larger tables, evenly spaced records are.
-SAMPLE = 100_000
+SAMPLE = 250_000
 #: How many steps away another value is looked for where one has been drawn.
 APART = 8
 #: From so many different values on, only next to it.

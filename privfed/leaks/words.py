@@ -104,7 +104,10 @@ def _chance(column: TextColumn, before: bytes, behind: bytes) -> float:
     """How likely some other text's rest fits a form: by its first letters, and its ending's share."""
     ending = _fitting(column, b"", behind)
     shared = len(np.unique(column.value_of[ending])) > 1
-    alone = column.letters[-1] / column.keys.shape[1] * len(behind)
+    if len(np.unique(column.lengths)) == 1:
+        alone = column.letters[-1] - column.letters[len(column.letters) - 1 - len(behind)]
+    else:  # where a letter stands says nothing of which of the last it is
+        alone = column.letters[-1] / column.keys.shape[1] * len(behind)
     nats = column.letters[min(len(before), len(column.letters) - 1)]
     nats += np.log(len(column.keys) / len(ending)) if shared else alone
     return min(1.0, float(np.exp(np.log(len(column.keys)) - nats)))
