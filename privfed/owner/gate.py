@@ -35,11 +35,12 @@ from privfed.ledger import Charge, Entry, Ledger, Reserved, Spent
 from privfed.ledger.policy_constraints import terms_digest
 from privfed.ledger.secret import new_secret
 from privfed.owner.guards import Guards, Quote, Refused, as_declared, as_released, assign, capped
-from privfed.owner.inferred import record_inferred
 from privfed.owner.local_store import LocalStore
 from privfed.owner.masking import MaskingKey, view_of
 from privfed.owner.noise_monitor import NoiseMonitor
 from privfed.owner.release_cache import ReleaseCache
+from privfed.privacy.accountant import Accountant
+from privfed.privacy.loss import Loss
 from privfed.privacy.masked_sums import MaskedProtection
 from privfed.privacy.mechanism import Protection
 from privfed.privacy.noise import Noise, SecureNoise
@@ -129,7 +130,7 @@ class Gate:
         self._lock, self._lasts = threading.Lock(), ledger.path is not None
         ledger.adopt(policy, study, amend=amend)
         if self.schema.inferred:
-            record_inferred(ledger, self.accountant, owner, self.schema, study)
+            _record_inferred(ledger, self.accountant, owner, self.schema, study)
         mechanisms = [each for own in self._guards.mechanisms.values() for each in own]
         self._cache = (
             ReleaseCache(ledger, mechanisms, self._noise.secure, policy.limits)
@@ -419,18 +420,8 @@ class Gate:
             owners = self.policy.masked.owners
             view = view_of(request, self.policy.masked, released)
             released = self._masking.hidden(released, self.policy.masked.keys, self.owner, view)
-        return Envelope.seal(
-            Release(
-                self.owner,
-                request.id,
-                request.kind,
-                request.digest,
-                released,
-                self._noise.secure,
-                owners,
-                view.hex(),
-            )
-        )
+        said = (self.owner, request.id, request.kind, request.digest, released)
+        return Envelope.seal(Release(*said, self._noise.secure, owners, view.hex()))
 
     def _protect(
         self,
@@ -474,6 +465,22 @@ def _schema_of(records: Any, given: Schema | None) -> Schema:
             "other values; encode the records anew: Records.from_frame(table, schema)"
         )
     return known
+
+
+def _record_inferred(
+    ledger: Ledger, accountant: Accountant, owner: str, schema: Schema, study: str
+) -> None:
+    """Charge and release an inferred schema, as any answer without protection, once a ledger."""
+    fields = wire.encode(schema.to_dict())
+    digest = wire.digest(fields)
+    request = f"schema {digest}"
+    if ledger.find("server", request) is not None:
+        return
+    loss = Loss.open("the schema's bounds and categories were read off the data")
+    charge = Charge("server", request, "schema.infer", digest, loss, study, client=owner)
+    ledger.reserve(charge, accountant, lambda spent: None, wire.encode({}))
+    release = Release(owner, request, "schema.infer", digest, {})
+    ledger.release(charge, wire.encode(release))
 
 
 def _read(data: bytes) -> Request | DryRun | None:

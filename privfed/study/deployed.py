@@ -4,13 +4,7 @@ The server holds no table. It learns from what the owners' gates release over an
 heads of their ledgers and a journal from which an interrupted study resumes. The report is made of
 copies of the owners' ledgers, which hold only public values and releases.
 
-FOLDER/study.toml              the study as run
-FOLDER/<policy>/policy.toml    the policy proposed to the owners
-FOLDER/<policy>/journal        all replies, in order
-FOLDER/<policy>/heads.json     the ledgers' heads, as the server saw them
-FOLDER/<policy>/model.json     the model
-FOLDER/<policy>/metrics.json   number of queries
-FOLDER/<policy>/ledgers/       for the owners' copies
+Its output is that of :mod:`privfed.study.output`, with FOLDER/<policy>/journal, all replies in order.
 """
 
 from __future__ import annotations

@@ -45,12 +45,11 @@ from privfed.questions.threads import one_thread
 from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
 from privfed.study.dry_run import adopt, attacks_of, learner
-from privfed.study.metrics import measure, measure_own
+from privfed.study.metrics import measure, measure_own, spread
 from privfed.study.output import NOISE, SESSION, Output
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.price import price
 from privfed.study.schema_of_study import check_owners, positive, schema_file
-from privfed.study.several_runs import spread
 from privfed.tables import partition as clients
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
