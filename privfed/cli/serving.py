@@ -78,11 +78,7 @@ def serve_client(owner: Path | None, amend: bool, yes: bool, **given: str | None
 
 
 def _confirm(client: str, yes: bool, doubts: list[str]) -> None:
-    """Tell the owner, and nobody else, what looks wrong of her table; go on if she says so.
-
-    Raises:
-        InputError: she does not, or there is no terminal to ask at.
-    """
+    """Tell the owner, and nobody else, what looks wrong of her table; go on only if she says so."""
     for doubt in doubts:
         click.echo(f"{client}: {doubt}", err=True)
     if yes:
@@ -95,11 +91,7 @@ def _confirm(client: str, yes: bool, doubts: list[str]) -> None:
 
 
 def owner_of(path: Path | None, given: dict[str, Any]) -> OwnerFile:
-    """Read an owner's file with some keys replaced, or make one of options alone.
-
-    Raises:
-        InputError: neither a file nor enough options.
-    """
+    """Read an owner's file with some keys replaced, or make one of options alone."""
     from privfed.engines.owner_file import OwnerFile
 
     socket = given.pop("socket", None)

@@ -1,8 +1,4 @@
-"""Batches of messages that an engine carries to a client, and of replies.
-
-A message costs from a millisecond to seconds, by engine; so all queries of a round to one client travel
-together, split only by size.
-"""
+"""Batches of messages to a client, and of replies: what a round asks travels together, split by size."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""NVIDIA FLARE as the engine, by its Collab interface: calls are pushed, so rounds take milliseconds.
-
-A site's process passes bytes to the socket that its owner named in the environment, and does nothing
-else. Needs the extra ``privfed[flare]``.
-"""
+"""NVIDIA FLARE as the engine, by its Collab interface; a site passes bytes to its owner's socket."""
 
 from __future__ import annotations
 
@@ -115,10 +111,7 @@ def _begun(socket: Path, engine: subprocess.Popen[bytes]) -> None:
 
 
 def recipe(server: Any, clients: Sequence[str]) -> Any:
-    """Make a job of a server's object and its sites, without privfed's own code.
-
-    Code in a job would hide the installed one: sites and server install privfed themselves.
-    """
+    """Make a job of a server's object and its sites, which use the privfed that is installed there."""
     made = CollabRecipe("study", server=server, client=Site(), min_clients=len(clients))
     made._job.set_app_packages(["privfed"])
     return made

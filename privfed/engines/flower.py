@@ -1,8 +1,4 @@
-"""Flower as the engine: a ServerApp asks, and each node's ClientApp calls its owner's socket.
-
-The ClientApp comes from the server with the study. It holds nothing, and can only pass bytes to the
-socket that its node's owner named. Needs the extra ``privfed[flower]``.
-"""
+"""Flower as the engine: a ServerApp asks, and each node's ClientApp calls its owner's socket."""
 
 from __future__ import annotations
 

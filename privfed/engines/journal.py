@@ -1,9 +1,4 @@
-"""The server's journal of replies, from which an interrupted study resumes.
-
-Each line is durable before the learner sees the reply. A restarted study sends the same queries under
-the same ids: those in the journal are not sent again, and for one under way the client resends its
-durable bytes.
-"""
+"""The server's journal of replies, durable before the learner sees them, to resume a study from."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Unix sockets on the owner's machine, by which an engine's process reaches the gate.
 
-A socket is a file, and its folder's permissions say who may use it. Each principal that the owner tells
-apart has a socket of its own: the engine's process for that principal, which authenticated it, can open
-no other. It cannot read what lies behind the socket (records, ledger, keys).
+A socket's folder says who may use it; each principal that the owner tells apart has one of its own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Asking clients over byte channels: ids, retries with a deadline, and published heads.
-
-A channel carries an encoded request to one client and returns its encoded reply: a function call,
-a socket, or an engine's message.
-"""
+"""Asking clients over byte channels: ids, retries with a deadline, and published heads."""
 
 from __future__ import annotations
 

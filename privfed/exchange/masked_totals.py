@@ -54,10 +54,7 @@ def total_of(shares: Sequence[Release]) -> Release:
 
 
 def summed(transcript: Transcript) -> Transcript:
-    """The transcript with each complete masked sum in place of its last share; single shares stay.
-
-    A single share is uniform to whoever holds no key, so that all that a server learns is the total.
-    """
+    """The transcript with each complete masked sum in place of its last share; single shares stay."""
     waiting: dict[str, list[Release]] = {}
     entries: list[TranscriptEntry] = []
     for entry in transcript:

@@ -454,18 +454,12 @@ class Ledger(Custody):
         return {study: blocks[study] for study in order}
 
     def fixed_totals(self, accountant: Accountant) -> tuple[Amount, ...]:
-        """The totals that were named before the first charge, by which an odometer reads.
-
-        The first study's share, if it has one, and the ceiling of the first budget; none without a budget.
-        """
+        """The first study's share and the first budget's ceiling, named before any charge: an odometer's."""
         return fixed_totals(self.entries(), accountant)
 
     @property
     def amended(self) -> bool:
-        """Whether something was charged under another budget than that in force.
-
-        See :meth:`privfed.privacy.accountant.Accountant.stated`.
-        """
+        """Whether something was charged under another budget than that in force."""
         return bool(self._store.look("amended")[0])
 
     def entries(self, after: int = 0, events: tuple[str, ...] = ()) -> Iterator[Entry]:

@@ -58,15 +58,10 @@ def identity_at(path: Path) -> str:
 
 
 class Registry:
-    """Last heads of ledgers, one file for each identity.
+    """Last heads of ledgers, one file for each identity; LedgerError: they cannot be read or written.
 
-    Args:
-        folder: where they are kept; default: in :func:`state_folder`.
-        witness: path of a file, or an ``http(s)`` address, to which every head is appended: one line
-            ``identity seq:hash data set``. An address answers GET with the lines and takes one by POST.
-
-    Raises:
-        LedgerError: by every method, the folder or the witness cannot be read or written.
+    A witness is a file, or an ``http(s)`` address, to which every head is appended: one line
+    ``identity seq:hash data set``. An address answers GET with the lines and takes one by POST.
     """
 
     def __init__(self, folder: Path | None = None, witness: str = "") -> None:

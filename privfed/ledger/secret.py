@@ -1,8 +1,4 @@
-"""A data owner's durable secret, from which the coins of its records come: a file beside the ledger.
-
-With it a query asked again after a restart meets the same coins. It never leaves the owner; the ledger
-commits to it, so that a lost or exchanged one is noticed.
-"""
+"""A data owner's durable secret, from which its records' coins come: a file that the ledger commits to."""
 
 from __future__ import annotations
 

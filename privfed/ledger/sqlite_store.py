@@ -217,10 +217,7 @@ class SqliteStore(Store):
 
 @lru_cache(maxsize=2)
 def pack(payload: bytes) -> tuple[bytes, int]:
-    """The stored form of a payload, and whether it is compressed (1) or not (0).
-
-    The last two are cached: in one process the same query reaches every client's ledger.
-    """
+    """The stored form of a payload, and whether it is compressed (1) or not (0); the last two are kept."""
     if not LEAST <= len(payload) <= MOST:
         return payload, 0
     packed = zstd.compress(payload, 1)

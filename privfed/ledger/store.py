@@ -455,10 +455,7 @@ def fits(previous: str, stored: tuple[Any, ...]) -> bool:
 
 
 def digest_of(state: Mapping[str, bytes]) -> str:
-    """Digest of a state, without what no row speaks for, hexadecimal.
-
-    SHA-256 of the sum of its values' hashes, so that it can be updated value by value.
-    """
+    """SHA-256 of the sum of a state's hashes, so that it is updated value by value, hexadecimal."""
     return _of_sum(sum(_hash(name, value) for name, value in state.items() if name not in UNSPOKEN))
 
 

@@ -26,8 +26,7 @@ def verified(
 ) -> Verified:
     """Verify a ledger's file against its rows and all heads known of it; LedgerError: it was rewritten.
 
-    A copy of a ledger that is still elsewhere may be older than that one: it is held against ``heads``.
-    Those must be signed by ``public``, if it is given.
+    A copy may be older than its original: it is held against ``heads``, which ``public`` must have signed.
     """
     with closing(Ledger.read(path)) as ledger:
         published = tuple(heads)

@@ -1,8 +1,7 @@
 """A gate for many individuals at once: one vector and one ledger row, a budget for each of them.
 
-A simulation of many phones in one process: every individual's answer has noise of its own, but one
-gate reads all of them. A query is charged to those it asks, and refused as a whole if it exceeds any
-of their budgets. Who is asked is public, so refusals never depend on records.
+A simulation of many phones in one process. A query is charged to those it asks, who are public, and
+refused as a whole if it exceeds any of their budgets.
 """
 
 from __future__ import annotations

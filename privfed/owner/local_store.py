@@ -1,8 +1,4 @@
-"""What stays with a data owner: the durable store of local effects, beside the ledger.
-
-No query with an answer is given it. An effect comes after its charge is durable, and once: what it
-kept and the mark that it is done become durable together.
-"""
+"""What stays with a data owner: the durable store of local effects, each done once, beside the ledger."""
 
 from __future__ import annotations
 

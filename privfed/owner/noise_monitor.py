@@ -1,8 +1,4 @@
-"""The noise that a data owner pays for, watched where it is drawn: release less exact, cell by cell.
-
-It keeps sums over many cells, which :mod:`privfed.audits.noise` tests. They stay with the owner, beside
-her ledger: release less noise is the exact answer.
-"""
+"""The noise that a data owner pays for, watched where it is drawn, in sums that stay with the owner."""
 
 from __future__ import annotations
 
@@ -90,10 +86,7 @@ class OtherOwners:
 
 
 class NoiseMonitor:
-    """Sums up the noise of one gate's releases, in a file beside the ledger's, or in memory.
-
-    The transform's own randomness comes from the owner's secret.
-    """
+    """Sums up the noise of one gate's releases, in a file beside the ledger's, or in memory."""
 
     def __init__(self, path: Path | None = None, dataset: str = "", secret: bytes = b"") -> None:
         self.tally = NoiseSums()  #: What this process saw

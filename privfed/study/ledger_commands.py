@@ -133,12 +133,7 @@ def writable(path: Path, key: bytes | None = None) -> Iterator[Ledger]:
 
 @contextmanager
 def opened(path: Path, heads: Iterable[Head] = ()) -> Iterator[Ledger]:
-    """Open a ledger's file to read it, once it is verified against all heads known of it.
-
-    Raises:
-        InputError: it is no database.
-        LedgerError: it was rewritten, or put back from an older copy.
-    """
+    """Open a ledger's file to read it, once it is verified against all heads known of it."""
     if not is_database(path):
         raise InputError(f"{path}: is no ledger; give a ledger's .db file, or a study's output")
     told = verified(path, Registry(), heads)

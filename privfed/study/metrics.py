@@ -1,8 +1,4 @@
-"""Scores on held-out records: a simulation, not a release.
-
-In a real federation a score is a query like any other. The target is clipped to the schema's bounds in
-training and held-out records alike.
-"""
+"""Scores on held-out records, with targets clipped to the schema: a simulation, not a release."""
 
 from __future__ import annotations
 

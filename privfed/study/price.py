@@ -72,10 +72,7 @@ class Price:
         return all(line.loss is None or line.mechanism == "stays" for line in self.lines)
 
     def share(self, line: KindPrice) -> Fraction | None:
-        """Return a line's fraction of the budget in the accountant's own currency, or None.
-
-        These fractions add up to the total; epsilons of concentrated losses do not.
-        """
+        """Return a line's fraction of the budget in the accountant's currency, which adds up; or None."""
         if self.policy.budget is None or line.loss is None or not line.loss.finite:
             return None
         accountant = accountant_of(self.policy)

@@ -15,11 +15,7 @@ from privfed.tables.sources import public_schema as schema_of
 def schema_file(study: Study, header: Sequence[str] | None) -> Schema:
     """Read a study's schema file, with a target: the study's, the file's, or the table's last column.
 
-    Args:
-        header: the columns of its table, if known.
-
-    Raises:
-        StudyError: study and file name different targets, or a column that the file does not list.
+    The table's columns are its ``header``, if known. StudyError: the two do not name one listed target.
     """
     path, wanted = study.data.schema, study.data.target
     schema = Schema.from_toml(study.folder / str(path))

@@ -1,8 +1,4 @@
-"""A study simulated in one process: data divided among clients, one run per policy.
-
-It holds the truth, so it can hold records out, measure utility and score attacks; none of that is
-publishable for real data, and its output says so.
-"""
+"""A study simulated in one process, which holds the truth; what it measures is not publishable."""
 
 from __future__ import annotations
 

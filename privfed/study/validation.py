@@ -1,8 +1,4 @@
-"""Cross-validation and grid search over a federation: simulations, on simulated or public data.
-
-Each fold trains under a whole budget of its own. On real data each fold and setting is a release, whose
-losses add up, and each score is a query with a cost.
-"""
+"""Cross-validation and grid search over a federation: simulations, as each fold and setting is a release."""
 
 from __future__ import annotations
 

@@ -207,10 +207,7 @@ def _encode_categories(
 
 
 def nearest_class(values: np.ndarray, lowest: float, classes: int) -> np.ndarray:
-    """Class codes from 0, int64, of targets: each record is in exactly one class, as bounds presume.
-
-    Values between two classes go to the nearest, half-way to the even one; shape (records,).
-    """
+    """The nearest class codes from 0, int64, shape (records,): each record is in exactly one class."""
     nearest = np.clip(np.rint(values - lowest), 0, classes - 1)
     return np.asarray(nearest.astype(np.int64))
 
@@ -232,10 +229,7 @@ def _people(frame: pd.DataFrame, individual: str | None, where: str) -> np.ndarr
 
 
 def person_codes(people: np.ndarray) -> np.ndarray:
-    """Integers for persons: numbers stay, names are hashed; int64, of the same shape.
-
-    No code depends on the rest of the table: one person more or less changes no other's.
-    """
+    """Integers for persons, int64, of the same shape; names are hashed, so none depends on another."""
     if people.dtype.kind in "iu":
         return people.astype(np.int64)
     places, names = pd.factorize(people.ravel())
