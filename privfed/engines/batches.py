@@ -1,8 +1,4 @@
-"""Batches of messages that an engine carries to a client, and of replies.
-
-A message costs from a millisecond to seconds, by engine; so all queries of a round to one client travel
-together, split only by size.
-"""
+"""Batches of messages to a client, and of replies: what a round asks travels together, split by size."""
 
 from __future__ import annotations
 
@@ -16,8 +12,7 @@ from privfed.tables.schema import Schema
 #: Maximum bytes of messages, or of replies, in one batch; a larger message goes alone. Engines copy a
 #: batch several times in memory.
 TOGETHER = 16 * 2**20
-#: Maximum size of a batch that is decoded, in bytes.
-LIMIT = wire.LIMIT
+LIMIT = wire.LIMIT  #: Maximum size of a batch that is decoded, in bytes
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,11 @@ from privfed.errors import InputError, WireError
 from privfed.questions import wire
 
 Node = TypeVar("Node", bound=Hashable)
-#: Maximum seconds to wait for a node's name; silent nodes are asked again later.
-GREETING = 30.0
+GREETING = 30.0  #: Maximum seconds to wait for a node's name; silent nodes are asked again later
 
 
 class Directory(Generic[Node]):
-    """Carries batches to clients by their nodes, which ``nodes`` lists as of now and ``send`` reaches.
-
-    A node states its own client's name; to verify it, give the disclosure the owners' keys.
-    """
+    """Carries batches to clients by their nodes, each of which states its own client's name."""
 
     def __init__(
         self,

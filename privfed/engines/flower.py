@@ -1,8 +1,4 @@
-"""Flower as the engine: a ServerApp asks, and each node's ClientApp calls its owner's socket.
-
-The ClientApp comes from the server with the study. It holds nothing, and can only pass bytes to the
-socket that its node's owner named. Needs the extra ``privfed[flower]``.
-"""
+"""Flower as the engine: a ServerApp asks, and each node's ClientApp calls its owner's socket."""
 
 from __future__ import annotations
 
@@ -31,8 +27,7 @@ from privfed.tables.schema import Schema
 T = TypeVar("T")
 #: The ClientApp's action, and the place of its bytes in a message.
 ACTION, RECORD, FIELD = "ask", "privfed", "batch"
-#: Seconds that a message lives; a late reply is still used.
-LIFE = 3600.0
+LIFE = 3600.0  #: Seconds that a message lives; a late reply is still used
 
 
 class FlowerDisclosure(RemoteDisclosure):
@@ -93,15 +88,11 @@ def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T])
         logging.getLogger("flwr").setLevel(logging.ERROR)
         run_simulation(
             server_app=app,
-            client_app=client_app(lambda context: sockets[_partition(context)]),
+            client_app=client_app(lambda at: sockets[int(at.node_config["partition-id"])]),
             num_supernodes=len(sockets),
             backend_config={"init_args": {"include_dashboard": False, "log_to_driver": False}},
         )
     return done[0]
-
-
-def _partition(context: Context) -> int:
-    return int(context.node_config["partition-id"])
 
 
 def _content(data: bytes) -> RecordDict:

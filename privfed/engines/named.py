@@ -20,8 +20,7 @@ ENGINES = {
 }
 
 
-#: Earlier names.
-ALIASES = {"doors": "sockets"}
+ALIASES = {"doors": "sockets"}  #: Earlier names
 
 
 class Engine(Protocol):

@@ -64,11 +64,7 @@ class OwnerFile:
 
     @classmethod
     def from_toml(cls, path: str | Path, changed: Mapping[str, Any] | None = None) -> OwnerFile:
-        """Read a file, with some keys replaced.
-
-        Raises:
-            InputError: a fault in the file, and the remedy.
-        """
+        """Read a file, with some keys replaced; an InputError says what to write instead."""
         where = f"owner file {path}"
         with naming(where):
             written = _renamed(read_toml(path, where, InputError))
@@ -85,9 +81,9 @@ class OwnerFile:
             close = get_close_matches(key, keys, 1)
             hint = f"write {close[0]!r}" if close else f"known are {', '.join(keys)}"
             raise InputError(f"{where}: unknown key {key!r}; {hint}")
-        for key in ("client", "data", "schema", "policy", "ledger", "sockets"):
+        for key, example in _EXAMPLES.items():
             if key not in plain:
-                raise InputError(f"{where}: {key} is missing; write {_EXAMPLES[key]}")
+                raise InputError(f"{where}: {key} is missing; write {example}")
         try:
             made = msgspec.convert(plain, cls)
         except msgspec.ValidationError as error:
@@ -97,8 +93,8 @@ class OwnerFile:
 
     def _check(self, where: str) -> None:
         if not self.client or not self.sockets or not all(self.sockets):
-            raise InputError(f"{where}: empty name; write {_EXAMPLES['client']}, and "
-                             f"{_EXAMPLES['sockets']}")  # fmt: skip
+            empty = f"write {_EXAMPLES['client']}, and {_EXAMPLES['sockets']}"
+            raise InputError(f"{where}: empty name; {empty}")
         for key in sorted(set(self.agreed) - {"schema", "policy"}):
             raise InputError(f"{where}, [agreed]: unknown key {key!r}; known are policy, schema")
         if self.block < 1:
@@ -167,7 +163,11 @@ class OwnerFile:
         ledger = self._path(self.ledger)
         if not ledger.parent.is_dir():
             raise InputError(f"ledger {ledger}: no folder {ledger.parent}; make it")
-        registry, key = Registry(witness=self._witness()), self._signing()
+        key = None if self.signing_key is None else read_key(self._path(self.signing_key))
+        witness = self.witness or ""
+        if witness and "://" not in witness:
+            witness = str(self._path(witness))
+        registry = Registry(witness=witness)
         if ledger.is_file() and Ledger.begun(ledger):
             verified(ledger, registry)
         book = Ledger(ledger, self.client, key=key, registry=registry)
@@ -202,13 +202,6 @@ class OwnerFile:
 
     def _path(self, name: str) -> Path:
         return self.folder / name
-
-    def _signing(self) -> bytes | None:
-        return None if self.signing_key is None else read_key(self._path(self.signing_key))
-
-    def _witness(self) -> str:
-        named = self.witness or ""
-        return named if not named or "://" in named else str(self._path(named))
 
     def _check_agreed(self, schema: Schema, policy: Policy) -> None:
         if schema.inferred:

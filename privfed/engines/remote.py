@@ -75,14 +75,9 @@ class RemoteDisclosure(ChannelDisclosure):
         gone = [one for one in waiting.values() if one.left and one.client in self._gone]
         if gone:
             self._try(gone, min(SECOND_CHANCE, self._patience.deadline / 4))
-        self._insist([one for one in waiting.values() if one not in gone or not self._silent(one)])
+        self._insist([one for one in waiting.values() if one not in gone or any(one.opened)])
         self._gone = (self._gone - set(waiting)) | {c for c, one in waiting.items() if one.left}
         return {client: one.opened for client, one in waiting.items()}
-
-    @staticmethod
-    def _silent(one: _Waiting) -> bool:
-        """Whether a client has sent no reply at all."""
-        return all(opened is None for opened in one.opened)
 
     def _insist(self, waiting: Sequence[_Waiting]) -> None:
         """Send the remaining messages repeatedly until the deadline."""

@@ -18,8 +18,7 @@ from privfed.exchange.channel import ChannelDisclosure
 
 T = TypeVar("T")
 Remote = TypeVar("Remote", bound=RemoteDisclosure)
-#: The principal of a simulation.
-PRINCIPAL = "server"
+PRINCIPAL = "server"  #: The principal of a simulation
 
 
 @contextmanager

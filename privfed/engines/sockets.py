@@ -1,8 +1,6 @@
 """Unix sockets on the owner's machine, by which an engine's process reaches the gate.
 
-A socket is a file, and its folder's permissions say who may use it. Each principal that the owner tells
-apart has a socket of its own: the engine's process for that principal, which authenticated it, can open
-no other. It cannot read what lies behind the socket (records, ledger, keys).
+A socket's folder says who may use it; each principal that the owner tells apart has one of its own.
 """
 
 from __future__ import annotations
@@ -25,10 +23,8 @@ from privfed.errors import InputError
 from privfed.exchange.channel import ChannelError
 
 log = logging.getLogger("privfed.owner")
-#: Seconds to wait for the rest of a message.
-STALL = 60.0
-#: Maximum number of concurrent connections.
-MAX_CONNECTIONS = 32
+STALL = 60.0  #: Seconds to wait for the rest of a message
+MAX_CONNECTIONS = 32  #: Maximum number of concurrent connections
 #: Maximum length of a socket's address on every system, in bytes; where Linux lists open folders.
 LONGEST, DESCRIPTORS = 100, Path("/proc/self/fd")
 _SIZE = struct.Struct(">Q")

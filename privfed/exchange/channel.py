@@ -1,8 +1,4 @@
-"""Asking clients over byte channels: ids, retries with a deadline, and published heads.
-
-A channel carries an encoded request to one client and returns its encoded reply: a function call,
-a socket, or an engine's message.
-"""
+"""Asking clients over byte channels: ids, retries with a deadline, and published heads."""
 
 from __future__ import annotations
 
@@ -39,8 +35,7 @@ class ChannelError(PrivfedError):
     """The client could not be reached this time; the same request may be sent again."""
 
 
-#: What a request is sent again after.
-UNREACHED = (ChannelError, WireError, OSError, TimeoutError)
+UNREACHED = (ChannelError, WireError, OSError, TimeoutError)  #: What a request is sent again after
 
 
 @dataclass(frozen=True)
@@ -315,11 +310,7 @@ class ChannelDisclosure(Disclosure):
 
 
 def check_follows(client: str, last: Head | None, head: Head) -> None:
-    """A client's ledger only grows.
-
-    Raises:
-        LedgerError: the head is behind the last one, or contradicts it.
-    """
+    """A client's ledger only grows; LedgerError: the head is behind the last one, or contradicts it."""
     if last is not None and (head.seq < last.seq or (head.seq == last.seq and head != last)):
         raise LedgerError(
             f"client {client!r} published head {head} after {last}: its ledger was rewritten"

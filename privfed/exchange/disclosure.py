@@ -171,8 +171,7 @@ class Disclosure(ABC):
 
     clients: Sequence[str]
     schema: Schema
-    #: How many releases it has brought so far.
-    released: int = 0
+    released: int = 0  #: How many releases it has brought so far
 
     def __repr__(self) -> str:
         target, size = self.schema.target, len(self.schema.features)
@@ -220,10 +219,7 @@ class Disclosure(ABC):
     def offers(
         self, query: Query, clients: Sequence[str] | None = None, *, spend: Fraction | None = None
     ) -> tuple[str, ...]:
-        """The clients whose policy and budget would allow a query now; nothing is read or charged.
-
-        An offer is no promise: budgets may be spent before the query comes.
-        """
+        """The clients that would answer a query now, which is no promise; nothing is read or charged."""
         asked = self._known(self.clients if clients is None else clients)
         return tuple(self._offers(query, asked, spend))
 

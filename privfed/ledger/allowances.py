@@ -1,8 +1,4 @@
-"""What each individual of a cohort has spent, exactly.
-
-A query is charged only to those it asks, so a budget is held against the individual who spent most,
-not against the sum over the ledger's rows.
-"""
+"""What each individual of a cohort has spent, exactly: a query is charged only to those it asks."""
 
 from __future__ import annotations
 
@@ -72,10 +68,7 @@ def people_of(entry: Entry) -> int | None:
 
 
 def asked_in(entry: Entry, kinds: Mapping[str, type[Query]] | None = None) -> np.ndarray | slice:
-    """Who was charged by a cohort's row: those whom its query asks.
-
-    If its class is unknown, also by ``kinds``, all individuals count as asked: no charge is forgotten.
-    """
+    """Who was charged by a cohort's row: those whom its query asks; all, if its class is unknown."""
     kind, people = entry.body["kind"], people_of(entry)
     try:
         class_: type[Query] = (kinds or {}).get(kind) or plugins.load("queries", kind)

@@ -20,8 +20,7 @@ from privfed.privacy.loss import Loss
 
 #: What a guard's ``times`` is counted by: a study's own policy says it, so each study counts anew.
 COUNTED = ("study", "kind")
-#: The head of an empty ledger.
-NOTHING = Head(0, GENESIS)
+NOTHING = Head(0, GENESIS)  #: The head of an empty ledger
 
 #: What of a charge its row says, beside its loss and facts.
 _IN_ROWS = ("kind", "query", "study", "policy", "secure", "client", "round", "model")

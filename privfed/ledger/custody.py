@@ -42,11 +42,7 @@ class Custody(ABC):
         return self._identity
 
     def secret(self) -> bytes:
-        """The owner's durable secret, beside the ledger's file; in memory it lasts as long as the ledger.
-
-        Raises:
-            LedgerError: it is lost, damaged, or not the one that the ledger commits to.
-        """
+        """The owner's durable secret, to which the ledger commits; in memory it lasts as long as this."""
         if self.path is None:
             self._secret = self._secret or new_secret()
             return self._secret
@@ -91,11 +87,7 @@ class Custody(ABC):
             )
 
     def rotate(self, successor: bytes, *, lost: bool = False) -> Head:
-        """Let another key sign from now on; recorded under the earlier key's signature unless ``lost``.
-
-        Raises:
-            LedgerError: the ledger has no key yet, or was not opened with it.
-        """
+        """Let another key sign from now on, under the earlier one's signature unless that is ``lost``."""
         signer, earlier = Signer(successor, self.dataset), self.public
         if earlier is None or (self._signer is None and not lost):
             raise LedgerError(f"{self._store}: open it with the key that signs it now")

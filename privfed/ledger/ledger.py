@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -120,11 +120,8 @@ class Ledger(Custody):
         """Whether anything was ever written to a file (not if its maker was killed at once)."""
         if Path(path).stat().st_size == 0:
             return False
-        store = SqliteStore(path, reading=True)
-        try:
+        with closing(SqliteStore(path, reading=True)) as store:
             return not store.empty
-        finally:
-            store.close()
 
     @property
     def path(self) -> Path | None:
@@ -180,12 +177,10 @@ class Ledger(Custody):
         self._store.append("counted", "", "", {"totals": {WHOLE: totals.get(WHOLE)}}, state=state)
 
     def reserve_share(self, study: str, share: Amount, accountant: Accountant) -> Head:
-        """Reserve a study's share of the budget in force, the most that it may ever be charged.
+        """Reserve a study's share of the budget in force, before its first charge.
 
-        Before its first charge; see :mod:`privfed.ledger.study_blocks` for what is proved of it.
-
-        Raises:
-            BudgetError: less is left; or the study has another share, or was sealed, or begun without one.
+        See :mod:`privfed.ledger.study_blocks`. BudgetError: less is left; or the study has another share,
+        or was sealed, or begun without one.
         """
         with self._store.exclusive():
             held, plain, whole = self._store.held("terms", BLOCKS, f"total:{WHOLE}")
@@ -459,18 +454,12 @@ class Ledger(Custody):
         return {study: blocks[study] for study in order}
 
     def fixed_totals(self, accountant: Accountant) -> tuple[Amount, ...]:
-        """The totals that were named before the first charge, by which an odometer reads.
-
-        The first study's share, if it has one, and the ceiling of the first budget; none without a budget.
-        """
+        """The first study's share and the first budget's ceiling, named before any charge: an odometer's."""
         return fixed_totals(self.entries(), accountant)
 
     @property
     def amended(self) -> bool:
-        """Whether something was charged under another budget than that in force.
-
-        See :meth:`privfed.privacy.accountant.Accountant.stated`.
-        """
+        """Whether something was charged under another budget than that in force."""
         return bool(self._store.look("amended")[0])
 
     def entries(self, after: int = 0, events: tuple[str, ...] = ()) -> Iterator[Entry]:
@@ -521,11 +510,7 @@ class Ledger(Custody):
         return export(self.entries(), format)
 
     def budget(self, by: str | None = None) -> list[Line]:
-        """What is spent, reserved and remaining: in all, and by each value of an aspect, if one is given.
-
-        Raises:
-            InputError: ``by`` is none of :data:`privfed.privacy.limit.ASPECTS`.
-        """
+        """What is spent, reserved and remaining: in all, and by each value of an aspect, if one is given."""
         with self._store.snapshot():
             amended = bool(self._store.look("amended")[0])
             return statement(self.entries(), self.terms, by, amended=amended, named=self.entries())

@@ -21,8 +21,7 @@ from privfed.errors import InputError, LedgerError
 from privfed.exchange.messages import Head
 from privfed.ledger.sqlite_store import SqliteStore
 
-#: Seconds to wait for a witness's address.
-PATIENCE = 30
+PATIENCE = 30  #: Seconds to wait for a witness's address
 
 
 def state_folder() -> Path:
@@ -59,15 +58,10 @@ def identity_at(path: Path) -> str:
 
 
 class Registry:
-    """Last heads of ledgers, one file for each identity.
+    """Last heads of ledgers, one file for each identity; LedgerError: they cannot be read or written.
 
-    Args:
-        folder: where they are kept; default: in :func:`state_folder`.
-        witness: path of a file, or an ``http(s)`` address, to which every head is appended: one line
-            ``identity seq:hash data set``. An address answers GET with the lines and takes one by POST.
-
-    Raises:
-        LedgerError: by every method, the folder or the witness cannot be read or written.
+    A witness is a file, or an ``http(s)`` address, to which every head is appended: one line
+    ``identity seq:hash data set``. An address answers GET with the lines and takes one by POST.
     """
 
     def __init__(self, folder: Path | None = None, witness: str = "") -> None:
@@ -116,11 +110,7 @@ class Registry:
             )
 
     def check(self, identity: str, path: Path | None, passes: Callable[[Head], bool]) -> list[Head]:
-        """Hold a ledger against the heads and the place known of it; return those heads.
-
-        Raises:
-            LedgerError: its chain misses one, or it is a copy of a ledger that is still there.
-        """
+        """Hold a ledger to the heads and place known of it, and give these; LedgerError: it misses one."""
         original = self.original(identity, path)
         if original is not None:
             raise LedgerError(
@@ -171,11 +161,7 @@ class Registry:
                 os.fsync(file.fileno())
 
     def forget(self, path: Path) -> KnownLedger:
-        """Forget the ledger that was last seen at a place, by the user's decision.
-
-        Raises:
-            InputError: none was seen there.
-        """
+        """Forget the ledger that was last seen at a place, by the user's decision."""
         known = self.at(path)
         if known is None:
             raise InputError(f"{path}: no ledger is known there; nothing to forget")

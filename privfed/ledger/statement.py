@@ -105,11 +105,7 @@ def statement(
     amended: bool = False,
     named: Iterable[Entry] = (),
 ) -> list[Line]:
-    """Add up a ledger's rows; see :meth:`privfed.ledger.Ledger.budget`.
-
-    Raises:
-        InputError: an unknown aspect.
-    """
+    """Add up a ledger's rows; see :meth:`privfed.ledger.Ledger.budget`."""
     if by not in (None, *ASPECTS):
         raise InputError(f"a budget is shown by {', '.join(ASPECTS)}, not by {by!r}")
     rows = list(_charging(entries))
@@ -237,11 +233,7 @@ def _accountant(name: str) -> Accountant | None:
 
 
 def export(entries: Iterable[Entry], format: str) -> Iterator[str]:
-    """Write rows as text, line by line; see :meth:`privfed.ledger.Ledger.export`.
-
-    Raises:
-        InputError: an unknown format.
-    """
+    """Write rows as text, line by line; see :meth:`privfed.ledger.Ledger.export`."""
     writers = {"jsonl": _json_lines, "csv": _csv_lines}
     if format not in writers:
         raise InputError(f"a ledger is exported as jsonl or csv, not {format!r}")
@@ -256,28 +248,13 @@ def _json_lines(entries: Iterable[Entry]) -> Iterator[str]:
 
 #: The columns of an exported table.
 TABLE = [
-    "seq",
-    "time",
-    "event",
-    "principal",
-    "request",
-    "study",
-    "round",
-    "client",
-    "kind",
-    "policy",
-    "loss",
-    "unit",
-    "relation",
-    "secure",
-    "reason",
-    "payload_bytes",
-    "hash",
+    *("seq", "time", "event", "principal", "request", "study", "round", "client", "kind"),
+    *("policy", "loss", "unit", "relation", "secure", "reason", "payload_bytes", "hash"),
 ]
 
 
 def _csv_lines(entries: Iterable[Entry]) -> Iterator[str]:
-    yield _csv_line(list(TABLE))
+    yield _csv_line(TABLE)
     for entry in entries:
         cells = {**entry.body, **vars(entry), "payload_bytes": len(entry.payload)}
         yield _csv_line([_cell(cells.get(column, "")) for column in TABLE])

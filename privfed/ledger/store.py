@@ -36,19 +36,8 @@ GENESIS = "0" * 64
 #: Events of rows that only the ledger itself writes.
 OWN_EVENTS = frozenset(
     [
-        *(
-            "begun",
-            "secret",
-            "key",
-            "policy",
-            "counted",
-            "share",
-            "sealed",
-            "reserved",
-            "block",
-            "drawn",
-        ),
-        *("released", "failed", "refused"),
+        *("begun", "secret", "key", "policy", "counted", "share", "sealed", "reserved", "block"),
+        *("drawn", "released", "failed", "refused"),
     ]
 )
 #: Events of rows that hold the digest of the state after them.
@@ -218,10 +207,7 @@ class Store(ABC):
         """One exclusive transaction, durable when it ends; inner ones join the outermost.
 
         If anything inside fails, all of it is undone, even if the outer code goes on. Gives the end of
-        the chain, and the time for what is written inside.
-
-        Raises:
-            LedgerError: the store cannot be written (full, read-only, gone), or was rolled back.
+        the chain, and the time for what is written inside. LedgerError: the store cannot be written.
         """
         with self._lock:
             self.check_process()
@@ -255,18 +241,13 @@ class Store(ABC):
         """Drop the cached state if another process has appended (in memory none can)."""
         if self.path is None and self._last.seq:
             return
-        last = self.last()
-        if last[:2] != self._last[:2]:
-            self._check_grown(last.seq)
+        last, known = self.last(), self._last
+        if last[:2] != known[:2]:
+            if known.seq and (last.seq < known.seq or self.hash_at(known.seq) != known.hash):
+                raise LedgerError(f"{self}: entries were removed or changed while it was open")
             self._state.clear()
             self._forget_hashes()
             self._last = last
-
-    def _check_grown(self, seq: int) -> None:
-        """Another process may have appended; known rows must still be there."""
-        known = self._last
-        if known.seq and (seq < known.seq or self.hash_at(known.seq) != known.hash):
-            raise LedgerError(f"{self}: entries were removed or changed while it was open")
 
     def _commit(self) -> None:
         if self._broken:
@@ -474,10 +455,7 @@ def fits(previous: str, stored: tuple[Any, ...]) -> bool:
 
 
 def digest_of(state: Mapping[str, bytes]) -> str:
-    """Digest of a state, without what no row speaks for, hexadecimal.
-
-    SHA-256 of the sum of its values' hashes, so that it can be updated value by value.
-    """
+    """SHA-256 of the sum of a state's hashes, so that it is updated value by value, hexadecimal."""
     return _of_sum(sum(_hash(name, value) for name, value in state.items() if name not in UNSPOKEN))
 
 

@@ -35,10 +35,8 @@ from typing import Any
 from privfed.privacy.accountant import Amount, plus
 from privfed.privacy.limit import scope
 
-#: What a study's total is named by.
-STUDY = ("study",)
-#: The name of all blocks in a ledger's state.
-BLOCKS = "studies"
+STUDY = ("study",)  #: What a study's total is named by
+BLOCKS = "studies"  #: The name of all blocks in a ledger's state
 
 
 @dataclass(frozen=True)

@@ -103,11 +103,6 @@ class _Share(msgspec.Struct):
     study: str
     share: tuple[str, ...] = ()
 
-    @property
-    def amounts(self) -> tuple[Fraction, ...]:
-        """The share, exactly."""
-        return tuple(map(Fraction, self.share))
-
 
 class _Spoken(msgspec.Struct):
     """What a row says of the state after it."""
@@ -146,11 +141,7 @@ def _is_charged(release: _Release, loss: Loss, lawful: bool) -> bool:
 
 
 def verify(file: Store, published: Sequence[Head] = ()) -> Head:
-    """Recompute the chain, the totals and the state of a store; return the end of the chain.
-
-    Raises:
-        LedgerError: something does not follow from the rows, or a ``published`` head is not on the chain.
-    """
+    """Recompute a store's chain, totals and state, through published heads; return the chain's end."""
     try:
         with file.snapshot():
             file.check_form()
@@ -272,13 +263,10 @@ class _LedgerPass:
         if row[2] == "failed":
             self.state[f"failed:{kind}"] = self.state.get(f"failed:{kind}", 0) + 1
         elif row[6]:
-            self._check_noise(_READ_RELEASE.decode(row[6]), query, row[4], loss)
-
-    def _check_noise(self, release: _Release, query: str, request: str, loss: bytes) -> None:
-        """Hold a release's own words on its query and noise against what was charged."""
-        told = release.query == query and release.request == request
-        if not told or not _is_charged(release, _loss_of(loss), self.format > 3):
-            raise LedgerError(f"{self.file}: entry {self.seq} is not what was charged for")
+            release = _READ_RELEASE.decode(row[6])
+            told = release.query == query and release.request == row[4]
+            if not told or not _is_charged(release, _loss_of(loss), self.format > 3):
+                raise LedgerError(f"{self.file}: entry {self.seq} is not what was charged for")
 
     def _adopt(self, row: _Adopted) -> None:
         terms = terms_of(row.policy)
@@ -295,7 +283,9 @@ class _LedgerPass:
         known = blocks.get(row.study)
         if sealed is (known is None) or (known is not None and known["sealed"]):
             raise LedgerError(f"{self.file}: entry {self.seq} changes a study's share")
-        blocks[row.study] = {**known, "sealed": True} if known else reserved(row.amounts)
+        blocks[row.study] = (
+            {**known, "sealed": True} if known else reserved(tuple(map(Fraction, row.share)))
+        )
 
     def _check_shares(self, totals: Mapping[str, Total]) -> None:
         """No study was charged more than its share."""

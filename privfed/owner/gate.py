@@ -35,11 +35,12 @@ from privfed.ledger import Charge, Entry, Ledger, Reserved, Spent
 from privfed.ledger.policy_constraints import terms_digest
 from privfed.ledger.secret import new_secret
 from privfed.owner.guards import Guards, Quote, Refused, as_declared, as_released, assign, capped
-from privfed.owner.inferred import record_inferred
 from privfed.owner.local_store import LocalStore
 from privfed.owner.masking import MaskingKey, view_of
 from privfed.owner.noise_monitor import NoiseMonitor
 from privfed.owner.release_cache import ReleaseCache
+from privfed.privacy.accountant import Accountant
+from privfed.privacy.loss import Loss
 from privfed.privacy.masked_sums import MaskedProtection
 from privfed.privacy.mechanism import Protection
 from privfed.privacy.noise import Noise, SecureNoise
@@ -52,8 +53,7 @@ from privfed.tables.schema import Schema
 
 __all__ = ["Gate", "Refused", "assign", "open_reply"]
 
-#: Largest request that is decoded, in bytes.
-REQUEST_LIMIT = 64 * 2**20
+REQUEST_LIMIT = 64 * 2**20  #: Largest request that is decoded, in bytes
 #: Most failures of one kind, ever: that an unprotected query failed can tell something more than
 #: its answers do. After one failure of a protected query the gate closes: see :meth:`Gate.close_after`.
 MOST_FAILURES = 3
@@ -61,11 +61,9 @@ MOST_FAILURES = 3
 MOST_MEMORY = 2**32
 #: How a reply is sealed by the event that recorded it.
 _SEALED = {"released": "release", "failed": "failure"}
-#: Gives a value that may be gone by now.
-_Known = Callable[[], object | None]
+_Known = Callable[[], object | None]  #: Gives a value that may be gone by now
 _NOTHING: tuple[_Known, _Known, Mapping[str, Part]] = (lambda: None, lambda: None, {})
-#: Longest id, principal or kind, in characters: they are written into the ledger.
-NAME_LIMIT = 200
+NAME_LIMIT = 200  #: Longest id, principal or kind, in characters: they are written into the ledger
 
 
 class Gate:
@@ -114,8 +112,7 @@ class Gate:
         secret = secret or new_secret()
         self._view = View(capped(records, policy), self.schema, secret)
         if policy.masked is not None:
-            #: Hides this owner's shares of masked sums.
-            self._masking = MaskingKey(secret)
+            self._masking = MaskingKey(secret)  #: Hides this owner's shares of masked sums
             self._masking.check(policy.masked.keys, owner)
             policy.masked.check_unmasked(self.accountant, policy.budget)
         #: What local effects keep for the owner; no query with an answer is given it.
@@ -133,7 +130,7 @@ class Gate:
         self._lock, self._lasts = threading.Lock(), ledger.path is not None
         ledger.adopt(policy, study, amend=amend)
         if self.schema.inferred:
-            record_inferred(ledger, self.accountant, owner, self.schema, study)
+            _record_inferred(ledger, self.accountant, owner, self.schema, study)
         mechanisms = [each for own in self._guards.mechanisms.values() for each in own]
         self._cache = (
             ReleaseCache(ledger, mechanisms, self._noise.secure, policy.limits)
@@ -304,8 +301,10 @@ class Gate:
         return parts
 
     def _charge(self, request: Request, quote: Quote) -> Charge:
+        # local noise covers any input of an individual; over other units, what the policy says
+        anything = quote.model == "local" and self.policy.unit == "individual"
         facts = {
-            "relation": self._relation(quote.model),
+            "relation": "any-input" if anything else self.policy.relation,
             "unit": self.policy.unit,
             "cap": self.policy.cap,
             "data": self.data,
@@ -327,11 +326,6 @@ class Gate:
             quote.model,
             self._terms,
         )
-
-    def _relation(self, model: str) -> str:
-        """Local noise covers any input of an individual; over other units, what the policy says."""
-        anything = model == "local" and self.policy.unit == "individual"
-        return "any-input" if anything else self.policy.relation
 
     def _over(self, spent: Spent, charge: Charge) -> Reason | None:
         """Hold one more charge against every limit of this policy: times, budget, sub-budgets."""
@@ -426,18 +420,8 @@ class Gate:
             owners = self.policy.masked.owners
             view = view_of(request, self.policy.masked, released)
             released = self._masking.hidden(released, self.policy.masked.keys, self.owner, view)
-        return Envelope.seal(
-            Release(
-                self.owner,
-                request.id,
-                request.kind,
-                request.digest,
-                released,
-                self._noise.secure,
-                owners,
-                view.hex(),
-            )
-        )
+        said = (self.owner, request.id, request.kind, request.digest, released)
+        return Envelope.seal(Release(*said, self._noise.secure, owners, view.hex()))
 
     def _protect(
         self,
@@ -481,6 +465,22 @@ def _schema_of(records: Any, given: Schema | None) -> Schema:
             "other values; encode the records anew: Records.from_frame(table, schema)"
         )
     return known
+
+
+def _record_inferred(
+    ledger: Ledger, accountant: Accountant, owner: str, schema: Schema, study: str
+) -> None:
+    """Charge and release an inferred schema, as any answer without protection, once a ledger."""
+    fields = wire.encode(schema.to_dict())
+    digest = wire.digest(fields)
+    request = f"schema {digest}"
+    if ledger.find("server", request) is not None:
+        return
+    loss = Loss.open("the schema's bounds and categories were read off the data")
+    charge = Charge("server", request, "schema.infer", digest, loss, study, client=owner)
+    ledger.reserve(charge, accountant, lambda spent: None, wire.encode({}))
+    release = Release(owner, request, "schema.infer", digest, {})
+    ledger.release(charge, wire.encode(release))
 
 
 def _read(data: bytes) -> Request | DryRun | None:

@@ -22,8 +22,7 @@ from privfed.privacy.policy_objects import mechanism_of
 from privfed.questions.part import Part, PartType
 from privfed.tables.records import Records
 
-#: Most quotes that are kept: questions of one kind mostly have equal parts.
-KEPT = 256
+KEPT = 256  #: Most quotes that are kept: questions of one kind mostly have equal parts
 
 
 class Refused(Exception):
@@ -48,11 +47,7 @@ class Quote:
 
 
 class Guards:
-    """All guards of one policy, and what they say of questions; equal ones are quoted once.
-
-    Raises:
-        PolicyError: a guard names no mechanism, or one with other options.
-    """
+    """All guards of one policy, and what they say of questions; equal ones are quoted once."""
 
     def __init__(self, policy: Policy, accountant: Accountant) -> None:
         self._policy, self._accountant = policy, accountant
@@ -116,11 +111,7 @@ class Guards:
 
 
 def bounded_under(part: Part, policy: Policy) -> BoundedPart:
-    """A part with its bound under the policy's unit, relation and cap.
-
-    Raises:
-        PolicyError: there is no finite bound for that unit.
-    """
+    """A part with its bound under the policy's unit, relation and cap; PolicyError: none is finite."""
     if part.sensitivity is None:
         return BoundedPart(part, None)
     return BoundedPart(part, part.sensitivity.under(policy.unit, policy.relation, policy.cap))
@@ -216,11 +207,7 @@ def as_released(
 
 
 def capped(records: Any, policy: Policy) -> Any:
-    """No more records of one unit than the policy's cap, on which its guarantee stands.
-
-    Raises:
-        PolicyError: records that cannot be held to a cap, or do not say whose they are.
-    """
+    """No more records of one unit than the policy's cap, on which its guarantee stands."""
     if policy.unit == "individual" and isinstance(records, Records) and records.individual is None:
         raise PolicyError(
             "unit 'individual' protects persons, and these records do not say whose they are; name "

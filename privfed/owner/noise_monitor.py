@@ -1,8 +1,4 @@
-"""The noise that a data owner pays for, watched where it is drawn: release less exact, cell by cell.
-
-It keeps sums over many cells, which :mod:`privfed.audits.noise` tests. They stay with the owner, beside
-her ledger: release less noise is the exact answer.
-"""
+"""The noise that a data owner pays for, watched where it is drawn, in sums that stay with the owner."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import lru_cache
 from pathlib import Path
 from time import monotonic
@@ -29,18 +25,13 @@ from privfed.privacy.mechanism import Mechanism, Protection
 ENDING, NAME = ".noise", "tally"
 #: Seconds between two writings of the file, at least: a crash loses so much of what was seen.
 SECONDS = 5.0
-#: Most cells of one part that are looked at; the first ones.
-CELLS = 2**16
-#: Most cells whose scores are held to be compared with those of other owners.
-HELD = 2**22
-#: Most parts that are watched by name.
-PARTS = 64
+CELLS = 2**16  #: Most cells of one part that are looked at; the first ones
+HELD = 2**22  #: Most cells whose scores are held to be compared with those of other owners
+PARTS = 64  #: Most parts that are watched by name
 #: Exact cells by size, in deviations of the noise; the first and last bin are open.
 SIZES = (1e-9, 1.0, 10.0, 30.0, 100.0, 1000.0)
-#: Noise is wide if it is zero more rarely than so.
-RARE = 1e-3
-#: Tails, in deviations.
-TAILS = (2.0, 3.0, 4.0, 5.0)
+RARE = 1e-3  #: Noise is wide if it is zero more rarely than so
+TAILS = (2.0, 3.0, 4.0, 5.0)  #: Tails, in deviations
 #: Deviation in grid units from which the low bits of noise are fair: Laplace noise of that scale has a
 #: Fourier coefficient of 4e-7 at a period of sixteen.
 WIDE, BITS = 2.0**12, 4
@@ -95,14 +86,10 @@ class OtherOwners:
 
 
 class NoiseMonitor:
-    """Sums up the noise of one gate's releases, in a file beside the ledger's, or in memory.
-
-    The transform's own randomness comes from the owner's secret.
-    """
+    """Sums up the noise of one gate's releases, in a file beside the ledger's, or in memory."""
 
     def __init__(self, path: Path | None = None, dataset: str = "", secret: bytes = b"") -> None:
-        #: What this process saw.
-        self.tally = NoiseSums()
+        self.tally = NoiseSums()  #: What this process saw
         #: Whom to compare with, in a simulation of several owners.
         self.others: OtherOwners | None = None
         self._store = None if path is None else LocalStore(path.with_suffix(ENDING), dataset)
@@ -240,11 +227,8 @@ def read_tally(ledger: Path, dataset: str) -> NoiseSums:
     path = ledger.with_suffix(ENDING)
     if not path.is_file():
         return NoiseSums()
-    store = LocalStore(path, dataset)
-    try:
+    with closing(LocalStore(path, dataset)) as store:
         return NoiseSums().add_all(store.get(NAME, {}))
-    finally:
-        store.close()
 
 
 def _moments(found: NoiseSums, label: str, scores: np.ndarray) -> None:

@@ -22,10 +22,8 @@ Holder = TypeVar("Holder", "LearnerChoice", "PolicyChoice")
 Partition = Literal["iid", "column", "dirichlet", "quantity", "cohort"]
 #: Shadow-model attacks: ``privfed.attacks.shadow_models.WAYS``, without its imports.
 ModelReader = Literal["lira", "lira-offline", "rmia", "rmia-offline"]
-#: Delta of a private policy that names none.
-DELTA = "1e-5"
-#: Maximum number of shadow models per policy: each is a whole training.
-MAX_SHADOWS = 1000
+DELTA = "1e-5"  #: Delta of a private policy that names none
+MAX_SHADOWS = 1000  #: Maximum number of shadow models per policy: each is a whole training
 
 
 @dataclass(frozen=True)
@@ -267,16 +265,15 @@ def policies(plain: Any, where: str) -> tuple[PolicyChoice, ...]:
     names = [policy.name for policy in chosen]
     for name in dict.fromkeys(names):
         with faults.collected():
-            _check_name(name, names, where)
+            if (
+                not name.replace("-", "").replace("_", "").replace(".", "").isalnum()
+                or name[0] == "."
+            ):
+                raise StudyError(f"{where}: policy name {name!r} must be letters, digits, - and _")
+            if names.count(name) > 1:
+                raise StudyError(f"{where}: two policies are called {name!r}; rename one")
     for policy in chosen:
         with faults.collected():
             policy.check(where)
     faults.tell(StudyError)
     return tuple(chosen)
-
-
-def _check_name(name: str, names: list[str], where: str) -> None:
-    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name[0] == ".":
-        raise StudyError(f"{where}: policy name {name!r} must be letters, digits, - and _")
-    if names.count(name) > 1:
-        raise StudyError(f"{where}: two policies are called {name!r}; rename one")

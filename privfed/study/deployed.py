@@ -4,23 +4,17 @@ The server holds no table. It learns from what the owners' gates release over an
 heads of their ledgers and a journal from which an interrupted study resumes. The report is made of
 copies of the owners' ledgers, which hold only public values and releases.
 
-FOLDER/study.toml              the study as run
-FOLDER/<policy>/policy.toml    the policy proposed to the owners
-FOLDER/<policy>/journal        all replies, in order
-FOLDER/<policy>/heads.json     the ledgers' heads, as the server saw them
-FOLDER/<policy>/model.json     the model
-FOLDER/<policy>/metrics.json   number of queries
-FOLDER/<policy>/ledgers/       for the owners' copies
+Its output is that of :mod:`privfed.study.output`, with FOLDER/<policy>/journal, all replies in order.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from privfed.engines.batches import schema_digest
 from privfed.engines.journal import Journal
@@ -48,15 +42,11 @@ from privfed.tables.sources import public_schema as schema_of
 JOURNAL = "journal"
 #: File of the heads that a server saw, in the user's state folder; earlier versions kept it by the study.
 HEADS = "heads.json"
-#: Folder of the owners' public keys, ``<client>.pub``, beside the study.
-KEYS = "keys"
+KEYS = "keys"  #: Folder of the owners' public keys, ``<client>.pub``, beside the study
 
 
-class Connect(Protocol):
-    """Makes an engine's disclosure."""
-
-    def __call__(self, schema: Schema, clients: Sequence[str], /, **rest: Any) -> RemoteDisclosure:
-        """Reach clients; ``rest`` goes to :class:`.RemoteDisclosure`."""
+#: Makes an engine's disclosure of schema, clients, and what :class:`.RemoteDisclosure` takes by name.
+Connect = Callable[..., RemoteDisclosure]
 
 
 @dataclass(frozen=True)

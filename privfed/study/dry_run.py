@@ -14,7 +14,7 @@ import msgspec
 from privfed.errors import Faults, PolicyError, StudyError, did_you_mean
 from privfed.learners.base import FederatedLearner
 from privfed.learners.cohort import CohortLearner
-from privfed.privacy.policy import Guard, Policy
+from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of, kinds_of, mechanism_of
 from privfed.questions import plugins
 from privfed.study import LearnerChoice, PolicyChoice, Study
@@ -178,12 +178,9 @@ def _typed(params: Mapping[str, Any], build: Callable[..., Any], where: str) -> 
         try:
             typed[key] = msgspec.convert(typed[key], named[key])
         except msgspec.ValidationError as error:
-            listed = get_origin(named[key]) is Literal
-            why = (
-                f"must be one of {', '.join(map(str, get_args(named[key])))}"
-                if listed
-                else in_words_of_toml(error)
-            )
+            why = in_words_of_toml(error)
+            if get_origin(named[key]) is Literal:
+                why = f"must be one of {', '.join(map(str, get_args(named[key])))}"
             raise StudyError(f"{where}, params: {key} {why}") from None
         except TypeError:  # a type of the learner's own, which it checks itself
             continue
@@ -258,17 +255,18 @@ _OURS = ("epsilon", "delta", "schema")
 
 
 def strict(model: FederatedLearner) -> Policy:
-    """Return the learner's published policy with strict suppression, its own or made so.
-
-    Raises:
-        PolicyError: no guard suppresses anything.
-    """
+    """Return the learner's published policy with strict suppression; PolicyError: nothing is suppressed."""
     if "strict" in signature(model.published).parameters:
         own: Policy = model.published(strict=True)  # type: ignore[call-arg]
         return own
     published = model.published()
     guards = {
-        kind: tuple(_strict_guard(guard) for guard in several)
+        kind: tuple(
+            replace(guard, options={**guard.options, "strict": True})
+            if guard.called == "nullify"
+            else guard
+            for guard in several
+        )
         for kind, several in published.guards.items()
     }
     if guards == dict(published.guards):
@@ -277,12 +275,6 @@ def strict(model: FederatedLearner) -> Policy:
             'leave the policy with base = "strict" out'
         )
     return replace(published, guards=guards)
-
-
-def _strict_guard(guard: Guard) -> Guard:
-    if guard.called != "nullify":
-        return guard
-    return replace(guard, options={**guard.options, "strict": True})
 
 
 def attacks_of(study: Study) -> list[Any]:

@@ -107,7 +107,12 @@ def amended(path: Path, epsilon: str, delta: str | None) -> str:
             before = policy.budget
             own = delta if delta is not None else (before.delta if before else 0)
             budget = Budget.of(epsilon, own)
-            _check_bearable(dataset, spent, accountant_of(policy), budget)
+            accountant = accountant_of(policy)
+            if not accountant.fits(spent_of(spent, accountant.nothing), accountant.ceiling(budget)):
+                raise InputError(
+                    f"{dataset}: has spent more than epsilon {shown(budget.epsilon)} at delta "
+                    f"{float(budget.delta):g} already; write a budget that holds it"
+                )
             one.adopt(replace(policy, budget=budget), study, amend=True)
     told = f"epsilon {shown(budget.epsilon)} at delta {float(budget.delta):g}"
     return f"{dataset}: {told} is in force from now on, recorded as an amendment"
@@ -119,34 +124,16 @@ def writable(path: Path, key: bytes | None = None) -> Iterator[Ledger]:
     if not path.is_file():
         raise InputError(f"{path}: there is no such ledger; give a .db file")
     check_ledger_file(path)
-    dataset = verified(path, Registry()).dataset
-    with closing(Ledger(path, dataset, key=key, registry=_registry_of(path))) as ledger:
-        yield ledger
-
-
-def _registry_of(path: Path) -> Registry | None:
-    """Return where a ledger's heads are remembered, if it is one of those that last."""
     registry = Registry()
-    return registry if registry.at(path) is not None else None
-
-
-def _check_bearable(owner: str, line: Line, accountant: Accountant, budget: Budget) -> None:
-    """Check that a new budget covers what is already spent."""
-    if not accountant.fits(spent_of(line, accountant.nothing), accountant.ceiling(budget)):
-        raise InputError(
-            f"{owner}: has spent more than epsilon {shown(budget.epsilon)} at delta "
-            f"{float(budget.delta):g} already; write a budget that holds it"
-        )
+    dataset = verified(path, registry).dataset
+    lasting = None if registry.at(path) is None else registry
+    with closing(Ledger(path, dataset, key=key, registry=lasting)) as ledger:
+        yield ledger
 
 
 @contextmanager
 def opened(path: Path, heads: Iterable[Head] = ()) -> Iterator[Ledger]:
-    """Open a ledger's file to read it, once it is verified against all heads known of it.
-
-    Raises:
-        InputError: it is no database.
-        LedgerError: it was rewritten, or put back from an older copy.
-    """
+    """Open a ledger's file to read it, once it is verified against all heads known of it."""
     if not is_database(path):
         raise InputError(f"{path}: is no ledger; give a ledger's .db file, or a study's output")
     told = verified(path, Registry(), heads)
@@ -170,18 +157,21 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
     """Format what is spent, reserved and remaining, one line per value of an aspect."""
     owner = f"{ledger.dataset}: " if named else ""
     lines = ledger.budget(by)
-    told = [*_blocks(ledger, lines[0]), *map(_row, lines), *_left(ledger, lines[0])]
+    told: list[str] = []
+    known = None if lines[0].unprotected else _currency(ledger)
+    if known is not None:
+        told += _shares(ledger, *known)
+    told += map(_row, lines)
+    if known is not None:
+        told.append(_left(ledger, lines[0], *known))
     told += filter(None, [closed(ledger)])
     return "\n".join(owner + line for line in told)
 
 
 def closed(ledger: Ledger) -> str:
     """Say that a protected query failed, which the owner's shelf beside her ledger remembers; or nothing."""
-    shelf = LocalStore.beside(ledger.path, ledger.dataset)
-    try:
+    with closing(LocalStore.beside(ledger.path, ledger.dataset)) as shelf:
         ever, faults = shelf.faults_ever, shelf.faults
-    finally:
-        shelf.close()
     if not ever:
         return ""
     kinds = ", ".join(f"{kind} {count}" for kind, count in ever.items())
@@ -194,13 +184,10 @@ def reopen(path: Path) -> str:
     """Let a gate answer again that closed after a protected query failed; say what happened."""
     with opened(path) as ledger:
         dataset = ledger.dataset
-    shelf = LocalStore.beside(path, dataset)
-    try:
+    with closing(LocalStore.beside(path, dataset)) as shelf:
         if not shelf.faults:
             return f"{dataset}: its gate is open"
         shelf.clear_faults()
-    finally:
-        shelf.close()
     return f"{dataset}: open again; its budget says from now on that no epsilon covers what the failure told"
 
 
@@ -233,12 +220,10 @@ def _currency(ledger: Ledger) -> tuple[Accountant, Budget, Amount] | None:
     return accountant, budget, accountant.ceiling(budget)
 
 
-def _blocks(ledger: Ledger, whole: Line) -> Iterator[str]:
+def _shares(
+    ledger: Ledger, accountant: Accountant, budget: Budget, ceiling: Amount
+) -> Iterator[str]:
     """Format each study's share: of the budget in its own currency, and as its guarantee for ever."""
-    known = _currency(ledger)
-    if known is None or whole.unprotected:
-        return
-    accountant, budget, ceiling = known
     for block in ledger.study_blocks().values():
         epsilon, delta = accountant.guarantee(block.share, budget.delta)
         state = "sealed, charged" if block.sealed else "charged so far"
@@ -249,15 +234,13 @@ def _blocks(ledger: Ledger, whole: Line) -> Iterator[str]:
         )
 
 
-def _left(ledger: Ledger, whole: Line) -> Iterator[str]:
+def _left(
+    ledger: Ledger, whole: Line, accountant: Accountant, budget: Budget, ceiling: Amount
+) -> str:
     """Format what neither studies have reserved nor charges have spent."""
-    known = _currency(ledger)
-    if known is None or whole.unprotected:
-        return
-    accountant, budget, ceiling = known
     taken = committed(spent_of(whole, accountant.nothing), ledger.study_blocks().values())
     room = shown_down(accountant.left(taken, budget))
-    yield (
+    return (
         f"left: {percent_of(taken, ceiling, rest=True)} of the budget, room for a study of epsilon "
         f"{room}{_at(budget.delta)}"
     )

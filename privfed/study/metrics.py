@@ -1,12 +1,8 @@
-"""Scores on held-out records: a simulation, not a release.
-
-In a real federation a score is a query like any other. The target is clipped to the schema's bounds in
-training and held-out records alike.
-"""
+"""Scores on held-out records, with targets clipped to the schema: a simulation, not a release."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -31,6 +27,11 @@ SCORES: Mapping[str, Better] = {
 }
 #: Probabilities are taken for at least this in a log loss, so that one is finite.
 LEAST = float(np.finfo(float).eps)
+#: What is said of several runs.
+NOTE = (
+    "a simulation: every run drew fresh noise and secrets and kept its own books, and the ledgers hold the first "
+    "alone; carried out on real data, each run would be charged"
+)
 
 
 def measure(
@@ -60,7 +61,9 @@ def measure(
     if target.numeric and not isinstance(model, ClassifierMixin):
         scored = _numbers(predicted, known, wanted)
     else:
-        column = _as_category(target)
+        column = target  # or a number in [0, 1] that a classifier predicts as two classes
+        if target.numeric:
+            column = Column(target.name, "category", categories=("0", "1"))
         chances = chances_of(model, x, client)
         classes = known.round().astype(int), wanted.round().astype(int)
         scored = _classes(_codes(predicted, column), chances, *classes, len(column.categories))
@@ -128,8 +131,8 @@ def _numbers(predicted: np.ndarray, known: np.ndarray, wanted: np.ndarray) -> di
     return {
         "measure": "root mean squared error",
         "better": "lower",
-        "value": _rmse(wanted, predicted),
-        "baseline": _rmse(wanted, constant),
+        "value": float(metrics.root_mean_squared_error(wanted, predicted)),
+        "baseline": float(metrics.root_mean_squared_error(wanted, constant)),
         "scores": _of_numbers(predicted, wanted),
         "constants": _of_numbers(constant, wanted),
     }
@@ -190,11 +193,6 @@ def of_chances(chances: np.ndarray, wanted: np.ndarray) -> dict[str, float]:
     }
 
 
-def _as_category(target: Column) -> Column:
-    """Return a number in [0, 1] that a classifier predicts as two classes."""
-    return target if not target.numeric else Column(target.name, "category", categories=("0", "1"))
-
-
 def _codes(values: Any, column: Column) -> np.ndarray:
     """Return codes of class labels, which may be codes already."""
     names = [label(value) for value in np.asarray(values).ravel()]
@@ -204,5 +202,34 @@ def _codes(values: Any, column: Column) -> np.ndarray:
     return np.array([int(float(name)) for name in names])
 
 
-def _rmse(wanted: np.ndarray, predicted: np.ndarray) -> float:
-    return float(np.sqrt(metrics.mean_squared_error(wanted, predicted)))
+def spread(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Summarise the metrics of runs that differ only by noise.
+
+    Returns:
+        ``count``; ``without`` (runs without a score); the headline's ``values``, ``mean`` and
+        ``deviation`` (sample standard deviation, None for fewer than two); ``scores``, the ``mean`` and
+        ``deviation`` of each other score that all runs have; and ``note``.
+    """
+    scored = [run for run in runs if run.get("value") is not None]
+    values = [float(run["value"]) for run in scored]
+    names = [
+        name
+        for name, value in (scored[0].get("scores", {}) if scored else {}).items()
+        if isinstance(value, int | float) and all(name in run["scores"] for run in scored)
+    ]
+    return {
+        "count": len(runs),
+        "without": len(runs) - len(scored),
+        "values": values,
+        **_moments(values),
+        "scores": {name: _moments([run["scores"][name] for run in scored]) for name in names},
+        "note": NOTE,
+    }
+
+
+def _moments(values: Sequence[float]) -> dict[str, float | None]:
+    """Return mean and deviation; 0 for values that are equal up to rounding."""
+    mean = float(np.mean(values)) if values else None
+    alike = len(values) > 1 and np.ptp(values) <= 1e-12 * np.abs(values).max()
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return {"mean": mean, "deviation": 0.0 if alike else deviation}

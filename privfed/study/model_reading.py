@@ -1,8 +1,4 @@
-"""Membership inference from a study's models alone.
-
-Shadow models are the study's learner, trained under the same policy on other samples of the same records,
-one training each; the study limits their number and time.
-"""
+"""Membership inference from a study's models alone, by shadow models of the same learner and policy."""
 
 from __future__ import annotations
 

@@ -15,13 +15,9 @@ from privfed.study.output import check_empty
 
 
 class Studying:
-    """A Collab server that carries out a study.
+    """A Collab server that carries out a study, by the path of its file there.
 
-    Args:
-        study: path of the study's file on the server.
-        out: the output folder there.
-        policy: one of the study's policies; default: the first.
-        deadline: seconds to wait for a silent owner.
+    An owner that is silent for ``deadline`` seconds counts as absent.
     """
 
     def __init__(self, study: str, out: str, policy: str = "", deadline: float = 600.0) -> None:

@@ -39,19 +39,14 @@ from privfed.study.persistent_ledgers import PersistentLedgers, files_in
 STUDY = "study.toml"
 #: File of the session by which a study's requests are found in persistent ledgers.
 SESSION = "session.json"
-#: File of the finding on the noise that a simulation drew.
-NOISE = "noise.json"
+NOISE = "noise.json"  #: File of the finding on the noise that a simulation drew
 #: File that lists an output's entries, one per line; a folder without it is no output.
 CONTENTS = ".privfed"
 
 
 @contextmanager
 def written_whole(folder: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Give a temporary sibling to write into; it takes the folder's place only if all went well.
-
-    Raises:
-        InputError: something else is there, or an earlier output and ``overwrite`` is off.
-    """
+    """Give a temporary sibling to write into, which takes a free folder's place if all went well."""
     target = Path(folder).resolve()
     _check_free(target, overwrite)
     try:

@@ -35,8 +35,7 @@ from privfed.tables.schema import Schema
 
 #: Ending of the file of heads that earlier versions kept beside the folder that they are of.
 HEADS = ".heads.json"
-#: Most owners that a refusal names.
-NAMED = 5
+NAMED = 5  #: Most owners that a refusal names
 
 
 def files_in(folder: Path) -> dict[str, Path]:
@@ -82,11 +81,7 @@ class PersistentLedgers:
         return Registry(witness=self.witness)
 
     def check_outside(self, out: Path) -> None:
-        """Check that the folder is not inside an output, which may be replaced.
-
-        Raises:
-            StudyError: it is.
-        """
+        """Check that the folder is not inside an output, which may be replaced; or a StudyError."""
         if self.folder.is_relative_to(out.resolve()):
             raise StudyError(
                 f"{self}: lie inside the output {out}, which --overwrite replaces; name a folder "
@@ -97,8 +92,13 @@ class PersistentLedgers:
 
     def terms(self) -> dict[str, Any] | None:
         """Return what is in force in all ledgers (budget, unit, relation, accountant), or None."""
-        found = {owner: terms for owner, terms in self._each_terms() if terms is not None}
-        for owner, terms in found.items():
+        found: dict[str, dict[str, Any]] = {}
+        for owner, path in self.files().items():
+            with closing(Ledger.read(path)) as ledger:
+                terms = ledger.terms
+            if terms is None:
+                continue
+            found[owner] = terms
             first = next(iter(found))
             if terms != found[first]:
                 raise StudyError(
@@ -107,18 +107,11 @@ class PersistentLedgers:
                 )
         return next(iter(found.values()), None)
 
-    def _each_terms(self) -> Iterator[tuple[str, dict[str, Any] | None]]:
-        for owner, path in self.files().items():
-            with closing(Ledger.read(path)) as ledger:
-                yield owner, ledger.terms
-
     def hold(self, study: Study, choice: PolicyChoice, proposed: Policy) -> Policy:
         """Return a study's policy with the owners' budget, unit, relation and accountant in force.
 
-        A policy's file is the owners' own and stays unmodified; the ledgers check it.
-
-        Raises:
-            StudyError: the study states another budget than is in force, or a policy without a guarantee.
+        A policy's file is the owners' own and stays unmodified; the ledgers check it. StudyError: the
+        study states another budget than is in force, or a policy without a guarantee.
         """
         held = self.terms()
         own = proposed.budget
@@ -256,11 +249,8 @@ class PersistentLedgers:
     ) -> Iterator[None]:
         """Reserve a study's share in all its owners' ledgers, and seal it in the end, however it ends.
 
-        Owners are asked in the order of their names, so that of two studies begun at once the second
-        is refused by the first owner, and leaves nothing reserved behind.
-
-        Raises:
-            BudgetError: less is left of some owner's budget; see :meth:`.Ledger.reserve_share`.
+        Owners are asked in the order of their names: of two studies begun at once the second is refused
+        by the first owner, and leaves nothing reserved behind. See :meth:`.Ledger.reserve_share`.
         """
         begun: list[Ledger] = []
         accountant = accountant_of(price.policy)

@@ -72,10 +72,7 @@ class Price:
         return all(line.loss is None or line.mechanism == "stays" for line in self.lines)
 
     def share(self, line: KindPrice) -> Fraction | None:
-        """Return a line's fraction of the budget in the accountant's own currency, or None.
-
-        These fractions add up to the total; epsilons of concentrated losses do not.
-        """
+        """Return a line's fraction of the budget in the accountant's currency, which adds up; or None."""
         if self.policy.budget is None or line.loss is None or not line.loss.finite:
             return None
         accountant = accountant_of(self.policy)
@@ -110,12 +107,9 @@ class Price:
             "over": list(self.over),
             "lines": [
                 {
-                    "kind": line.kind,
+                    **vars(line),
                     "parts": list(line.parts),
-                    "mechanism": line.mechanism,
-                    "times": line.times,
                     "loss": None if line.loss is None else line.loss.to_dict(),
-                    "together": line.together,
                 }
                 for line in self.lines
             ],
@@ -306,8 +300,7 @@ def any_fits(prices: Sequence[Price], left: Mapping[str, Sequence[Left]]) -> boo
     )
 
 
-#: Most owners that a price names.
-NAMED = 20
+NAMED = 20  #: Most owners that a price names
 
 
 def priced(price: Price, left: Sequence[Left] = ()) -> str:
@@ -324,9 +317,11 @@ def priced(price: Price, left: Sequence[Left] = ()) -> str:
     )
     for line in price.lines:
         what = line.mechanism or "not in the policy"
+        cost = "refused" if line.loss is None else in_words(line.loss)
+        cost = f"up to {cost} in total, for any number of queries" if line.together else cost
         times = "any" if line.together else f"x{line.times}"
         lines.append(
-            f"  {price.percent(line):>8}  {line.kind:24} {times:<5} {what:20} {_cost(line)}"
+            f"  {price.percent(line):>8}  {line.kind:24} {times:<5} {what:20} {cost}"
             f"  {', '.join(line.parts)}"
         )
     lines += [f"  {_owner(price, one)}" for one in left[:NAMED]] if budget is not None else []
@@ -374,10 +369,3 @@ def _of_a_person(price: Price) -> list[str]:
         return []
     ten = float(10 * price.epsilon)
     return [f"  persons are not protected: 10 rules of one person cost at most epsilon {ten:.4g}"]
-
-
-def _cost(line: KindPrice) -> str:
-    if line.loss is None:
-        return "refused"
-    cost = in_words(line.loss)
-    return f"up to {cost} in total, for any number of queries" if line.together else cost

@@ -33,9 +33,6 @@ def schema_text(
     """Return a table's schema without bounds, as TOML whose reading lists the missing ones.
 
     With ``categories``, those found in the records are written, and the file marked as inferred.
-
-    Raises:
-        InputError: the file cannot be read, or has no such target.
     """
     columns(path, text=text)
     frame = read_table(path, text=text)

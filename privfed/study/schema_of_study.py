@@ -15,11 +15,7 @@ from privfed.tables.sources import public_schema as schema_of
 def schema_file(study: Study, header: Sequence[str] | None) -> Schema:
     """Read a study's schema file, with a target: the study's, the file's, or the table's last column.
 
-    Args:
-        header: the columns of its table, if known.
-
-    Raises:
-        StudyError: study and file name different targets, or a column that the file does not list.
+    The table's columns are its ``header``, if known. StudyError: the two do not name one listed target.
     """
     path, wanted = study.data.schema, study.data.target
     schema = Schema.from_toml(study.folder / str(path))
@@ -89,11 +85,7 @@ def check_owners(study: Study, schema: Schema) -> None:
 
 
 def positive(schema: Schema, chosen: str | None) -> Schema:
-    """Return the schema with the target's positive category last, where learners expect it.
-
-    Raises:
-        StudyError: the target has not two categories, or not this one.
-    """
+    """Return the schema with the positive one of its target's two categories last, for learners."""
     target = schema.target
     if chosen is None or target is None:
         return schema

@@ -1,8 +1,4 @@
-"""A study simulated in one process: data divided among clients, one run per policy.
-
-It holds the truth, so it can hold records out, measure utility and score attacks; none of that is
-publishable for real data, and its output says so.
-"""
+"""A study simulated in one process, which holds the truth; what it measures is not publishable."""
 
 from __future__ import annotations
 
@@ -45,12 +41,11 @@ from privfed.questions.threads import one_thread
 from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
 from privfed.study.dry_run import adopt, attacks_of, learner
-from privfed.study.metrics import measure, measure_own
+from privfed.study.metrics import measure, measure_own, spread
 from privfed.study.output import NOISE, SESSION, Output
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.price import price
 from privfed.study.schema_of_study import check_owners, positive, schema_file
-from privfed.study.several_runs import spread
 from privfed.tables import partition as clients
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
@@ -131,11 +126,12 @@ class Prepared:
             str(name): own[person].value_counts()
             for name, own in self.train.groupby(self.owner, sort=False)
         }
-        told = {
-            name: {"persons": len(each), "several": int((each > 1).sum())}
-            for name, each in counts.items()
+        return {
+            "persons": {
+                name: {"persons": len(each), "several": int((each > 1).sum())}
+                for name, each in counts.items()
+            }
         }
-        return {"persons": told}
 
     def truth(self, transcript: Transcript | None = None) -> dict[str, Records]:
         """Return each client's records, to score attacks on a transcript.
@@ -261,8 +257,8 @@ def run(
         ):
             warnings.simplefilter("always", Note)
             metrics = _learn(prepared, model, federation, progress, engine)
-        metrics["faults"] = _faults(federation)
         gates = federation.gates.items()
+        metrics["faults"] = {name: dict(gate.faults) for name, gate in gates if gate.faults}
         metrics["breaches"] = {name: dict(gate.breaches) for name, gate in gates if gate.breaches}
         notes = (str(one.message) for one in caught if issubclass(one.category, Note))
         metrics["warnings"] = list(dict.fromkeys(notes))
@@ -325,12 +321,6 @@ def _again(
     return found
 
 
-def _faults(federation: LocalDisclosure) -> dict[str, dict[str, int]]:
-    """Return the number of failures inside gates, by client and kind, which only owners know."""
-    found = {name: dict(gate.faults) for name, gate in federation.gates.items()}
-    return {name: faults for name, faults in found.items() if faults}
-
-
 def attack(
     prepared: AnyPrepared,
     transcript: Transcript,
@@ -386,34 +376,26 @@ def _learn(
     people = gates.people if isinstance(gates, CohortDisclosure) else None
 
     def learn(asked: ChannelDisclosure) -> dict[str, Any]:
-        return _learnt(prepared, model, CountedDisclosure(asked, progress, people), gates.shelves)
+        federation, shelves = CountedDisclosure(asked, progress, people), gates.shelves
+        before = perf_counter()
+        metrics: dict[str, Any] = {"simulation": True, "note": "not publishable for real data"}
+        try:
+            model.fit(federation)
+            if isinstance(model, PersonalLearner):
+                for client, shelf in shelves.items():
+                    with suppress(InputError):  # a client without a model is told of in the metrics
+                        model.take_home(client, shelf)
+            metrics |= prepared.score(model, federation.schema)
+        except NobodyAnswered as silence:
+            metrics["stopped"] = str(silence)
+        return metrics | {
+            "seconds": perf_counter() - before,
+            "questions": federation.asked,
+            "rounds": federation.rounds,
+            **prepared.facts(),
+        }
 
     return engine(gates, learn)
-
-
-def _learnt(
-    prepared: AnyPrepared,
-    model: FederatedLearner,
-    federation: CountedDisclosure,
-    shelves: Mapping[str, Mapping[str, Any]],
-) -> dict[str, Any]:
-    before = perf_counter()
-    metrics: dict[str, Any] = {"simulation": True, "note": "not publishable for real data"}
-    try:
-        model.fit(federation)
-        if isinstance(model, PersonalLearner):
-            for client, shelf in shelves.items():
-                with suppress(InputError):  # a client that keeps no model is told of in the metrics
-                    model.take_home(client, shelf)
-        metrics |= prepared.score(model, federation.schema)
-    except NobodyAnswered as silence:
-        metrics["stopped"] = str(silence)
-    return metrics | {
-        "seconds": perf_counter() - before,
-        "questions": federation.asked,
-        "rounds": federation.rounds,
-        **prepared.facts(),
-    }
 
 
 def _check_public(study: Study, schema: Schema | None) -> None:

@@ -6,7 +6,7 @@ A study is plain public data in TOML. Reading it checks all keys and types; noth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Literal
@@ -74,15 +74,15 @@ class Study:
         cls, plain: Mapping[str, Any], where: str = "study", folder: Path | None = None
     ) -> Study:
         """Read plain data (StudyError: all faults)."""
-        top, faults = {name.name for name in fields(_Top)}, Faults()
+        faults = Faults()
         with faults.collected():
-            check_keys(plain, top | set(_READERS), where)
+            check_keys(plain, _TOP | set(_READERS), where)
         meant = meant_keys(plain, set(_EXAMPLES))
         for key in (key for key in _EXAMPLES if key not in plain and key not in meant):
             faults.add(StudyError(f"{where}: {_EXAMPLES[key]} is missing; write it"))
         read: dict[str, Any] = {}
         with faults.collected():
-            read |= typed({key: plain[key] for key in sorted(top & set(plain))}, _Top, where)
+            read |= typed({key: plain[key] for key in sorted(_TOP & set(plain))}, cls, where)
         for key, reader in _READERS.items():
             with faults.collected():
                 if key in plain:
@@ -98,13 +98,14 @@ class Study:
     @property
     def ledgers(self) -> Path | None:
         """The folder of persistent ledgers, or None."""
-        named = self.clients.ledgers
-        return None if named is None else (self.folder / named).resolve()
+        return self._resolved(self.clients.ledgers)
 
     @property
     def keys(self) -> Path | None:
         """The folder of the owners' keys, or None."""
-        named = self.clients.keys
+        return self._resolved(self.clients.keys)
+
+    def _resolved(self, named: str | None) -> Path | None:
         return None if named is None else (self.folder / named).resolve()
 
     @property
@@ -184,19 +185,8 @@ class Study:
         return str((self.folder / text).resolve()) + "/" * text.endswith("/")
 
 
-@dataclass(frozen=True)
-class _Top:
-    """The keys outside of any table."""
-
-    name: str = ""
-    attacks: tuple[str, ...] = ("*",)
-    attack_seconds: float | None = None
-    seed: int = 0
-    noise: Literal["secure", "test"] = "secure"
-    together: bool = False
-    runs: int = 1
-
-
+#: The keys outside of any table.
+_TOP = {"name", "attacks", "attack_seconds", "seed", "noise", "together", "runs"}
 _EXAMPLES = {
     "name": 'name = "..."',
     "data": '[data] with source = "diabetes"',

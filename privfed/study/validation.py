@@ -1,8 +1,4 @@
-"""Cross-validation and grid search over a federation: simulations, on simulated or public data.
-
-Each fold trains under a whole budget of its own. On real data each fold and setting is a release, whose
-losses add up, and each score is a query with a cost.
-"""
+"""Cross-validation and grid search over a federation: simulations, as each fold and setting is a release."""
 
 from __future__ import annotations
 
@@ -32,11 +28,7 @@ NOTE = (
 
 @dataclass(frozen=True, eq=False)
 class Folds:
-    """A table split into folds, client by client; each fold is held out once.
-
-    Raises:
-        InputError: fewer than two folds, no target, or too few records at a client.
-    """
+    """A table split into folds, client by client; InputError: too few folds or records, no target."""
 
     frame: pd.DataFrame  #: one row per record
     schema: Schema  #: the public data dictionary, with the target
@@ -105,24 +97,22 @@ def cross_validate(
     for number, (train, test) in enumerate(folds):
         seed = None if noise is None else noise + number
         before = perf_counter()
-        row = _fold(learner, folds, (train, test), _Way(epsilon, delta, seed))
+        row = _fold(learner, folds, train, test, epsilon=epsilon, delta=delta, seed=seed)
         rows.append({"fold": number, **row, "seconds": perf_counter() - before})
     return _marked(pd.DataFrame(rows))
 
 
-@dataclass(frozen=True)
-class _Way:
-    """Policy and noise of one fold."""
-
-    epsilon: Number | None
-    delta: Number
-    seed: int | None
-
-
 def _fold(
-    learner: FederatedLearner, folds: Folds, parts: tuple[pd.DataFrame, pd.DataFrame], way: _Way
+    learner: FederatedLearner,
+    folds: Folds,
+    train: pd.DataFrame,
+    test: pd.DataFrame,
+    *,
+    epsilon: Number | None,
+    delta: Number,
+    seed: int | None,
 ) -> dict[str, Any]:
-    (train, test), schema = parts, folds.schema
+    schema = folds.schema
     assert schema.target is not None
     fresh = clone(learner)
     if not isinstance(fresh, FederatedRegressor | FederatedClassifier):
@@ -134,9 +124,9 @@ def _fold(
         individual=folds.individual,
         schema=schema,
         policy=fresh.published()
-        if way.epsilon is None
-        else fresh.private(way.epsilon, way.delta, schema=schema),
-        seed=way.seed,
+        if epsilon is None
+        else fresh.private(epsilon, delta, schema=schema),
+        seed=seed,
         queries=fresh.queries,
     )
     kept: dict[str, Any] = {"score": np.nan, "records": len(test), "stopped": ""}

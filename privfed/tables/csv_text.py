@@ -27,5 +27,4 @@ class Text:
             ) from None
 
 
-#: Commas and UTF-8.
-PLAIN = Text()
+PLAIN = Text()  #: Commas and UTF-8

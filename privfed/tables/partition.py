@@ -12,8 +12,7 @@ import pandas as pd
 
 from privfed.errors import InputError, no_column
 
-#: Fewest records that a client may own: one record has no held-out part and no spread.
-FEWEST = 2
+FEWEST = 2  #: Fewest records that a client may own: one record has no held-out part and no spread
 #: How often a random division is drawn anew until every client owns :data:`FEWEST` records.
 TRIES = 100
 

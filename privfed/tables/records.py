@@ -64,12 +64,7 @@ class Records:
     def from_frame(
         cls, frame: pd.DataFrame, schema: Schema, individual: str | None = None, owner: str = ""
     ) -> Records:
-        """Encode a table.
-
-        Raises:
-            SchemaError: a column is missing or listed twice, holds text where numbers are due or
-                fractions where integers are, an unknown category, or a missing value without a public ``fill``.
-        """
+        """Encode a table; SchemaError: what :func:`encode_column` finds, or columns that are not there."""
         where = f"client {owner!r}: " if owner else ""
         arrays, outside = [], 0
         for column in schema.columns:
@@ -205,19 +200,14 @@ def _encode_categories(
     if column.fill is not None:
         return np.where(codes < 0, column.categories.index(str(column.fill)), codes) + 0.0, []
     unseen = here[codes[here] < 0]
-    fact = (
-        f"column {column.name!r} has {len(unseen)} cells with a category that the schema does not "
-        "list"
-    )
+    many = f"{len(unseen)} cells with a category that the schema does not list"
+    fact = f"column {column.name!r} has {many}"
     remedy = "add it to categories, or write fill = ... for such cells"
     return codes.astype(float), [Fault(fact, unseen, remedy)] if len(unseen) else []
 
 
 def nearest_class(values: np.ndarray, lowest: float, classes: int) -> np.ndarray:
-    """Class codes from 0, int64, of targets: each record is in exactly one class, as bounds presume.
-
-    Values between two classes go to the nearest, half-way to the even one; shape (records,).
-    """
+    """The nearest class codes from 0, int64, shape (records,): each record is in exactly one class."""
     nearest = np.clip(np.rint(values - lowest), 0, classes - 1)
     return np.asarray(nearest.astype(np.int64))
 
@@ -239,10 +229,7 @@ def _people(frame: pd.DataFrame, individual: str | None, where: str) -> np.ndarr
 
 
 def person_codes(people: np.ndarray) -> np.ndarray:
-    """Integers for persons: numbers stay, names are hashed; int64, of the same shape.
-
-    No code depends on the rest of the table: one person more or less changes no other's.
-    """
+    """Integers for persons, int64, of the same shape; names are hashed, so none depends on another."""
     if people.dtype.kind in "iu":
         return people.astype(np.int64)
     places, names = pd.factorize(people.ravel())

@@ -21,8 +21,7 @@ Kind = Literal["number", "integer", "category"]
 KINDS = ("number", "integer", "category")
 
 
-#: Largest bound of a column, so that no square or width overflows.
-LARGEST = 1e100
+LARGEST = 1e100  #: Largest bound of a column, so that no square or width overflows
 
 
 @dataclass(frozen=True)

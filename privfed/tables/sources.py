@@ -42,13 +42,7 @@ def bundled() -> tuple[str, ...]:
 def load(
     source: str, target: str | None = None, folder: Path | None = None, *, text: Text = PLAIN
 ) -> Dataset:
-    """Load a table by what a study writes as its source, relative to ``folder``.
-
-    That is a bundled set's name, a path that ends in ``.csv``, or ``openml:NAME``.
-
-    Raises:
-        InputError: no such source, an unreadable file, or a target that cannot be predicted.
-    """
+    """Load a bundled set by its name, a path that ends in ``.csv``, or ``openml:NAME``; or InputError."""
     if source.startswith("openml:"):
         return load_openml(source.removeprefix("openml:"), target)
     if source.endswith(".csv"):

@@ -14,8 +14,7 @@ from privfed.errors import SchemaError, no_column
 from privfed.tables.records import encode_column
 from privfed.tables.schema import Column, Schema
 
-#: Most rows that a message names.
-NAMED = 5
+NAMED = 5  #: Most rows that a message names
 
 
 def rows(places: np.ndarray) -> str:
@@ -34,12 +33,9 @@ def check_table(
     owner: str | None = None,
     individual: str | None = None,
 ) -> None:
-    """Hold a whole table against a schema, before it is divided among clients.
+    """Hold a whole table against a schema, before it is divided: a SchemaError with every fault.
 
     Messages call it ``where``; ``owner`` and ``individual`` name columns that are no features.
-
-    Raises:
-        SchemaError: it tells every fault, by column and row.
     """
     found = [fault for column in schema.columns for fault in _column_faults(frame, column)]
     for name, who in ((owner, "a client"), (individual, "a person")):
