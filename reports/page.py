@@ -27,8 +27,7 @@ SUBJECTS: Mapping[Unit, Subject] = {
     "individual": Subject("person", "people", person=True),
     "client": Subject("data owner", "data owners", person=True),
 }
-#: Prefix of metrics that are fractions.
-SHARE = "share of "
+SHARE = "share of "  #: Prefix of metrics that are fractions
 #: Labels of guarantees.
 GUARANTEES: Mapping[Strength, str] = {
     "safe": "finite guarantee",

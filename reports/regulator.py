@@ -17,23 +17,14 @@ STRONG, MEANINGLESS, LARGE_DELTA = 1.0, 10.0, 1e-5
 
 @dataclass(frozen=True)
 class Block:
-    """One block of the pyramid.
+    """One block of the pyramid."""
 
-    Args:
-        level: top, middle or base.
-        name: as in SP 800-226.
-        claim: what is claimed.
-        evidence: where it can be checked: ledger rows, audits, tests.
-        hazard: what would make the claim worthless.
-        state: whether it is met, by the rule that the hazard names.
-    """
-
-    level: str
-    name: str
-    claim: str
-    evidence: str
-    hazard: str
-    state: State
+    level: str  #: top, middle or base
+    name: str  #: as in SP 800-226
+    claim: str  #: what is claimed
+    evidence: str  #: where it can be checked: ledger rows, audits, tests
+    hazard: str  #: what would make the claim worthless
+    state: State  #: whether it is met, by the rule that the hazard names
 
 
 def pyramid(report: Report, policy: PolicyReport) -> tuple[Block, ...]:
