@@ -38,16 +38,16 @@ GUARANTEES: Mapping[Strength, str] = {
 }
 
 
-def page(report: Report) -> str:
-    """Return the page: HTML with styles and charts inside, without external references."""
-    environment = jinja2.Environment(
+def environment() -> jinja2.Environment:
+    """Return the house's templates with its manners of writing numbers."""
+    made = jinja2.Environment(
         loader=jinja2.PackageLoader("privfed.reports"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
+    made.filters |= {
         "number": number,
         "epsilon": epsilon,
         "percent": percent,
@@ -55,7 +55,13 @@ def page(report: Report) -> str:
         "plain": plain_words,
         "protected": lambda policy: subject(policy).one,
     }
-    environment.globals |= {
+    return made
+
+
+def page(report: Report) -> str:
+    """Return the page: HTML with styles and charts inside, without external references."""
+    templates = environment()
+    templates.globals |= {
         "guarantees": GUARANTEES,
         "subject": subject,
         "answered": answered,
@@ -79,7 +85,7 @@ def page(report: Report) -> str:
         for policy in report.policies
         if policy.account.kinds
     }
-    text: str = environment.get_template("budget.html").render(report=report, pictures=pictures)
+    text: str = templates.get_template("budget.html").render(report=report, pictures=pictures)
     return text
 
 
