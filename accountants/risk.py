@@ -21,24 +21,18 @@ from privfed.errors import InputError
 from privfed.privacy.accountant import Accountant, Amount
 from privfed.privacy.conversion import to_delta
 
-#: Gives delta at each epsilon.
-Deltas = Callable[[np.ndarray], np.ndarray]
+Deltas = Callable[[np.ndarray], np.ndarray]  #: Gives delta at each epsilon
 _DELTAS = tuple(Fraction(1, 10**power) for power in range(1, 13))
 _ORDERS = 1 + np.geomspace(1e-3, 1e3, 400)
 
 
 @dataclass(frozen=True, eq=False)
 class Tradeoff:
-    """A trade-off curve between accusing non-members and missing members.
+    """A trade-off curve between accusing non-members and missing members."""
 
-    Args:
-        epsilon: at least 0, increasing, shape (statements,).
-        delta: the guarantee's delta at each of them.
-        concentrated: rho and delta of a zCDP statement that holds besides, or none.
-    """
-
-    epsilon: np.ndarray
-    delta: np.ndarray
+    epsilon: np.ndarray  #: at least 0, increasing, shape (statements,)
+    delta: np.ndarray  #: the guarantee's delta at each of them
+    #: rho and delta of a zCDP statement that holds besides, or none
     concentrated: tuple[float, float] | None = None
 
     @classmethod
@@ -175,17 +169,11 @@ def _check_share(name: str, value: float) -> None:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a guarantee protects, for sentences.
+    """What a guarantee protects, for sentences."""
 
-    Args:
-        one: its name.
-        many: the name of several.
-        person: whether it takes part, rather than being used.
-    """
-
-    one: str = "record"
-    many: str = "records"
-    person: bool = False
+    one: str = "record"  #: its name
+    many: str = "records"  #: the name of several
+    person: bool = False  #: whether it takes part, rather than being used
 
     @property
     def was(self) -> str:
@@ -224,21 +212,13 @@ RECORD = Subject()
 
 @dataclass(frozen=True)
 class Risk:
-    """What an attacker can do at best, in numbers.
+    """What an attacker can do at best, in numbers."""
 
-    Args:
-        found: true-positive rate of membership inference, by false-positive rate.
-        advantage: the most that true positives exceed false positives.
-        prior: the share of members among the suspects, as assumed.
-        posterior: how sure the best test is at 1 % false positives, from that prior.
-        reconstructed: how often a record that is guessed with that prior can be reconstructed.
-    """
-
-    found: dict[float, float]
-    advantage: float
-    prior: float
-    posterior: float
-    reconstructed: float
+    found: dict[float, float]  #: true-positive rate of membership inference, by false-positive rate
+    advantage: float  #: the most that true positives exceed false positives
+    prior: float  #: the share of members among the suspects, as assumed
+    posterior: float  #: how sure the best test is at 1 % false positives, from that prior
+    reconstructed: float  #: how often a record that is guessed with that prior can be reconstructed
 
     @classmethod
     def of(cls, curve: Tradeoff, prior: float = 0.01) -> Risk:

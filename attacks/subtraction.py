@@ -33,10 +33,8 @@ from privfed.exchange.transcript import Transcript, TranscriptEntry
 
 #: The sums, in the order in which they are solved: weights first, for where nothing weighs all is 0.
 SUMS = ("weights", "squares", "linear")
-#: A recovered sum counts as right within this.
-PRECISION = 1e-6
-#: A target read off a cell counts as right within this share of its range.
-TARGET = 1e-4
+PRECISION = 1e-6  #: A recovered sum counts as right within this
+TARGET = 1e-4  #: A target read off a cell counts as right within this share of its range
 
 
 @dataclass(eq=False)

@@ -83,16 +83,27 @@ CODES = [
 ]
 
 
+#: A large population has more surnames than a clinic's patients: of two parts each, as place names make them.
+MANY = [
+    f"{begin}{end}"
+    for begin in (*["ahl", "bern", "bir", "breit", "dorn", "eber", "eich", "esch", "fels", "gold", "gras", "heid"],
+                  *["hohen", "kalt", "kirch", "lang", "linden", "mittel", "neu", "nieder", "ober", "reit"],
+                  *["rosen", "roth", "sand", "schoen", "stein", "tann", "wald", "weiss", "wester", "win"])
+    for end in ["auer", "bach", "bauer", "berg", "brink", "dorfer", "egger", "feld", "hauser", "heim", "hofer", "holt", "huber", "kamp", "koetter", "lechner", "maier", "meyer", "mueller", "rieder", "stetter", "thaler", "wieser"]
+]  # fmt: skip
+
+
 def records(n: int, seed: int = 0) -> pd.DataFrame:
     """Patients of a clinic: no value is sentinel, none rare on purpose."""
     rng = np.random.default_rng([seed, n])
-    first, last = rng.choice(FIRST, n), rng.choice(LAST, n)
+    surnames = LAST if n < 10_000 else MANY
+    first, last = rng.choice(FIRST, n), rng.choice(surnames, n)
     number = rng.integers(10, 9999, n)
     return pd.DataFrame(
         {
             "name": [
                 f"{a.title()} {b.title()}-{c.title()}"
-                for a, b, c in zip(first, last, rng.choice(LAST, n), strict=True)
+                for a, b, c in zip(first, last, rng.choice(surnames, n), strict=True)
             ],
             "email": [
                 f"{a}.{b}{c}@example.org" for a, b, c in zip(first, last, number, strict=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from privfed.reports.page import environment
+from privfed.reports.page import environment_of, epsilon, number
 
 
 def guard_page(verdict: Mapping[str, Any]) -> str:
     """Return the page of a verdict's plain data: HTML with its styles inside."""
-    text: str = environment().get_template("guard.html").render(verdict=verdict)
+    environment = environment_of()
+    environment.filters |= {"number": number, "epsilon": epsilon}
+    text: str = environment.get_template("guard.html").render(verdict=verdict)
     return text

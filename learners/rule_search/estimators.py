@@ -37,8 +37,7 @@ from privfed.tables.schema import Schema
 #: In which order a tree search asks: best first, or by the published UCT with the least epsilon for
 #: each query, or with equal shares.
 Order = Literal["best-first", "uct", "equal"]
-#: C of ``uct`` if ``exploration_weight`` is None; see docs/tuning.md.
-UCT_CONSTANT = 0.1
+UCT_CONSTANT = 0.1  #: C of ``uct`` if ``exploration_weight`` is None; see docs/tuning.md
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-#: Exit status of each outcome.
-FINE, BREACH, BAD_INPUT, FAULT = 0, 1, 2, 3
+FINE, BREACH, BAD_INPUT, FAULT = 0, 1, 2, 3  #: Exit status of each outcome
 PATH: Any = click.Path(path_type=Path)
 folder_argument = click.argument("folder", type=PATH)
 client_option = click.option("--client", help="Only this client.")
@@ -17,11 +16,7 @@ policy_option = click.option("--policy", help="Only this policy.")
 
 
 class Renamed(click.Option):
-    """An option that is also understood by an earlier name, which help does not show.
-
-    Args:
-        formerly: the earlier name.
-    """
+    """An option that is also understood by an earlier name, which help does not show."""
 
     def __init__(self, *arguments: Any, formerly: str, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -83,10 +83,7 @@ def show(folder: Path, policy: str | None, client: str | None) -> int:
 @ledger.command()
 @folder_argument
 @click.option(
-    *("--format", "form"),
-    type=click.Choice(("jsonl", "csv")),
-    default="jsonl",
-    show_default=True,
+    *("--format", "form"), type=click.Choice(("jsonl", "csv")), default="jsonl", show_default=True
 )
 @policy_option
 @client_option
@@ -303,10 +300,7 @@ def _broken(where: object, error: LedgerError) -> int:
 
 
 class _Ledgers:
-    """Chosen ledgers, verified one by one: policy, client and ledger; FOLDER may be one ledger's file.
-
-    One that does not verify is told and left out; ``status`` then says so.
-    """
+    """Chosen ledgers, verified one by one; one that is not is told and left out, and sets ``status``."""
 
     def __init__(self, folder: Path, policy: str | None, client: str | None) -> None:
         self.folder, self.policy, self.client = folder, policy, client

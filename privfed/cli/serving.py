@@ -6,7 +6,7 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,6 @@ from privfed.errors import InputError
 
 if TYPE_CHECKING:
     from privfed.engines.owner_file import OwnerFile
-    from privfed.engines.sockets import SocketServer
 
 new_folder = click.argument("folder", type=PATH)
 out_option = click.option("--out", type=PATH, default=Path("out"), help="Output folder.")
@@ -62,7 +61,11 @@ def serve_client(owner: Path | None, amend: bool, yes: bool, **given: str | None
         gate = side.gate
         sockets = chosen.open_sockets(side)
         try:
-            click.echo(_ready(chosen, sockets, str(gate.ledger.head)))
+            served = [
+                f"{at} at {one.path}" for at, one in zip(chosen.sockets, sockets, strict=True)
+            ]
+            answering = ", ".join(served)
+            click.echo(f"{chosen.client}: ledger at {gate.ledger.head}; answering {answering}")
             stop.wait()
         finally:
             for socket in sockets:
@@ -75,11 +78,7 @@ def serve_client(owner: Path | None, amend: bool, yes: bool, **given: str | None
 
 
 def _confirm(client: str, yes: bool, doubts: list[str]) -> None:
-    """Tell the owner, and nobody else, what looks wrong of her table; go on if she says so.
-
-    Raises:
-        InputError: she does not, or there is no terminal to ask at.
-    """
+    """Tell the owner, and nobody else, what looks wrong of her table; go on only if she says so."""
     for doubt in doubts:
         click.echo(f"{client}: {doubt}", err=True)
     if yes:
@@ -92,11 +91,7 @@ def _confirm(client: str, yes: bool, doubts: list[str]) -> None:
 
 
 def owner_of(path: Path | None, given: dict[str, Any]) -> OwnerFile:
-    """Read an owner's file with some keys replaced, or make one of options alone.
-
-    Raises:
-        InputError: neither a file nor enough options.
-    """
+    """Read an owner's file with some keys replaced, or make one of options alone."""
     from privfed.engines.owner_file import OwnerFile
 
     socket = given.pop("socket", None)
@@ -109,11 +104,6 @@ def owner_of(path: Path | None, given: dict[str, Any]) -> OwnerFile:
     given.setdefault("client", Path(given["data"]).stem)
     given.setdefault("sockets", {"server": str(Path(given["ledger"]).with_suffix(".sock"))})
     return OwnerFile.from_dict(given, "the command")
-
-
-def _ready(owner: OwnerFile, sockets: Sequence[SocketServer], head: str) -> str:
-    served = [f"{name} at {one.path}" for name, one in zip(owner.sockets, sockets, strict=True)]
-    return f"{owner.client}: ledger at {head}; answering {', '.join(served)}"
 
 
 @contextmanager

@@ -1,8 +1,4 @@
-"""Batches of messages that an engine carries to a client, and of replies.
-
-A message costs from a millisecond to seconds, by engine; so all queries of a round to one client travel
-together, split only by size.
-"""
+"""Batches of messages to a client, and of replies: what a round asks travels together, split by size."""
 
 from __future__ import annotations
 
@@ -16,39 +12,27 @@ from privfed.tables.schema import Schema
 #: Maximum bytes of messages, or of replies, in one batch; a larger message goes alone. Engines copy a
 #: batch several times in memory.
 TOGETHER = 16 * 2**20
-#: Maximum size of a batch that is decoded, in bytes.
-LIMIT = wire.LIMIT
+LIMIT = wire.LIMIT  #: Maximum size of a batch that is decoded, in bytes
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Messages to one client, answered in order.
+    """Messages to one client, answered in order."""
 
-    Args:
-        id: returned with the replies, so that late replies are recognised.
-        schema: digest of the server's schema; an owner with another schema does not answer.
-        messages: encoded requests and inquiries; empty to ask for the client's name.
-    """
-
-    id: str
-    schema: str
+    id: str  #: returned with the replies, so that late replies are recognised
+    schema: str  #: digest of the server's schema; an owner with another schema does not answer
+    #: encoded requests and inquiries; empty to ask for the client's name
     messages: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True)
 class Replies:
-    """A client's replies to the first messages of a batch.
+    """A client's replies to the first messages of a batch."""
 
-    Args:
-        id: the batch's.
-        client: the replying client.
-        schema: digest of the schema that its records are clipped to.
-        envelopes: encoded envelopes of the first messages; the rest need another batch.
-    """
-
-    id: str
-    client: str
-    schema: str
+    id: str  #: the batch's
+    client: str  #: the replying client
+    schema: str  #: digest of the schema that its records are clipped to
+    #: encoded envelopes of the first messages; the rest need another batch
     envelopes: tuple[bytes, ...] = ()
 
 

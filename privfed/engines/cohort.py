@@ -19,11 +19,7 @@ from privfed.questions.query import Query
 
 
 class CohortDisclosure(LocalDisclosure):
-    """A cohort in this process, asked as one client.
-
-    Args:
-        gate: the cohort's gate.
-    """
+    """A cohort in this process, asked as one client."""
 
     def __init__(self, gate: CohortGate) -> None:
         super().__init__({gate.owner: gate})
@@ -45,16 +41,12 @@ class CohortDisclosure(LocalDisclosure):
         registry: Registry | None = None,
         key: bytes | None = None,
     ) -> CohortDisclosure:
-        """Put a gate before a cohort's records.
+        """Put a gate before a cohort's records; see :class:`CohortGate` and :class:`.Ledger`.
 
         Args:
             records: what the individuals hold; has a length and a schema.
-            policy: what all of them allow.
             seed: ``None`` for secure noise; an integer repeats everything, marked as test noise.
             ledger: an SQLite file; the cohort's secret lies beside it. ``None``: both in memory.
-            name, study: names of the cohort and of the study, for the ledger.
-            queries, block: see :class:`CohortGate`.
-            registry, key: see :class:`privfed.ledger.Ledger`.
         """
         noise = SecureNoise() if seed is None else TestNoise(seed)
         book = Ledger(ledger, name, key=key, registry=registry)
@@ -72,11 +64,7 @@ class CohortDisclosure(LocalDisclosure):
         return cls(gate)
 
     def budget(self) -> pd.DataFrame:
-        """What the individuals have spent: see the base, for the one who spent most.
-
-        Returns:
-            also columns people and least (of the one who spent least, in the accountant's unit).
-        """
+        """See the base, for the one who spent most; also columns people and least (who spent least)."""
         frame, gate = super().budget(), self._gate
         if np.isfinite(frame["spent"]).all():
             frame = frame.assign(**proved(gate, gate.most, 0))

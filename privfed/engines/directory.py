@@ -10,20 +10,11 @@ from privfed.errors import InputError, WireError
 from privfed.questions import wire
 
 Node = TypeVar("Node", bound=Hashable)
-#: Maximum seconds to wait for a node's name; silent nodes are asked again later.
-GREETING = 30.0
+GREETING = 30.0  #: Maximum seconds to wait for a node's name; silent nodes are asked again later
 
 
 class Directory(Generic[Node]):
-    """Carries batches to clients by their nodes.
-
-    A node states its own client's name; to verify it, give the disclosure the owners' keys.
-
-    Args:
-        clients: their names.
-        nodes: lists the engine's current nodes.
-        send: carries bytes to nodes and returns the replies that arrive within some seconds.
-    """
+    """Carries batches to clients by their nodes, each of which states its own client's name."""
 
     def __init__(
         self,
@@ -36,11 +27,7 @@ class Directory(Generic[Node]):
         self._found: dict[str, Node] = {}
 
     def __call__(self, batches: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
-        """Carry each client's batch; clients without a node, or with a silent one, are sought next time.
-
-        Raises:
-            InputError: two nodes state one client's name.
-        """
+        """Carry each client's batch; clients without a node, or with a silent one, are sought next time."""
         if not set(batches) <= set(self._found):
             self._greet(set(self._nodes()) - set(self._found.values()), min(seconds, GREETING))
         to = {self._found[client]: client for client in batches if client in self._found}

@@ -1,8 +1,4 @@
-"""NVIDIA FLARE as the engine, by its Collab interface: calls are pushed, so rounds take milliseconds.
-
-A site's process passes bytes to the socket that its owner named in the environment, and does nothing
-else. Needs the extra ``privfed[flare]``.
-"""
+"""NVIDIA FLARE as the engine, by its Collab interface; a site passes bytes to its owner's socket."""
 
 from __future__ import annotations
 
@@ -34,18 +30,11 @@ T = TypeVar("T")
 #: Environment variables of a site that name its owner's socket, the earlier name last; ``{site}`` and
 #: ``{caller}`` stand for the names that the engine has authenticated.
 SOCKETS = ("PRIVFED_SOCKET", "PRIVFED_DOOR")
-#: Maximum seconds of a call at a site, and of a simulation's start.
-LIFE, BEGIN = 3600.0, 120.0
+LIFE, BEGIN = 3600.0, 120.0  #: Maximum seconds of a call at a site, and of a simulation's start
 
 
 class FlareDisclosure(RemoteDisclosure):
-    """A federation on FLARE; made inside a Collab server's main function.
-
-    Args:
-        schema: the public data dictionary.
-        clients: the owners' names, as their own files say.
-        rest: see :class:`.RemoteDisclosure`.
-    """
+    """A federation on FLARE, of the owners' own names; made inside a Collab server's main function."""
 
     def __init__(self, schema: Schema, clients: Sequence[str], /, **rest: Any) -> None:
         super().__init__(schema, clients, sites(clients), **rest)
@@ -81,12 +70,7 @@ class Site:
 
 
 class Relaying:
-    """A server's side that carries the batches of another process of its machine.
-
-    Args:
-        socket: the relay's.
-        clients: the owners' names.
-    """
+    """A server's side that carries the batches of another process of its machine, by its relay."""
 
     def __init__(self, socket: str, clients: list[str]) -> None:
         self.socket, self.clients = socket, clients
@@ -98,11 +82,7 @@ class Relaying:
 
 
 def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:
-    """Carry out a job in FLARE's simulator, with one process per gate of this one.
-
-    Raises:
-        InputError: the simulator did not begin.
-    """
+    """Carry out a job in FLARE's simulator, with one process per gate of this one."""
     with behind_sockets(federation) as paths, TemporaryDirectory(prefix="privfed-") as folder:
         socket = Path(folder) / "relay"
         template = next(iter(paths.values())).with_name("{site}")
@@ -131,10 +111,7 @@ def _begun(socket: Path, engine: subprocess.Popen[bytes]) -> None:
 
 
 def recipe(server: Any, clients: Sequence[str]) -> Any:
-    """Make a job of a server's object and its sites, without privfed's own code.
-
-    Code in a job would hide the installed one: sites and server install privfed themselves.
-    """
+    """Make a job of a server's object and its sites, which use the privfed that is installed there."""
     made = CollabRecipe("study", server=server, client=Site(), min_clients=len(clients))
     made._job.set_app_packages(["privfed"])
     return made

@@ -1,8 +1,4 @@
-"""Flower as the engine: a ServerApp asks, and each node's ClientApp calls its owner's socket.
-
-The ClientApp comes from the server with the study. It holds nothing, and can only pass bytes to the
-socket that its node's owner named. Needs the extra ``privfed[flower]``.
-"""
+"""Flower as the engine: a ServerApp asks, and each node's ClientApp calls its owner's socket."""
 
 from __future__ import annotations
 
@@ -31,19 +27,11 @@ from privfed.tables.schema import Schema
 T = TypeVar("T")
 #: The ClientApp's action, and the place of its bytes in a message.
 ACTION, RECORD, FIELD = "ask", "privfed", "batch"
-#: Seconds that a message lives; a late reply is still used.
-LIFE = 3600.0
+LIFE = 3600.0  #: Seconds that a message lives; a late reply is still used
 
 
 class FlowerDisclosure(RemoteDisclosure):
-    """A federation on Flower.
-
-    Args:
-        grid: the ServerApp's.
-        schema: the public data dictionary.
-        clients: the owners' names, as their own files say.
-        rest: see :class:`.RemoteDisclosure`.
-    """
+    """A federation on Flower, over the ServerApp's grid, of the owners' own names."""
 
     def __init__(self, grid: Grid, schema: Schema, clients: Sequence[str], **rest: Any) -> None:
         def nodes() -> Iterable[int]:
@@ -60,11 +48,7 @@ class FlowerDisclosure(RemoteDisclosure):
 
 
 def client_app(socket: Callable[[Context], str | Path]) -> ClientApp:
-    """Make a ClientApp that passes bytes to its node's socket, and does nothing else.
-
-    Args:
-        socket: maps a node's context to its socket.
-    """
+    """Make a ClientApp that passes bytes to the socket of its node's context, and does nothing else."""
     app = ClientApp()
 
     def ask(message: Message, context: Context) -> Message:
@@ -104,15 +88,11 @@ def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T])
         logging.getLogger("flwr").setLevel(logging.ERROR)
         run_simulation(
             server_app=app,
-            client_app=client_app(lambda context: sockets[_partition(context)]),
+            client_app=client_app(lambda at: sockets[int(at.node_config["partition-id"])]),
             num_supernodes=len(sockets),
             backend_config={"init_args": {"include_dashboard": False, "log_to_driver": False}},
         )
     return done[0]
-
-
-def _partition(context: Context) -> int:
-    return int(context.node_config["partition-id"])
 
 
 def _content(data: bytes) -> RecordDict:

@@ -1,9 +1,4 @@
-"""The server's journal of replies, from which an interrupted study resumes.
-
-Each line is durable before the learner sees the reply. A restarted study sends the same queries under
-the same ids: those in the journal are not sent again, and for one under way the client resends its
-durable bytes.
-"""
+"""The server's journal of replies, durable before the learner sees them, to resume a study from."""
 
 from __future__ import annotations
 
@@ -26,37 +21,21 @@ _SIZE = 8
 
 @dataclass(frozen=True)
 class JournalLine:
-    """One message and its reply.
+    """One message and its reply."""
 
-    Args:
-        client: the replying client.
-        id: the request's.
-        message: the encoded request or inquiry.
-        envelope: the encoded reply.
-    """
-
-    client: str
-    id: str
-    message: bytes
-    envelope: bytes
+    client: str  #: the replying client
+    id: str  #: the request's
+    message: bytes  #: the encoded request or inquiry
+    envelope: bytes  #: the encoded reply
 
 
 class Journal:
-    """All replies that the server of one study received.
-
-    Args:
-        path: the file, created or resumed, by one process at a time; None keeps it in memory.
-        session: prefix of all request ids of a new file; random by default.
-
-    Raises:
-        InputError: no journal, damaged before its last line, or in use by another process.
-    """
+    """All replies that the server of one study received, in one process's file, or in memory."""
 
     def __init__(self, path: str | Path | None = None, *, session: str = "") -> None:
         self._path = None if path is None else Path(path)
         self._lines: dict[tuple[str, str], JournalLine] = {}
-        #: Prefix of all request ids.
-        self.session = session or secrets.token_hex(8)
+        self.session = session or secrets.token_hex(8)  #: Prefix of all request ids
         self._file: BinaryIO | None = None
         if self._path is not None:
             self._file = _locked(self._path)
@@ -64,11 +43,7 @@ class Journal:
 
     @classmethod
     def read(cls, path: str | Path) -> Journal:
-        """Read a file, even while another process writes it.
-
-        Raises:
-            InputError: it cannot be read.
-        """
+        """Read a file, even while another process writes it (InputError: it cannot be read)."""
         journal = cls()
         try:
             journal._read(Path(path), Path(path).read_bytes())
@@ -99,7 +74,13 @@ class Journal:
     @property
     def transcript(self) -> Transcript:
         """All releases, in order of arrival."""
-        return summed(Transcript(tuple(filter(None, map(_disclosed, self)))))
+        entries = []
+        for line in self:
+            reply = wire.decode(line.envelope, Envelope).open()
+            if isinstance(reply, Release):
+                asked = wire.decode(line.message, Request)
+                entries.append(TranscriptEntry(line.client, asked.kind, asked.fields, reply))
+        return summed(Transcript(tuple(entries)))
 
     def _append(self, entries: Sequence[bytes]) -> None:
         if self._file is None or not entries:
@@ -166,11 +147,3 @@ def _entries(data: bytes) -> tuple[list[bytes], int]:
         found.append(data[at + _SIZE : at + _SIZE + size])
         at += _SIZE + size
     return found, at
-
-
-def _disclosed(line: JournalLine) -> TranscriptEntry | None:
-    reply = wire.decode(line.envelope, Envelope).open()
-    if not isinstance(reply, Release):
-        return None
-    asked = wire.decode(line.message, Request)
-    return TranscriptEntry(line.client, asked.kind, asked.fields, reply)

@@ -29,7 +29,7 @@ from privfed.owner.masking import MaskingKey
 from privfed.owner.noise_monitor import NoiseSums, OtherOwners
 from privfed.privacy.accountant import STATED, Amount
 from privfed.privacy.loss import told_basis
-from privfed.privacy.noise import Noise, SecureNoise, TestNoise
+from privfed.privacy.noise import SecureNoise, TestNoise
 from privfed.privacy.policy import Policy
 from privfed.questions import plugins
 from privfed.questions.query import Query
@@ -42,19 +42,9 @@ Policies = str | Path | Policy | Callable[[Schema], Policy] | Mapping[str, Polic
 
 
 class LocalDisclosure(ChannelDisclosure):
-    """The embedded default: every client's gate in this process.
+    """The embedded default: every client's gate in this process; ``parallel`` asks all at once."""
 
-    Args:
-        gates: the clients' gates, by name.
-        parallel: whether to ask all clients at once; the transcript's order is then random.
-    """
-
-    def __init__(
-        self,
-        gates: Mapping[str, Gate],
-        *,
-        parallel: bool = False,
-    ) -> None:
+    def __init__(self, gates: Mapping[str, Gate], *, parallel: bool = False) -> None:
         if not gates:
             raise InputError(
                 "a federation needs at least one client; give a table that has records, or one gate each"
@@ -91,10 +81,9 @@ class LocalDisclosure(ChannelDisclosure):
         registry: Registry | None = None,
         keys: str | Path | None = None,
     ) -> LocalDisclosure:
-        """Split one table among its data owners.
+        """Split one table, one row a record, among its data owners.
 
         Args:
-            frame: one row a record.
             target: the column to predict.
             client: the column that names each record's data owner.
             individual: the column that names the person behind each record.
@@ -125,7 +114,7 @@ class LocalDisclosure(ChannelDisclosure):
         for number, (name, records) in enumerate(prepared.items()):
             gates[name] = Gate(
                 *(name, records, policies[name], books[name]),
-                noise=_noise(seed, number),
+                noise=SecureNoise() if seed is None else TestNoise(seed + 7919 * number),
                 queries=queries,
                 study=study,
                 secret=secrets[name],
@@ -177,18 +166,16 @@ def _known(schema: Schema | None, frame: pd.DataFrame, target: str | None) -> Sc
     """The schema that was given, held to the target; or one read off the data, which is no public one."""
     known = Schema.infer(frame, target) if schema is None else schema
     if known.inferred:
-        given = (
-            "no schema was given"
-            if schema is None
-            else f"schema {schema.name!r} is an inferred one"
-        )
+        inferred = f"schema {known.name!r} is an inferred one"
         warnings.warn(
-            f"{given}: bounds are read off the records, a release that no epsilon covers; give a "
+            f"{'no schema was given' if schema is None else inferred}: bounds are read off the records, a release that no epsilon covers; give a "
             "public one, schema=Schema.from_toml(...)",
             Note,
             stacklevel=3,
         )
-    _check_target(known, target)
+    named = None if known.target is None else known.target.name
+    if target is not None and named != target:
+        raise InputError(f"the target is {target!r}, but the schema's is {named!r}; name one")
     return known
 
 
@@ -217,12 +204,6 @@ def _warn_of_clipping(prepared: Mapping[str, Records], tables: Mapping[str, pd.D
         if records.clipped:
             for text in DataQuality.of(tables[name], records.schema).warnings():
                 warnings.warn(f"{name}: {text}", DataWarning, stacklevel=3)
-
-
-def _check_target(schema: Schema, target: str | None) -> None:
-    named = None if schema.target is None else schema.target.name
-    if target is not None and named != target:
-        raise InputError(f"the target is {target!r}, but the schema's is {named!r}; name one")
 
 
 def _policy(policy: Policies, client: str, schema: Schema) -> Policy:
@@ -295,16 +276,8 @@ def _paths(owners: Iterable[str], ledgers: str | Path | None) -> dict[str, Path 
     return {name: folder / f"{quote(name, safe=' ')}.db" for name in owners}
 
 
-def _noise(seed: int | None, number: int) -> Noise:
-    return SecureNoise() if seed is None else TestNoise(seed + 7919 * number)
-
-
 def signing_keys(folder: Path, owners: Iterable[str]) -> dict[str, bytes | None]:
-    """Each owner's key, from ``<client>.key`` in a folder.
-
-    Raises:
-        InputError: one is missing, is no key, or can be read by others.
-    """
+    """Each owner's key, from ``<client>.key`` in a folder; InputError: one is missing or open."""
     return {name: read_key(folder / f"{quote(name, safe=' ')}.key") for name in owners}
 
 

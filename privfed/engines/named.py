@@ -20,8 +20,7 @@ ENGINES = {
 }
 
 
-#: Earlier names.
-ALIASES = {"doors": "sockets"}
+ALIASES = {"doors": "sockets"}  #: Earlier names
 
 
 class Engine(Protocol):
@@ -37,11 +36,7 @@ def local(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) ->
 
 
 def engine(name: str) -> Engine:
-    """Return the simulation of an engine.
-
-    Raises:
-        InputError: no such engine, or it is not installed.
-    """
+    """Return the simulation of an engine (InputError: no such engine, or it is not installed)."""
     name = ALIASES.get(name, name)
     if name not in ENGINES:
         raise InputError(f"no engine {name!r}; there are {', '.join(ENGINES)}")

@@ -39,51 +39,32 @@ MASKING_KEY = "owner.mask"
 
 @dataclass(frozen=True)
 class OwnerFile:
-    """How one data owner serves one data set.
+    """How one data owner serves one data set."""
 
-    Args:
-        client: the owner's public name.
-        data: the table, a .csv file.
-        schema: file of the public data dictionary.
-        policy: file of the owner's policy.
-        ledger: the ledger's file; beside it lie the secret and the shelf.
-        sockets: the socket of each principal, by the name that the owner's engine authenticates.
-        study: the study's name in the ledger.
-        individual: the column that names the person behind each record.
-        sep: the table's column separator.
-        encoding: the table's encoding.
-        signing_key: file of the key that signs replies and the ledger's heads, or None.
-        witness: file or address to which the ledger's heads are appended, or None.
-        rounds: what limits per round count by: ``asker``, ``minute``, ``hour`` or ``day``.
-        block: how many equal charges a ledger reserves at once.
-        agreed: digests of ``schema`` and ``policy`` that the parties agreed on, checked at the start.
-        folder: where relative paths start.
-    """
-
-    client: str
-    data: str
-    schema: str
-    policy: str
-    ledger: str
+    client: str  #: the owner's public name
+    data: str  #: the table, a .csv file
+    schema: str  #: file of the public data dictionary
+    policy: str  #: file of the owner's policy
+    ledger: str  #: the ledger's file; beside it lie the secret and the shelf
+    #: the socket of each principal, by the name that the owner's engine authenticates
     sockets: dict[str, str]
-    study: str = ""
-    individual: str | None = None
-    sep: str = ","
-    encoding: str = "utf-8"
+    study: str = ""  #: the study's name in the ledger
+    individual: str | None = None  #: the column that names the person behind each record
+    sep: str = ","  #: the table's column separator
+    encoding: str = "utf-8"  #: the table's encoding
+    #: file of the key that signs replies and the ledger's heads, or None
     signing_key: str | None = None
+    #: what limits per round count by: ``asker``, ``minute``, ``hour`` or ``day``
     rounds: Rounds = "asker"
-    block: int = 1
-    witness: str | None = None
+    block: int = 1  #: how many equal charges a ledger reserves at once
+    witness: str | None = None  #: file or address to which the ledger's heads are appended, or None
+    #: digests of ``schema`` and ``policy`` that the parties agreed on, checked at the start
     agreed: dict[str, str] = field(default_factory=dict)
-    folder: Path = Path()
+    folder: Path = Path()  #: where relative paths start
 
     @classmethod
     def from_toml(cls, path: str | Path, changed: Mapping[str, Any] | None = None) -> OwnerFile:
-        """Read a file, with some keys replaced.
-
-        Raises:
-            InputError: a fault in the file, and the remedy.
-        """
+        """Read a file, with some keys replaced; an InputError says what to write instead."""
         where = f"owner file {path}"
         with naming(where):
             written = _renamed(read_toml(path, where, InputError))
@@ -100,9 +81,9 @@ class OwnerFile:
             close = get_close_matches(key, keys, 1)
             hint = f"write {close[0]!r}" if close else f"known are {', '.join(keys)}"
             raise InputError(f"{where}: unknown key {key!r}; {hint}")
-        for key in ("client", "data", "schema", "policy", "ledger", "sockets"):
+        for key, example in _EXAMPLES.items():
             if key not in plain:
-                raise InputError(f"{where}: {key} is missing; write {_EXAMPLES[key]}")
+                raise InputError(f"{where}: {key} is missing; write {example}")
         try:
             made = msgspec.convert(plain, cls)
         except msgspec.ValidationError as error:
@@ -112,8 +93,8 @@ class OwnerFile:
 
     def _check(self, where: str) -> None:
         if not self.client or not self.sockets or not all(self.sockets):
-            raise InputError(f"{where}: empty name; write {_EXAMPLES['client']}, and "
-                             f"{_EXAMPLES['sockets']}")  # fmt: skip
+            empty = f"write {_EXAMPLES['client']}, and {_EXAMPLES['sockets']}"
+            raise InputError(f"{where}: empty name; {empty}")
         for key in sorted(set(self.agreed) - {"schema", "policy"}):
             raise InputError(f"{where}, [agreed]: unknown key {key!r}; known are policy, schema")
         if self.block < 1:
@@ -131,14 +112,11 @@ class OwnerFile:
     # --- masked sums ---------------------------------------------------------------------------
 
     def agree_on_masks(self, keys: Path) -> Mapping[str, str]:
-        """Write all owners' masking keys into this owner's policy, and agree to it.
-
-        Args:
-            keys: a folder with each owner's public masking key, ``<client>.mask``.
+        """Write all owners' masking keys, ``<client>.mask`` in a folder, into this owner's policy.
 
         Returns:
-            the keys by owner. Who exchanges all other owners' keys for keys of his own sees this owner's share
-            by itself, so that they should be compared by another way than the one they came by.
+            the keys by owner. Who exchanges all other owners' keys for keys of his own sees this owner's
+            share by itself, so compare them by another way than the one they came by.
 
         Raises:
             PolicyError: the policy masks nothing, or has another key for this owner.
@@ -164,18 +142,15 @@ class OwnerFile:
     def opened(
         self, *, amend: bool = False, confirm: Callable[[list[str]], None] | None = None
     ) -> OwnerSide:
-        """Open the gate.
+        """Open the gate; to ``amend`` puts this policy in force in place of another one.
 
-        Args:
-            amend: whether to put this policy in force in place of another one.
-            confirm: called before the ledger is opened with what looks wrong of the table under this
-                schema, if anything does; raises to stop.
+        ``confirm`` is called with what looks wrong of the table under this schema, if anything does,
+        before the ledger is opened; it raises to stop.
 
         Raises:
             SchemaError: the schema is not the agreed one, was inferred, or does not fit the records.
             PolicyError: the policy is not the agreed one, or another one is in force.
             LedgerError: the ledger cannot be opened, does not verify, or is another data set's.
-            InputError: an unreadable file.
         """
         schema = Schema.from_toml(self._path(self.schema))
         policy = Policy.from_toml(self._path(self.policy))
@@ -188,7 +163,11 @@ class OwnerFile:
         ledger = self._path(self.ledger)
         if not ledger.parent.is_dir():
             raise InputError(f"ledger {ledger}: no folder {ledger.parent}; make it")
-        registry, key = Registry(witness=self._witness()), self._signing()
+        key = None if self.signing_key is None else read_key(self._path(self.signing_key))
+        witness = self.witness or ""
+        if witness and "://" not in witness:
+            witness = str(self._path(witness))
+        registry = Registry(witness=witness)
         if ledger.is_file() and Ledger.begun(ledger):
             verified(ledger, registry)
         book = Ledger(ledger, self.client, key=key, registry=registry)
@@ -209,11 +188,7 @@ class OwnerFile:
         return OwnerSide(gate, rounds=self.rounds)
 
     def open_sockets(self, side: OwnerSide) -> list[SocketServer]:
-        """Open a socket for each principal.
-
-        Raises:
-            InputError: a socket cannot be made; the others are closed.
-        """
+        """Open a socket for each principal; if one cannot be made, the others are closed."""
         opened: list[SocketServer] = []
         try:
             for principal, path in self.sockets.items():
@@ -227,13 +202,6 @@ class OwnerFile:
 
     def _path(self, name: str) -> Path:
         return self.folder / name
-
-    def _signing(self) -> bytes | None:
-        return None if self.signing_key is None else read_key(self._path(self.signing_key))
-
-    def _witness(self) -> str:
-        named = self.witness or ""
-        return named if not named or "://" in named else str(self._path(named))
 
     def _check_agreed(self, schema: Schema, policy: Policy) -> None:
         if schema.inferred:
@@ -250,9 +218,7 @@ class OwnerFile:
 def with_masking_keys(policy: Policy, folder: Path, *, everyone: bool = True) -> Policy:
     """Return a policy with the masking keys that a folder holds, ``<client>.mask``; known keys stay.
 
-    Raises:
-        InputError: a key is missing and ``everyone`` is set, or cannot be read.
-        PolicyError: a file holds no masking key.
+    With ``everyone``, a missing key is an InputError.
     """
     if policy.masked is None:
         return policy

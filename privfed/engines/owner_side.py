@@ -49,11 +49,7 @@ class OwnerSide:
         self._together = together
 
     def answer(self, data: bytes, principal: str) -> bytes:
-        """Answer a batch; never raises.
-
-        Args:
-            data: an encoded :class:`.Batch`.
-            principal: who asks, as authenticated by the engine or by the owner's socket.
+        """Answer an encoded :class:`.Batch` of an authenticated principal; never raises.
 
         Returns:
             encoded :class:`.Replies`; empty if the bytes are no batch, or the schemas differ.

@@ -14,8 +14,7 @@ from privfed.errors import WireError
 from privfed.exchange.channel import ChannelError
 from privfed.questions import wire
 
-#: Seconds that a relay may take beyond its time limit.
-GRACE = 10.0
+GRACE = 10.0  #: Seconds that a relay may take beyond its time limit
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,7 @@ class RelayReply:
 
 
 class Relay:
-    """The server's end.
-
-    Args:
-        path: the relay's socket.
-    """
+    """The server's end."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)

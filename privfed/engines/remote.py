@@ -36,17 +36,13 @@ class RemoteDisclosure(ChannelDisclosure):
     """A federation behind an engine.
 
     Args:
-        schema: the public data dictionary; a client with another one ends the study.
-        clients: their names.
+        schema: the public data dictionary; a client with another one ends the study: a SchemaError.
         carry: the engine.
         patience: retry limits; a try waits for at most half of the remaining time. A client that
             missed a deadline is tried once in each later round, until it answers.
         journal: replies of an earlier, interrupted run of this study, and of this one.
         together: maximum bytes of messages in one batch.
         rest: see :class:`.ChannelDisclosure`: principal, keys, heads.
-
-    Raises:
-        SchemaError: by :meth:`ask`, a client's records are clipped to another schema.
     """
 
     def __init__(
@@ -79,14 +75,9 @@ class RemoteDisclosure(ChannelDisclosure):
         gone = [one for one in waiting.values() if one.left and one.client in self._gone]
         if gone:
             self._try(gone, min(SECOND_CHANCE, self._patience.deadline / 4))
-        self._insist([one for one in waiting.values() if one not in gone or not self._silent(one)])
+        self._insist([one for one in waiting.values() if one not in gone or any(one.opened)])
         self._gone = (self._gone - set(waiting)) | {c for c, one in waiting.items() if one.left}
         return {client: one.opened for client, one in waiting.items()}
-
-    @staticmethod
-    def _silent(one: _Waiting) -> bool:
-        """Whether a client has sent no reply at all."""
-        return all(opened is None for opened in one.opened)
 
     def _insist(self, waiting: Sequence[_Waiting]) -> None:
         """Send the remaining messages repeatedly until the deadline."""
@@ -130,14 +121,7 @@ class RemoteDisclosure(ChannelDisclosure):
         return waiting.take(replies.envelopes, self._trusted)
 
     def _trusted(self, client: str, last: Head | None, opened: Opened) -> Head | None:
-        """Check a reply before it enters the journal, which a resumed study must be able to trust.
-
-        Returns:
-            the last head of the client's ledger.
-
-        Raises:
-            LedgerError: not signed by its owner, or the ledger was rewritten.
-        """
+        """Check a reply before it enters the journal; return its ledger's last head."""
         self._check_signed(client, opened)
         head = opened[1].head
         if head is None or (client, str(head)) in self._passed:

@@ -18,8 +18,7 @@ from privfed.exchange.channel import ChannelDisclosure
 
 T = TypeVar("T")
 Remote = TypeVar("Remote", bound=RemoteDisclosure)
-#: The principal of a simulation.
-PRINCIPAL = "server"
+PRINCIPAL = "server"  #: The principal of a simulation
 
 
 @contextmanager
@@ -37,12 +36,7 @@ def behind_sockets(federation: LocalDisclosure) -> Iterator[Mapping[str, Path]]:
 
 
 def remote_over(federation: LocalDisclosure, make: Callable[..., Remote]) -> Remote:
-    """Make an engine's disclosure over a federation's gates: its clients, heads and session.
-
-    Args:
-        federation: whose gates are behind sockets.
-        make: takes schema, clients, heads and a journal.
-    """
+    """Make an engine's disclosure over a federation's gates: its clients, heads, session, a journal."""
     return make(
         federation.schema,
         federation.clients,

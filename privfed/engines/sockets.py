@@ -1,8 +1,6 @@
 """Unix sockets on the owner's machine, by which an engine's process reaches the gate.
 
-A socket is a file, and its folder's permissions say who may use it. Each principal that the owner tells
-apart has a socket of its own: the engine's process for that principal, which authenticated it, can open
-no other. It cannot read what lies behind the socket (records, ledger, keys).
+A socket's folder says who may use it; each principal that the owner tells apart has one of its own.
 """
 
 from __future__ import annotations
@@ -25,10 +23,8 @@ from privfed.errors import InputError
 from privfed.exchange.channel import ChannelError
 
 log = logging.getLogger("privfed.owner")
-#: Seconds to wait for the rest of a message.
-STALL = 60.0
-#: Maximum number of concurrent connections.
-MAX_CONNECTIONS = 32
+STALL = 60.0  #: Seconds to wait for the rest of a message
+MAX_CONNECTIONS = 32  #: Maximum number of concurrent connections
 #: Maximum length of a socket's address on every system, in bytes; where Linux lists open folders.
 LONGEST, DESCRIPTORS = 100, Path("/proc/self/fd")
 _SIZE = struct.Struct(">Q")
@@ -37,12 +33,7 @@ _SIZE = struct.Struct(">Q")
 class SocketServer:
     """Answers the messages that come by one socket file, in threads, until closed.
 
-    Args:
-        path: the file; one left by a dead process is replaced.
-        answer: maps a message to its reply.
-
-    Raises:
-        InputError: another process answers there, or the file cannot be made.
+    A file left by a dead process is replaced; InputError: another process answers there.
     """
 
     def __init__(self, path: str | Path, answer: Callable[[bytes], bytes]) -> None:
@@ -82,16 +73,7 @@ class SocketServer:
 
 
 def call_socket(path: str | Path, data: bytes, *, seconds: float = 60.0) -> bytes:
-    """Send a message to a socket and wait for the reply.
-
-    Args:
-        path: the socket's file.
-        data: the message.
-        seconds: how long to wait for each step.
-
-    Raises:
-        ChannelError: no process answers, or the reply is late.
-    """
+    """Send a message to a socket; ChannelError: nobody answers, or some step takes too long."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
             link.settimeout(max(seconds, 0.001))
@@ -104,11 +86,7 @@ def call_socket(path: str | Path, data: bytes, *, seconds: float = 60.0) -> byte
 
 
 class SocketCarrier:
-    """Carries batches directly to sockets of this machine, to all clients at once.
-
-    Args:
-        paths: each client's socket.
-    """
+    """Carries batches directly to each client's socket on this machine, to all at once."""
 
     def __init__(self, paths: Mapping[str, str | Path]) -> None:
         self._paths = dict(paths)

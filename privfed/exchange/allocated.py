@@ -28,14 +28,8 @@ class AllocatedDisclosure(Disclosure):
 
     Several queries of one kind to one client in one round share its amount equally (if clients are
     asked unequally many, by the largest number). Other kinds, and queries for which the learner
-    proposes an amount, are passed on unchanged.
-
-    Args:
-        inner: the federation.
-        allocators: by kind of query.
-
-    Raises:
-        NobodyAnswered: by :meth:`ask`, an allocator has proposed its whole total; nothing was asked.
+    proposes an amount, are passed on unchanged. NobodyAnswered: an allocator has proposed its whole
+    total; nothing was asked.
     """
 
     def __init__(self, inner: Disclosure, allocators: Mapping[str, Proposes]) -> None:

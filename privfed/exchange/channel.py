@@ -1,8 +1,4 @@
-"""Asking clients over byte channels: ids, retries with a deadline, and published heads.
-
-A channel carries an encoded request to one client and returns its encoded reply: a function call,
-a socket, or an engine's message.
-"""
+"""Asking clients over byte channels: ids, retries with a deadline, and published heads."""
 
 from __future__ import annotations
 
@@ -21,15 +17,7 @@ import tenacity
 
 from privfed.errors import InputError, LedgerError, PrivfedError, WireError
 from privfed.exchange.disclosure import Disclosure, distinct, places
-from privfed.exchange.messages import (
-    Absent,
-    DryRun,
-    DryRunReply,
-    Envelope,
-    Head,
-    Reply,
-    Request,
-)
+from privfed.exchange.messages import Absent, DryRun, DryRunReply, Envelope, Head, Reply, Request
 from privfed.exchange.signing import Identity
 from privfed.questions import wire
 from privfed.questions.query import Query
@@ -47,23 +35,16 @@ class ChannelError(PrivfedError):
     """The client could not be reached this time; the same request may be sent again."""
 
 
-#: What a request is sent again after.
-UNREACHED = (ChannelError, WireError, OSError, TimeoutError)
+UNREACHED = (ChannelError, WireError, OSError, TimeoutError)  #: What a request is sent again after
 
 
 @dataclass(frozen=True)
 class RetryLimits:
-    """How long to retry a client that cannot be reached; all in seconds.
+    """How long to retry a client that cannot be reached; all in seconds."""
 
-    Args:
-        deadline: after which it counts as absent.
-        first: before the second try; doubled for each further one.
-        longest: the longest pause between two tries.
-    """
-
-    deadline: float = 30.0
-    first: float = 0.05
-    longest: float = 5.0
+    deadline: float = 30.0  #: after which it counts as absent
+    first: float = 0.05  #: before the second try; doubled for each further one
+    longest: float = 5.0  #: the longest pause between two tries
 
     def ask(self, channel: Channel, data: bytes) -> Opened | None:
         """Send the same bytes until a readable reply comes or the deadline is over."""
@@ -96,18 +77,11 @@ def _exchange(channel: Channel, data: bytes) -> Opened:
 
 
 class HeadStore(MutableMapping[str, Head]):
-    """Stores each ledger's last head on the server, across runs.
+    """Stores each ledger's last head on the server, across runs, in a JSON file or in memory.
 
     A ledger restored from an older copy is sound in itself, and its budget looks unspent: only a later
-    head shows it. Only signed heads are kept in the file: anybody on the way could have made up another.
-    Two runs may share one file: neither overwrites what the other has seen.
-
-    Args:
-        path: a JSON file, written whole after every change; ``None``: in memory.
-        keys: the owners' public keys; what was kept and is not signed by them is passed over.
-
-    Raises:
-        InputError: the file holds something else.
+    head shows it. Only heads signed by the owners' ``keys`` are kept and read. Two runs may share one
+    file: neither overwrites what the other has seen. InputError: the file holds something else.
     """
 
     def __init__(
@@ -184,16 +158,11 @@ class ChannelDisclosure(Disclosure):
     """A federation reached over channels.
 
     Args:
-        schema: the public data dictionary.
-        channels: how to reach each client.
         principal: the server's name; a gate keeps request ids apart by it.
-        patience: how long to retry.
-        keys: whose signature each client's replies of every kind must bear. Before anything is asked of
-            a client, a dry run shows whether its key is in use there.
+        keys: whose signature each client's replies of every kind must bear, shown first by a dry run.
         parallel: whether to ask all clients at once, each in a thread; a slow one then counts as
             absent at the deadline without delaying the others.
-        heads: the last head seen of each client's ledger; a ledger that does not contain it answers
-            nothing.
+        heads: the last head seen of each client's ledger; one that does not contain it answers nothing.
         session: prefix of every request's id, random unless given. The same queries asked again in
             the same session get the stored bytes, uncharged.
 
@@ -341,11 +310,7 @@ class ChannelDisclosure(Disclosure):
 
 
 def check_follows(client: str, last: Head | None, head: Head) -> None:
-    """A client's ledger only grows.
-
-    Raises:
-        LedgerError: the head is behind the last one, or contradicts it.
-    """
+    """A client's ledger only grows; LedgerError: the head is behind the last one, or contradicts it."""
     if last is not None and (head.seq < last.seq or (head.seq == last.seq and head != last)):
         raise LedgerError(
             f"client {client!r} published head {head} after {last}: its ledger was rewritten"

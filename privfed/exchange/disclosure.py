@@ -107,12 +107,7 @@ class Answers(Sequence[Answer]):
     def grouped(
         cls, questions: Mapping[str, Sequence[Query]], replies: Mapping[str, Sequence[Reply]]
     ) -> Answers:
-        """Join equal queries of several clients, in order of first appearance.
-
-        Args:
-            questions: each client's queries.
-            replies: each client's replies, in the same order.
-        """
+        """Join equal queries of several clients, with their replies, in order of first appearance."""
         asked = distinct(questions)
         said: dict[Place, dict[str, Reply]] = {place: {} for place in asked}
         for client, queries in questions.items():
@@ -176,8 +171,7 @@ class Disclosure(ABC):
 
     clients: Sequence[str]
     schema: Schema
-    #: How many releases it has brought so far.
-    released: int = 0
+    released: int = 0  #: How many releases it has brought so far
 
     def __repr__(self) -> str:
         target, size = self.schema.target, len(self.schema.features)
@@ -188,10 +182,7 @@ class Disclosure(ABC):
 
     @overload
     def ask(
-        self,
-        *queries: Query,
-        clients: Sequence[str] | None = None,
-        spend: Fraction | None = None,
+        self, *queries: Query, clients: Sequence[str] | None = None, spend: Fraction | None = None
     ) -> Answers: ...
 
     @overload
@@ -213,9 +204,8 @@ class Disclosure(ABC):
             spend: proposed for each query; every owner's policy caps it.
 
         Returns:
-            one answer per distinct query, in order of first appearance, with the replies of all
-            clients asked it (two if a client was asked it twice). Equal queries about different
-            things, such as two trees, need a field that tells them apart.
+            one answer per distinct query, in order of first appearance, with all replies to it. Equal
+            queries about different things, such as two trees, need a field that tells them apart.
 
         Raises:
             NobodyAnswered: no client released an answer to any query.
@@ -229,29 +219,14 @@ class Disclosure(ABC):
     def offers(
         self, query: Query, clients: Sequence[str] | None = None, *, spend: Fraction | None = None
     ) -> tuple[str, ...]:
-        """The clients whose policy and budget would allow a query now; nothing is read or charged.
-
-        An offer is no promise: budgets may be spent before the query comes.
-
-        Args:
-            query: the query.
-            clients: whom to ask; all unless named.
-            spend: what would be proposed.
-        """
+        """The clients that would answer a query now, which is no promise; nothing is read or charged."""
         asked = self._known(self.clients if clients is None else clients)
         return tuple(self._offers(query, asked, spend))
 
     def ask_offered(
-        self,
-        *queries: Query,
-        clients: Sequence[str] | None = None,
-        spend: Fraction | None = None,
+        self, *queries: Query, clients: Sequence[str] | None = None, spend: Fraction | None = None
     ) -> Answers:
-        """Ask each client only what it offers, which avoids refusals; see :meth:`ask`.
-
-        Returns:
-            one answer per query, in order; without releases if no client offered or answered it.
-        """
+        """Ask each client only what it offers, as :meth:`ask`; an answer may be without releases."""
         whom = self._known(self.clients if clients is None else clients)
         willing = [frozenset(offered) for offered in self._all_offers(queries, whom, spend)]
         own = {
@@ -354,13 +329,7 @@ def unprotected(
 
 
 class ScriptedDisclosure(DirectDisclosure):
-    """Answers from a script instead of data: for a learner's own tests.
-
-    Args:
-        schema: the public data dictionary.
-        script: gives the parts of one client's answer; ``KeyError``: no reply.
-        clients: names of the clients.
-    """
+    """Answers from a script instead of data, for a learner's own tests; ``KeyError``: no reply."""
 
     def __init__(
         self, schema: Schema, script: Script, clients: Sequence[str] = ("client",)
@@ -392,12 +361,8 @@ class ScriptedDisclosure(DirectDisclosure):
 class ReplayDisclosure(DirectDisclosure):
     """Answers each query by the next recorded release of the same client to the same query.
 
-    Args:
-        schema: the public data dictionary.
-        transcript: the recorded releases.
-        clients: those that could be asked, in the same order (a learner that samples them repeats
-            its sample); those that released something unless given. The recorded total of a masked
-            sum answers for all of its owners.
+    ``clients`` could be asked, in the same order (a learner that samples them repeats its sample); by
+    default those that released something. A masked sum's total answers for all of its owners.
     """
 
     def __init__(

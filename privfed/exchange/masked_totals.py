@@ -35,14 +35,7 @@ def with_totals(replies: Mapping[str, Reply]) -> dict[str, Reply]:
 
 
 def total_of(shares: Sequence[Release]) -> Release:
-    """Add up all shares of one masked sum, modulo 2^64.
-
-    Returns:
-        one release under the name of all owners; its noise is the total's.
-
-    Raises:
-        PolicyError: the owners' policies do not agree.
-    """
+    """Add up all shares of one masked sum, modulo 2^64: a release by all owners, with its total noise."""
     first = shares[0]
     if {share.view for share in shares} != {first.view} or len(shares) != len(first.owners):
         raise PolicyError(
@@ -61,10 +54,7 @@ def total_of(shares: Sequence[Release]) -> Release:
 
 
 def summed(transcript: Transcript) -> Transcript:
-    """The transcript with each complete masked sum in place of its last share; single shares stay.
-
-    A single share is uniform to whoever holds no key, so that all that a server learns is the total.
-    """
+    """The transcript with each complete masked sum in place of its last share; single shares stay."""
     waiting: dict[str, list[Release]] = {}
     entries: list[TranscriptEntry] = []
     for entry in transcript:

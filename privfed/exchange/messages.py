@@ -66,24 +66,16 @@ class Request:
     """A query under an id; sent again unchanged, it gets the same bytes.
 
     Only ``kind`` and ``fields`` are part of the query's digest.
-
-    Args:
-        id: chosen by the server, unique for each new query.
-        kind: the kind of query.
-        fields: the query's public values, encoded.
-        principal: the server's name.
-        spend: proposed by the server; the owner's policy caps it.
-        round: names the round, for the owner's limits.
-        seen: the last head the server saw of this ledger in an earlier run, or empty; a ledger that
-            does not contain it answers nothing.
     """
 
-    id: str
-    kind: str
-    fields: bytes
-    principal: str = "server"
-    spend: Fraction | None = None
-    round: str = ""
+    id: str  #: chosen by the server, unique for each new query
+    kind: str  #: the kind of query
+    fields: bytes  #: the query's public values, encoded
+    principal: str = "server"  #: the server's name
+    spend: Fraction | None = None  #: proposed by the server; the owner's policy caps it
+    round: str = ""  #: names the round, for the owner's limits
+    #: the last head the server saw of this ledger in an earlier run, or empty; a ledger that does
+    #: not contain it answers nothing
     seen: str = ""
 
     @classmethod
@@ -111,24 +103,15 @@ _digest = lru_cache(maxsize=2)(wire.query_digest)
 
 @dataclass(frozen=True, eq=False)
 class ReleasedPart:
-    """One named array of a release: integers on a grid, or floats.
+    """One named array of a release: integers on a grid, or floats."""
 
-    Args:
-        type: what the numbers are.
-        axes: names of the axes.
-        units: integer grid units (int64, or bool for bits), or floats for values.
-        mask: which cells are suppressed, or ``None``.
-        grid: value of one unit.
-        mechanism: what protected it.
-        noise: the distribution of the noise on each cell; ``None`` if none was added.
-    """
-
-    type: PartType
-    axes: tuple[str, ...]
-    units: np.ndarray
-    mask: np.ndarray | None = None
-    grid: Fraction = Fraction(1)
-    mechanism: str = ""
+    type: PartType  #: what the numbers are
+    axes: tuple[str, ...]  #: names of the axes
+    units: np.ndarray  #: integer grid units (int64, or bool for bits), or floats for values
+    mask: np.ndarray | None = None  #: which cells are suppressed, or ``None``
+    grid: Fraction = Fraction(1)  #: value of one unit
+    mechanism: str = ""  #: what protected it
+    #: the distribution of the noise on each cell; ``None`` if none was added
     noise: Law | None = None
 
     @property
@@ -142,12 +125,7 @@ class ReleasedPart:
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """What a client disclosed in answer to one request: released and charged.
-
-    Args:
-        owners: whose masked shares add up, where this is one share of a sum or all of it.
-        view: of one share: what all owners agreed on, hexadecimal; see :mod:`.masked_totals`.
-    """
+    """What a client disclosed in answer to one request: released and charged."""
 
     client: str
     request: str
@@ -155,7 +133,9 @@ class Release:
     query: str
     parts: dict[str, ReleasedPart]
     secure: bool = True
+    #: whose masked shares add up, where this is one share of a sum or all of it
     owners: tuple[str, ...] = ()
+    #: of one share: what all owners agreed on, hexadecimal; see :mod:`.masked_totals`
     view: str = ""
 
     def __contains__(self, part: str) -> bool:
@@ -227,16 +207,11 @@ _STATUS = {kind: status for status, kind in _SEALED.items()}
 
 @dataclass(frozen=True)
 class Head:
-    """The end of a ledger's chain, written ``seq:hash``; equality ignores the signature.
+    """The end of a ledger's chain, written ``seq:hash``; equality ignores the signature."""
 
-    Args:
-        seq: number of the last entry.
-        hash: its hash, 64 hexadecimal digits.
-        signature: of the data owner's key over both, hexadecimal, or empty.
-    """
-
-    seq: int
-    hash: str
+    seq: int  #: number of the last entry
+    hash: str  #: its hash, 64 hexadecimal digits
+    #: of the data owner's key over both, hexadecimal, or empty
     signature: str = field(default="", compare=False)
 
     def __str__(self) -> str:
@@ -244,11 +219,7 @@ class Head:
 
     @classmethod
     def parse(cls, text: str) -> Head:
-        """Read ``seq:hash``, or ``seq:hash:signature``.
-
-        Raises:
-            InputError: the text is no head.
-        """
+        """Read ``seq:hash``, or ``seq:hash:signature`` (InputError: the text is no head)."""
         number, _, rest = text.strip().partition(":")
         digest, _, signature = rest.partition(":")
         if not (
@@ -260,19 +231,12 @@ class Head:
 
 @dataclass(frozen=True)
 class Envelope:
-    """A reply's bytes with the ledger head that covers them.
+    """A reply's bytes with the ledger head that covers them."""
 
-    Args:
-        status: the kind of reply.
-        body: the reply, encoded.
-        head: the end of the owner's ledger after it.
-        signature: of the owner's key over all this, hexadecimal, or empty.
-    """
-
-    status: str
-    body: bytes
-    head: Head | None = None
-    signature: str = ""
+    status: str  #: the kind of reply
+    body: bytes  #: the reply, encoded
+    head: Head | None = None  #: the end of the owner's ledger after it
+    signature: str = ""  #: of the owner's key over all this, hexadecimal, or empty
 
     @classmethod
     def seal(cls, reply: Reply | DryRunReply, head: Head | None = None) -> Envelope:

@@ -17,8 +17,7 @@ from privfed.errors import InputError, LedgerError
 from privfed.exchange.messages import Envelope, Head
 from privfed.questions import wire
 
-#: Bytes of a key, secret or public.
-KEY = 32
+KEY = 32  #: Bytes of a key, secret or public
 
 
 def _ed25519() -> Any:
@@ -43,11 +42,7 @@ def _handed(dataset: str, public: bytes, successor: bytes) -> bytes:
 
 
 def read_key(path: str | Path) -> bytes:
-    """Read a key's file.
-
-    Raises:
-        InputError: it cannot be read, is no key, or can be read by others than its owner.
-    """
+    """Read a key's file, which nobody but its owner can read; or raise an InputError."""
     where = f"key file {path}"
     key = _read(path, where, "make one with: privfed key new FILE")
     if stat.S_IMODE(Path(path).stat().st_mode) & 0o077:
@@ -59,11 +54,7 @@ def read_key(path: str | Path) -> bytes:
 
 
 def read_public(path: str | Path) -> bytes:
-    """Read a public key's file.
-
-    Raises:
-        InputError: it cannot be read, or is no key.
-    """
+    """Read a public key's file (InputError: it cannot be read, or is no key)."""
     return _read(path, f"public key file {path}", "give the .pub file that lies beside the key")
 
 
@@ -79,12 +70,7 @@ def _read(path: str | Path, where: str, way_out: str) -> bytes:
 
 
 class Signer:
-    """Signs the heads of one ledger.
-
-    Args:
-        key: 32 secret bytes.
-        dataset: the ledger's data set, covered by every signature.
-    """
+    """Signs the heads of one data set's ledger by a key of 32 bytes."""
 
     def __init__(self, key: bytes, dataset: str) -> None:
         if len(key) != KEY:
@@ -110,8 +96,7 @@ class Signer:
 
     def hand_over(self, successor: bytes) -> str:
         """The signature under which another public key follows this one, hexadecimal."""
-        signature: bytes = self._key.sign(_handed(self.dataset, self.public, successor))
-        return signature.hex()
+        return self.sign_bytes(_handed(self.dataset, self.public, successor))
 
     @property
     def public(self) -> bytes:
@@ -126,21 +111,15 @@ class Signer:
 
     def seal(self, envelope: Envelope) -> Envelope:
         """Sign a reply together with its head, so that neither can be put beside another."""
-        signature: bytes = self._key.sign(_sealed(self.dataset, envelope))
-        return replace(envelope, signature=signature.hex())
+        return replace(envelope, signature=self.sign_bytes(_sealed(self.dataset, envelope)))
 
     def sign(self, head: Head) -> str:
         """The signature of a head, hexadecimal."""
-        signature: bytes = self._key.sign(_message(self.dataset, head))
-        return signature.hex()
+        return self.sign_bytes(_message(self.dataset, head))
 
 
 def check_signature(head: Head, dataset: str, public: bytes) -> None:
-    """Hold a head's signature against the owner's public key.
-
-    Raises:
-        LedgerError: it is missing, or not the owner's.
-    """
+    """Hold a head's signature against the owner's public key, or raise a LedgerError."""
     if not _verifies(public, head.signature, _message(dataset, head)):
         raise LedgerError(
             f"head {head.seq} of data set {dataset!r} is not signed by the owner's key"
@@ -148,11 +127,7 @@ def check_signature(head: Head, dataset: str, public: bytes) -> None:
 
 
 def check_handed(dataset: str, public: bytes, successor: bytes, signature: str) -> None:
-    """Hold the signature under which one public key follows another against the earlier one.
-
-    Raises:
-        LedgerError: it is not the earlier key's.
-    """
+    """Hold the signature under which one public key follows another against the earlier one."""
     if not _verifies(public, signature, _handed(dataset, public, successor)):
         raise LedgerError(
             f"data set {dataset!r}: a key follows another whose signature is not under it"
@@ -181,13 +156,9 @@ class Identity:
         return _verifies(self.public, head.signature, _message(self.dataset, head))
 
     def check(self, envelope: Envelope) -> None:
-        """Hold a reply's signatures against the key.
+        """Hold a reply's signatures against the key, or raise a LedgerError.
 
         Only a refusal or an offer, which no row records, may come without a head.
-
-        Raises:
-            LedgerError: a release or failure has no head, or head or bytes are not signed by the
-                owner's key.
         """
         sealed = _sealed(self.dataset, envelope)
         bare = envelope.head is None and envelope.status not in ("refusal", "offer")

@@ -10,8 +10,7 @@ from typing import Any
 from privfed.exchange.messages import Release
 from privfed.questions import wire
 
-#: Most characters of what is printed of an object; most names that it lists.
-WIDTH, NAMED = 100, 5
+WIDTH, NAMED = 100, 5  #: Most characters of what is printed of an object; most names that it lists
 
 
 def in_one_line(told: str) -> str:

@@ -20,11 +20,7 @@ from privfed.tables.schema import Schema
 
 
 class UngatedDisclosure(DirectDisclosure):
-    """Evaluates queries on records directly.
-
-    Args:
-        records: each client's records, by name.
-    """
+    """Evaluates queries on each client's records directly."""
 
     def __init__(self, records: Mapping[str, Records]) -> None:
         self.clients = tuple(records)

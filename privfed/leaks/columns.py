@@ -15,10 +15,8 @@ from privfed.leaks.evidence import Evidence
 from privfed.leaks.precision import NO_GRADE, decimals_of
 from privfed.leaks.table import RawTable
 
-#: Shortest table whose order or division says something.
-SHORTEST = 8
-#: Most released vectors that are compared.
-VECTORS = 4000
+SHORTEST = 8  #: Shortest table whose order or division says something
+VECTORS = 4000  #: Most released vectors that are compared
 #: A vector with fewer runs of equal entries than this share of its length is structured by itself.
 RUNS = 1 / 8
 _MEND = "it has an entry for each record; release counts or sums over many records, with noise"
@@ -161,12 +159,17 @@ def _stretched(column: _Prepared, vector: np.ndarray) -> float:
 
 
 def _permuted(column: _Prepared, vector: np.ndarray) -> float:
-    """Log chance that a vector lists the records in the column's order, from 0 or from 1."""
-    orders = (column.order, column.order[::-1])
-    if len(column.sizes) == len(vector) and any(
-        np.array_equal(vector - base, order) for base in (0, 1) for order in orders
-    ):
-        return float(np.log(4) - math.lgamma(len(vector) + 1))
+    """Log chance that a vector lists the records in the column's order, from 0 or from 1.
+
+    Records with equal values may stand in any order among themselves.
+    """
+    size = len(vector)
+    base = np.nanmin(vector) if np.isfinite(vector).all() else -1
+    if base not in (0, 1) or not np.array_equal(np.sort(vector), np.arange(size) + base):
+        return 0.0
+    steps = np.diff(column.values[(vector - base).astype(int)])
+    if (steps >= 0).all() or (steps <= 0).all():
+        return float(np.log(4)) - _log_ways(column.sizes)
     return 0.0
 
 

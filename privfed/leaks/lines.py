@@ -26,15 +26,15 @@ from privfed.leaks.texts import Runs, key_of, runs_of
 
 #: Most text that is read line by line, and most lines of a table that are compared cell by cell.
 READ, COMPARED = 1 << 21, 300
-#: Most pairs of groups of numbers that are subtracted.
-PAIRS = 100
-#: How many tokens make a line; longer ones are parted.
-TOKENS = 48
-#: A cell that this share of the records or more have says nothing.
-COMMON = 0.25
-#: Most records that a line's cells may point to.
-POINTED = 2_000_000
-_KEY = r"(?:([A-Za-z_][\w .-]{0,40}?)[\"'\])]*\s*(?:[:=]|\bis\b)\s*[\"'(\[]?)?"
+PAIRS = 100  #: Most pairs of groups of numbers that are subtracted
+TOKENS = 48  #: How many tokens make a line; longer ones are parted
+COMMON = 0.25  #: A cell that this share of the records or more have says nothing
+POINTED = 2_000_000  #: Most records that a line's cells may point to
+#: By how many tokens and columns, those that fit the fewest, pairs of records are looked for; most pairs.
+FIRST, CANDIDATES = 6, 20_000
+_KEY = r"(?:([A-Za-z_][\w .-]{0,40}?)(?:[\"'\])]*\s*(?:[:=]|\bis\b)\s*[\"'(\[]?|\s))?"
+#: Words of a key: parted by what is no letter or digit, and where a capital follows a small letter.
+_WORD = re.compile(r"[^\W_]+?(?=[\W_]|$|(?<=[a-z0-9])(?=[A-Z]))")
 _TOKEN = re.compile(
     _KEY + r"[$€£]?((?<![A-Za-z_\d.])[-+]?(?:\d{1,3}(?:[,'\u2019 \u00a0\u202f_]\d{3})+(?:\.\d+)?"
     r"|\d{1,3}(?:\.\d{3})+,\d+|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![A-Za-z_]\w)"
@@ -44,18 +44,13 @@ MEND = "cells of one record stand together; leave the record out, or pool at lea
 
 @dataclass(eq=False)
 class Lines:
-    """Numbers and runs of letters by line.
+    """Numbers and runs of letters by line."""
 
-    Args:
-        names: keys of the names of the table's numeric columns.
-        text: the texts that are read, one after the other.
-        runs: their letters and digits, and the line of each.
-        differences: the two groups of released numbers of which each further line is made.
-    """
-
-    names: Sequence[bytes]
-    text: Located
+    names: Sequence[bytes]  #: keys of the names of the table's numeric columns
+    text: Located  #: the texts that are read, one after the other
+    #: their letters and digits, and the line of each
     runs: list[tuple[Runs, np.ndarray]] = field(default_factory=list)
+    #: the two groups of released numbers of which each further line is made
     differences: list[str] = field(default_factory=list)
     _line_of: list[int] = field(default_factory=list)
     _tokens: list[np.ndarray] = field(default_factory=list)
@@ -120,10 +115,11 @@ class Lines:
             self._line_of += [-len(self.differences)] * len(more)
 
     def _column(self, key: str) -> int:
-        """The column that a key names, or -1."""
+        """The column whose name a key's last words are, or -1: the age of ``patient_age``, not of ``page``."""
         if key not in self._named:
-            words = key_of(key)
-            fit = [at for at, name in enumerate(self.names) if name and words.endswith(name)]
+            words = [key_of(word) for word in _WORD.findall(key)]
+            ends = {b"".join(words[at:]) for at in range(len(words))}
+            fit = [at for at, name in enumerate(self.names) if name in ends]
             self._named[key] = max(fit, key=lambda at: len(self.names[at]), default=-1)
         return self._named[key]
 
@@ -158,7 +154,7 @@ def _tokens(line: str) -> Iterator[tuple[float, float, str, bool]]:
         mantissa, _, power = text.lower().partition("e")
         mark = max(mantissa.rfind("."), mantissa.rfind(",") if value % 1 else -1)
         decimals = len(mantissa) - mark - 1 if mark >= 0 else 0
-        width = 10.0 ** np.clip(int(power or 0) - decimals, -300, 300)
+        width = 10.0 ** min(max(int(power or 0) - decimals, -300), 300)
         yield value, max(width, abs(value) * 2.0**-50), found[1] or "", False
 
 
@@ -347,24 +343,25 @@ def _pair(
     width = np.maximum(width, np.abs(value) * 1e-12)
     order = table.memoised("order", lambda: np.argsort(numbers, axis=0, kind="stable"))
     scales = table.memoised("scales", lambda: _spreads(numbers))
+    fine = np.maximum(width, table.steps[:, None])
+    gain = np.log(np.maximum(scales[:, None], 1e-300) / fine)
+    fits = (named < 0) | (named == np.arange(numbers.shape[1])[:, None])
+    expected = np.where(fits, np.exp(-gain) * table.records**2 / 2, np.inf)
     first_found: list[tuple[np.ndarray, np.ndarray]] = []
-    for token in range(len(value)):
-        for column in range(numbers.shape[1]) if named[token] < 0 else (named[token],):
-            share = max(width[token], table.steps[column]) / max(scales[column], 1e-300)
-            if share * table.records**2 / 2 < 50:
-                ranked = order[:, column]
-                ordered = numbers[ranked, column]
-                first_found.append(_partners(ordered, ranked, value[token], width[token]))
+    for at in np.argsort(expected, axis=None)[:FIRST]:
+        column, token = divmod(int(at), len(value))
+        if expected[column, token] < CANDIDATES:
+            ranked = order[:, column]
+            ordered = numbers[ranked, column]
+            first_found.append(_partners(ordered, ranked, value[token], width[token]))
     if not first_found:
         return 0.0, (0, 0)
-    one, other = (np.concatenate(part)[:5000] for part in zip(*first_found, strict=True))
+    one, other = (np.concatenate(part)[:CANDIDATES] for part in zip(*first_found, strict=True))
     if not len(one):
         return 0.0, (0, 0)
     sums = numbers[one] + numbers[other]
     near = np.abs(sums[:, :, None] - value) <= 0.5 * width * (1 + 1e-6) + np.abs(value) * 1e-12
-    near &= (named[None, None, :] < 0) | (named == np.arange(numbers.shape[1])[:, None])
-    fine = np.maximum(width, table.steps[:, None])
-    gain = np.log(np.maximum(scales[:, None], 1e-300) / fine)
+    near &= fits
     gain -= np.where(named < 0, np.log(len(value)), 0.0)  # any of them might have been the column's
     nats = np.where(near, np.maximum(gain, 0), 0.0).max(axis=2)
     groups = table.groups[: numbers.shape[1]]

@@ -13,12 +13,10 @@ from privfed.leaks.evidence import Evidence
 from privfed.leaks.table import RawTable
 from privfed.leaks.texts import SHORTEST, Runs, TextColumn, key_of
 
-#: From how many letters on a single word without a capital is taken for a name.
-LONG_WORD = 9
+LONG_WORD = 9  #: From how many letters on a single word without a capital is taken for a name
 #: A part of a text that was blotted out, and what was left on either side.
 _MASKED = re.compile(r"([\w+][\w.@+ -]*)?(?:[*•█#]{2,}|[xX]{3,}|…|\.{3})([\w@][\w.@-]*)?")
-#: Most masked texts that are looked at.
-MASKED = 500
+MASKED = 500  #: Most masked texts that are looked at
 _MEND = "leave out what names a record, or use a key that says nothing of it"
 
 
@@ -104,7 +102,10 @@ def _chance(column: TextColumn, before: bytes, behind: bytes) -> float:
     """How likely some other text's rest fits a form: by its first letters, and its ending's share."""
     ending = _fitting(column, b"", behind)
     shared = len(np.unique(column.value_of[ending])) > 1
-    alone = column.letters[-1] / column.keys.shape[1] * len(behind)
+    if len(np.unique(column.lengths)) == 1:
+        alone = column.letters[-1] - column.letters[len(column.letters) - 1 - len(behind)]
+    else:  # where a letter stands says nothing of which of the last it is
+        alone = column.letters[-1] / column.keys.shape[1] * len(behind)
     nats = column.letters[min(len(before), len(column.letters) - 1)]
     nats += np.log(len(column.keys) / len(ending)) if shared else alone
     return min(1.0, float(np.exp(np.log(len(column.keys)) - nats)))

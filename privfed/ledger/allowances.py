@@ -1,8 +1,4 @@
-"""What each individual of a cohort has spent, exactly.
-
-A query is charged only to those it asks, so a budget is held against the individual who spent most,
-not against the sum over the ledger's rows.
-"""
+"""What each individual of a cohort has spent, exactly: a query is charged only to those it asks."""
 
 from __future__ import annotations
 
@@ -26,12 +22,7 @@ _MOST = 2**62
 
 
 class Allowances:
-    """Amounts spent by each individual, in multiples of 1 / UNITS, rounded up.
-
-    Args:
-        people: number of individuals.
-        components: of an accountant's amounts.
-    """
+    """Amounts spent by each individual, in multiples of 1 / UNITS, rounded up; int64."""
 
     def __init__(self, people: int, components: int) -> None:
         self.spent = np.zeros((people, components), dtype=np.int64)
@@ -77,13 +68,7 @@ def people_of(entry: Entry) -> int | None:
 
 
 def asked_in(entry: Entry, kinds: Mapping[str, type[Query]] | None = None) -> np.ndarray | slice:
-    """Who was charged by a row: those whom its query asks.
-
-    Args:
-        entry: a row with a charge, of a cohort's ledger.
-        kinds: query classes by kind that need not be installed. If a class is unknown (its plugin
-            is gone), all individuals count as asked: no charge is forgotten.
-    """
+    """Who was charged by a cohort's row: those whom its query asks; all, if its class is unknown."""
     kind, people = entry.body["kind"], people_of(entry)
     try:
         class_: type[Query] = (kinds or {}).get(kind) or plugins.load("queries", kind)

@@ -20,8 +20,7 @@ from privfed.privacy.loss import Loss
 
 #: What a guard's ``times`` is counted by: a study's own policy says it, so each study counts anew.
 COUNTED = ("study", "kind")
-#: The head of an empty ledger.
-NOTHING = Head(0, GENESIS)
+NOTHING = Head(0, GENESIS)  #: The head of an empty ledger
 
 #: What of a charge its row says, beside its loss and facts.
 _IN_ROWS = ("kind", "query", "study", "policy", "secure", "client", "round", "model")
@@ -31,37 +30,23 @@ _row_of, _aspects_of = attrgetter(*_IN_ROWS), attrgetter(*_OWN_ASPECTS)
 
 @dataclass(frozen=True)
 class Charge:
-    """What is reserved before the data are read: public facts only.
+    """What is reserved before the data are read: public facts only."""
 
-    Args:
-        principal: the server that asked.
-        request: the request's id.
-        kind: the kind of query.
-        query: the query's digest.
-        loss: what the release costs.
-        study: the study that it belongs to.
-        policy: digest of the policy that allowed it; an older one than that in force is refused.
-        secure: whether the noise is (test noise protects no record).
-        facts: further facts for its row (mechanisms, relation, unit, versions).
-        client: the data owner's public name.
-        round: the round in which it was asked.
-        model: ``central``, or ``local`` where each individual's own bits are noised.
-        terms: digest of the terms (budgets, unit, relation) that its gate knows.
-    """
-
-    principal: str
-    request: str
-    kind: str
-    query: str
-    loss: Loss
-    study: str = ""
+    principal: str  #: the server that asked
+    request: str  #: the request's id
+    kind: str  #: the kind of query
+    query: str  #: the query's digest
+    loss: Loss  #: what the release costs
+    study: str = ""  #: the study that it belongs to
+    #: digest of the policy that allowed it; an older one than that in force is refused
     policy: str = ""
-    secure: bool = True
+    secure: bool = True  #: whether the noise is (test noise protects no record)
+    #: further facts for its row (mechanisms, relation, unit, versions)
     facts: dict[str, Any] = field(default_factory=dict)
-    client: str = ""
-    round: str = ""
-    model: str = "central"
-    terms: str = ""
+    client: str = ""  #: the data owner's public name
+    round: str = ""  #: the round in which it was asked
+    model: str = "central"  #: ``central``, or ``local`` where each individual's own bits are noised
+    terms: str = ""  #: digest of the terms (budgets, unit, relation) that its gate knows
 
     def body(self) -> dict[str, Any]:
         """The charge as the plain data of a ledger row."""
@@ -120,26 +105,18 @@ class Total(NamedTuple):
 
 @dataclass
 class Spent:
-    """What has been charged so far, under one accountant.
+    """What has been charged so far, under one accountant."""
 
-    Args:
-        total: the sum of all charges.
-        unprotected: how many of them have no finite guarantee.
-        times: how often each kind was charged; for a charge at hand, in its own study.
-        within: the total of each scope that the charge at hand counts towards.
-        aspects: of the charge at hand.
-        time: of the charge at hand.
-        head: the end of the ledger's chain at that time.
-        basis: what the total's bounds rest on beside what is derived; see :class:`.Loss`.
-    """
-
-    total: Amount
-    unprotected: int = 0
+    total: Amount  #: the sum of all charges
+    unprotected: int = 0  #: how many of them have no finite guarantee
+    #: how often each kind was charged; for a charge at hand, in its own study
     times: dict[str, int] = field(default_factory=dict)
+    #: the total of each scope that the charge at hand counts towards
     within: dict[str, Amount] = field(default_factory=dict)
-    aspects: dict[str, str] = field(default_factory=dict)
-    time: str = ""
-    head: Head = NOTHING
+    aspects: dict[str, str] = field(default_factory=dict)  #: of the charge at hand
+    time: str = ""  #: of the charge at hand
+    head: Head = NOTHING  #: the end of the ledger's chain at that time
+    #: what the total's bounds rest on beside what is derived; see :class:`.Loss`
     basis: tuple[str, ...] = ()
 
     @classmethod

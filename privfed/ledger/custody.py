@@ -42,11 +42,7 @@ class Custody(ABC):
         return self._identity
 
     def secret(self) -> bytes:
-        """The owner's durable secret, beside the ledger's file; in memory it lasts as long as the ledger.
-
-        Raises:
-            LedgerError: it is lost, damaged, or not the one that the ledger commits to.
-        """
+        """The owner's durable secret, to which the ledger commits; in memory it lasts as long as this."""
         if self.path is None:
             self._secret = self._secret or new_secret()
             return self._secret
@@ -83,11 +79,7 @@ class Custody(ABC):
         return list(self.entries(events=("key",)))
 
     def check_public(self, public: bytes) -> None:
-        """Hold a public key against those that the ledger itself names.
-
-        Raises:
-            LedgerError: it names none, or this one is not among them.
-        """
+        """Hold a public key against those that the ledger names; LedgerError: it is none of them."""
         if public.hex() not in [entry.body["public"] for entry in self.signing_keys()]:
             raise LedgerError(
                 f"{self._store}: names no such key among those that signed its heads; it is not what "
@@ -95,15 +87,7 @@ class Custody(ABC):
             )
 
     def rotate(self, successor: bytes, *, lost: bool = False) -> Head:
-        """Let another key sign from now on; the rotation is recorded, under the earlier key's signature.
-
-        Args:
-            successor: the new key, 32 bytes.
-            lost: whether the earlier key is lost; the row then bears no signature, and says so.
-
-        Raises:
-            LedgerError: the ledger has no key yet, or was not opened with it.
-        """
+        """Let another key sign from now on, under the earlier one's signature unless that is ``lost``."""
         signer, earlier = Signer(successor, self.dataset), self.public
         if earlier is None or (self._signer is None and not lost):
             raise LedgerError(f"{self._store}: open it with the key that signs it now")

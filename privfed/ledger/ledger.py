@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -31,12 +31,7 @@ from privfed.ledger.charge import (
     within_share,
 )
 from privfed.ledger.custody import Custody
-from privfed.ledger.policy_constraints import (
-    check_countable,
-    check_in_force,
-    raised,
-    terms_digest,
-)
+from privfed.ledger.policy_constraints import check_countable, check_in_force, raised, terms_digest
 from privfed.ledger.registry import KnownLedger, Registry
 from privfed.ledger.secret import commitment, secret_beside
 from privfed.ledger.sqlite_store import SqliteStore
@@ -112,11 +107,7 @@ class Ledger(Custody):
 
     @classmethod
     def read(cls, path: str | Path) -> Ledger:
-        """Open an existing ledger of any data set, to look at and verify only.
-
-        Raises:
-            LedgerError: there is no such file, or it is no ledger of this format.
-        """
+        """Open an existing ledger of any data set, to look at and verify only."""
         ledger = cls.__new__(cls)
         ledger._store = SqliteStore(path, reading=True)
         ledger.dataset = check_begun(ledger._store, None)
@@ -126,18 +117,11 @@ class Ledger(Custody):
 
     @staticmethod
     def begun(path: str | Path) -> bool:
-        """Whether anything was ever written to a file (not if its maker was killed at once).
-
-        Raises:
-            LedgerError: it is no database.
-        """
+        """Whether anything was ever written to a file (not if its maker was killed at once)."""
         if Path(path).stat().st_size == 0:
             return False
-        store = SqliteStore(path, reading=True)
-        try:
+        with closing(SqliteStore(path, reading=True)) as store:
             return not store.empty
-        finally:
-            store.close()
 
     @property
     def path(self) -> Path | None:
@@ -145,10 +129,7 @@ class Ledger(Custody):
         return self._store.path
 
     def together(self) -> AbstractContextManager[object]:
-        """Make all that is written inside durable at its end, all or nothing.
-
-        What was released inside may be sent only afterwards.
-        """
+        """Make all written inside durable at its end, or nothing; only then may releases be sent."""
         return self._store.exclusive()
 
     # --- what the gate calls -------------------------------------------------------------------
@@ -156,11 +137,8 @@ class Ledger(Custody):
     def adopt(self, policy: Policy, study: str = "", *, amend: bool = False) -> None:
         """Put a policy in force for a study.
 
-        Args:
-            policy: the owner's policy.
-            study: the study that it is for.
-            amend: whether to change what is in force, by the owner's choice; it is recorded, and gates
-                with the old policy refuse from then on.
+        To ``amend`` what is in force is the owner's choice; it is recorded, and gates with the old
+        policy refuse from then on.
 
         Raises:
             PolicyError: another policy or budget is in force; or past charges would lose their meaning
@@ -201,15 +179,8 @@ class Ledger(Custody):
     def reserve_share(self, study: str, share: Amount, accountant: Accountant) -> Head:
         """Reserve a study's share of the budget in force, before its first charge.
 
-        See :mod:`privfed.ledger.study_blocks` for what is proved of it.
-
-        Args:
-            study: the study.
-            share: the most that it may ever be charged.
-            accountant: how losses add up.
-
-        Raises:
-            BudgetError: less is left; or the study has another share, or was sealed, or begun without one.
+        See :mod:`privfed.ledger.study_blocks`. BudgetError: less is left; or the study has another share,
+        or was sealed, or begun without one.
         """
         with self._store.exclusive():
             held, plain, whole = self._store.held("terms", BLOCKS, f"total:{WHOLE}")
@@ -272,8 +243,6 @@ class Ledger(Custody):
         """Check every budget and reserve the charge, in one exclusive transaction.
 
         Args:
-            charge: what the release would cost.
-            accountant: how losses add up.
             refuse: gives the reason to refuse a charge on top of what is spent, or ``None``.
             payload: the query's public values, for the transcript.
             block: how many such charges to reserve at once, if they fit; later ones draw on them. The
@@ -441,10 +410,7 @@ class Ledger(Custody):
     # --- what reports read ---------------------------------------------------------------------
 
     def spent(self, accountant: Accountant) -> Spent:
-        """What has been charged so far, reservations included.
-
-        From the running totals; from all rows if the accountant is not the ledger's own.
-        """
+        """What has been charged so far, reservations included: from totals, or rows if added otherwise."""
         with self._store.reading():
             if self._store.held("accountant")[0] in (None, accountant.name):
                 totals = stored_totals(self._store)
@@ -488,18 +454,12 @@ class Ledger(Custody):
         return {study: blocks[study] for study in order}
 
     def fixed_totals(self, accountant: Accountant) -> tuple[Amount, ...]:
-        """The totals that were named before the first charge, by which an odometer reads.
-
-        The first study's share, if it has one, and the ceiling of the first budget; none without a budget.
-        """
+        """The first study's share and the first budget's ceiling, named before any charge: an odometer's."""
         return fixed_totals(self.entries(), accountant)
 
     @property
     def amended(self) -> bool:
-        """Whether something was charged under another budget than that in force.
-
-        See :meth:`privfed.privacy.accountant.Accountant.stated`.
-        """
+        """Whether something was charged under another budget than that in force."""
         return bool(self._store.look("amended")[0])
 
     def entries(self, after: int = 0, events: tuple[str, ...] = ()) -> Iterator[Entry]:
@@ -508,11 +468,7 @@ class Ledger(Custody):
         return map(Entry.of, self._store.select(after=after, events=events))
 
     def disclosed(self, session: str = "") -> Iterator[tuple[str, TranscriptEntry]]:
-        """What was released, in order, with its time: the transcript of this data owner.
-
-        Args:
-            session: prefix of one run's request ids; empty for all runs.
-        """
+        """What was released, in order, with its time; of one run by its prefix of request ids."""
         asked: dict[tuple[str, str], bytes] = {}
         for entry in self.entries():
             if not entry.request.startswith(session):
@@ -533,14 +489,11 @@ class Ledger(Custody):
     def verify(
         self, heads: Head | Iterable[Head] | None = None, public: bytes | None = None
     ) -> Head:
-        """Recompute the whole chain and every total.
+        """Recompute the whole chain and every total; return the end of the chain.
 
         Args:
             heads: heads published earlier; the chain must contain them.
             public: the owner's public key, if those heads must be signed.
-
-        Returns:
-            the end of the chain.
 
         Raises:
             LedgerError: a row was changed, removed, added or moved, a total is false, or a head is not
@@ -553,23 +506,11 @@ class Ledger(Custody):
         return verify(self._store, published)
 
     def export(self, format: str = "jsonl") -> Iterator[str]:
-        """All rows as text, line by line: ``jsonl`` (JSON lines) or ``csv``.
-
-        Raises:
-            InputError: an unknown format.
-        """
+        """All rows as text, line by line: ``jsonl`` (JSON lines) or ``csv``."""
         return export(self.entries(), format)
 
     def budget(self, by: str | None = None) -> list[Line]:
-        """What is spent, reserved and remaining: in all, and by each value of an aspect.
-
-        Args:
-            by: ``study``, ``kind``, ``month``, ``client``, ``principal``, ``round`` or ``model``; ``None``
-                for the whole data set alone.
-
-        Raises:
-            InputError: an unknown aspect.
-        """
+        """What is spent, reserved and remaining: in all, and by each value of an aspect, if one is given."""
         with self._store.snapshot():
             amended = bool(self._store.look("amended")[0])
             return statement(self.entries(), self.terms, by, amended=amended, named=self.entries())

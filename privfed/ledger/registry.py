@@ -1,9 +1,7 @@
 """What a user's machine remembers of ledgers: the last head of each, by the ledger's identity.
 
-A ledger that is put back from an older copy, deleted and begun anew, or copied to a second place is
-sound in itself; only a head kept elsewhere shows it. Heads are kept in the user's state folder
-(``XDG_STATE_HOME``, or ``~/.local/state``), outside every project, and, if a witness is named, in an
-append-only file or at an address of the officer's choice as well.
+Only a head kept elsewhere shows that a ledger was put back from an older copy, begun anew, or copied.
+Heads are kept in the user's state folder (``XDG_STATE_HOME``, or ``~/.local/state``), and by a witness.
 """
 
 from __future__ import annotations
@@ -23,16 +21,11 @@ from privfed.errors import InputError, LedgerError
 from privfed.exchange.messages import Head
 from privfed.ledger.sqlite_store import SqliteStore
 
-#: Seconds to wait for a witness's address.
-PATIENCE = 30
+PATIENCE = 30  #: Seconds to wait for a witness's address
 
 
 def state_folder() -> Path:
-    """The user's folder for what privfed remembers between runs; it may not exist yet.
-
-    Raises:
-        InputError: the user has no home folder.
-    """
+    """The user's folder for what privfed remembers between runs; it may not exist yet."""
     named = os.environ.get("XDG_STATE_HOME")
     try:
         base = Path(named) if named else Path.home() / ".local" / "state"
@@ -65,15 +58,10 @@ def identity_at(path: Path) -> str:
 
 
 class Registry:
-    """Last heads of ledgers, one file for each identity.
+    """Last heads of ledgers, one file for each identity; LedgerError: they cannot be read or written.
 
-    Args:
-        folder: where they are kept; default: in :func:`state_folder`.
-        witness: path of a file, or an ``http(s)`` address, to which every head is appended: one line
-            ``identity seq:hash data set``. An address answers GET with the lines and takes one by POST.
-
-    Raises:
-        LedgerError: by every method, the folder or the witness cannot be read or written.
+    A witness is a file, or an ``http(s)`` address, to which every head is appended: one line
+    ``identity seq:hash data set``. An address answers GET with the lines and takes one by POST.
     """
 
     def __init__(self, folder: Path | None = None, witness: str = "") -> None:
@@ -110,11 +98,7 @@ class Registry:
         return mine + [Head.parse(line[1]) for line in lines if line[0] == identity]
 
     def check_place(self, path: Path) -> None:
-        """A ledger that was seen at a place is still there, and no other one.
-
-        Raises:
-            LedgerError: it is gone, or another one took its place.
-        """
+        """Check that a ledger seen at a place is still there; LedgerError: it is gone, or another is."""
         known = self.at(path)
         here = "" if known is None else identity_at(path)
         if known is not None and here != known.identity:
@@ -126,18 +110,7 @@ class Registry:
             )
 
     def check(self, identity: str, path: Path | None, passes: Callable[[Head], bool]) -> list[Head]:
-        """Hold a ledger against the heads and the place that are known of it.
-
-        Args:
-            identity, path: of the ledger.
-            passes: whether its chain passes through a head.
-
-        Returns:
-            the heads that are known of it; none if it was never seen here.
-
-        Raises:
-            LedgerError: its chain misses one, or it is a copy of a ledger that is still there.
-        """
+        """Hold a ledger to the heads and place known of it, and give these; LedgerError: it misses one."""
         original = self.original(identity, path)
         if original is not None:
             raise LedgerError(
@@ -188,11 +161,7 @@ class Registry:
                 os.fsync(file.fileno())
 
     def forget(self, path: Path) -> KnownLedger:
-        """Forget the ledger that was last seen at a place, by the user's decision.
-
-        Raises:
-            InputError: none was seen there.
-        """
+        """Forget the ledger that was last seen at a place, by the user's decision."""
         known = self.at(path)
         if known is None:
             raise InputError(f"{path}: no ledger is known there; nothing to forget")

@@ -1,8 +1,4 @@
-"""A data owner's durable secret, from which the coins of its records come: a file beside the ledger.
-
-With it a query asked again after a restart meets the same coins. It never leaves the owner; the ledger
-commits to it, so that a lost or exchanged one is noticed.
-"""
+"""A data owner's durable secret, from which its records' coins come: a file that the ledger commits to."""
 
 from __future__ import annotations
 
@@ -15,17 +11,13 @@ from pathlib import Path
 
 from privfed.errors import LedgerError
 
-#: Bytes of a secret.
-SIZE = 32
+SIZE = 32  #: Bytes of a secret
 
 
 def secret_beside(ledger: Path) -> bytes:
     """Read or make the secret beside a ledger's file: ``clinic.secret`` beside ``clinic.db``.
 
-    Processes that start at once get the same one.
-
-    Raises:
-        LedgerError: the file cannot be read or written, or is damaged.
+    Processes that start at once get the same one. LedgerError: the file cannot be kept, or is damaged.
     """
     with _kept(ledger) as path:
         if not path.exists():
@@ -34,11 +26,7 @@ def secret_beside(ledger: Path) -> bytes:
 
 
 def read_secret(ledger: Path) -> bytes:
-    """Read the secret beside a ledger's file, which must be there.
-
-    Raises:
-        LedgerError: it is lost, cannot be read, or is damaged.
-    """
+    """Read the secret beside a ledger's file; LedgerError: it is lost or damaged."""
     way_out = (
         "put it back from a copy, or, if there is none, let its owner make another, which is "
         f"recorded: privfed ledger renew-secret {ledger}"

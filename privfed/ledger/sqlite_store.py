@@ -21,10 +21,8 @@ from privfed.errors import LedgerError
 from privfed.ledger.store import NO_ROWS, STATEFUL, Row, Store, Tip
 from privfed.questions import wire
 
-#: Payloads of fewer bytes are kept as they are.
-LEAST = 1024
-#: Most bytes of one payload: what the wire carries, and its envelope.
-MOST = wire.LIMIT + 2**20
+LEAST = 1024  #: Payloads of fewer bytes are kept as they are
+MOST = wire.LIMIT + 2**20  #: Most bytes of one payload: what the wire carries, and its envelope
 
 
 def _any_of(events: tuple[str, ...]) -> str:
@@ -219,10 +217,7 @@ class SqliteStore(Store):
 
 @lru_cache(maxsize=2)
 def pack(payload: bytes) -> tuple[bytes, int]:
-    """The stored form of a payload, and whether it is compressed (1) or not (0).
-
-    The last two are cached: in one process the same query reaches every client's ledger.
-    """
+    """The stored form of a payload, and whether it is compressed (1) or not (0); the last two are kept."""
     if not LEAST <= len(payload) <= MOST:
         return payload, 0
     packed = zstd.compress(payload, 1)

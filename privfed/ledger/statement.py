@@ -24,37 +24,24 @@ from privfed.questions.exact import text
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a budget statement.
+    """One line of a budget statement."""
 
-    Args:
-        by: the aspect, or ``"all"``.
-        name: its value.
-        spent: charged and answered, under the ledger's accountant.
-        reserved: charged and not (yet) answered; counts as spent.
-        components: of an amount, such as ``("rho", "delta")``.
-        unprotected: answers without any finite guarantee.
-        releases: how often something was charged.
-        budget: the ceiling for just this line, if any.
-        epsilon, delta, ceiling: what is proved; see :class:`.PrivacyStatement`.
-        remaining: the epsilon that one more study may spend, or ``None`` without a budget.
-        secure: whether all noise was; test noise protects no record.
-        basis: what the figures rest on beside what is derived, in words; or nothing.
-    """
-
-    by: str
-    name: str
-    spent: Amount
-    reserved: Amount
-    components: tuple[str, ...] = ()
-    unprotected: int = 0
-    releases: int = 0
-    budget: Budget | None = None
+    by: str  #: the aspect, or ``"all"``
+    name: str  #: its value
+    spent: Amount  #: charged and answered, under the ledger's accountant
+    reserved: Amount  #: charged and not (yet) answered; counts as spent
+    components: tuple[str, ...] = ()  #: of an amount, such as ``("rho", "delta")``
+    unprotected: int = 0  #: answers without any finite guarantee
+    releases: int = 0  #: how often something was charged
+    budget: Budget | None = None  #: the ceiling for just this line, if any
+    #: epsilon, delta, ceiling: what is proved; see :class:`.PrivacyStatement`
     epsilon: Fraction | None = None
     delta: Fraction = Fraction(0)
     ceiling: Fraction | None = None
+    #: the epsilon that one more study may spend, or ``None`` without a budget
     remaining: Fraction | None = None
-    secure: bool = True
-    basis: str = ""
+    secure: bool = True  #: whether all noise was; test noise protects no record
+    basis: str = ""  #: what the figures rest on beside what is derived, in words; or nothing
 
     def to_dict(self) -> dict[str, Any]:
         """Give the line as plain data, numbers as text."""
@@ -118,11 +105,7 @@ def statement(
     amended: bool = False,
     named: Iterable[Entry] = (),
 ) -> list[Line]:
-    """Add up a ledger's rows; see :meth:`privfed.ledger.Ledger.budget`.
-
-    Raises:
-        InputError: an unknown aspect.
-    """
+    """Add up a ledger's rows; see :meth:`privfed.ledger.Ledger.budget`."""
     if by not in (None, *ASPECTS):
         raise InputError(f"a budget is shown by {', '.join(ASPECTS)}, not by {by!r}")
     rows = list(_charging(entries))
@@ -250,11 +233,7 @@ def _accountant(name: str) -> Accountant | None:
 
 
 def export(entries: Iterable[Entry], format: str) -> Iterator[str]:
-    """Write rows as text, line by line; see :meth:`privfed.ledger.Ledger.export`.
-
-    Raises:
-        InputError: an unknown format.
-    """
+    """Write rows as text, line by line; see :meth:`privfed.ledger.Ledger.export`."""
     writers = {"jsonl": _json_lines, "csv": _csv_lines}
     if format not in writers:
         raise InputError(f"a ledger is exported as jsonl or csv, not {format!r}")
@@ -269,28 +248,13 @@ def _json_lines(entries: Iterable[Entry]) -> Iterator[str]:
 
 #: The columns of an exported table.
 TABLE = [
-    "seq",
-    "time",
-    "event",
-    "principal",
-    "request",
-    "study",
-    "round",
-    "client",
-    "kind",
-    "policy",
-    "loss",
-    "unit",
-    "relation",
-    "secure",
-    "reason",
-    "payload_bytes",
-    "hash",
+    *("seq", "time", "event", "principal", "request", "study", "round", "client", "kind"),
+    *("policy", "loss", "unit", "relation", "secure", "reason", "payload_bytes", "hash"),
 ]
 
 
 def _csv_lines(entries: Iterable[Entry]) -> Iterator[str]:
-    yield _csv_line(list(TABLE))
+    yield _csv_line(TABLE)
     for entry in entries:
         cells = {**entry.body, **vars(entry), "payload_bytes": len(entry.payload)}
         yield _csv_line([_cell(cells.get(column, "")) for column in TABLE])

@@ -36,19 +36,8 @@ GENESIS = "0" * 64
 #: Events of rows that only the ledger itself writes.
 OWN_EVENTS = frozenset(
     [
-        *(
-            "begun",
-            "secret",
-            "key",
-            "policy",
-            "counted",
-            "share",
-            "sealed",
-            "reserved",
-            "block",
-            "drawn",
-        ),
-        *("released", "failed", "refused"),
+        *("begun", "secret", "key", "policy", "counted", "share", "sealed", "reserved", "block"),
+        *("drawn", "released", "failed", "refused"),
     ]
 )
 #: Events of rows that hold the digest of the state after them.
@@ -68,27 +57,16 @@ encode_body: Callable[[Any], bytes] = msgspec.json.Encoder(order="sorted").encod
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of the ledger.
+    """One row of the ledger."""
 
-    Args:
-        seq: its number, from 1.
-        time: when it was written, ISO 8601 in UTC; never before its predecessor's.
-        event: one of :data:`OWN_EVENTS`, or a note's own word.
-        principal: the server that asked.
-        request: the request's id.
-        body: public facts.
-        payload: the query's public values, or the bytes that left.
-        hash: SHA-256 of all this and of the row before.
-    """
-
-    seq: int
-    time: str
-    event: str
-    principal: str
-    request: str
-    body: dict[str, Any]
-    payload: bytes
-    hash: str
+    seq: int  #: its number, from 1
+    time: str  #: when it was written, ISO 8601 in UTC; never before its predecessor's
+    event: str  #: one of :data:`OWN_EVENTS`, or a note's own word
+    principal: str  #: the server that asked
+    request: str  #: the request's id
+    body: dict[str, Any]  #: public facts
+    payload: bytes  #: the query's public values, or the bytes that left
+    hash: str  #: SHA-256 of all this and of the row before
 
     @property
     def head(self) -> Head:
@@ -118,15 +96,11 @@ NO_ROWS = Tip(0, GENESIS, "")
 
 
 class Store(ABC):
-    """An open chain of rows and its state.
+    """An open chain of rows and its state, at ``path`` or in memory; ``clock`` gives rows their time.
 
     Used by one thread at a time (by a lock) and by one process; others open it themselves. The
     abstract methods store bytes and are called under the lock; chaining, nested transactions, the
     state's digest and caching are implemented here.
-
-    Args:
-        path: where it is kept; ``None``: in memory.
-        clock: gives the time written into rows.
     """
 
     #: Errors of the medium, which users meet as LedgerError.
@@ -233,10 +207,7 @@ class Store(ABC):
         """One exclusive transaction, durable when it ends; inner ones join the outermost.
 
         If anything inside fails, all of it is undone, even if the outer code goes on. Gives the end of
-        the chain, and the time for what is written inside.
-
-        Raises:
-            LedgerError: the store cannot be written (full, read-only, gone), or was rolled back.
+        the chain, and the time for what is written inside. LedgerError: the store cannot be written.
         """
         with self._lock:
             self.check_process()
@@ -270,18 +241,13 @@ class Store(ABC):
         """Drop the cached state if another process has appended (in memory none can)."""
         if self.path is None and self._last.seq:
             return
-        last = self.last()
-        if last[:2] != self._last[:2]:
-            self._check_grown(last.seq)
+        last, known = self.last(), self._last
+        if last[:2] != known[:2]:
+            if known.seq and (last.seq < known.seq or self.hash_at(known.seq) != known.hash):
+                raise LedgerError(f"{self}: entries were removed or changed while it was open")
             self._state.clear()
             self._forget_hashes()
             self._last = last
-
-    def _check_grown(self, seq: int) -> None:
-        """Another process may have appended; known rows must still be there."""
-        known = self._last
-        if known.seq and (seq < known.seq or self.hash_at(known.seq) != known.hash):
-            raise LedgerError(f"{self}: entries were removed or changed while it was open")
 
     def _commit(self) -> None:
         if self._broken:
@@ -453,11 +419,7 @@ class Store(ABC):
             raise LedgerError(f"{self}: its last entry does not fit the chain; it was rewritten")
 
     def check_state(self) -> None:
-        """Check the stored state against the last row that speaks for it.
-
-        Raises:
-            LedgerError: something of it was removed, added or changed.
-        """
+        """Check the stored state against the last row that speaks for it, or raise a LedgerError."""
         for columns in self.select(events=STATEFUL, newest=1):
             sound = Entry.of(columns).body.get("state") == self._digest()
             break
@@ -493,10 +455,7 @@ def fits(previous: str, stored: tuple[Any, ...]) -> bool:
 
 
 def digest_of(state: Mapping[str, bytes]) -> str:
-    """Digest of a state, without what no row speaks for, hexadecimal.
-
-    SHA-256 of the sum of its values' hashes, so that it can be updated value by value.
-    """
+    """SHA-256 of the sum of a state's hashes, so that it is updated value by value, hexadecimal."""
     return _of_sum(sum(_hash(name, value) for name, value in state.items() if name not in UNSPOKEN))
 
 

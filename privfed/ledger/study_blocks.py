@@ -35,27 +35,19 @@ from typing import Any
 from privfed.privacy.accountant import Amount, plus
 from privfed.privacy.limit import scope
 
-#: What a study's total is named by.
-STUDY = ("study",)
-#: The name of all blocks in a ledger's state.
-BLOCKS = "studies"
+STUDY = ("study",)  #: What a study's total is named by
+BLOCKS = "studies"  #: The name of all blocks in a ledger's state
 
 
 @dataclass(frozen=True)
 class StudyBlock:
-    """One study's share of a lasting budget.
+    """One study's share of a lasting budget."""
 
-    Args:
-        study: its name.
-        share: the most that it may ever be charged, under the ledger's accountant.
-        sealed: whether it is over; what it left of its share has gone back to the budget.
-        spent: what it was charged.
-    """
-
-    study: str
-    share: Amount
+    study: str  #: its name
+    share: Amount  #: the most that it may ever be charged, under the ledger's accountant
+    #: whether it is over; what it left of its share has gone back to the budget
     sealed: bool = False
-    spent: Amount = ()
+    spent: Amount = ()  #: what it was charged
 
     @classmethod
     def from_plain(cls, study: str, plain: Mapping[str, Any]) -> StudyBlock:
@@ -81,12 +73,7 @@ def reserved(share: Amount) -> dict[str, Any]:
 
 
 def read_blocks(plain: Any, spent_in: Callable[[str], Amount | None]) -> dict[str, StudyBlock]:
-    """Read all blocks from a ledger's state.
-
-    Args:
-        plain: the value, or ``None``.
-        spent_in: gives the total of a scope, or ``None``.
-    """
+    """Read all blocks from a ledger's state; ``spent_in`` gives the total of a scope, or ``None``."""
     found = {}
     for study, one in (plain or {}).items():
         block = StudyBlock.from_plain(study, one)

@@ -18,15 +18,7 @@ from privfed.exchange.messages import Head
 from privfed.exchange.signing import check_handed
 from privfed.ledger.charge import Total, tracked
 from privfed.ledger.policy_constraints import raised
-from privfed.ledger.store import (
-    GENESIS,
-    READABLE,
-    STATEFUL,
-    Store,
-    digest_of,
-    encode_body,
-    fits,
-)
+from privfed.ledger.store import GENESIS, READABLE, STATEFUL, Store, digest_of, encode_body, fits
 from privfed.ledger.study_blocks import BLOCKS, read_blocks, reserved
 from privfed.privacy.accountant import Accountant
 from privfed.privacy.laws import Law, Unknown
@@ -111,11 +103,6 @@ class _Share(msgspec.Struct):
     study: str
     share: tuple[str, ...] = ()
 
-    @property
-    def amounts(self) -> tuple[Fraction, ...]:
-        """The share, exactly."""
-        return tuple(map(Fraction, self.share))
-
 
 class _Spoken(msgspec.Struct):
     """What a row says of the state after it."""
@@ -154,18 +141,7 @@ def _is_charged(release: _Release, loss: Loss, lawful: bool) -> bool:
 
 
 def verify(file: Store, published: Sequence[Head] = ()) -> Head:
-    """Recompute the chain, the totals and the state of a store.
-
-    Args:
-        file: an open store.
-        published: heads that the chain must contain.
-
-    Returns:
-        the end of the chain.
-
-    Raises:
-        LedgerError: something does not follow from the rows, or a head is not on the chain.
-    """
+    """Recompute a store's chain, totals and state, through published heads; return the chain's end."""
     try:
         with file.snapshot():
             file.check_form()
@@ -287,13 +263,10 @@ class _LedgerPass:
         if row[2] == "failed":
             self.state[f"failed:{kind}"] = self.state.get(f"failed:{kind}", 0) + 1
         elif row[6]:
-            self._check_noise(_READ_RELEASE.decode(row[6]), query, row[4], loss)
-
-    def _check_noise(self, release: _Release, query: str, request: str, loss: bytes) -> None:
-        """Hold a release's own words on its query and noise against what was charged."""
-        told = release.query == query and release.request == request
-        if not told or not _is_charged(release, _loss_of(loss), self.format > 3):
-            raise LedgerError(f"{self.file}: entry {self.seq} is not what was charged for")
+            release = _READ_RELEASE.decode(row[6])
+            told = release.query == query and release.request == row[4]
+            if not told or not _is_charged(release, _loss_of(loss), self.format > 3):
+                raise LedgerError(f"{self.file}: entry {self.seq} is not what was charged for")
 
     def _adopt(self, row: _Adopted) -> None:
         terms = terms_of(row.policy)
@@ -310,7 +283,9 @@ class _LedgerPass:
         known = blocks.get(row.study)
         if sealed is (known is None) or (known is not None and known["sealed"]):
             raise LedgerError(f"{self.file}: entry {self.seq} changes a study's share")
-        blocks[row.study] = {**known, "sealed": True} if known else reserved(row.amounts)
+        blocks[row.study] = (
+            {**known, "sealed": True} if known else reserved(tuple(map(Fraction, row.share)))
+        )
 
     def _check_shares(self, totals: Mapping[str, Total]) -> None:
         """No study was charged more than its share."""
@@ -359,13 +334,9 @@ def totals_of(
     accountant: Accountant | None = None,
     blocks: Collection[str] = (),
 ) -> dict[str, Total]:
-    """Add up all charges anew, by scope.
+    """Add up all charges anew, by scope: the whole, the kinds, ``limits``, and studies with a share.
 
-    Args:
-        file: an open store.
-        limits: scopes to keep apart, besides the whole and the kinds.
-        accountant: how losses add up, if not as they were added.
-        blocks: studies with a share, whose totals are kept apart too.
+    ``accountant`` says how losses add up, if not as they were added.
     """
     charges: Counter[_Key] = Counter()
     for row in file.select(events=_CHARGES):

@@ -24,18 +24,9 @@ class Verified(NamedTuple):
 def verified(
     path: Path, registry: Registry, heads: Iterable[Head] = (), public: bytes | None = None
 ) -> Verified:
-    """Verify a ledger's file against what follows from its rows, and against all heads known of it.
+    """Verify a ledger's file against its rows and all heads known of it; LedgerError: it was rewritten.
 
-    A copy of a ledger that is still elsewhere may be older than that one: it is held against ``heads``.
-
-    Args:
-        path: the file.
-        registry: what is remembered of ledgers.
-        heads: further heads, which were published.
-        public: the owner's public key, if those heads must be signed by it.
-
-    Raises:
-        LedgerError: it was rewritten or put back from an older copy, or ``public`` never signed its heads.
+    A copy may be older than its original: it is held against ``heads``, which ``public`` must have signed.
     """
     with closing(Ledger.read(path)) as ledger:
         published = tuple(heads)

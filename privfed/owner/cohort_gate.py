@@ -1,8 +1,7 @@
 """A gate for many individuals at once: one vector and one ledger row, a budget for each of them.
 
-A simulation of many phones in one process: every individual's answer has noise of its own, but one
-gate reads all of them. A query is charged to those it asks, and refused as a whole if it exceeds any
-of their budgets. Who is asked is public, so refusals never depend on records.
+A simulation of many phones in one process. A query is charged to those it asks, who are public, and
+refused as a whole if it exceeds any of their budgets.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from privfed.ledger.charge import NOTHING
 from privfed.owner.gate import Gate
 from privfed.owner.guards import Quote, Refused
 from privfed.privacy.accountant import Amount
-from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Policy
 from privfed.questions.query import CohortQuery, Query
 
@@ -40,12 +38,7 @@ class CohortGate(Gate):
     """
 
     def __init__(
-        self,
-        owner: str,
-        records: Any,
-        policy: Policy,
-        ledger: Ledger,
-        **settings: Any,
+        self, owner: str, records: Any, policy: Policy, ledger: Ledger, **settings: Any
     ) -> None:
         self.people = len(records)
         if not settings.get("secret"):
@@ -98,13 +91,10 @@ class CohortGate(Gate):
 
     def _affordable(self, spent: Spent, charge: Charge) -> bool:
         self._catch_up(spent.head)
-        self._units = self._amount(charge.loss)
+        self._units = in_units(self.accountant.cost(charge.loss))
         if self._limit is None:
             return True
         return self._allowances.fits(self._asked, self._units, self._limit)
-
-    def _amount(self, loss: Loss) -> np.ndarray:
-        return in_units(self.accountant.cost(loss))
 
     def _reserved(self, charge: Charge, reserved: Reserved) -> None:
         """Count what was reserved; its row follows the head that :meth:`_affordable` caught up with."""

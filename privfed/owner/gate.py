@@ -17,13 +17,7 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
-from privfed.errors import (
-    InputError,
-    LedgerError,
-    QueryError,
-    SchemaError,
-    WireError,
-)
+from privfed.errors import InputError, LedgerError, QueryError, SchemaError, WireError
 from privfed.exchange.messages import (
     DryRun,
     DryRunReply,
@@ -41,11 +35,12 @@ from privfed.ledger import Charge, Entry, Ledger, Reserved, Spent
 from privfed.ledger.policy_constraints import terms_digest
 from privfed.ledger.secret import new_secret
 from privfed.owner.guards import Guards, Quote, Refused, as_declared, as_released, assign, capped
-from privfed.owner.inferred import record_inferred
 from privfed.owner.local_store import LocalStore
 from privfed.owner.masking import MaskingKey, view_of
 from privfed.owner.noise_monitor import NoiseMonitor
 from privfed.owner.release_cache import ReleaseCache
+from privfed.privacy.accountant import Accountant
+from privfed.privacy.loss import Loss
 from privfed.privacy.masked_sums import MaskedProtection
 from privfed.privacy.mechanism import Protection
 from privfed.privacy.noise import Noise, SecureNoise
@@ -58,8 +53,7 @@ from privfed.tables.schema import Schema
 
 __all__ = ["Gate", "Refused", "assign", "open_reply"]
 
-#: Largest request that is decoded, in bytes.
-REQUEST_LIMIT = 64 * 2**20
+REQUEST_LIMIT = 64 * 2**20  #: Largest request that is decoded, in bytes
 #: Most failures of one kind, ever: that an unprotected query failed can tell something more than
 #: its answers do. After one failure of a protected query the gate closes: see :meth:`Gate.close_after`.
 MOST_FAILURES = 3
@@ -67,11 +61,9 @@ MOST_FAILURES = 3
 MOST_MEMORY = 2**32
 #: How a reply is sealed by the event that recorded it.
 _SEALED = {"released": "release", "failed": "failure"}
-#: Gives a value that may be gone by now.
-_Known = Callable[[], object | None]
+_Known = Callable[[], object | None]  #: Gives a value that may be gone by now
 _NOTHING: tuple[_Known, _Known, Mapping[str, Part]] = (lambda: None, lambda: None, {})
-#: Longest id, principal or kind, in characters: they are written into the ledger.
-NAME_LIMIT = 200
+NAME_LIMIT = 200  #: Longest id, principal or kind, in characters: they are written into the ledger
 
 
 class Gate:
@@ -80,7 +72,6 @@ class Gate:
     Args:
         owner: the client's public name.
         records: the records, encoded to the schema.
-        policy: what the owner allows.
         ledger: where everything is recorded.
         schema: the public data dictionary, if the records have none of their own.
         noise: where noise comes from; secure unless a test injects its own.
@@ -89,8 +80,7 @@ class Gate:
         secret: the client's durable secret for repeatable local randomness; random unless given.
         data: public label of the data's version, for the ledger.
         amend: whether to put this policy in force over another one, by the owner's choice.
-        block: how many equal charges to reserve at once, to save disk writes; the rest of a block
-            counts as spent when the process ends.
+        block: how many equal charges to reserve at once; the rest counts as spent when the process ends.
     """
 
     def __init__(  # noqa: PLR0913 - by name after four
@@ -122,8 +112,7 @@ class Gate:
         secret = secret or new_secret()
         self._view = View(capped(records, policy), self.schema, secret)
         if policy.masked is not None:
-            #: Hides this owner's shares of masked sums.
-            self._masking = MaskingKey(secret)
+            self._masking = MaskingKey(secret)  #: Hides this owner's shares of masked sums
             self._masking.check(policy.masked.keys, owner)
             policy.masked.check_unmasked(self.accountant, policy.budget)
         #: What local effects keep for the owner; no query with an answer is given it.
@@ -141,7 +130,7 @@ class Gate:
         self._lock, self._lasts = threading.Lock(), ledger.path is not None
         ledger.adopt(policy, study, amend=amend)
         if self.schema.inferred:
-            record_inferred(ledger, self.accountant, owner, self.schema, study)
+            _record_inferred(ledger, self.accountant, owner, self.schema, study)
         mechanisms = [each for own in self._guards.mechanisms.values() for each in own]
         self._cache = (
             ReleaseCache(ledger, mechanisms, self._noise.secure, policy.limits)
@@ -155,12 +144,9 @@ class Gate:
         return self._noise.secure
 
     def serve(self, data: bytes, *, principal: str = "", round: str = "") -> bytes:
-        """Answer an encoded request with an encoded envelope; never raises.
+        """Answer an encoded request or dry run with an encoded envelope; never raises.
 
-        Args:
-            data: a request or a dry run.
-            principal: the server's name as the owner's channel knows it; overrides the request's.
-            round: the round as the owner counts; overrides the request's.
+        ``principal`` and ``round``, as the owner's channel knows them, override the request's.
         """
         message = _read(data)
         if message is None:
@@ -315,8 +301,10 @@ class Gate:
         return parts
 
     def _charge(self, request: Request, quote: Quote) -> Charge:
+        # local noise covers any input of an individual; over other units, what the policy says
+        anything = quote.model == "local" and self.policy.unit == "individual"
         facts = {
-            "relation": self._relation(quote.model),
+            "relation": "any-input" if anything else self.policy.relation,
             "unit": self.policy.unit,
             "cap": self.policy.cap,
             "data": self.data,
@@ -338,11 +326,6 @@ class Gate:
             quote.model,
             self._terms,
         )
-
-    def _relation(self, model: str) -> str:
-        """Local noise covers any input of an individual; over other units, what the policy says."""
-        anything = model == "local" and self.policy.unit == "individual"
-        return "any-input" if anything else self.policy.relation
 
     def _over(self, spent: Spent, charge: Charge) -> Reason | None:
         """Hold one more charge against every limit of this policy: times, budget, sub-budgets."""
@@ -382,11 +365,9 @@ class Gate:
     def close_after(self, kind: str) -> None:
         """Close the gate, because a protected query failed where it must not: nobody foresaw that.
 
-        A query is total: it answers for all records that the schema allows. One that fails for some of
-        them tells, whatever is sent instead, whether such records are there: noise around zeros is not
-        noise around what the neighbour would answer. No epsilon bounds that, so that it happens once: the
-        reply is noise around zeros, every later request is refused, and the owner is told. The server
-        learns at most at which of its queries that was, and what it can infer from it.
+        A query is total: one that fails for some records tells whether they are there, whatever is sent
+        instead, and no epsilon bounds that. So it happens once: the reply is noise around zeros, every
+        later request is refused, and the owner is told.
         """
         self.breaches[kind] += 1
         with suppress(LedgerError):  # a full disk; this process stays closed
@@ -439,18 +420,8 @@ class Gate:
             owners = self.policy.masked.owners
             view = view_of(request, self.policy.masked, released)
             released = self._masking.hidden(released, self.policy.masked.keys, self.owner, view)
-        return Envelope.seal(
-            Release(
-                self.owner,
-                request.id,
-                request.kind,
-                request.digest,
-                released,
-                self._noise.secure,
-                owners,
-                view.hex(),
-            )
-        )
+        said = (self.owner, request.id, request.kind, request.digest, released)
+        return Envelope.seal(Release(*said, self._noise.secure, owners, view.hex()))
 
     def _protect(
         self,
@@ -496,6 +467,22 @@ def _schema_of(records: Any, given: Schema | None) -> Schema:
     return known
 
 
+def _record_inferred(
+    ledger: Ledger, accountant: Accountant, owner: str, schema: Schema, study: str
+) -> None:
+    """Charge and release an inferred schema, as any answer without protection, once a ledger."""
+    fields = wire.encode(schema.to_dict())
+    digest = wire.digest(fields)
+    request = f"schema {digest}"
+    if ledger.find("server", request) is not None:
+        return
+    loss = Loss.open("the schema's bounds and categories were read off the data")
+    charge = Charge("server", request, "schema.infer", digest, loss, study, client=owner)
+    ledger.reserve(charge, accountant, lambda spent: None, wire.encode({}))
+    release = Release(owner, request, "schema.infer", digest, {})
+    ledger.release(charge, wire.encode(release))
+
+
 def _read(data: bytes) -> Request | DryRun | None:
     """A message of the server; ``None`` where the bytes are neither."""
     kinds: tuple[type[Request | DryRun], ...] = (Request, DryRun)
@@ -512,10 +499,7 @@ _DECLARED: WeakKeyDictionary[Query, tuple[_Known, _Known, Mapping[str, Part]]] =
 
 
 def _declared(query: Query, schema: Schema) -> Mapping[str, Part]:
-    """The parts that a query declares, computed once for all gates of a process.
-
-    Cached for this very query and schema object, no equal ones; a refusal is computed anew.
-    """
+    """The parts that a query declares, computed once for all gates of a process, by identity."""
     try:
         asked, under, told = _DECLARED.get(query, _NOTHING)
     except TypeError:  # a question that some plugin built of lists

@@ -22,8 +22,7 @@ from privfed.privacy.policy_objects import mechanism_of
 from privfed.questions.part import Part, PartType
 from privfed.tables.records import Records
 
-#: Most quotes that are kept: questions of one kind mostly have equal parts.
-KEPT = 256
+KEPT = 256  #: Most quotes that are kept: questions of one kind mostly have equal parts
 
 
 class Refused(Exception):
@@ -36,36 +35,19 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Quote:
-    """What answering a question takes, priced once, without data.
+    """What answering a question takes, priced once, without data."""
 
-    Args:
-        protections: each guard at work on its parts.
-        loss: what they cost together.
-        model: ``local`` where each individual's own bits are noised, or else ``central``.
-        facts: what a ledger's line says of the noise: who made it, and OpenDP's own word on it.
-        masked: the same protections with one owner's share of the noise, where the answer is masked.
-    """
-
-    protections: tuple[Protection, ...]
-    loss: Loss
-    model: str
+    protections: tuple[Protection, ...]  #: each guard at work on its parts
+    loss: Loss  #: what they cost together
+    model: str  #: ``local`` where each individual's own bits are noised, or else ``central``
+    #: what a ledger's line says of the noise: who made it, and OpenDP's own word on it
     facts: Mapping[str, Any]
+    #: the same protections with one owner's share of the noise, where the answer is masked
     masked: tuple[MaskedProtection, ...] = ()
 
 
 class Guards:
-    """All guards of one policy, and what they say of questions.
-
-    A quote follows from the policy, the question's parts and what it proposes to spend; equal ones
-    are quoted once.
-
-    Args:
-        policy: the owner's policy.
-        accountant: what adds up the losses.
-
-    Raises:
-        PolicyError: a guard names no mechanism, or one with other options.
-    """
+    """All guards of one policy, and what they say of questions; equal ones are quoted once."""
 
     def __init__(self, policy: Policy, accountant: Accountant) -> None:
         self._policy, self._accountant = policy, accountant
@@ -76,11 +58,7 @@ class Guards:
         self._kept: dict[Any, Quote] = {}
 
     def quote(self, kind: str, parts: Mapping[str, Part], proposed: Fraction | None) -> Quote:
-        """Price a question by its parts.
-
-        Raises:
-            Refused: a mechanism cannot protect its parts, or states what cannot be right.
-        """
+        """Price a question by its parts; Refused: a mechanism cannot protect them, or misstates."""
         key = kind, tuple(parts.items()), proposed
         try:
             kept = self._kept.get(key)
@@ -133,11 +111,7 @@ class Guards:
 
 
 def bounded_under(part: Part, policy: Policy) -> BoundedPart:
-    """A part with its bound under the policy's unit, relation and cap.
-
-    Raises:
-        PolicyError: there is no finite bound for that unit.
-    """
+    """A part with its bound under the policy's unit, relation and cap; PolicyError: none is finite."""
     if part.sensitivity is None:
         return BoundedPart(part, None)
     return BoundedPart(part, part.sensitivity.under(policy.unit, policy.relation, policy.cap))
@@ -233,12 +207,7 @@ def as_released(
 
 
 def capped(records: Any, policy: Policy) -> Any:
-    """No more records of one unit than the policy's cap, on which its guarantee stands.
-
-    Raises:
-        PolicyError: records that cannot be held to a cap, or do not say whose they are where the unit
-            is the person behind them.
-    """
+    """No more records of one unit than the policy's cap, on which its guarantee stands."""
     if policy.unit == "individual" and isinstance(records, Records) and records.individual is None:
         raise PolicyError(
             "unit 'individual' protects persons, and these records do not say whose they are; name "

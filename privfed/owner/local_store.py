@@ -1,8 +1,4 @@
-"""What stays with a data owner: the durable store of local effects, beside the ledger.
-
-No query with an answer is given it. An effect comes after its charge is durable, and once: what it
-kept and the mark that it is done become durable together.
-"""
+"""What stays with a data owner: the durable store of local effects, each done once, beside the ledger."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +15,12 @@ import msgspec
 from privfed.errors import LedgerError
 from privfed.questions import wire
 
-#: Ending of a shelf's file; its ledger lies beside it under the same name.
-ENDING = ".shelf"
+ENDING = ".shelf"  #: Ending of a shelf's file; its ledger lies beside it under the same name
 #: Most things on a shelf, and most bytes in all: effects cost no budget, so that storage must bound
 #: what a server can make an owner keep.
 MOST_THINGS = 10_000
 MOST_BYTES = 2**28
-#: Longest name of a thing, in characters.
-NAME_LIMIT = 200
+NAME_LIMIT = 200  #: Longest name of a thing, in characters
 
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS owner (dataset TEXT NOT NULL)",
@@ -43,11 +37,7 @@ class LocalStore(MutableMapping[str, Any]):
 
     Values are what :mod:`privfed.questions.wire` writes, read as plain data and arrays. What effects keep
     stands in a :class:`Compartment` of its study and principal; read by its bare name here it is found
-    if only one of them keeps such a thing.
-
-    Args:
-        path: the file; ``None``: in memory.
-        dataset: names the data set; the store of another one is refused.
+    if only one of them keeps such a thing. Without a path, it is kept in memory.
 
     Raises:
         LedgerError: by every use, the file cannot be opened or written, or is another owner's.
@@ -130,17 +120,8 @@ class LocalStore(MutableMapping[str, Any]):
 
     def revise(self, name: str, change: Callable[[Any], Any]) -> None:
         """Replace a thing by what a function makes of it (of none: ``None``), in one step."""
-        with self._lock:
-            db = self._connection()
-            try:
-                db.execute("BEGIN IMMEDIATE")
-                self[name] = change(self.get(name))
-                db.execute("COMMIT")
-            except sqlite3.Error as error:
-                raise LedgerError(f"{self}: {error}") from None
-            finally:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
+        with self._transaction():
+            self[name] = change(self.get(name))
 
     @property
     def failed(self) -> dict[str, int]:
@@ -158,23 +139,22 @@ class LocalStore(MutableMapping[str, Any]):
     def apply(self, principal: str, request: str, kind: str, effect: Callable[[], None]) -> None:
         """Do the effect of a request once, with the mark that it is done, or nothing.
 
-        An effect that fails keeps nothing and is marked as failed, for the owner alone.
-
-        Args:
-            principal, request, kind: of the request.
-            effect: what to do; it reads and writes this store.
-
-        Raises:
-            LedgerError: the file cannot be written; nothing has happened.
+        An effect that fails keeps nothing and is marked as failed, for the owner alone. LedgerError:
+        the file cannot be written; nothing has happened.
         """
+        with self._transaction() as db:
+            sql = "SELECT 1 FROM effects WHERE principal = ? AND request = ?"
+            if db.execute(sql, (principal, request)).fetchone() is None:
+                mark = (principal, request, kind, self._tried(db, effect))
+                db.execute("INSERT INTO effects VALUES (?, ?, ?, ?)", mark)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
             db = self._connection()
             try:
                 db.execute("BEGIN IMMEDIATE")
-                sql = "SELECT 1 FROM effects WHERE principal = ? AND request = ?"
-                if db.execute(sql, (principal, request)).fetchone() is None:
-                    mark = (principal, request, kind, self._tried(db, effect))
-                    db.execute("INSERT INTO effects VALUES (?, ?, ?, ?)", mark)
+                yield db
                 db.execute("COMMIT")
             except sqlite3.Error as error:
                 raise LedgerError(f"{self}: {error}") from None
@@ -186,16 +166,13 @@ class LocalStore(MutableMapping[str, Any]):
         db.execute("SAVEPOINT effect")
         try:
             effect()
-            self._check_size()
+            ((things, size),) = self._rows("SELECT COUNT(*), TOTAL(LENGTH(value)) FROM things")
+            if things > MOST_THINGS or size > MOST_BYTES:
+                raise ValueError("the shelf is full")
         except Exception:
             db.execute("ROLLBACK TO effect")
             return False
         return True
-
-    def _check_size(self) -> None:
-        ((things, size),) = self._rows("SELECT COUNT(*), TOTAL(LENGTH(value)) FROM things")
-        if things > MOST_THINGS or size > MOST_BYTES:
-            raise ValueError("the shelf is full")
 
     def close(self) -> None:
         """Close the file."""
@@ -249,13 +226,7 @@ class LocalStore(MutableMapping[str, Any]):
 
 
 class Compartment(MutableMapping[str, Any]):
-    """What one study keeps for one principal on an owner's shelf; no other study replaces it.
-
-    Args:
-        store: the owner's shelf.
-        study: the study's name.
-        principal: who asks, as the owner tells principals apart.
-    """
+    """What one study keeps for one principal on an owner's shelf; no other study replaces it."""
 
     def __init__(self, store: LocalStore, study: str, principal: str) -> None:
         self._store, self._where = store, (study, principal)

@@ -29,11 +29,7 @@ def _primitives(name: str) -> Any:
 
 
 class MaskingKey:
-    """One owner's key for masks, derived from the durable secret beside her ledger.
-
-    Args:
-        secret: the owner's secret, from which HKDF-SHA256 derives an X25519 private key.
-    """
+    """One owner's X25519 key for masks, derived by HKDF-SHA256 from the secret beside her ledger."""
 
     def __init__(self, secret: bytes) -> None:
         curve = _primitives("asymmetric.x25519")
@@ -45,11 +41,7 @@ class MaskingKey:
         self._pairs: dict[str, bytes] = {}
 
     def check(self, keys: Mapping[str, str], owner: str) -> None:
-        """Check that a roster names this owner with this key.
-
-        Raises:
-            PolicyError: it does not.
-        """
+        """Check that a roster names this owner with this key (PolicyError: it does not)."""
         if keys.get(owner) != self.public:
             raise PolicyError(
                 f"masked: the policy has {'another' if keys.get(owner) else 'no'} key for {owner!r}; its "
@@ -57,25 +49,17 @@ class MaskingKey:
             )
 
     def check_peer(self, key: str) -> None:
-        """Check that a pair's secret can be made with a public key.
-
-        Raises:
-            InputError: it is no X25519 key.
-        """
+        """Check that a pair's secret can be made with a public key; InputError: it is no X25519 key."""
         if key != self.public:
             self._shared(key)
 
     def mask(
         self, vector: np.ndarray, keys: Mapping[str, str], owner: str, view: bytes
     ) -> np.ndarray:
-        """Hide integers, so that only the sum over all owners shows anything.
+        """Hide integers, int64 of shape (cells,), so that only the sum over all owners shows anything.
 
-        Args:
-            vector: int64, shape (cells,).
-            keys: the roster: every owner's public key, by name.
-            owner: this owner's name in it.
-            view: what all owners must agree on for their masks to cancel (:func:`view_of`); no two
-                vectors may be hidden under one view.
+        ``keys`` is the roster, every owner's public key by name. ``view`` is what all owners must agree on
+        for their masks to cancel (:func:`view_of`); no two vectors may be hidden under one view.
 
         Returns:
             int64 of the same shape, uniform to whoever does not know all pairs' keys.

@@ -1,8 +1,4 @@
-"""The noise that a data owner pays for, watched where it is drawn: release less exact, cell by cell.
-
-It keeps sums over many cells, which :mod:`privfed.audits.noise` tests. They stay with the owner, beside
-her ledger: release less noise is the exact answer.
-"""
+"""The noise that a data owner pays for, watched where it is drawn, in sums that stay with the owner."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import lru_cache
 from pathlib import Path
 from time import monotonic
@@ -29,18 +25,13 @@ from privfed.privacy.mechanism import Mechanism, Protection
 ENDING, NAME = ".noise", "tally"
 #: Seconds between two writings of the file, at least: a crash loses so much of what was seen.
 SECONDS = 5.0
-#: Most cells of one part that are looked at; the first ones.
-CELLS = 2**16
-#: Most cells whose scores are held to be compared with those of other owners.
-HELD = 2**22
-#: Most parts that are watched by name.
-PARTS = 64
+CELLS = 2**16  #: Most cells of one part that are looked at; the first ones
+HELD = 2**22  #: Most cells whose scores are held to be compared with those of other owners
+PARTS = 64  #: Most parts that are watched by name
 #: Exact cells by size, in deviations of the noise; the first and last bin are open.
 SIZES = (1e-9, 1.0, 10.0, 30.0, 100.0, 1000.0)
-#: Noise is wide if it is zero more rarely than so.
-RARE = 1e-3
-#: Tails, in deviations.
-TAILS = (2.0, 3.0, 4.0, 5.0)
+RARE = 1e-3  #: Noise is wide if it is zero more rarely than so
+TAILS = (2.0, 3.0, 4.0, 5.0)  #: Tails, in deviations
 #: Deviation in grid units from which the low bits of noise are fair: Laplace noise of that scale has a
 #: Fourier coefficient of 4e-7 at a period of sixteen.
 WIDE, BITS = 2.0**12, 4
@@ -95,17 +86,10 @@ class OtherOwners:
 
 
 class NoiseMonitor:
-    """Sums up the noise of one gate's releases.
-
-    Args:
-        path: the ledger's file, beside which the sums are kept; ``None``: in memory.
-        dataset: names the data set.
-        secret: the owner's, from which the transform's own randomness comes.
-    """
+    """Sums up the noise of one gate's releases, in a file beside the ledger's, or in memory."""
 
     def __init__(self, path: Path | None = None, dataset: str = "", secret: bytes = b"") -> None:
-        #: What this process saw.
-        self.tally = NoiseSums()
+        self.tally = NoiseSums()  #: What this process saw
         #: Whom to compare with, in a simulation of several owners.
         self.others: OtherOwners | None = None
         self._store = None if path is None else LocalStore(path.with_suffix(ENDING), dataset)
@@ -125,11 +109,7 @@ class NoiseMonitor:
     ) -> None:
         """Add the noise of one group of parts; whatever goes wrong is counted, and stops no answer.
 
-        Args:
-            kind, query: of the query, and its digest.
-            protection: what protected the parts: it names their laws.
-            exact: the exact array of each part, before it was protected.
-            released: what leaves.
+        ``exact`` holds each part's array before it was protected, ``released`` what leaves.
         """
         found = NoiseSums({"unread error": (1.0,)})
         with suppress(Exception):
@@ -243,19 +223,12 @@ class NoiseMonitor:
 
 
 def read_tally(ledger: Path, dataset: str) -> NoiseSums:
-    """The sums over all releases ever, kept beside a ledger's file; empty where there are none.
-
-    Raises:
-        LedgerError: the file cannot be read, or is another data set's.
-    """
+    """The sums over all releases ever, kept beside a ledger's file; empty where there are none."""
     path = ledger.with_suffix(ENDING)
     if not path.is_file():
         return NoiseSums()
-    store = LocalStore(path, dataset)
-    try:
+    with closing(LocalStore(path, dataset)) as store:
         return NoiseSums().add_all(store.get(NAME, {}))
-    finally:
-        store.close()
 
 
 def _moments(found: NoiseSums, label: str, scores: np.ndarray) -> None:
@@ -273,11 +246,7 @@ def _binned(found: NoiseSums, bins: np.ndarray, scores: np.ndarray, names: list[
 
 
 def _together(found: NoiseSums, label: str, scores: np.ndarray, others: np.ndarray) -> None:
-    """Scores times the signs of others.
-
-    Whatever the others are, independent scores times signs that are settled before them are standard
-    normal: the sum over n cells is normal with variance n, exactly.
-    """
+    """Scores times the signs of others settled before them: over n cells normal with variance n."""
     signs = np.sign(others)
     found.add(f"sign {label}", (signs != 0).sum(), scores @ signs)
 
@@ -288,16 +257,11 @@ def _cut(*rows: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def normal_scores(law: Law, noise: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Map draws of a law to independent standard normal numbers, shape as given.
+    """Map draws of a law, whole numbers or bits 1 for a flip, to independent standard normal numbers.
 
     The randomised probability integral transform (Rosenblatt 1952; Smith 1985): for V uniform and
     independent of k, U = P(X < k) + V P(X = k) is uniform if k is a draw of X, whatever the law, so that
     Phi^-1(U) is standard normal. Tails are computed from their own side, so that no far draw is lost.
-
-    Args:
-        law: the declared law.
-        noise: whole numbers; of bits 1 for a flip.
-        rng: gives V.
     """
     share = rng.random(noise.shape)
     if isinstance(law, DiscreteLaplace):

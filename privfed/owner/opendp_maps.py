@@ -76,20 +76,13 @@ def _check_law(law: Law, priced: Protection) -> None:
         if law.additive and law.parameter > WIDEST:
             raise PluginError("64-bit integers cannot hold its noise")
         return
-    for parts in _on_grids(law, priced):
+    names = [n for n, own in priced.laws.items() if own == law and n not in priced.bare]
+    for grid in {priced.group[name].part.grid for name in names}:
+        hidden = [name for name in names if priced.group[name].part.grid == grid]
+        parts = {name: priced.group[name] for name in hidden}
         cells, bound = sum(own.part.size for own in parts.values()), joint(parts)
         if told := understated(law, bound, cells):
             raise PluginError(told)
-
-
-def _on_grids(law: Law, priced: Protection) -> list[dict[str, BoundedPart]]:
-    """The parts that a law hides, by their grid."""
-    names = [n for n, own in priced.laws.items() if own == law and n not in priced.bare]
-    grids = {priced.group[name].part.grid for name in names}
-    return [
-        {name: priced.group[name] for name in names if priced.group[name].part.grid == grid}
-        for grid in grids
-    ]
 
 
 @lru_cache(maxsize=256)

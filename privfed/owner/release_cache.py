@@ -34,12 +34,7 @@ class ReleaseCache:
     the stored bits: a function of an earlier release, which costs nothing. A greater epsilon, or a
     related query, is another charge. Only where every limit that the new charge would count against
     counted the earlier one: what one principal, study or round paid for is no other's to take.
-
-    Args:
-        ledger: where they are.
-        mechanisms: the gate's; releases of those that memoise are kept.
-        secure: whether the gate's noise is; test noise is never repeated as secure.
-        limits: the policy's.
+    Test noise is never repeated as ``secure``.
     """
 
     def __init__(

@@ -46,15 +46,9 @@ def run(
     *,
     seconds: float | None = None,
 ) -> Report:
-    """Carry a study out and write its output folder, report included.
+    """Carry a study out and write its output folder ``out``, which appears only if all goes well.
 
-    Args:
-        study: the study.
-        out: the folder, which appears only if all goes well.
-        overwrite: whether to replace an earlier output.
-        attacked: whether to run attacks.
-        engine: the engine's name.
-        seconds: time limit per attack; default: the study's.
+    ``seconds`` is the time limit per attack; default: the study's.
     """
     carried_by = engine_of(engine)
     lasting = PersistentLedgers.of(study)
@@ -77,15 +71,7 @@ def run(
 
 
 def attack(output: Output, *, seconds: float | None = None) -> Report:
-    """Attack a finished study's releases, and rewrite its findings and report.
-
-    Args:
-        output: the finished study's.
-        seconds: time limit per attack; default: the study's.
-
-    Raises:
-        InputError: the data have changed since, so that scores would be wrong.
-    """
+    """Attack a finished study's releases again; InputError if the data have changed since."""
     known = output.folder / STAMP
     if known.is_file() and known.read_text(encoding="utf-8") != _stamp(output.study):
         raise InputError(
@@ -161,6 +147,29 @@ def write_report(output: Output) -> Report:
     write_text(output.folder / "report.html", html)
     write_text(output.folder / "report.json", plain + "\n")
     return report
+
+
+def write_letter(output: Output, reader: str, policy: str = "", *, pdf: bool = False) -> Path:
+    """Write the page for a board or a regulator of a finished study, beside its report.
+
+    Returns:
+        the file: ``board.html``, ``regulator.html``, or with ``pdf`` the same as ``.pdf``; for an
+        engineer ``report.html`` or ``report.pdf``.
+    """
+    from privfed.reports import letters
+
+    page = output.folder / f"{reader}.html"
+    if reader == "board":
+        write_text(page, letters.board(gather(output), policy))
+    elif reader == "regulator":
+        write_text(page, letters.regulator(gather(output)))
+    else:
+        page = output.folder / "report.html"
+        write_report(output)
+    if not pdf:
+        return page
+    letters.write_pdf(page, page.with_suffix(".pdf"))
+    return page.with_suffix(".pdf")
 
 
 def sweep(study: Study, epsilons: Sequence[str], seeds: int) -> pd.DataFrame:

@@ -22,36 +22,26 @@ Holder = TypeVar("Holder", "LearnerChoice", "PolicyChoice")
 Partition = Literal["iid", "column", "dirichlet", "quantity", "cohort"]
 #: Shadow-model attacks: ``privfed.attacks.shadow_models.WAYS``, without its imports.
 ModelReader = Literal["lira", "lira-offline", "rmia", "rmia-offline"]
-#: Delta of a private policy that names none.
-DELTA = "1e-5"
-#: Maximum number of shadow models per policy: each is a whole training.
-MAX_SHADOWS = 1000
+DELTA = "1e-5"  #: Delta of a private policy that names none
+MAX_SHADOWS = 1000  #: Maximum number of shadow models per policy: each is a whole training
 
 
 @dataclass(frozen=True)
 class DataChoice:
-    """The table: ``[data]``.
+    """The table: ``[data]``."""
 
-    Args:
-        source: a bundled set's name, a path ending in ``.csv``, ``openml:NAME``, or, for a cohort, a
-            folder ending in ``/`` with one file of rules per individual.
-        target: the column to predict, if the source does not name it.
-        schema: path of a schema file, if the source has none; without one, bounds are inferred from
-            the records, which every ledger records as an unprotected release.
-        individual: the column that names the person behind each record.
-        test: fraction of each client's records that is held out.
-        sep: column separator of a ``.csv``.
-        encoding: of a ``.csv``.
-        positive: the positive one of the target's two categories; default: the second.
-    """
-
+    #: a bundled set's name, a path ending in ``.csv``, ``openml:NAME``, or, for a cohort, a folder
+    #: ending in ``/`` with one file of rules per individual
     source: str
-    target: str | None = None
+    target: str | None = None  #: the column to predict, if the source does not name it
+    #: path of a schema file, if the source has none; without one, bounds are inferred from the
+    #: records, which every ledger records as an unprotected release
     schema: str | None = None
-    individual: str | None = None
-    test: float = 0.25
-    sep: str = ","
-    encoding: str = "utf-8"
+    individual: str | None = None  #: the column that names the person behind each record
+    test: float = 0.25  #: fraction of each client's records that is held out
+    sep: str = ","  #: column separator of a ``.csv``
+    encoding: str = "utf-8"  #: of a ``.csv``
+    #: the positive one of the target's two categories; default: the second
     positive: str | None = None
 
     @property
@@ -70,41 +60,49 @@ class DataChoice:
 
 
 @dataclass(frozen=True)
+class AboutChoice:
+    """Who answers for a study, and why it is done: ``[about]``. Public text, shown on its pages."""
+
+    purpose: str = ""  #: what the model is for
+    controller: str = ""  #: who answers for the data
+    contact: str = ""  #: whom to ask
+    legal_basis: str = ""  #: such as a consent, a statute, a decision of an ethics board
+    period: str = ""  #: when the data were collected
+    data_description: str = ""  #: whose data, and what of them
+    approver: str = ""  #: who approved the study
+    registry: dict[str, str] = field(default_factory=dict)  #: further fields of a register
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The keys that nothing is written under."""
+        return tuple(key for key, text in vars(self).items() if key != "registry" and not text)
+
+
+@dataclass(frozen=True)
 class ClientsChoice:
-    """Who owns which record: ``[clients]``.
+    """Who owns which record: ``[clients]``."""
 
-    Args:
-        partition: ``column``, ``iid``, ``dirichlet`` (label skew), ``quantity`` (size skew), or
-            ``cohort``: each individual owns one file of rules, and one gate simulates them all.
-        column: the column that names the owners (``column``).
-        count: number of clients (``iid``, ``dirichlet``, ``quantity``), or
-        names: their names.
-        alpha: evenness of the partition (``dirichlet``, ``quantity``).
-        ledgers: folder of persistent ledgers, one per owner, under one budget for all studies;
-            without it, every run has ephemeral ledgers in its own output.
-        budget: the owners' total budget for all studies, ``epsilon`` and ``delta``; put in force in
-            new ledgers, compared with that of existing ones.
-        keys: folder of the owners' keys: ``<client>.key``, which sign the heads of persistent ledgers,
-            or, on the server of several machines, ``<client>.pub``.
-        witness: file or address to which the heads of persistent ledgers are appended.
-    """
-
+    #: ``column``, ``iid``, ``dirichlet`` (label skew), ``quantity`` (size skew), or ``cohort``:
+    #: each individual owns one file of rules, and one gate simulates them all
     partition: Partition = "iid"
-    column: str | None = None
-    count: int | None = None
+    column: str | None = None  #: the column that names the owners (``column``)
+    count: int | None = None  #: number of clients (unless by ``column``), or their names
     names: list[str] | None = None
-    alpha: float = 1.0
+    alpha: float = 1.0  #: evenness of the partition (``dirichlet``, ``quantity``)
+    #: folder of persistent ledgers, one per owner, under one budget for all studies; without it,
+    #: every run has ephemeral ledgers in its own output
     ledgers: str | None = None
+    #: the owners' total budget for all studies, ``epsilon`` and ``delta``; put in force in new
+    #: ledgers, compared with that of existing ones
     budget: dict[str, str | int | float] | None = None
+    #: folder of the owners' keys: ``<client>.key``, which sign the heads of persistent ledgers, or,
+    #: on the server of several machines, ``<client>.pub``
     keys: str | None = None
+    #: file or address to which the heads of persistent ledgers are appended
     witness: str | None = None
 
     def whole(self, delta: Fraction) -> Budget | None:
-        """Return the owners' total budget, if the study states it.
-
-        Args:
-            delta: its delta, if the study states none.
-        """
+        """Return the owners' total budget, if the study states it; ``delta`` where it states none."""
         if self.budget is None:
             return None
         return Budget.of(self.budget["epsilon"], self.budget.get("delta", delta))
@@ -138,49 +136,37 @@ class ClientsChoice:
 
 @dataclass(frozen=True)
 class LearnerChoice:
-    """The learner: ``[learner]``, a plugin's name and its parameters.
+    """The learner: ``[learner]``, a plugin's name and its parameters."""
 
-    Args:
-        name: the plugin's name.
-        params: the constructor's parameters.
-        learner: what a baseline wraps, such as the learner of ``LocalRuleFitClassifier``.
-    """
-
-    name: str
-    params: dict[str, Any] = field(default_factory=dict)
+    name: str  #: the plugin's name
+    params: dict[str, Any] = field(default_factory=dict)  #: the constructor's parameters
+    #: what a baseline wraps, such as the learner of ``LocalRuleFitClassifier``
     learner: LearnerChoice | None = None
 
 
 @dataclass(frozen=True)
 class PolicyChoice:
-    """One data owner's policy to run under: ``[[policy]]``.
+    """One data owner's policy to run under: ``[[policy]]``."""
 
-    Args:
-        name: its name, and its folder's in the output.
-        base: ``published``, ``strict`` (published with strict suppression), ``private``, or the
-            path of a policy file; default: the name.
-        epsilon: total budget of ``private``.
-        delta: its delta.
-        params: further arguments of the learner's policy, such as ``depth``.
-        block: how many equal charges a ledger reserves at once; long trainings wait less for disks,
-            and the rest of the last block counts as spent.
-        learner: what learns under this policy instead of the study's learner, such as a baseline.
-        unit: privacy unit, instead of the base's: ``record``, ``individual`` (the person that
-            ``[data] individual`` names) or ``client``.
-        cap: maximum number of records used per unit.
-        masked: masks sums among all of the study's owners; ``{ colluding = 1 }`` or ``{}``, see
-            :class:`.MaskedSums`. A policy file says so itself.
-    """
-
-    name: str
+    name: str  #: its name, and its folder's in the output
+    #: ``published``, ``strict`` (published with strict suppression), ``private``, or the path of a
+    #: policy file; default: the name
     base: str = ""
-    epsilon: str | int | float | None = None
-    delta: str | int | float = DELTA
+    epsilon: str | int | float | None = None  #: total budget of ``private``
+    delta: str | int | float = DELTA  #: its delta
+    #: further arguments of the learner's policy, such as ``depth``
     params: dict[str, Any] = field(default_factory=dict)
+    #: how many equal charges a ledger reserves at once; long trainings wait less for disks, and the
+    #: rest of the last block counts as spent
     block: int = 1
+    #: what learns under this policy instead of the study's learner, such as a baseline
     learner: LearnerChoice | None = None
+    #: privacy unit, instead of the base's: ``record``, ``individual`` (the person that ``[data]
+    #: individual`` names) or ``client``
     unit: Unit | None = None
-    cap: int | None = None
+    cap: int | None = None  #: maximum number of records used per unit
+    #: masks sums among all of the study's owners; ``{ colluding = 1 }`` or ``{}``, see
+    #: :class:`.MaskedSums`. A policy file says so itself
     masked: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
@@ -202,11 +188,7 @@ class PolicyChoice:
         return delta
 
     def masked_among(self, proposed: Policy, owners: Sequence[str]) -> Policy:
-        """Return a policy with sums masked among the owners, if the study says so.
-
-        Raises:
-            PolicyError: the terms are no terms of masked sums.
-        """
+        """Return a policy with sums masked among the owners, if the study says so."""
         if self.masked is None or not owners:
             return proposed
         terms = {"with": list(owners), **self.masked}
@@ -240,16 +222,11 @@ class PolicyChoice:
 
 @dataclass(frozen=True)
 class ShadowChoice:
-    """Membership inference from the model alone: ``[shadows]``. Each shadow costs one training per policy.
+    """Membership inference from the model alone: ``[shadows]``. Each shadow costs one training per policy."""
 
-    Args:
-        number: approximate number of shadow models per policy.
-        seconds: time limit of their training.
-        ways: attacks: ``lira``, ``rmia``, or either with ``-offline``.
-    """
-
-    number: int = 16
-    seconds: float = 120.0
+    number: int = 16  #: approximate number of shadow models per policy
+    seconds: float = 120.0  #: time limit of their training
+    #: attacks: ``lira``, ``rmia``, or either with ``-offline``
     ways: tuple[ModelReader, ...] = ("lira", "rmia")
 
     def check(self, where: str) -> None:
@@ -278,11 +255,7 @@ def holding_learner(plain: Any, type_: type[Holder], where: str) -> Holder:
 
 
 def policies(plain: Any, where: str) -> tuple[PolicyChoice, ...]:
-    """Read all ``[[policy]]`` tables.
-
-    Raises:
-        StudyError: all their faults.
-    """
+    """Read all ``[[policy]]`` tables (StudyError: all their faults)."""
     if not isinstance(plain, list) or not plain:
         raise StudyError(f"{where}: needs at least one [[policy]] (two brackets on each side)")
     faults, chosen = Faults(), []
@@ -292,16 +265,15 @@ def policies(plain: Any, where: str) -> tuple[PolicyChoice, ...]:
     names = [policy.name for policy in chosen]
     for name in dict.fromkeys(names):
         with faults.collected():
-            _check_name(name, names, where)
+            if (
+                not name.replace("-", "").replace("_", "").replace(".", "").isalnum()
+                or name[0] == "."
+            ):
+                raise StudyError(f"{where}: policy name {name!r} must be letters, digits, - and _")
+            if names.count(name) > 1:
+                raise StudyError(f"{where}: two policies are called {name!r}; rename one")
     for policy in chosen:
         with faults.collected():
             policy.check(where)
     faults.tell(StudyError)
     return tuple(chosen)
-
-
-def _check_name(name: str, names: list[str], where: str) -> None:
-    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name[0] == ".":
-        raise StudyError(f"{where}: policy name {name!r} must be letters, digits, - and _")
-    if names.count(name) > 1:
-        raise StudyError(f"{where}: two policies are called {name!r}; rename one")

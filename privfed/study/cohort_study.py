@@ -26,17 +26,11 @@ NAME = "cohort"
 
 @dataclass(frozen=True, eq=False)
 class PreparedCohort:
-    """A study's cohort.
-
-    Args:
-        study: the study.
-        records: all individuals' data.
-        learner: the study's learner, which has read them.
-    """
+    """A study's cohort."""
 
     study: Study
-    records: CohortRecords
-    learner: CohortLearner
+    records: CohortRecords  #: all individuals' data
+    learner: CohortLearner  #: the study's learner, which has read them
 
     @property
     def schema(self) -> Schema:
@@ -59,11 +53,7 @@ class PreparedCohort:
     def federate(
         self, adopted: Policy, ledgers: Path, block: int, registry: Registry | None = None
     ) -> CohortDisclosure:
-        """Put the cohort's gate before the rules, with one ledger.
-
-        Raises:
-            PolicyError: charges reserved in blocks, which no individual's budget could follow.
-        """
+        """Put the cohort's gate before the rules, with one ledger; charges cannot come in blocks."""
         ledgers.mkdir(parents=True, exist_ok=True)
         keys = None if registry is None else self.study.keys
         return CohortDisclosure.of(
@@ -90,10 +80,6 @@ class PreparedCohort:
 
 
 def prepare(study: Study, model: CohortLearner) -> PreparedCohort:
-    """Read all individuals' data.
-
-    Raises:
-        InputError: an invalid parameter, no such folder, or a file that does not fit.
-    """
+    """Read all individuals' data; InputError where there is no such folder, or a file does not fit."""
     records = model.read(study.folder / study.data.source, public_schema(study))
     return PreparedCohort(study, records, model)

@@ -4,23 +4,17 @@ The server holds no table. It learns from what the owners' gates release over an
 heads of their ledgers and a journal from which an interrupted study resumes. The report is made of
 copies of the owners' ledgers, which hold only public values and releases.
 
-FOLDER/study.toml              the study as run
-FOLDER/<policy>/policy.toml    the policy proposed to the owners
-FOLDER/<policy>/journal        all replies, in order
-FOLDER/<policy>/heads.json     the ledgers' heads, as the server saw them
-FOLDER/<policy>/model.json     the model
-FOLDER/<policy>/metrics.json   number of queries
-FOLDER/<policy>/ledgers/       for the owners' copies
+Its output is that of :mod:`privfed.study.output`, with FOLDER/<policy>/journal, all replies in order.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from privfed.engines.batches import schema_digest
 from privfed.engines.journal import Journal
@@ -48,38 +42,24 @@ from privfed.tables.sources import public_schema as schema_of
 JOURNAL = "journal"
 #: File of the heads that a server saw, in the user's state folder; earlier versions kept it by the study.
 HEADS = "heads.json"
-#: Folder of the owners' public keys, ``<client>.pub``, beside the study.
-KEYS = "keys"
+KEYS = "keys"  #: Folder of the owners' public keys, ``<client>.pub``, beside the study
 
 
-class Connect(Protocol):
-    """Makes an engine's disclosure."""
-
-    def __call__(self, schema: Schema, clients: Sequence[str], /, **rest: Any) -> RemoteDisclosure:
-        """Reach clients; ``rest`` goes to :class:`.RemoteDisclosure`."""
+#: Makes an engine's disclosure of schema, clients, and what :class:`.RemoteDisclosure` takes by name.
+Connect = Callable[..., RemoteDisclosure]
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """A study as its server carries it out under one policy.
+    """A study as its server carries it out under one policy."""
 
-    Args:
-        study: the study; its table is never read.
-        choice: the policy.
-        out: the output folder.
-    """
-
-    study: Study
+    study: Study  #: the study; its table is never read
     choice: PolicyChoice
-    out: Path
+    out: Path  #: the output folder
 
     @classmethod
     def of(cls, study: Study, out: str | Path, policy_name: str = "") -> Deployment:
-        """Choose a policy by its name; default: the first.
-
-        Raises:
-            InputError: no such policy.
-        """
+        """Choose a policy by its name; default: the first (InputError: no such policy)."""
         named = {choice.name: choice for choice in study.policies}
         name = policy_name or next(iter(named))
         if name not in named:
@@ -122,11 +102,7 @@ class Deployment:
 
     @property
     def keys(self) -> dict[str, Identity]:
-        """The public keys that replies must be signed with; empty without a folder of keys.
-
-        Raises:
-            InputError: an owner's key is missing.
-        """
+        """The public keys that replies must be signed with; empty without a folder of keys."""
         folder = self.keys_folder
         if not any(folder.glob("*.pub")):
             warnings.warn(
@@ -144,14 +120,11 @@ class Deployment:
     # --- carried out -----------------------------------------------------------------------------
 
     def run(self, connect: Connect, **rest: Any) -> Path:
-        """Train, and write the output; an interrupted study resumes.
+        """Train, and write the policy's folder; an interrupted study resumes.
 
         Args:
             connect: makes the disclosure.
             rest: see :class:`.RemoteDisclosure`: patience.
-
-        Returns:
-            the policy's folder.
 
         Raises:
             InputError: a fault of the study, its schema, a key or the output folder.
@@ -176,11 +149,7 @@ class Deployment:
         return folder
 
     def _heads(self, keys: Mapping[str, Identity]) -> HeadStore:
-        """Return the heads that this user's servers saw of ledgers signed by these keys.
-
-        They lie outside the project; those that an earlier version kept beside the study are taken
-        along.
-        """
+        """The heads seen of ledgers signed by these keys, those kept beside the study included."""
         if not keys:
             return HeadStore()
         heads = HeadStore(state_folder() / HEADS, keys)
@@ -226,15 +195,7 @@ class Deployment:
     # --- before and after ------------------------------------------------------------------------
 
     def propose(self, folder: Path, client: str) -> OwnerFile:
-        """Write a data owner's files: schema, policy, key and owner.toml.
-
-        Args:
-            folder: a new folder.
-            client: the owner's name.
-
-        Raises:
-            InputError: the folder is not empty, or the study does not name the owner.
-        """
+        """Write a data owner's files into a new folder: schema, policy, key and owner.toml."""
         if client not in self.clients:
             raise InputError(f"no client {client!r}; the clients are {', '.join(self.clients)}")
         check_empty(folder)

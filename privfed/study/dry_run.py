@@ -14,7 +14,7 @@ import msgspec
 from privfed.errors import Faults, PolicyError, StudyError, did_you_mean
 from privfed.learners.base import FederatedLearner
 from privfed.learners.cohort import CohortLearner
-from privfed.privacy.policy import Guard, Policy
+from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of, kinds_of, mechanism_of
 from privfed.questions import plugins
 from privfed.study import LearnerChoice, PolicyChoice, Study
@@ -28,15 +28,9 @@ from privfed.tables.toml_file import naming, read_toml
 
 
 def dry_run(study: Study, schema: Schema, *, attacks: bool = True) -> list[Price]:
-    """Build and price everything that a study names, before any query.
+    """Build and price everything that a study names, before any query: each policy's maximum cost.
 
-    Args:
-        study: the study.
-        schema: the public data dictionary.
-        attacks: whether to build its attacks as well, which load most of the statistics.
-
-    Returns:
-        one client's maximum cost under each policy.
+    Without ``attacks``, which load most of the statistics, attacks are not built.
 
     Raises:
         InputError: all unknown learners, parameters, policies, queries, parts, mechanisms, attacks.
@@ -89,11 +83,7 @@ def owners_left(study: Study, prices: Sequence[Price]) -> dict[str, list[Left]]:
 
 
 def read_study(path: Path) -> Study:
-    """Read a study's file, and check that the learners and attacks it names are installed.
-
-    Raises:
-        StudyError: all faults of the file.
-    """
+    """Read a study's file; a StudyError tells all its faults, plugins not installed included."""
     where, faults = f"study file {path}", Faults()
     plain = read_toml(path, where, StudyError)
     with faults.collected(), naming(where):
@@ -132,11 +122,7 @@ def _build(adopted: Policy) -> None:
 
 
 def learner(study: Study, policy: PolicyChoice | None = None) -> FederatedLearner:
-    """Build a study's learner, or that of one of its policies.
-
-    Raises:
-        StudyError: an unknown parameter (the known ones are listed), or a learner for other data.
-    """
+    """Build a study's learner, or a policy's; StudyError: a parameter or data it does not take."""
     choice = study.learner if policy is None else study.learner_under(policy.name)
     made = _learner(choice, study.seed)
     cohort = study.clients.partition == "cohort"
@@ -192,12 +178,9 @@ def _typed(params: Mapping[str, Any], build: Callable[..., Any], where: str) -> 
         try:
             typed[key] = msgspec.convert(typed[key], named[key])
         except msgspec.ValidationError as error:
-            listed = get_origin(named[key]) is Literal
-            why = (
-                f"must be one of {', '.join(map(str, get_args(named[key])))}"
-                if listed
-                else in_words_of_toml(error)
-            )
+            why = in_words_of_toml(error)
+            if get_origin(named[key]) is Literal:
+                why = f"must be one of {', '.join(map(str, get_args(named[key])))}"
             raise StudyError(f"{where}, params: {key} {why}") from None
         except TypeError:  # a type of the learner's own, which it checks itself
             continue
@@ -218,11 +201,7 @@ def adopt(study: Study, choice: PolicyChoice, model: FederatedLearner, schema: S
 
 
 def policy(choice: PolicyChoice, model: FederatedLearner, schema: Schema, folder: Path) -> Policy:
-    """Build a study's policy for its learner.
-
-    Raises:
-        StudyError: the learner's policy takes no such parameter.
-    """
+    """Build a study's policy for its learner; StudyError: a parameter that this does not take."""
     if choice.base.endswith(".toml"):
         return _protecting(_of_file(folder / choice.base), choice)
     propose: Callable[..., Policy] = model.published
@@ -276,17 +255,18 @@ _OURS = ("epsilon", "delta", "schema")
 
 
 def strict(model: FederatedLearner) -> Policy:
-    """Return the learner's published policy with strict suppression: its own, or all guards made strict.
-
-    Raises:
-        PolicyError: no guard suppresses anything.
-    """
+    """Return the learner's published policy with strict suppression; PolicyError: nothing is suppressed."""
     if "strict" in signature(model.published).parameters:
         own: Policy = model.published(strict=True)  # type: ignore[call-arg]
         return own
     published = model.published()
     guards = {
-        kind: tuple(_strict_guard(guard) for guard in several)
+        kind: tuple(
+            replace(guard, options={**guard.options, "strict": True})
+            if guard.called == "nullify"
+            else guard
+            for guard in several
+        )
         for kind, several in published.guards.items()
     }
     if guards == dict(published.guards):
@@ -295,12 +275,6 @@ def strict(model: FederatedLearner) -> Policy:
             'leave the policy with base = "strict" out'
         )
     return replace(published, guards=guards)
-
-
-def _strict_guard(guard: Guard) -> Guard:
-    if guard.called != "nullify":
-        return guard
-    return replace(guard, options={**guard.options, "strict": True})
 
 
 def attacks_of(study: Study) -> list[Any]:

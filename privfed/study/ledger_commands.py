@@ -35,11 +35,7 @@ def is_database(path: Path) -> bool:
 
 
 def check_ledger_file(path: Path) -> None:
-    """Check that a file is called a ledger or is a database.
-
-    Raises:
-        InputError: it is neither.
-    """
+    """Check that a file is called a ledger or is a database (InputError: it is neither)."""
     if path.suffix != ".db" and not is_database(path):
         raise InputError(f"{path}: is no ledger; give a ledger's .db file, or a study's output")
 
@@ -50,11 +46,7 @@ def is_plain(path: Path) -> bool:
 
 
 def chosen(path: Path, client: str | None) -> dict[str, Path]:
-    """Return the ledgers of a plain folder, or the file itself, by data owner.
-
-    Raises:
-        InputError: no ledger there, or none of that client.
-    """
+    """Return the ledgers of a plain folder, or the file itself, by data owner; or InputError."""
     if path.is_file():
         check_ledger_file(path)
         return {path.stem: path}
@@ -67,11 +59,7 @@ def chosen(path: Path, client: str | None) -> dict[str, Path]:
 
 
 def files(path: Path, policy: str | None, client: str | None) -> dict[str, Path]:
-    """Return the ledgers of a study's output or a plain folder, or the file itself, by name.
-
-    Raises:
-        InputError: no ledger there, or none of that policy or client.
-    """
+    """Return the ledgers of an output or a plain folder, or the file itself, by name; or InputError."""
     if policy is None and is_plain(path):
         return chosen(path, client)
     output = Output.opened(path)
@@ -90,10 +78,7 @@ def files(path: Path, policy: str | None, client: str | None) -> dict[str, Path]
 
 
 def awaited(folder: Path, registry: Registry) -> Iterator[tuple[str, Path | None, list[Head]]]:
-    """Yield the ledgers that should be in a folder, with name, file and heads that were published.
-
-    Of a plain folder these are also the ledgers that were seen there and are gone.
-    """
+    """Yield name, file and published heads of the ledgers that should be in a folder, gone or not."""
     lasting = PersistentLedgers(folder.resolve())
     gone = {
         unquote(one.path.stem): one.head for one in registry.under(folder) if not one.path.is_file()
@@ -112,11 +97,7 @@ def awaited(folder: Path, registry: Registry) -> Iterator[tuple[str, Path | None
 
 
 def amended(path: Path, epsilon: str, delta: str | None) -> str:
-    """Set one ledger's budget for every study in it; return what holds now.
-
-    Raises:
-        InputError: not a number, or a ledger without any study.
-    """
+    """Set one ledger's budget for every study in it; return what holds now."""
     with opened(path) as ledger:
         dataset, policies, spent = ledger.dataset, ledger.policies(), ledger.budget()[0]
     if not policies:
@@ -126,7 +107,12 @@ def amended(path: Path, epsilon: str, delta: str | None) -> str:
             before = policy.budget
             own = delta if delta is not None else (before.delta if before else 0)
             budget = Budget.of(epsilon, own)
-            _check_bearable(dataset, spent, accountant_of(policy), budget)
+            accountant = accountant_of(policy)
+            if not accountant.fits(spent_of(spent, accountant.nothing), accountant.ceiling(budget)):
+                raise InputError(
+                    f"{dataset}: has spent more than epsilon {shown(budget.epsilon)} at delta "
+                    f"{float(budget.delta):g} already; write a budget that holds it"
+                )
             one.adopt(replace(policy, budget=budget), study, amend=True)
     told = f"epsilon {shown(budget.epsilon)} at delta {float(budget.delta):g}"
     return f"{dataset}: {told} is in force from now on, recorded as an amendment"
@@ -134,43 +120,20 @@ def amended(path: Path, epsilon: str, delta: str | None) -> str:
 
 @contextmanager
 def writable(path: Path, key: bytes | None = None) -> Iterator[Ledger]:
-    """Open a verified ledger to write into it, by its owner's decision.
-
-    Args:
-        path: the ledger's file.
-        key: the key that signs it now, or None.
-    """
+    """Open a verified ledger to write into it, by its owner's decision; ``key`` signs it now."""
     if not path.is_file():
         raise InputError(f"{path}: there is no such ledger; give a .db file")
     check_ledger_file(path)
-    dataset = verified(path, Registry()).dataset
-    with closing(Ledger(path, dataset, key=key, registry=_registry_of(path))) as ledger:
-        yield ledger
-
-
-def _registry_of(path: Path) -> Registry | None:
-    """Return where a ledger's heads are remembered, if it is one of those that last."""
     registry = Registry()
-    return registry if registry.at(path) is not None else None
-
-
-def _check_bearable(owner: str, line: Line, accountant: Accountant, budget: Budget) -> None:
-    """Check that a new budget covers what is already spent."""
-    if not accountant.fits(spent_of(line, accountant.nothing), accountant.ceiling(budget)):
-        raise InputError(
-            f"{owner}: has spent more than epsilon {shown(budget.epsilon)} at delta "
-            f"{float(budget.delta):g} already; write a budget that holds it"
-        )
+    dataset = verified(path, registry).dataset
+    lasting = None if registry.at(path) is None else registry
+    with closing(Ledger(path, dataset, key=key, registry=lasting)) as ledger:
+        yield ledger
 
 
 @contextmanager
 def opened(path: Path, heads: Iterable[Head] = ()) -> Iterator[Ledger]:
-    """Open a ledger's file to read it, once it is verified against all heads known of it.
-
-    Raises:
-        InputError: it is no database.
-        LedgerError: it was rewritten, or put back from an older copy.
-    """
+    """Open a ledger's file to read it, once it is verified against all heads known of it."""
     if not is_database(path):
         raise InputError(f"{path}: is no ledger; give a ledger's .db file, or a study's output")
     told = verified(path, Registry(), heads)
@@ -191,27 +154,24 @@ def intact(told: Verified) -> str:
 
 
 def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
-    """Format what is spent, reserved and remaining, one line per value of an aspect.
-
-    Args:
-        ledger: the ledger, verified.
-        by: the aspect, or None.
-        named: whether each line begins with the data owner.
-    """
+    """Format what is spent, reserved and remaining, one line per value of an aspect."""
     owner = f"{ledger.dataset}: " if named else ""
     lines = ledger.budget(by)
-    told = [*_blocks(ledger, lines[0]), *map(_row, lines), *_left(ledger, lines[0])]
+    told: list[str] = []
+    known = None if lines[0].unprotected else _currency(ledger)
+    if known is not None:
+        told += _shares(ledger, *known)
+    told += map(_row, lines)
+    if known is not None:
+        told.append(_left(ledger, lines[0], *known))
     told += filter(None, [closed(ledger)])
     return "\n".join(owner + line for line in told)
 
 
 def closed(ledger: Ledger) -> str:
     """Say that a protected query failed, which the owner's shelf beside her ledger remembers; or nothing."""
-    shelf = LocalStore.beside(ledger.path, ledger.dataset)
-    try:
+    with closing(LocalStore.beside(ledger.path, ledger.dataset)) as shelf:
         ever, faults = shelf.faults_ever, shelf.faults
-    finally:
-        shelf.close()
     if not ever:
         return ""
     kinds = ", ".join(f"{kind} {count}" for kind, count in ever.items())
@@ -224,22 +184,15 @@ def reopen(path: Path) -> str:
     """Let a gate answer again that closed after a protected query failed; say what happened."""
     with opened(path) as ledger:
         dataset = ledger.dataset
-    shelf = LocalStore.beside(path, dataset)
-    try:
+    with closing(LocalStore.beside(path, dataset)) as shelf:
         if not shelf.faults:
             return f"{dataset}: its gate is open"
         shelf.clear_faults()
-    finally:
-        shelf.close()
     return f"{dataset}: open again; its budget says from now on that no epsilon covers what the failure told"
 
 
 def sealed(path: Path, study: str) -> str:
-    """Seal a study in one ledger, for ever; return what it was charged and what goes back.
-
-    Raises:
-        InputError: the ledger knows no such study.
-    """
+    """Seal a study in one ledger, for ever; InputError: the ledger knows no such study."""
     with opened(path) as ledger:
         dataset, known = ledger.dataset, ledger.study_blocks()
     if study not in known:
@@ -267,12 +220,10 @@ def _currency(ledger: Ledger) -> tuple[Accountant, Budget, Amount] | None:
     return accountant, budget, accountant.ceiling(budget)
 
 
-def _blocks(ledger: Ledger, whole: Line) -> Iterator[str]:
+def _shares(
+    ledger: Ledger, accountant: Accountant, budget: Budget, ceiling: Amount
+) -> Iterator[str]:
     """Format each study's share: of the budget in its own currency, and as its guarantee for ever."""
-    known = _currency(ledger)
-    if known is None or whole.unprotected:
-        return
-    accountant, budget, ceiling = known
     for block in ledger.study_blocks().values():
         epsilon, delta = accountant.guarantee(block.share, budget.delta)
         state = "sealed, charged" if block.sealed else "charged so far"
@@ -283,15 +234,13 @@ def _blocks(ledger: Ledger, whole: Line) -> Iterator[str]:
         )
 
 
-def _left(ledger: Ledger, whole: Line) -> Iterator[str]:
+def _left(
+    ledger: Ledger, whole: Line, accountant: Accountant, budget: Budget, ceiling: Amount
+) -> str:
     """Format what neither studies have reserved nor charges have spent."""
-    known = _currency(ledger)
-    if known is None or whole.unprotected:
-        return
-    accountant, budget, ceiling = known
     taken = committed(spent_of(whole, accountant.nothing), ledger.study_blocks().values())
     room = shown_down(accountant.left(taken, budget))
-    yield (
+    return (
         f"left: {percent_of(taken, ceiling, rest=True)} of the budget, room for a study of epsilon "
         f"{room}{_at(budget.delta)}"
     )
@@ -304,10 +253,7 @@ def _at(delta: Fraction) -> str:
 def noise(name: str, path: Path, ledgers: int = 1) -> tuple[str, bool]:
     """Say whether the noise of a ledger's releases was of the laws that were charged.
 
-    Args:
-        name: what the line begins with.
-        path: the ledger's file, beside which lie the sums that its owner's gate kept.
-        ledgers: how many ledgers are tested beside each other, this one included.
+    It reads the sums that the owner's gate kept beside the file; ``ledgers`` are tested together.
 
     Returns:
         one line for the owner alone, and whether the noise is convicted.

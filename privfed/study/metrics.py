@@ -1,12 +1,8 @@
-"""Scores on held-out records: a simulation, not a release.
-
-In a real federation a score is a query like any other. The target is clipped to the schema's bounds in
-training and held-out records alike.
-"""
+"""Scores on held-out records, with targets clipped to the schema: a simulation, not a release."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -31,6 +27,11 @@ SCORES: Mapping[str, Better] = {
 }
 #: Probabilities are taken for at least this in a log loss, so that one is finite.
 LEAST = float(np.finfo(float).eps)
+#: What is said of several runs.
+NOTE = (
+    "a simulation: every run drew fresh noise and secrets and kept its own books, and the ledgers hold the first "
+    "alone; carried out on real data, each run would be charged"
+)
 
 
 def measure(
@@ -43,13 +44,8 @@ def measure(
 ) -> dict[str, Any]:
     """Score a fitted model on held-out records, beside the constant baseline.
 
-    Args:
-        model: the fitted model.
-        train: the training records, which give the constant baseline: their mean, their most frequent
-            class, or their class frequencies as probabilities.
-        test: the held-out records.
-        schema: the public data dictionary.
-        client: whose personal model is scored; None for the shared one.
+    The baseline is the training records' mean, most frequent class, or class frequencies. ``client``
+    names whose personal model is scored; None for the shared one.
 
     Returns:
         ``measure`` (the headline's name), ``better`` (``"lower"`` or ``"higher"``), ``value``,
@@ -65,7 +61,9 @@ def measure(
     if target.numeric and not isinstance(model, ClassifierMixin):
         scored = _numbers(predicted, known, wanted)
     else:
-        column = _as_category(target)
+        column = target  # or a number in [0, 1] that a classifier predicts as two classes
+        if target.numeric:
+            column = Column(target.name, "category", categories=("0", "1"))
         chances = chances_of(model, x, client)
         classes = known.round().astype(int), wanted.round().astype(int)
         scored = _classes(_codes(predicted, column), chances, *classes, len(column.categories))
@@ -74,20 +72,9 @@ def measure(
 
 
 def measure_own(
-    model: PersonalLearner,
-    train: pd.DataFrame,
-    test: pd.DataFrame,
-    schema: Schema,
-    owner: str,
+    model: PersonalLearner, train: pd.DataFrame, test: pd.DataFrame, schema: Schema, owner: str
 ) -> dict[str, Any]:
-    """Score each client's personal model on its held-out records.
-
-    Args:
-        model: the fitted learner, with all scored personal models loaded.
-        train: the clients' records.
-        test: the held-out records.
-        schema: the public data dictionary.
-        owner: the column of owners.
+    """Score each client's personal model, loaded before, on its held-out records.
 
     Returns:
         as :func:`measure`, as means over clients weighted by held-out records, with per-client baselines;
@@ -144,8 +131,8 @@ def _numbers(predicted: np.ndarray, known: np.ndarray, wanted: np.ndarray) -> di
     return {
         "measure": "root mean squared error",
         "better": "lower",
-        "value": _rmse(wanted, predicted),
-        "baseline": _rmse(wanted, constant),
+        "value": float(metrics.root_mean_squared_error(wanted, predicted)),
+        "baseline": float(metrics.root_mean_squared_error(wanted, constant)),
         "scores": _of_numbers(predicted, wanted),
         "constants": _of_numbers(constant, wanted),
     }
@@ -185,17 +172,11 @@ def _classes(
 
 
 def of_chances(chances: np.ndarray, wanted: np.ndarray) -> dict[str, float]:
-    """Score class probabilities.
+    """Score class probabilities, shape (records, classes); ``wanted``: true codes, shape (records,).
 
     The area under the curve is the mean over classes, one against the rest, if every class has records
     inside and outside it. The Brier score is the sum over classes (Brier 1950), for two classes half of it.
-
-    Args:
-        chances: probabilities, shape (records, classes).
-        wanted: codes of the true classes, shape (records,).
-
-    Returns:
-        by the names in :data:`SCORES`; log loss in nats.
+    Log loss is in nats.
     """
     truth = np.eye(chances.shape[1])[wanted]
     mixed = [code for code in range(chances.shape[1]) if 0 < truth[:, code].sum() < len(truth)]
@@ -212,11 +193,6 @@ def of_chances(chances: np.ndarray, wanted: np.ndarray) -> dict[str, float]:
     }
 
 
-def _as_category(target: Column) -> Column:
-    """Return a number in [0, 1] that a classifier predicts as two classes."""
-    return target if not target.numeric else Column(target.name, "category", categories=("0", "1"))
-
-
 def _codes(values: Any, column: Column) -> np.ndarray:
     """Return codes of class labels, which may be codes already."""
     names = [label(value) for value in np.asarray(values).ravel()]
@@ -226,5 +202,34 @@ def _codes(values: Any, column: Column) -> np.ndarray:
     return np.array([int(float(name)) for name in names])
 
 
-def _rmse(wanted: np.ndarray, predicted: np.ndarray) -> float:
-    return float(np.sqrt(metrics.mean_squared_error(wanted, predicted)))
+def spread(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Summarise the metrics of runs that differ only by noise.
+
+    Returns:
+        ``count``; ``without`` (runs without a score); the headline's ``values``, ``mean`` and
+        ``deviation`` (sample standard deviation, None for fewer than two); ``scores``, the ``mean`` and
+        ``deviation`` of each other score that all runs have; and ``note``.
+    """
+    scored = [run for run in runs if run.get("value") is not None]
+    values = [float(run["value"]) for run in scored]
+    names = [
+        name
+        for name, value in (scored[0].get("scores", {}) if scored else {}).items()
+        if isinstance(value, int | float) and all(name in run["scores"] for run in scored)
+    ]
+    return {
+        "count": len(runs),
+        "without": len(runs) - len(scored),
+        "values": values,
+        **_moments(values),
+        "scores": {name: _moments([run["scores"][name] for run in scored]) for name in names},
+        "note": NOTE,
+    }
+
+
+def _moments(values: Sequence[float]) -> dict[str, float | None]:
+    """Return mean and deviation; 0 for values that are equal up to rounding."""
+    mean = float(np.mean(values)) if values else None
+    alike = len(values) > 1 and np.ptp(values) <= 1e-12 * np.abs(values).max()
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return {"mean": mean, "deviation": 0.0 if alike else deviation}

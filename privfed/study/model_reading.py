@@ -1,8 +1,4 @@
-"""Membership inference from a study's models alone.
-
-Shadow models are the study's learner, trained under the same policy on other samples of the same records,
-one training each; the study limits their number and time.
-"""
+"""Membership inference from a study's models alone, by shadow models of the same learner and policy."""
 
 from __future__ import annotations
 
@@ -42,14 +38,8 @@ def read_models(
 ) -> tuple[list[Finding], dict[str, str]]:
     """Train shadow models of a policy's model, and attack it with them.
 
-    Members are the clients' records, non-members the held-out ones.
-
-    Args:
-        prepared: the study with its records.
-        choice: the policy.
-        output: the finished study's, with the policy's model.
-        asked: number of shadows, time limit, attacks.
-        progress: called after each shadow.
+    Members are the clients' records, non-members the held-out ones. ``progress`` is called after each
+    shadow.
 
     Returns:
         one finding per attack; and by name the question of what does not apply, without a shared model
@@ -88,17 +78,11 @@ def read_models(
 
 @dataclass(frozen=True, eq=False)
 class StudyRecords:
-    """All of a study's records, the clients' first, by their indices in one table.
+    """All of a study's records, the clients' first, by their indices in one table."""
 
-    Args:
-        prepared: the study.
-        choice: the shadows' policy.
-        progress: called after each shadow.
-    """
-
-    prepared: Prepared
-    choice: PolicyChoice
-    progress: Callable[[int], object]
+    prepared: Prepared  #: the study
+    choice: PolicyChoice  #: the shadows' policy
+    progress: Callable[[int], object]  #: called after each shadow
 
     @cached_property
     def rows(self) -> pd.DataFrame:

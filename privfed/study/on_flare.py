@@ -15,13 +15,9 @@ from privfed.study.output import check_empty
 
 
 class Studying:
-    """A Collab server that carries out a study.
+    """A Collab server that carries out a study, by the path of its file there.
 
-    Args:
-        study: path of the study's file on the server.
-        out: the output folder there.
-        policy: one of the study's policies; default: the first.
-        deadline: seconds to wait for a silent owner.
+    An owner that is silent for ``deadline`` seconds counts as absent.
     """
 
     def __init__(self, study: str, out: str, policy: str = "", deadline: float = 600.0) -> None:
@@ -35,17 +31,7 @@ class Studying:
 
 
 def write_job(folder: Path, study: Path, out: Path, policy: str = "") -> Path:
-    """Write a job for ``nvflare job submit -j``.
-
-    Args:
-        folder: a new folder.
-        study: path of the study's file on the server.
-        out: the output folder there.
-        policy: one of the study's policies; default: the first.
-
-    Raises:
-        InputError: the folder is not empty, or the study has faults.
-    """
+    """Write a job for ``nvflare job submit -j`` into a new folder; see :class:`Studying`."""
     check_empty(folder)
     chosen = Deployment.of(Study.from_toml(study), out, policy)
     server = Studying(str(study.resolve()), str(out.resolve()), chosen.choice.name)

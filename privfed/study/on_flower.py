@@ -49,15 +49,9 @@ def client_app() -> ClientApp:
 
 
 def write_skeleton(folder: Path, study: Path | None = None, out: Path | None = None) -> None:
-    """Write an app for `flwr run`.
+    """Write an app for `flwr run` into a new folder, whose name becomes the app's.
 
-    Args:
-        folder: a new folder, whose name becomes the app's: small letters, digits and hyphens.
-        study: default of the study's file.
-        out: default of the output folder.
-
-    Raises:
-        InputError: the folder is not empty, or has no such name.
+    ``study`` and ``out`` are defaults of its configuration.
     """
     name = folder.resolve().name
     if not name.replace("-", "").isalnum() or not name[0].isalpha() or name.lower() != name:

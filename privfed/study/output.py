@@ -4,11 +4,8 @@ FOLDER/study.toml                     the study as run
 FOLDER/data.stamp                     when the data were last written, so that attacks know them again
 FOLDER/report.html, report.json       the budget report
 FOLDER/<policy>/policy.toml           the policy that the data owners adopted
-FOLDER/<policy>/ledgers/<client>.db   one throw-away ledger for each data owner, and beside it in
-                                      <client>.secret, not to be published, its secret, and in
-                                      <client>.noise, which is no more to be published, sums of its
-                                      noise; where the
-                                      study names a folder of lasting ledgers, they are there instead
+FOLDER/<policy>/ledgers/<client>.db   one ephemeral ledger for each data owner, unless they last elsewhere;
+                                      beside it, not to be published, .secret and .noise (sums)
 FOLDER/<policy>/session.json          which of a lasting ledger's requests were this study's
 FOLDER/<policy>/heads.json            the ledgers' heads, as the server saw them
 FOLDER/<policy>/metrics.json          utility on held-out records (simulation)
@@ -42,23 +39,14 @@ from privfed.study.persistent_ledgers import PersistentLedgers, files_in
 STUDY = "study.toml"
 #: File of the session by which a study's requests are found in persistent ledgers.
 SESSION = "session.json"
-#: File of the finding on the noise that a simulation drew.
-NOISE = "noise.json"
+NOISE = "noise.json"  #: File of the finding on the noise that a simulation drew
 #: File that lists an output's entries, one per line; a folder without it is no output.
 CONTENTS = ".privfed"
 
 
 @contextmanager
 def written_whole(folder: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Give a temporary sibling to write into; it takes the folder's place only if all went well.
-
-    Args:
-        folder: where the output shall be.
-        overwrite: whether an earlier output there may be replaced, ledgers included.
-
-    Raises:
-        InputError: something else is there, or an earlier output and ``overwrite`` is off.
-    """
+    """Give a temporary sibling to write into, which takes a free folder's place if all went well."""
     target = Path(folder).resolve()
     _check_free(target, overwrite)
     try:
@@ -108,11 +96,7 @@ def _swap(partial: Path, target: Path) -> None:
 
 
 class Output:
-    """An output folder, new or finished.
-
-    Args:
-        folder: the folder itself.
-    """
+    """An output folder, new or finished."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -156,12 +140,7 @@ class Output:
 
     @contextmanager
     def ledgers(self, name: str) -> Iterator[dict[str, Ledger]]:
-        """Open one policy's ledgers to read, by client; they are closed afterwards.
-
-        Raises:
-            InputError: the policy left no ledger.
-            LedgerError: a file is no ledger.
-        """
+        """Open one policy's ledgers to read, by client; they are closed afterwards."""
         opened: dict[str, Ledger] = {}
         try:
             for client, path in self.ledger_files(name).items():
@@ -187,11 +166,7 @@ class Output:
         write_text(self.policy(name) / file, json.dumps(finite(plain), indent=2) + "\n")
 
     def read(self, name: str, file: str) -> Any:
-        """Read one policy's JSON file; none where there is no such file.
-
-        Raises:
-            InputError: the file is no JSON.
-        """
+        """Read one policy's JSON file; none where there is no such file, InputError if it is no JSON."""
         path = self.policy(name) / file
         if not path.is_file():
             return None
@@ -202,11 +177,7 @@ class Output:
 
 
 def write_out(out: Path, text: str, *, overwrite: bool) -> None:
-    """Write the file of a command's ``--out``, in one step.
-
-    Raises:
-        InputError: the file exists, or cannot be written.
-    """
+    """Write the file of a command's ``--out``, in one step; InputError if it exists or cannot be."""
     if out.exists() and not overwrite:
         raise InputError(f"--out {out}: exists already; name another file, or add --overwrite")
     try:

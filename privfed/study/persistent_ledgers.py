@@ -1,10 +1,7 @@
 """Persistent ledgers: one file per data owner, in a folder that outlives studies and their outputs.
 
-One budget is in force in all of them, for all studies and principals. A study brings its guards and
-takes a share, its maximum cost, which is reserved when it starts, never grows and is sealed when it
-ends; it starts only if that fits the rest of every owner's budget. The last head of each ledger is
-remembered outside of the project (:mod:`privfed.ledger.registry`), so that an older copy, a second copy
-and a ledger begun anew are refused.
+One budget is in force in all of them. A study reserves a share, its maximum cost, when it starts, and
+starts only if that fits every owner's rest; last heads are remembered by :mod:`privfed.ledger.registry`.
 """
 
 from __future__ import annotations
@@ -38,8 +35,7 @@ from privfed.tables.schema import Schema
 
 #: Ending of the file of heads that earlier versions kept beside the folder that they are of.
 HEADS = ".heads.json"
-#: Most owners that a refusal names.
-NAMED = 5
+NAMED = 5  #: Most owners that a refusal names
 
 
 def files_in(folder: Path) -> dict[str, Path]:
@@ -49,15 +45,10 @@ def files_in(folder: Path) -> dict[str, Path]:
 
 @dataclass(frozen=True)
 class PersistentLedgers:
-    """A folder of persistent ledgers.
+    """A folder of persistent ledgers."""
 
-    Args:
-        folder: the folder, which may not exist yet.
-        witness: see :class:`.Registry`.
-    """
-
-    folder: Path
-    witness: str = ""
+    folder: Path  #: the folder, which may not exist yet
+    witness: str = ""  #: see :class:`.Registry`
 
     @classmethod
     def of(cls, study: Study) -> PersistentLedgers | None:
@@ -81,11 +72,7 @@ class PersistentLedgers:
         return read_heads(self.book) if self.book.is_file() else {}
 
     def registry(self) -> Registry:
-        """Return where the ledgers' heads are remembered; creates the ledgers' folder.
-
-        Raises:
-            StudyError: the folder cannot be made.
-        """
+        """Return where the ledgers' heads are remembered; makes the ledgers' folder, or a StudyError."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -94,11 +81,7 @@ class PersistentLedgers:
         return Registry(witness=self.witness)
 
     def check_outside(self, out: Path) -> None:
-        """Check that the folder is not inside an output, which may be replaced.
-
-        Raises:
-            StudyError: it is.
-        """
+        """Check that the folder is not inside an output, which may be replaced; or a StudyError."""
         if self.folder.is_relative_to(out.resolve()):
             raise StudyError(
                 f"{self}: lie inside the output {out}, which --overwrite replaces; name a folder "
@@ -108,13 +91,14 @@ class PersistentLedgers:
     # --- one budget for all studies --------------------------------------------------------------
 
     def terms(self) -> dict[str, Any] | None:
-        """Return what is in force in all ledgers (budget, unit, relation, accountant), or None.
-
-        Raises:
-            StudyError: it differs between owners.
-        """
-        found = {owner: terms for owner, terms in self._each_terms() if terms is not None}
-        for owner, terms in found.items():
+        """Return what is in force in all ledgers (budget, unit, relation, accountant), or None."""
+        found: dict[str, dict[str, Any]] = {}
+        for owner, path in self.files().items():
+            with closing(Ledger.read(path)) as ledger:
+                terms = ledger.terms
+            if terms is None:
+                continue
+            found[owner] = terms
             first = next(iter(found))
             if terms != found[first]:
                 raise StudyError(
@@ -123,18 +107,11 @@ class PersistentLedgers:
                 )
         return next(iter(found.values()), None)
 
-    def _each_terms(self) -> Iterator[tuple[str, dict[str, Any] | None]]:
-        for owner, path in self.files().items():
-            with closing(Ledger.read(path)) as ledger:
-                yield owner, ledger.terms
-
     def hold(self, study: Study, choice: PolicyChoice, proposed: Policy) -> Policy:
         """Return a study's policy with the owners' budget, unit, relation and accountant in force.
 
-        A policy's file is the owners' own and stays unmodified; the ledgers check it.
-
-        Raises:
-            StudyError: the study states another budget than is in force, or a policy without a guarantee.
+        A policy's file is the owners' own and stays unmodified; the ledgers check it. StudyError: the
+        study states another budget than is in force, or a policy without a guarantee.
         """
         held = self.terms()
         own = proposed.budget
@@ -183,12 +160,6 @@ class PersistentLedgers:
     def begin(self, study: Study, price: Price, schema: Schema, owners: Sequence[str]) -> None:
         """Refuse a study that the ledgers cannot pay as a whole, before any query or charge.
 
-        Args:
-            study: the study.
-            price: one client's maximum cost.
-            schema: the schema of its queries.
-            owners: who would be asked.
-
         Raises:
             LedgerError: a ledger was rewritten, replaced by an older copy, or is gone.
             PolicyError: the ledgers have other terms, or the study's name stands for another policy.
@@ -212,11 +183,7 @@ class PersistentLedgers:
         check_affordable(study, price, left, self.folder)
 
     def check_heads(self, owners: Sequence[str]) -> None:
-        """Verify the owners' ledgers against the heads of earlier runs.
-
-        Raises:
-            LedgerError: one does not verify, does not pass through its head, or is gone.
-        """
+        """Verify the owners' ledgers against the heads of earlier runs; LedgerError: one is not it."""
         files, registry = self.files(), Registry(witness=self.witness)
         earlier = self.earlier_heads()
         for owner in owners:
@@ -282,11 +249,8 @@ class PersistentLedgers:
     ) -> Iterator[None]:
         """Reserve a study's share in all its owners' ledgers, and seal it in the end, however it ends.
 
-        Owners are asked in the order of their names, so that of two studies begun at once the second
-        is refused by the first owner, and leaves nothing reserved behind.
-
-        Raises:
-            BudgetError: less is left of some owner's budget; see :meth:`.Ledger.reserve_share`.
+        Owners are asked in the order of their names: of two studies begun at once the second is refused
+        by the first owner, and leaves nothing reserved behind. See :meth:`.Ledger.reserve_share`.
         """
         begun: list[Ledger] = []
         accountant = accountant_of(price.policy)
@@ -320,11 +284,7 @@ def _check_times(study: Study, price: Price, left: Sequence[Left]) -> None:
 
 
 def check_affordable(study: Study, price: Price, left: Sequence[Left], folder: Path) -> None:
-    """Refuse a study whose price exceeds the rest of some owner's budget.
-
-    Raises:
-        BudgetError: with the rest, the price, and its kinds.
-    """
+    """Refuse a study whose price exceeds an owner's rest: a BudgetError with both, by kind."""
     short, budget = lacking(price, left), price.policy.budget
     if budget is None or not (short or price.over):
         return

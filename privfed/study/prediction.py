@@ -21,13 +21,9 @@ from privfed.tables.toml_file import naming
 def predict(
     model: Path, table: Path, client: str | None = None, shelf: Path | None = None
 ) -> pd.DataFrame:
-    """Predict each row of a CSV file by a saved model.
+    """Predict each row of a CSV file by a saved model; columns outside its schema are ignored.
 
-    Args:
-        model: a study's ``model.json``, or a file from ``privfed.learners.save``.
-        table: the file; columns that are not in the model's schema are ignored.
-        client: whose personal model predicts.
-        shelf: that client's shelf, beside its ledger, with its personal model.
+    ``client`` names whose personal model predicts, which lies on that client's ``shelf``.
 
     Returns:
         one row per record: the prediction under the target's name, and a classifier's probabilities, each

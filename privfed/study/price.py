@@ -27,46 +27,27 @@ from privfed.tables.schema import Schema
 
 @dataclass(frozen=True)
 class KindPrice:
-    """One planned guard of one kind of query.
+    """One planned guard of one kind of query."""
 
-    Args:
-        kind: the kind of query.
-        parts: the parts it protects; empty if refused or withheld.
-        mechanism: its mechanism; ``"stays"`` for a local effect, empty without a guard.
-        times: maximum number of answers, as planned or as the guard allows.
-        loss: cost of one answer, or None if nothing is released.
-        together: whether ``loss`` covers all answers, as many as it buys.
-    """
-
-    kind: str
-    parts: tuple[str, ...]
-    mechanism: str
-    times: int
-    loss: Loss | None
-    together: bool = False
+    kind: str  #: the kind of query
+    parts: tuple[str, ...]  #: the parts it protects; empty if refused or withheld
+    mechanism: str  #: its mechanism; ``"stays"`` for a local effect, empty without a guard
+    times: int  #: maximum number of answers, as planned or as the guard allows
+    loss: Loss | None  #: cost of one answer, or None if nothing is released
+    together: bool = False  #: whether ``loss`` covers all answers, as many as it buys
 
 
 @dataclass(frozen=True)
 class Price:
-    """One client's maximum cost under a policy.
-
-    Args:
-        policy: the policy.
-        lines: the planned lines.
-        amount: the total under the policy's accountant.
-        epsilon: the guarantee's epsilon, nats; None if some release is unprotected.
-        delta: the guarantee's delta.
-        fits: whether the total is within the budget.
-        over: the limits that it exceeds, in words.
-    """
+    """One client's maximum cost under a policy."""
 
     policy: Policy
-    lines: tuple[KindPrice, ...]
-    amount: Amount
-    epsilon: Fraction | None
-    delta: Fraction
-    fits: bool
-    over: tuple[str, ...] = ()
+    lines: tuple[KindPrice, ...]  #: the planned lines
+    amount: Amount  #: the total under the policy's accountant
+    epsilon: Fraction | None  #: the guarantee's epsilon, nats; None if some release is unprotected
+    delta: Fraction  #: the guarantee's delta
+    fits: bool  #: whether the total is within the budget
+    over: tuple[str, ...] = ()  #: the limits that it exceeds, in words
 
     @property
     def unprotected(self) -> int:
@@ -91,10 +72,7 @@ class Price:
         return all(line.loss is None or line.mechanism == "stays" for line in self.lines)
 
     def share(self, line: KindPrice) -> Fraction | None:
-        """Return a line's fraction of the budget in the accountant's own currency, or None.
-
-        These fractions add up to the total; epsilons of concentrated losses do not.
-        """
+        """Return a line's fraction of the budget in the accountant's currency, which adds up; or None."""
         if self.policy.budget is None or line.loss is None or not line.loss.finite:
             return None
         accountant = accountant_of(self.policy)
@@ -129,12 +107,9 @@ class Price:
             "over": list(self.over),
             "lines": [
                 {
-                    "kind": line.kind,
+                    **vars(line),
                     "parts": list(line.parts),
-                    "mechanism": line.mechanism,
-                    "times": line.times,
                     "loss": None if line.loss is None else line.loss.to_dict(),
-                    "together": line.together,
                 }
                 for line in self.lines
             ],
@@ -142,11 +117,7 @@ class Price:
 
 
 def price(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Price:
-    """Price a plan under a policy.
-
-    Raises:
-        PolicyError: a mechanism cannot protect what the plan asks for.
-    """
+    """Price a plan under a policy; PolicyError: a mechanism cannot protect what the plan asks for."""
     for kind in {limit.where["kind"] for limit in policy.limits if "kind" in limit.where}:
         if kind not in policy.guards:
             raise PolicyError(
@@ -283,16 +254,11 @@ def _times(accountant: Accountant, total: Amount, line: KindPrice) -> Amount:
 
 @dataclass(frozen=True)
 class Left:
-    """One owner's ledger before a study.
+    """One owner's ledger before a study."""
 
-    Args:
-        owner: the owner's name.
-        spent: all charges, under the ledger's accountant.
-        times: number of charges of each kind in this study.
-    """
-
-    owner: str
-    spent: Amount
+    owner: str  #: the owner's name
+    spent: Amount  #: all charges, under the ledger's accountant
+    #: number of charges of each kind in this study
     times: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -323,12 +289,7 @@ def percent_of(part: Amount, whole: Amount, *, rest: bool = False) -> str:
 
 
 def any_fits(prices: Sequence[Price], left: Mapping[str, Sequence[Left]]) -> bool:
-    """Whether some policy with a budget fits, or some policy at all if none has a budget.
-
-    Args:
-        prices: of each policy.
-        left: the owners' ledgers, by the policy's name.
-    """
+    """Whether some policy with a budget fits what is left, or some at all if none has a budget."""
     bounded = [price for price in prices if price.policy.budget is not None]
     return any(
         price.fits
@@ -339,17 +300,11 @@ def any_fits(prices: Sequence[Price], left: Mapping[str, Sequence[Left]]) -> boo
     )
 
 
-#: Most owners that a price names.
-NAMED = 20
+NAMED = 20  #: Most owners that a price names
 
 
 def priced(price: Price, left: Sequence[Left] = ()) -> str:
-    """Format a price as a table: kinds, number of answers, fraction of each owner's budget.
-
-    Args:
-        price: the price.
-        left: the owners' ledgers.
-    """
+    """Format a price as a table: kinds, number of answers, fraction of each owner's budget."""
     budget = price.policy.budget
     total = _total(price)
     exceeded = (() if price.fits else ("the budget",)) + price.over
@@ -362,9 +317,11 @@ def priced(price: Price, left: Sequence[Left] = ()) -> str:
     )
     for line in price.lines:
         what = line.mechanism or "not in the policy"
+        cost = "refused" if line.loss is None else in_words(line.loss)
+        cost = f"up to {cost} in total, for any number of queries" if line.together else cost
         times = "any" if line.together else f"x{line.times}"
         lines.append(
-            f"  {price.percent(line):>8}  {line.kind:24} {times:<5} {what:20} {_cost(line)}"
+            f"  {price.percent(line):>8}  {line.kind:24} {times:<5} {what:20} {cost}"
             f"  {', '.join(line.parts)}"
         )
     lines += [f"  {_owner(price, one)}" for one in left[:NAMED]] if budget is not None else []
@@ -412,10 +369,3 @@ def _of_a_person(price: Price) -> list[str]:
         return []
     ten = float(10 * price.epsilon)
     return [f"  persons are not protected: 10 rules of one person cost at most epsilon {ten:.4g}"]
-
-
-def _cost(line: KindPrice) -> str:
-    if line.loss is None:
-        return "refused"
-    cost = in_words(line.loss)
-    return f"up to {cost} in total, for any number of queries" if line.together else cost

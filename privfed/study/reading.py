@@ -14,11 +14,7 @@ T = TypeVar("T")
 
 
 def section(plain: Any, type_: type[T], where: str) -> T:
-    """Read one table.
-
-    Raises:
-        StudyError: all its faults.
-    """
+    """Read one table (StudyError: all its faults)."""
     known, faults = {f.name: f for f in fields(type_)}, Faults()  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     with faults.collected():
@@ -36,11 +32,7 @@ def section(plain: Any, type_: type[T], where: str) -> T:
 
 
 def check_keys(plain: Mapping[str, Any], known: set[str], where: str) -> None:
-    """Check that a table has no unknown keys.
-
-    Raises:
-        StudyError: it has, or is no table.
-    """
+    """Check that a table has no unknown keys (StudyError: it has, or is no table)."""
     if not isinstance(plain, Mapping):
         raise StudyError(f"{where}: must be a table of keys and values")
     unknown = sorted(set(plain) - known)
@@ -59,11 +51,7 @@ def _hint(key: str, known: set[str]) -> str:
 
 
 def typed(plain: Mapping[str, Any], type_: type[Any], where: str) -> dict[str, Any]:
-    """Convert values to a dataclass's types; messages name types, never values.
-
-    Raises:
-        StudyError: all values that do not fit.
-    """
+    """Convert values to a dataclass's types; a StudyError names types of all misfits, never values."""
     hints, faults = get_type_hints(type_), Faults()
     made = {}
     for key, value in plain.items():

@@ -1,8 +1,4 @@
-"""Schema templates: a table's column names and kinds.
-
-Bounds and categories are left to whoever knows the possible values. No value is written unless
-categories are requested; such a file is marked as inferred.
-"""
+"""Schema templates: a table's column names and kinds, without values unless categories are requested."""
 
 from __future__ import annotations
 
@@ -34,19 +30,9 @@ _REVEALED = """\
 def schema_text(
     path: Path, target: str | None, *, text: Text = PLAIN, categories: bool = False
 ) -> str:
-    """Return a table's schema without bounds.
+    """Return a table's schema without bounds, as TOML whose reading lists the missing ones.
 
-    Args:
-        path: a ``.csv`` file.
-        target: the column to predict, or None.
-        text: how the file is written.
-        categories: whether to write the categories found in the records.
-
-    Returns:
-        TOML; reading it lists the missing bounds.
-
-    Raises:
-        InputError: the file cannot be read, or has no such target.
+    With ``categories``, those found in the records are written, and the file marked as inferred.
     """
     columns(path, text=text)
     frame = read_table(path, text=text)

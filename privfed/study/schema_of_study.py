@@ -15,12 +15,7 @@ from privfed.tables.sources import public_schema as schema_of
 def schema_file(study: Study, header: Sequence[str] | None) -> Schema:
     """Read a study's schema file, with a target: the study's, the file's, or the table's last column.
 
-    Args:
-        study: the study.
-        header: the columns of its table, if known.
-
-    Raises:
-        StudyError: study and file name different targets, or a column that the file does not list.
+    The table's columns are its ``header``, if known. StudyError: the two do not name one listed target.
     """
     path, wanted = study.data.schema, study.data.target
     schema = Schema.from_toml(study.folder / str(path))
@@ -50,11 +45,7 @@ def schema_file(study: Study, header: Sequence[str] | None) -> Schema:
 
 
 def public_schema(study: Study) -> Schema:
-    """Return the schema that a study is priced by; reads no records but a table's header.
-
-    Raises:
-        StudyError: there is none, and only the records could give one.
-    """
+    """Return the schema that a study is priced by, from public files alone; or a StudyError."""
     source, data = study.data.source, study.data
     if study.clients.partition == "cohort":
         return Schema.from_toml(study.folder / str(data.schema))
@@ -85,11 +76,7 @@ def public_schema(study: Study) -> Schema:
 
 
 def check_owners(study: Study, schema: Schema) -> None:
-    """Check that the column of owners is no feature.
-
-    Raises:
-        StudyError: it is one.
-    """
+    """Check that the column of owners is no feature (StudyError: it is one)."""
     if study.clients.column in schema.names:
         raise StudyError(
             f"[clients]: column {study.clients.column!r} is a feature of the schema; take it out of "
@@ -98,15 +85,7 @@ def check_owners(study: Study, schema: Schema) -> None:
 
 
 def positive(schema: Schema, chosen: str | None) -> Schema:
-    """Return the schema with the target's positive category last, where learners expect it.
-
-    Args:
-        schema: the schema, returned as it is without a choice.
-        chosen: the positive category.
-
-    Raises:
-        StudyError: the target has not two categories, or not this one.
-    """
+    """Return the schema with the positive one of its target's two categories last, for learners."""
     target = schema.target
     if chosen is None or target is None:
         return schema

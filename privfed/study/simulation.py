@@ -1,8 +1,4 @@
-"""A study simulated in one process: data divided among clients, one run per policy.
-
-It holds the truth, so it can hold records out, measure utility and score attacks; none of that is
-publishable for real data, and its output says so.
-"""
+"""A study simulated in one process, which holds the truth; what it measures is not publishable."""
 
 from __future__ import annotations
 
@@ -45,12 +41,11 @@ from privfed.questions.threads import one_thread
 from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
 from privfed.study.dry_run import adopt, attacks_of, learner
-from privfed.study.metrics import measure, measure_own
+from privfed.study.metrics import measure, measure_own, spread
 from privfed.study.output import NOISE, SESSION, Output
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.price import price
 from privfed.study.schema_of_study import check_owners, positive, schema_file
-from privfed.study.several_runs import spread
 from privfed.tables import partition as clients
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
@@ -64,21 +59,13 @@ NEXT_DRAW = 104_729
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A study's partitioned data.
-
-    Args:
-        study: the study.
-        dataset: the table with its target and schema.
-        train: the clients' records, with the column of owners.
-        test: the held-out records.
-        owner: the column of owners.
-    """
+    """A study's partitioned data."""
 
     study: Study
-    dataset: Dataset
-    train: pd.DataFrame
-    test: pd.DataFrame
-    owner: str
+    dataset: Dataset  #: the table with its target and schema
+    train: pd.DataFrame  #: the clients' records, with the column of owners
+    test: pd.DataFrame  #: the held-out records
+    owner: str  #: the column of owners
 
     @property
     def schema(self) -> Schema:
@@ -139,11 +126,12 @@ class Prepared:
             str(name): own[person].value_counts()
             for name, own in self.train.groupby(self.owner, sort=False)
         }
-        told = {
-            name: {"persons": len(each), "several": int((each > 1).sum())}
-            for name, each in counts.items()
+        return {
+            "persons": {
+                name: {"persons": len(each), "several": int((each > 1).sum())}
+                for name, each in counts.items()
+            }
         }
-        return {"persons": told}
 
     def truth(self, transcript: Transcript | None = None) -> dict[str, Records]:
         """Return each client's records, to score attacks on a transcript.
@@ -269,8 +257,8 @@ def run(
         ):
             warnings.simplefilter("always", Note)
             metrics = _learn(prepared, model, federation, progress, engine)
-        metrics["faults"] = _faults(federation)
         gates = federation.gates.items()
+        metrics["faults"] = {name: dict(gate.faults) for name, gate in gates if gate.faults}
         metrics["breaches"] = {name: dict(gate.breaches) for name, gate in gates if gate.breaches}
         notes = (str(one.message) for one in caught if issubclass(one.category, Note))
         metrics["warnings"] = list(dict.fromkeys(notes))
@@ -333,12 +321,6 @@ def _again(
     return found
 
 
-def _faults(federation: LocalDisclosure) -> dict[str, dict[str, int]]:
-    """Return the number of failures inside gates, by client and kind, which only owners know."""
-    found = {name: dict(gate.faults) for name, gate in federation.gates.items()}
-    return {name: faults for name, faults in found.items() if faults}
-
-
 def attack(
     prepared: AnyPrepared,
     transcript: Transcript,
@@ -347,14 +329,7 @@ def attack(
     seconds: float | None = None,
     relation: Relation = "add-or-remove",
 ) -> tuple[list[Finding], dict[str, str]]:
-    """Run a study's attacks on a transcript.
-
-    Args:
-        prepared: the study, with the records to score by.
-        transcript: all releases.
-        progress: called after each attack.
-        seconds: time limit per attack; default: the study's.
-        relation: the policy's neighbouring relation.
+    """Run a study's attacks on a transcript, under the policy's neighbouring relation.
 
     Returns:
         their findings, partial ones included, and which kinds of release no attack reads; and by name the
@@ -401,42 +376,30 @@ def _learn(
     people = gates.people if isinstance(gates, CohortDisclosure) else None
 
     def learn(asked: ChannelDisclosure) -> dict[str, Any]:
-        return _learnt(prepared, model, CountedDisclosure(asked, progress, people), gates.shelves)
+        federation, shelves = CountedDisclosure(asked, progress, people), gates.shelves
+        before = perf_counter()
+        metrics: dict[str, Any] = {"simulation": True, "note": "not publishable for real data"}
+        try:
+            model.fit(federation)
+            if isinstance(model, PersonalLearner):
+                for client, shelf in shelves.items():
+                    with suppress(InputError):  # a client without a model is told of in the metrics
+                        model.take_home(client, shelf)
+            metrics |= prepared.score(model, federation.schema)
+        except NobodyAnswered as silence:
+            metrics["stopped"] = str(silence)
+        return metrics | {
+            "seconds": perf_counter() - before,
+            "questions": federation.asked,
+            "rounds": federation.rounds,
+            **prepared.facts(),
+        }
 
     return engine(gates, learn)
 
 
-def _learnt(
-    prepared: AnyPrepared,
-    model: FederatedLearner,
-    federation: CountedDisclosure,
-    shelves: Mapping[str, Mapping[str, Any]],
-) -> dict[str, Any]:
-    before = perf_counter()
-    metrics: dict[str, Any] = {"simulation": True, "note": "not publishable for real data"}
-    try:
-        model.fit(federation)
-        if isinstance(model, PersonalLearner):
-            for client, shelf in shelves.items():
-                with suppress(InputError):  # a client that keeps no model is told of in the metrics
-                    model.take_home(client, shelf)
-        metrics |= prepared.score(model, federation.schema)
-    except NobodyAnswered as silence:
-        metrics["stopped"] = str(silence)
-    return metrics | {
-        "seconds": perf_counter() - before,
-        "questions": federation.asked,
-        "rounds": federation.rounds,
-        **prepared.facts(),
-    }
-
-
 def _check_public(study: Study, schema: Schema | None) -> None:
-    """Check that private policies have public bounds.
-
-    Raises:
-        StudyError: there are none, or they were inferred.
-    """
+    """Check that private policies have public bounds, not inferred ones."""
     private = [choice.name for choice in study.policies if choice.base == "private"]
     if private and schema is not None and schema.inferred:
         raise StudyError(

@@ -6,7 +6,7 @@ A study is plain public data in TOML. Reading it checks all keys and types; noth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +15,7 @@ import tomli_w
 
 from privfed.errors import Faults, StudyError
 from privfed.study.choices import (
+    AboutChoice,
     ClientsChoice,
     DataChoice,
     LearnerChoice,
@@ -31,39 +32,28 @@ BUILT_IN = "diabetes"
 
 @dataclass(frozen=True)
 class Study:
-    """A whole experiment.
+    """A whole experiment."""
 
-    Args:
-        name: for reports.
-        data: the table.
-        clients: who owns which record.
-        learner: the learner.
-        policies: what it learns under, one run each.
-        attacks: plugins' names; ``"*"`` is all installed ones that apply.
-        attack_seconds: time limit of each attack, which then reports partial results; default: each
-            attack's own.
-        shadows: membership inference from the model alone, if any.
-        seed: of the partition, the held-out records and the learner; never of the noise.
-        noise: ``secure``, or ``test``: repeatable noise that protects nobody and is marked so.
-        together: whether all policies are carried out on the same records, so that only their
-            composed total holds; otherwise they are alternatives in a simulation.
-        runs: number of runs per policy, with fresh noise each.
-        folder: where relative paths start.
-    """
-
-    name: str
-    data: DataChoice
-    clients: ClientsChoice
+    name: str  #: for reports
+    data: DataChoice  #: the table
+    clients: ClientsChoice  #: who owns which record
     learner: LearnerChoice
-    policies: tuple[PolicyChoice, ...]
-    attacks: tuple[str, ...] = ("*",)
+    policies: tuple[PolicyChoice, ...]  #: what it learns under, one run each
+    attacks: tuple[str, ...] = ("*",)  #: plugins' names; ``"*"`` is all installed ones that apply
+    #: time limit of each attack, which then reports partial results; default: each attack's own
     attack_seconds: float | None = None
-    shadows: ShadowChoice | None = None
-    seed: int = 0
+    shadows: ShadowChoice | None = None  #: membership inference from the model alone, if any
+    seed: int = 0  #: of the partition, the held-out records and the learner; never of the noise
+    #: ``secure``, or ``test``: repeatable noise that protects nobody and is marked so
     noise: Literal["secure", "test"] = "secure"
+    #: whether all policies are carried out on the same records, so that only their composed total
+    #: holds; otherwise they are alternatives in a simulation
     together: bool = False
-    runs: int = 1
-    folder: Path = Path()
+    runs: int = 1  #: number of runs per policy, with fresh noise each
+    about: AboutChoice = field(
+        default_factory=AboutChoice
+    )  #: who answers for it, and why it is done
+    folder: Path = Path()  #: where relative paths start
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Study:
@@ -83,20 +73,16 @@ class Study:
     def from_dict(
         cls, plain: Mapping[str, Any], where: str = "study", folder: Path | None = None
     ) -> Study:
-        """Read plain data.
-
-        Raises:
-            StudyError: all faults.
-        """
-        top, faults = {name.name for name in fields(_Top)}, Faults()
+        """Read plain data (StudyError: all faults)."""
+        faults = Faults()
         with faults.collected():
-            check_keys(plain, top | set(_READERS), where)
+            check_keys(plain, _TOP | set(_READERS), where)
         meant = meant_keys(plain, set(_EXAMPLES))
         for key in (key for key in _EXAMPLES if key not in plain and key not in meant):
             faults.add(StudyError(f"{where}: {_EXAMPLES[key]} is missing; write it"))
         read: dict[str, Any] = {}
         with faults.collected():
-            read |= typed({key: plain[key] for key in sorted(top & set(plain))}, _Top, where)
+            read |= typed({key: plain[key] for key in sorted(_TOP & set(plain))}, cls, where)
         for key, reader in _READERS.items():
             with faults.collected():
                 if key in plain:
@@ -112,13 +98,14 @@ class Study:
     @property
     def ledgers(self) -> Path | None:
         """The folder of persistent ledgers, or None."""
-        named = self.clients.ledgers
-        return None if named is None else (self.folder / named).resolve()
+        return self._resolved(self.clients.ledgers)
 
     @property
     def keys(self) -> Path | None:
         """The folder of the owners' keys, or None."""
-        named = self.clients.keys
+        return self._resolved(self.clients.keys)
+
+    def _resolved(self, named: str | None) -> Path | None:
         return None if named is None else (self.folder / named).resolve()
 
     @property
@@ -151,6 +138,7 @@ class Study:
             "clients": _plain(clients),
             "learner": _plain(self.learner),
             **({} if self.shadows is None else {"shadows": _plain(self.shadows)}),
+            **({} if self.about == AboutChoice() else {"about": _plain(self.about)}),
             "policy": [_plain(policy) for policy in chosen],
         }
 
@@ -176,11 +164,7 @@ class Study:
         return replace(self, policies=tuple(chosen), seed=seed)
 
     def at(self, epsilon: str | None, delta: str | None) -> Study:
-        """Return the study with another epsilon, delta, or both, for every private policy.
-
-        Raises:
-            StudyError: no policy is private, or not a number.
-        """
+        """Return the study with another epsilon, delta, or both, for every private policy."""
         if epsilon is None and delta is None:
             return self
         if not any(policy.base == "private" for policy in self.policies):
@@ -201,19 +185,8 @@ class Study:
         return str((self.folder / text).resolve()) + "/" * text.endswith("/")
 
 
-@dataclass(frozen=True)
-class _Top:
-    """The keys outside of any table."""
-
-    name: str = ""
-    attacks: tuple[str, ...] = ("*",)
-    attack_seconds: float | None = None
-    seed: int = 0
-    noise: Literal["secure", "test"] = "secure"
-    together: bool = False
-    runs: int = 1
-
-
+#: The keys outside of any table.
+_TOP = {"name", "attacks", "attack_seconds", "seed", "noise", "together", "runs"}
 _EXAMPLES = {
     "name": 'name = "..."',
     "data": '[data] with source = "diabetes"',
@@ -227,6 +200,7 @@ _READERS: Mapping[str, Callable[[Any, str], Any]] = {
     "clients": lambda plain, where: section(plain, ClientsChoice, f"{where}, [clients]"),
     "learner": lambda plain, where: holding_learner(plain, LearnerChoice, f"{where}, [learner]"),
     "policy": policies,
+    "about": lambda plain, where: section(plain, AboutChoice, f"{where}, [about]"),
     "shadows": lambda plain, where: section(plain, ShadowChoice, f"{where}, [shadows]"),
 }
 

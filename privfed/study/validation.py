@@ -1,9 +1,4 @@
-"""Cross-validation and grid search over a federation: simulations.
-
-Each fold trains under a whole budget of its own, and is scored on the clients' records. On real data,
-each fold and setting is a release, their losses add up, and each score is a query with a cost. Results
-are for simulated or public data.
-"""
+"""Cross-validation and grid search over a federation: simulations, as each fold and setting is a release."""
 
 from __future__ import annotations
 
@@ -33,26 +28,15 @@ NOTE = (
 
 @dataclass(frozen=True, eq=False)
 class Folds:
-    """A table split into folds, client by client; each fold is held out once.
+    """A table split into folds, client by client; InputError: too few folds or records, no target."""
 
-    Args:
-        frame: one row per record.
-        schema: the public data dictionary, with the target.
-        client: the column of data owners.
-        individual: the column of the person behind each record; a person's records share a fold.
-        count: number of folds.
-        seed: of the split.
-
-    Raises:
-        InputError: fewer than two folds, no target, or too few records at a client.
-    """
-
-    frame: pd.DataFrame
-    schema: Schema
-    client: str
+    frame: pd.DataFrame  #: one row per record
+    schema: Schema  #: the public data dictionary, with the target
+    client: str  #: the column of data owners
+    #: the column of the person behind each record; a person's records share a fold
     individual: str | None = None
-    count: int = 5
-    seed: int = 0
+    count: int = 5  #: number of folds
+    seed: int = 0  #: of the split
 
     def __post_init__(self) -> None:
         if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 2:
@@ -99,14 +83,10 @@ def cross_validate(
     delta: Number = "1e-5",
     noise: int | None = None,
 ) -> pd.DataFrame:
-    """Train on all folds but one and score on that one, for each fold.
+    """Train a clone on all folds but one and score on that one, for each fold.
 
-    Args:
-        learner: a regressor or classifier, which is cloned and never fitted.
-        folds: the folds.
-        epsilon: of each fold's private policy; None trains under the published one.
-        delta: of each fold's private policy.
-        noise: seed of test noise; None draws secure noise.
+    ``epsilon`` and ``delta`` are of each fold's private policy; without them, the published one.
+    ``noise`` is the seed of test noise; None draws secure noise.
 
     Returns:
         one row per fold: fold, score (R squared or accuracy), measure, value, baseline (the constant
@@ -117,27 +97,22 @@ def cross_validate(
     for number, (train, test) in enumerate(folds):
         seed = None if noise is None else noise + number
         before = perf_counter()
-        row = _fold(learner, folds, (train, test), _Way(epsilon, delta, seed))
+        row = _fold(learner, folds, train, test, epsilon=epsilon, delta=delta, seed=seed)
         rows.append({"fold": number, **row, "seconds": perf_counter() - before})
     return _marked(pd.DataFrame(rows))
-
-
-@dataclass(frozen=True)
-class _Way:
-    """Policy and noise of one fold."""
-
-    epsilon: Number | None
-    delta: Number
-    seed: int | None
 
 
 def _fold(
     learner: FederatedLearner,
     folds: Folds,
-    parts: tuple[pd.DataFrame, pd.DataFrame],
-    way: _Way,
+    train: pd.DataFrame,
+    test: pd.DataFrame,
+    *,
+    epsilon: Number | None,
+    delta: Number,
+    seed: int | None,
 ) -> dict[str, Any]:
-    (train, test), schema = parts, folds.schema
+    schema = folds.schema
     assert schema.target is not None
     fresh = clone(learner)
     if not isinstance(fresh, FederatedRegressor | FederatedClassifier):
@@ -149,9 +124,9 @@ def _fold(
         individual=folds.individual,
         schema=schema,
         policy=fresh.published()
-        if way.epsilon is None
-        else fresh.private(way.epsilon, way.delta, schema=schema),
-        seed=way.seed,
+        if epsilon is None
+        else fresh.private(epsilon, delta, schema=schema),
+        seed=seed,
         queries=fresh.queries,
     )
     kept: dict[str, Any] = {"score": np.nan, "records": len(test), "stopped": ""}
@@ -169,16 +144,12 @@ def _fold(
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """Result of a grid search.
+    """Result of a grid search."""
 
-    Args:
-        table: one row per setting, best first: its parameters, score (mean over folds), deviation (over
-            folds), stopped (folds without a model), simulation.
-        learner: the best setting's learner, unfitted.
-    """
-
+    #: one row per setting, best first: its parameters, score (mean over folds), deviation (over
+    #: folds), stopped (folds without a model), simulation
     table: pd.DataFrame
-    learner: FederatedLearner
+    learner: FederatedLearner  #: the best setting's learner, unfitted
 
 
 def grid_search(
@@ -190,14 +161,10 @@ def grid_search(
     delta: Number = "1e-5",
     noise: int | None = None,
 ) -> Search:
-    """Cross-validate all combinations of parameters on the same folds, and rank them.
+    """Cross-validate all combinations of ``grid``'s values by parameter on the same folds; rank them.
 
-    The choice of the best is a release of its own: on real data its cost comes on top.
-
-    Args:
-        learner: cloned, never fitted.
-        grid: values by parameter.
-        folds, epsilon, delta, noise: see :func:`cross_validate`.
+    The choice of the best is a release of its own: on real data its cost comes on top. For the other
+    parameters see :func:`cross_validate`.
 
     Raises:
         InputError: an unknown parameter, or a value that the learner refuses.

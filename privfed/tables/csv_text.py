@@ -10,18 +10,10 @@ from privfed.errors import InputError, did_you_mean
 
 @dataclass(frozen=True)
 class Text:
-    """How a CSV file is written.
+    """How a CSV file is written (InputError: another separator, or no such encoding)."""
 
-    Args:
-        sep: separator of its columns, one character.
-        encoding: of its text, by Python's name.
-
-    Raises:
-        InputError: another separator, or no such encoding.
-    """
-
-    sep: str = ","
-    encoding: str = "utf-8"
+    sep: str = ","  #: separator of its columns, one character
+    encoding: str = "utf-8"  #: of its text, by Python's name
 
     def __post_init__(self) -> None:
         if len(self.sep) != 1 or self.sep in '"\r\n':
@@ -35,5 +27,4 @@ class Text:
             ) from None
 
 
-#: Commas and UTF-8.
-PLAIN = Text()
+PLAIN = Text()  #: Commas and UTF-8

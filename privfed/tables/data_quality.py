@@ -17,21 +17,16 @@ from privfed.tables.schema import Column, Schema
 
 @dataclass(frozen=True)
 class DataQuality:
-    """Counts over one owner's table; they depend on the records and must not leave the owner.
+    """Counts over one owner's table; they depend on the records and must not leave the owner."""
 
-    Args:
-        records: how many there are.
-        clipped: by column, cells outside the schema's bounds, infinite ones included.
-        infinite: by column, cells that are infinite.
-        constant: columns that hold one value once they are clipped, of tables with two records or more.
-        duplicates: records that equal an earlier one in every column of the table, whether or not
-            the schema has it.
-    """
-
-    records: int
+    records: int  #: how many there are
+    #: by column, cells outside the schema's bounds, infinite ones included
     clipped: Mapping[str, int] = field(default_factory=dict)
-    infinite: Mapping[str, int] = field(default_factory=dict)
+    infinite: Mapping[str, int] = field(default_factory=dict)  #: by column, cells that are infinite
+    #: columns that hold one value once they are clipped, of tables with two records or more
     constant: tuple[str, ...] = ()
+    #: records that equal an earlier one in every column of the table, whether or not the schema has
+    #: it
     duplicates: int = 0
 
     @classmethod

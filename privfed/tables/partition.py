@@ -12,18 +12,13 @@ import pandas as pd
 
 from privfed.errors import InputError, no_column
 
-#: Fewest records that a client may own: one record has no held-out part and no spread.
-FEWEST = 2
+FEWEST = 2  #: Fewest records that a client may own: one record has no held-out part and no spread
 #: How often a random division is drawn anew until every client owns :data:`FEWEST` records.
 TRIES = 100
 
 
 def named(count: int | None = None, names: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Give the clients' names: the ones listed, or ``client-1`` to ``client-<count>``.
-
-    Raises:
-        InputError: neither or both given, a name is empty, or two clients have one name.
-    """
+    """The clients' names, each once: those listed, or ``client-1`` to ``client-<count>``."""
     if (count is None) == (names is None):
         raise InputError('clients: write either count = 5 or names = ["north", "south"]')
     if names is None:
@@ -45,11 +40,7 @@ def unique(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def by_column(frame: pd.DataFrame, column: str) -> np.ndarray:
-    """Let a column of the table name each record's owner.
-
-    Raises:
-        InputError: no such column, records without an owner, or two names that differ by spaces.
-    """
+    """Let a column of the table name each record's owner; InputError: it does not, or ambiguously."""
     if column not in frame.columns:
         raise InputError(f"clients: {no_column(column, frame.columns)}")
     owners = frame[column]

@@ -22,22 +22,15 @@ NO_NUMBERS = {"M": "dates", "m": "spans of time", "c": "complex numbers"}
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Encoded records of one data owner.
+    """Encoded records of one data owner."""
 
-    Args:
-        schema: the public data dictionary.
-        x: features, shape (records, features); category codes are integers.
-        y: target, shape (records,), or ``None``.
-        individual: code of the person behind each record, int64, shape (records,), or ``None``; a
-            name has the same code in every table.
-        clipped: how many cells lay outside the bounds (for the owner alone).
-    """
-
-    schema: Schema
-    x: np.ndarray
-    y: np.ndarray | None = None
+    schema: Schema  #: the public data dictionary
+    x: np.ndarray  #: features, shape (records, features); category codes are integers
+    y: np.ndarray | None = None  #: target, shape (records,), or ``None``
+    #: code of the person behind each record, int64, shape (records,), or ``None``; a name has the
+    #: same code in every table
     individual: np.ndarray | None = None
-    clipped: int = 0
+    clipped: int = 0  #: how many cells lay outside the bounds (for the owner alone)
 
     def __post_init__(self) -> None:
         schema = self.schema
@@ -71,12 +64,7 @@ class Records:
     def from_frame(
         cls, frame: pd.DataFrame, schema: Schema, individual: str | None = None, owner: str = ""
     ) -> Records:
-        """Encode a table.
-
-        Raises:
-            SchemaError: a column is missing or listed twice, holds text where numbers are due or
-                fractions where integers are, an unknown category, or a missing value without a public ``fill``.
-        """
+        """Encode a table; SchemaError: what :func:`encode_column` finds, or columns that are not there."""
         where = f"client {owner!r}: " if owner else ""
         arrays, outside = [], 0
         for column in schema.columns:
@@ -93,15 +81,10 @@ class Records:
 
     @classmethod
     def from_array(cls, array: np.ndarray, schema: Schema) -> Records:
-        """Encode features given as an array.
+        """Encode features, shape (records, features), in the schema's order; its target is left out.
 
-        Args:
-            array: shape (records, features), in the schema's order. In a numeric array a category is
-                its code, from 0; text is read as a table of the same cells.
-            schema: the public data dictionary; its target is left out.
-
-        Raises:
-            SchemaError: another shape, no integer code of a category, or see :meth:`from_frame`.
+        In a numeric array a category is its code, from 0; text is read as a table of the same cells.
+        SchemaError: another shape, no integer code of a category, or see :meth:`from_frame`.
         """
         features = Schema(schema.features)
         array = np.asarray(array)
@@ -117,11 +100,7 @@ class Records:
         return cls.from_frame(frame, features)
 
     def capped(self, cap: int) -> Records:
-        """Keep at most ``cap`` records of each person, the first in the table's order.
-
-        Raises:
-            SchemaError: the records do not say whose they are.
-        """
+        """Keep at most ``cap`` records of each person, the first in the table's order."""
         if self.individual is None:
             raise SchemaError(
                 "unit 'individual' needs the person behind each record; name the column with individual="
@@ -174,11 +153,7 @@ def encode_column(series: pd.Series[Any], column: Column) -> tuple[np.ndarray, l
 
 
 def _named(codes: np.ndarray, column: Column) -> np.ndarray:
-    """Categories by their codes, shape (records,); what is no number is no value.
-
-    Raises:
-        SchemaError: a code that no category has.
-    """
+    """Categories by their codes, shape (records,); what is no number is no value."""
     missing = np.isnan(codes.astype(float))
     codes = np.where(missing, 0, codes)
     wrong = int((~np.isin(codes, np.arange(len(column.categories)))).sum())
@@ -225,27 +200,14 @@ def _encode_categories(
     if column.fill is not None:
         return np.where(codes < 0, column.categories.index(str(column.fill)), codes) + 0.0, []
     unseen = here[codes[here] < 0]
-    fact = (
-        f"column {column.name!r} has {len(unseen)} cells with a category that the schema does not "
-        "list"
-    )
+    many = f"{len(unseen)} cells with a category that the schema does not list"
+    fact = f"column {column.name!r} has {many}"
     remedy = "add it to categories, or write fill = ... for such cells"
     return codes.astype(float), [Fault(fact, unseen, remedy)] if len(unseen) else []
 
 
 def nearest_class(values: np.ndarray, lowest: float, classes: int) -> np.ndarray:
-    """Class codes from 0: each record is in exactly one class, as sensitivities presume.
-
-    Values between two classes go to the nearest, half-way to the even one.
-
-    Args:
-        values: of a target, shape (records,).
-        lowest: the first class's.
-        classes: how many there are.
-
-    Returns:
-        int64, shape (records,).
-    """
+    """The nearest class codes from 0, int64, shape (records,): each record is in exactly one class."""
     nearest = np.clip(np.rint(values - lowest), 0, classes - 1)
     return np.asarray(nearest.astype(np.int64))
 
@@ -267,10 +229,7 @@ def _people(frame: pd.DataFrame, individual: str | None, where: str) -> np.ndarr
 
 
 def person_codes(people: np.ndarray) -> np.ndarray:
-    """Integers for persons: numbers stay, names are hashed; int64, of the same shape.
-
-    No code depends on the rest of the table: one person more or less changes no other's.
-    """
+    """Integers for persons, int64, of the same shape; names are hashed, so none depends on another."""
     if people.dtype.kind in "iu":
         return people.astype(np.int64)
     places, names = pd.factorize(people.ravel())

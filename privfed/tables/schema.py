@@ -21,31 +21,20 @@ Kind = Literal["number", "integer", "category"]
 KINDS = ("number", "integer", "category")
 
 
-#: Largest bound of a column, so that no square or width overflows.
-LARGEST = 1e100
+LARGEST = 1e100  #: Largest bound of a column, so that no square or width overflows
 
 
 @dataclass(frozen=True)
 class Column:
-    """One public column: its kind and its bounds, or its categories.
+    """One public column: its kind and its bounds, or its categories."""
 
-    Args:
-        name: in every client's table.
-        kind: ``number``, ``integer`` or ``category``.
-        lower: bound of a record's contribution (numeric kinds).
-        upper: the other bound.
-        categories: the public list of values (``category``), in order.
-        fill: replaces a missing value, otherwise an error.
-        description: one line for reports.
-    """
-
-    name: str
-    kind: Kind = "number"
-    lower: float | None = None
-    upper: float | None = None
-    categories: tuple[str, ...] = ()
-    fill: float | str | None = None
-    description: str = ""
+    name: str  #: in every client's table
+    kind: Kind = "number"  #: ``number``, ``integer`` or ``category``
+    lower: float | None = None  #: bound of a record's contribution (numeric kinds)
+    upper: float | None = None  #: the other bound
+    categories: tuple[str, ...] = ()  #: the public list of values (``category``), in order
+    fill: float | str | None = None  #: replaces a missing value, otherwise an error
+    description: str = ""  #: one line for reports
 
     def __post_init__(self) -> None:
         if not self.name or not isinstance(self.name, str):
@@ -115,18 +104,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of every client's table, and which of them is the target.
+    """The columns of every client's table, and which of them is the target."""
 
-    Args:
-        features: the inputs, in the order of the encoded matrix.
-        target: the column to predict, the name of one of ``features``, or ``None``.
-        name: a name for reports.
-        inferred: whether the bounds were read off data (an unprotected release); written to files.
-    """
-
-    features: tuple[Column, ...]
+    features: tuple[Column, ...]  #: the inputs, in the order of the encoded matrix
+    #: the column to predict, the name of one of ``features``, or ``None``
     target: Column | None = None
-    name: str = ""
+    name: str = ""  #: a name for reports
+    #: whether the bounds were read off data (an unprotected release); written to files
     inferred: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -25,19 +25,13 @@ from privfed.tables.table_faults import rows
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """One table before it is divided among clients.
+    """One table before it is divided among clients."""
 
-    Args:
-        name: for reports.
-        frame: one row a record; features, target, and perhaps a client's and a person's column.
-        target: the column to predict.
-        schema: the public data dictionary, if there is one.
-    """
-
-    name: str
+    name: str  #: for reports
+    #: one row a record; features, target, and perhaps a client's and a person's column
     frame: pd.DataFrame
-    target: str
-    schema: Schema | None = None
+    target: str  #: the column to predict
+    schema: Schema | None = None  #: the public data dictionary, if there is one
 
 
 def bundled() -> tuple[str, ...]:
@@ -48,17 +42,7 @@ def bundled() -> tuple[str, ...]:
 def load(
     source: str, target: str | None = None, folder: Path | None = None, *, text: Text = PLAIN
 ) -> Dataset:
-    """Load a table by what a study writes as its source.
-
-    Args:
-        source: a bundled set's name, a path that ends in ``.csv``, or ``openml:NAME``.
-        target: the column to predict; a bundled set has its own.
-        folder: where relative paths start.
-        text: how a CSV file is written.
-
-    Raises:
-        InputError: no such source, an unreadable file, or a target that cannot be predicted.
-    """
+    """Load a bundled set by its name, a path that ends in ``.csv``, or ``openml:NAME``; or InputError."""
     if source.startswith("openml:"):
         return load_openml(source.removeprefix("openml:"), target)
     if source.endswith(".csv"):

@@ -14,8 +14,7 @@ from privfed.errors import SchemaError, no_column
 from privfed.tables.records import encode_column
 from privfed.tables.schema import Column, Schema
 
-#: Most rows that a message names.
-NAMED = 5
+NAMED = 5  #: Most rows that a message names
 
 
 def rows(places: np.ndarray) -> str:
@@ -34,17 +33,9 @@ def check_table(
     owner: str | None = None,
     individual: str | None = None,
 ) -> None:
-    """Hold a whole table against a schema, before it is divided among clients.
+    """Hold a whole table against a schema, before it is divided: a SchemaError with every fault.
 
-    Args:
-        frame: one row a record, in the file's order.
-        schema: the public data dictionary.
-        where: what messages call the table.
-        owner: the column that names each record's data owner, or ``None``.
-        individual: the column that names the person behind each record, or ``None``.
-
-    Raises:
-        SchemaError: it tells every fault, by column and row.
+    Messages call it ``where``; ``owner`` and ``individual`` name columns that are no features.
     """
     found = [fault for column in schema.columns for fault in _column_faults(frame, column)]
     for name, who in ((owner, "a client"), (individual, "a person")):

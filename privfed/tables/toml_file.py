@@ -12,13 +12,7 @@ from privfed.errors import InputError
 
 
 def read_toml(path: str | Path, where: str, error: type[InputError]) -> dict[str, Any]:
-    """Read a file.
-
-    Args:
-        path: the file.
-        where: what messages call it.
-        error: what is raised where there is no such file, or it is no TOML.
-    """
+    """Read a file, called ``where`` in messages; raises ``error`` if there is none, or no TOML."""
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as fault:

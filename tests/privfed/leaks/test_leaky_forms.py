@@ -16,6 +16,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from privfed.leaks.artefact import Located
+from privfed.leaks.lines import Lines
 from privfed.testing import RawValueLeft, assert_no_raw, sentinels
 
 LIKE = pd.DataFrame(
@@ -246,3 +248,29 @@ def test_safe_statistics_make_no_alarm() -> None:
         "path": np.linspace(0, 1, 60),
     }
     assert_no_raw(left, TABLE)
+
+
+def test_the_order_of_a_column_with_equal_values_is_found() -> None:
+    """Equal records may stand in any order among themselves; another order of them is none."""
+    table = pd.DataFrame({"salary": np.random.default_rng(2).integers(20, 60, 300) * 1000})
+    order = np.argsort(table["salary"].to_numpy(), kind="quicksort")
+    with pytest.raises(RawValueLeft, match="order by a column"):
+        assert_no_raw(order, table)
+    assert_no_raw(np.random.default_rng(3).permutation(300), table)
+
+
+@pytest.mark.parametrize(
+    ("key", "column"),
+    [
+        ("age", 0),
+        ("patient_age", 0),
+        ("meanAge", 0),
+        ("page", -1),
+        ("blood pressure", 1),
+        ("at", -1),
+    ],
+)
+def test_a_key_s_last_words_name_a_column(key: str, column: int) -> None:
+    """Not its last letters: a page is no age."""
+    lines = Lines([b"age", b"bloodpressure"], Located([]))
+    assert lines._column(key) == column

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from privfed.study.several_runs import spread
+from privfed.study.metrics import spread
 
 
 def test_runs_without_a_figure_are_counted_and_left_out() -> None:
