@@ -21,6 +21,7 @@ import click
 
 from privfed import __version__
 from privfed.cli.common import BAD_INPUT, BREACH, FAULT, FINE, bad
+from privfed.cli.guards import check_guard
 from privfed.cli.ledgers import key, ledger
 from privfed.cli.odds import epsilon
 from privfed.cli.releasing import release
@@ -39,7 +40,7 @@ def commands() -> None:
 
 for command in (
     *(audit, run, attack, report, sweep, predict, price, epsilon, schema, plugins),
-    *(release, ledger, key, serve_client, owner, flower, flare),
+    *(release, check_guard, ledger, key, serve_client, owner, flower, flare),
 ):
     commands.add_command(command)
 
