@@ -111,16 +111,11 @@ class ColumnEstimate:
         return finer.believed(self.beliefs.over(finer.places), float(self.counts.sum()))
 
     def updated(self, noisy: np.ndarray, variance: float, records: float) -> ColumnEstimate:
-        """Join noisy counts with what was expected, each by its precision.
+        """Join noisy counts, whose noise has this variance, with what was expected, each by its precision.
 
         The expectation is the support posterior's, if there is one. Otherwise, over bins not counted before,
         the excess of the noisy counts' variance tells the counts' own (empirical Bayes); over others, what was
         left open. Counts are then projected: none negative, and no more than the records.
-
-        Args:
-            noisy: counts by bin.
-            variance: of the noise in each.
-            records: how many there are, about.
         """
         if self.beliefs is not None:
             beliefs = self.beliefs.updated(noisy / records, variance / records**2)
@@ -177,14 +172,9 @@ class Shares:
     ) -> Shares:
         """Posterior means under Jeffreys' prior, each class against the others.
 
-        A class's share is told by c_k - (sum of c - N) / K, whose noise has the variance v (1 - 1/K),
-        and N is uncertain too; half a record of each class stands for what no budget could tell.
-
-        Args:
-            counts: noisy ones c, shape (classes,).
-            variance: v, of the noise in each.
-            records: N.
-            uncertain: variance of the noise in N.
+        A class's share is told by c_k - (sum of c - N) / K, with noisy counts c, shape (classes,), and N
+        ``records``. Its noise has the variance v (1 - 1/K), and N is uncertain too; half a record of each
+        class stands for what no budget could tell.
         """
         classes = len(counts)
         shares = (counts - (counts.sum() - records) / classes) / records
@@ -247,10 +237,8 @@ def total_of(counts: list[np.ndarray], variances: list[float]) -> tuple[float, f
 
 
 def signal_of(ratio: float, columns: int) -> float:
-    """Signal-to-noise ratio N sqrt(2 rho / K) sqrt(10 / p) for K clients of one rho; chooses the model's size.
+    """Signal-to-noise ratio N sqrt(2 rho / K) sqrt(10 / p) for K clients of one rho and p columns.
 
-    Args:
-        ratio: records over the noise of one count that cost the whole budget.
-        columns: number of features p.
+    It chooses the model's size; ``ratio`` is of records to the noise of one count at the whole budget.
     """
     return ratio * math.sqrt(10 / max(columns, 3))

@@ -42,7 +42,6 @@ class MarginalLikelihood:
 
     @cached_property
     def _rows(self) -> list[np.ndarray]:
-        """M by output, a row for each group."""
         return [np.array(moved).reshape(len(moved), -1) for moved in self.moved]
 
     def likelihood(self, scales: np.ndarray) -> float:
@@ -55,17 +54,14 @@ class MarginalLikelihood:
         return self.share * found
 
     def likeliest(self, scales: np.ndarray, unit: float) -> np.ndarray:
-        """Maximise the posterior density of the scales, coordinate by coordinate from the best common one.
+        """Maximise the posterior density of the scales, shape (groups,), coordinate by coordinate.
 
-        Args:
-            scales: where to begin, beside common ones; shape (groups,).
-            unit: the scale of :class:`.ModelParams`.
+        It begins at the best of the given scales and common ones; ``unit`` is the scale of :class:`.ModelParams`.
         """
 
         tried_before: dict[bytes, float] = {}  # sweeps come by the same scales again
 
         def density(logs: np.ndarray) -> float:
-            """Of the scales' logarithms, up to a constant."""
             if (key := logs.tobytes()) not in tried_before:
                 stray = float(((logs - SETTINGS.log_scale_mean) ** 2).sum())
                 prior = stray / (2 * SETTINGS.log_scale_std**2)
@@ -117,12 +113,8 @@ class Subspace:
     def from_matrix(cls, matrix: np.ndarray, most: int, rng: np.random.Generator) -> Subspace:
         """Directions of the largest second moments, by powers of a random subspace.
 
+        The matrix holds the functions of the synthetic records, float32, shape (records, functions).
         Source: Halko, Martinsson and Tropp 2011, Algorithm 4.4.
-
-        Args:
-            matrix: all functions of the synthetic records, float32, shape (records, functions).
-            most: largest number of directions.
-            rng: the server's randomness.
         """
         size = matrix.shape[1]
         axes = np.eye(size, dtype=np.float32)
@@ -265,15 +257,10 @@ class WeightPosterior:
     ) -> np.ndarray:
         """Gauss-Newton steps w = C G' (G C G' + s H + V)^-1 (t(w) - g(w) + G w), with backtracking.
 
-        H is the synthetic records' curvature, and G = H - dt/dw what rounds make of it. Of several classes
-        each has K / (K - 1) of the softmax's diagonal, exact along weights that sum to zero where
-        probabilities are equal; elsewhere steps are halved until the posterior's misfit falls.
-
-        Args:
-            sums: t, with the covariance V of its noise.
-            local: the weights to start from, at which t is told.
-            sampling: s, the variance that sampling (and errors of synthetic records) adds.
-            steps: how many.
+        V is the noise of the sums t, told at ``local``, and s (``sampling``) the variance that sampling and
+        errors of synthetic records add. H is the synthetic records' curvature, and G = H - dt/dw what rounds
+        make of it. Of several classes each has K / (K - 1) of the softmax's diagonal, exact along weights that
+        sum to zero where probabilities are equal; elsewhere steps are halved until the posterior's misfit falls.
         """
         start = now = local
         for left in range(steps, 0, -1):
@@ -288,7 +275,6 @@ class WeightPosterior:
     def _wanted(
         self, sums: ProjectedMoments, start: Linearization, now: Linearization, sampling: float
     ) -> np.ndarray:
-        """The end of a whole step."""
         rest, wanted = sums.at(now.weights - start.weights) - now.told, np.empty_like(now.told)
         for output, curvature in enumerate(now.curvatures):
             jacobian = sums.jacobian(curvature, output)
@@ -309,7 +295,6 @@ class WeightPosterior:
         roots = [factor(sampling * own + sums.noise + least_noise) for own in now.curvatures]
 
         def misfit(tried: np.ndarray, told: np.ndarray) -> float:
-            """Of weights, and of the sums that synthetic records have there: less is likelier."""
             rest = sums.at(tried - start.weights) - told
             total = self.prior.against(tried)
             for output, root in enumerate(roots):
@@ -337,13 +322,7 @@ class WeightPosterior:
     def evidence(
         self, sums: ProjectedMoments, local: Linearization, sampling: float
     ) -> MarginalLikelihood:
-        """Marginal likelihood of the prior's scales.
-
-        Args:
-            sums: the estimate so far.
-            local: where it is told.
-            sampling: see :meth:`weights`.
-        """
+        """Marginal likelihood of the prior's scales, by sums told at ``local``."""
         right = sums.values - local.told
         jacobian = [sums.jacobian(own, output) for output, own in enumerate(local.curvatures)]
         return MarginalLikelihood(

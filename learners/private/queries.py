@@ -93,7 +93,6 @@ class TargetHistogram(FeatureHistogram):
 
 
 def _bins(axes: tuple[str, ...], shape: tuple[int, ...], reached: int) -> Part:
-    """Counts of which a record moves so many by one, and replacing it twice as many."""
     sensitivity = Sensitivity(Bound(reached, reached), Bound(2 * reached, 2 * reached))
     return Part(PartType.COUNTS, axes, shape, sensitivity)
 
@@ -337,7 +336,6 @@ class CalibrationSums(Gradient):
         return {"sums": own.astype(np.int64)}
 
     def _placed(self, cells: BasisIndices, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Each record's bin and residual in units, by output; both of shape (records, outputs)."""
         scores = self.start + self.basis.scores(cells, self.weights)
         rest = self.window.residuals(self.outcome.targets(y), self.outcome.predictions(scores))
         bins = [

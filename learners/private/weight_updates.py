@@ -48,10 +48,6 @@ class WeightUpdates:
 
         How far the step goes says how certain the sums are where it ends, and the reverse: a first guess is
         tried, then what goes with its end, and the step is their mean.
-
-        Args:
-            sums: of all functions.
-            sampling: variance that sampling adds to sums, in units of the curvature.
         """
         rounds = self.rounds.joined(sums, self.weights)
         local = self.posterior.at(self.weights) if self.taken else self.origin
@@ -90,7 +86,6 @@ class WeightUpdates:
         )
 
     def _held(self, curvature: SyntheticHessian, step: np.ndarray) -> tuple[np.ndarray, float]:
-        """A step clipped to its largest mean square, and that."""
         mean_square = curvature.mean_square(step)
         if mean_square <= self._most:
             return step, mean_square
@@ -98,7 +93,6 @@ class WeightUpdates:
 
     @property
     def _most(self) -> float:
-        """Largest mean square of the next step."""
         if not self.taken:
             return math.inf
         second = self.taken == 1 and self.posterior.outcome.kind == "number"
