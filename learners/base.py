@@ -93,12 +93,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
-        """Predict the target of each row.
-
-        Args:
-            X: rows, a column for each feature.
-            client: whose model predicts, where each client has one of its own; else only checked.
-        """
+        """Predict the target of each row, a column for each feature; ``client`` says by whose model."""
 
     @abstractmethod
     def published(self) -> Policy:
@@ -108,15 +103,10 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     def private(
         self, epsilon: Number, delta: Number = "1e-5", *, schema: Schema | None = None
     ) -> Policy:
-        """A policy with a finite guarantee end to end, the budget planned over kinds and rounds.
-
-        Args:
-            epsilon: of the whole guarantee, nats.
-            delta: of the guarantee.
-            schema: the public data dictionary, where the budget's division depends on it.
+        """A policy of this epsilon (nats) and delta from end to end, planned over kinds and rounds.
 
         Raises:
-            PolicyError: there is no private way, or it needs the schema.
+            PolicyError: there is no private way, or its division of the budget needs the schema.
         """
 
     def check(self, schema: Schema) -> None:
@@ -150,12 +140,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         return np.array(self.schema_.names, dtype=object)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the fitted model as plain data.
-
-        Returns:
-            ``format``, ``learner``, ``parameters``, ``schema`` and ``clients``; then what
-            :meth:`readable` says; and ``state``, from which :meth:`from_dict` makes it again.
-        """
+        """The fitted model as plain data: :meth:`readable`, and from what :meth:`from_dict` makes it again."""
         return {
             "format": FORMAT,
             "learner": type(self).__name__,
@@ -168,11 +153,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Make a fitted model from what :meth:`to_dict` gave; it predicts the same to the bit.
-
-        Raises:
-            InputError: another form, another learner's model, or a damaged one.
-        """
+        """Make a fitted model from what :meth:`to_dict` gave, the same to the bit; InputError if damaged."""
         name = cls.__name__
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise InputError(f"no model in the form {FORMAT!r}; save it anew by this version")
@@ -238,7 +219,6 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Fitted state that is not there yet says what to do about it."""
             if name.endswith("_") and not name.startswith("_"):
                 raise NotFittedError(
                     f"{type(self).__name__} is not fitted; call fit(federation) first"
@@ -267,7 +247,6 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         X: pd.DataFrame | np.ndarray,
         client: Any,
     ) -> float:
-        """A measure of predictions with the truth."""
         return float(measure(self.predict(X, client=client)))
 
     def _clients_of_rows(self, client: str | Sequence[str], rows: int) -> np.ndarray:
@@ -287,12 +266,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
             )
 
     def _encode(self, X: pd.DataFrame | np.ndarray, client: str | None = None) -> np.ndarray:
-        """Encode and clip inputs to the schema, shape (rows, features).
-
-        Raises:
-            SchemaError: inputs that the schema does not allow.
-            InputError: a client that took no part.
-        """
+        """Inputs, encoded and clipped to the schema, shape (rows, features)."""
         schema: Schema = self.schema_
         self._check_client(client)
         if isinstance(X, pd.DataFrame):
@@ -401,7 +375,6 @@ class PersonalLearner(FederatedLearner):
             setattr(cls, name, _row_by_row(vars(cls)[name]))
 
     def __getstate__(self) -> dict[str, Any]:
-        """The public part: copies and pickles hold no client's model."""
         state: dict[str, Any] = super().__getstate__()
         return {name: value for name, value in state.items() if name not in _LOCAL}
 
@@ -430,12 +403,7 @@ class PersonalLearner(FederatedLearner):
         return self
 
     def at_home(self, client: str | None, call: str = "predict(X, client={client!r})") -> Any:
-        """The local model of a client that has taken the public part home; InputError if it has not.
-
-        Args:
-            client: its name.
-            call: what the message says to write where no client is named.
-        """
+        """A client's model, if it is here; otherwise InputError, which says to write ``call``."""
         if client is None:
             write = call.format(client=self.clients_[0] if self.clients_ else "...")
             raise NoCommonModel(
@@ -469,7 +437,6 @@ class PersonalLearner(FederatedLearner):
             )
 
     def _find_local_models(self, federation: Disclosure) -> None:
-        """Keep the clients' models that a simulated federation holds in this process."""
         found = {}
         for client, shelf in getattr(federation, "shelves", {}).items():
             with suppress(KeyError, InputError):

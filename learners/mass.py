@@ -34,15 +34,9 @@ class Mass:
     ) -> Mass:
         """Average over all runs of neighbouring cells, each as likely as it makes the counts.
 
-        With N records, a run of L among M cells and a stray k, a count is N(m, (k m)^2 + v) inside,
-        m = N (1 - tail) / L, and N(t, t^2 + v) outside, t = N tail / (M - L). A run has the prior
-        1 / L over the number of runs of its length.
-
-        Args:
-            counts: noisy ones c, shape (columns, cells).
-            variance: v, of the noise in a column's counts, shape (columns,).
-            records: N, shape (columns,).
-            tail: fraction of the records outside of a run.
+        With N records in a column, a run of L among M cells and a stray k, a count with noise of variance v is
+        N(m, (k m)^2 + v) inside, m = N (1 - tail) / L, and N(t, t^2 + v) outside, t = N tail / (M - L). A run
+        has the prior 1 / L over the number of runs of its length. Counts have shape (columns, cells).
         """
         top = np.full((len(counts), 1, 1), -np.inf)
         expected, starts, ends = np.zeros((3, *counts.shape))

@@ -210,12 +210,7 @@ class Learner(Allowed):
 
 
 def inherited(*without: str, **defaults: Any) -> Callable[[type[T]], type[T]]:
-    """Give a class its parent's constructor with other defaults, or without some parameters.
-
-    Args:
-        without: names of parameters that the class does not have; they keep the parent's defaults.
-        defaults: by parameter.
-    """
+    """Give a class its parent's constructor with other defaults, or without some parameters."""
 
     def changed(cls: type[T]) -> type[T]:
         parent: Callable[..., None] = cls.__init__
@@ -239,13 +234,7 @@ def inherited(*without: str, **defaults: Any) -> Callable[[type[T]], type[T]]:
 
 
 def refuse_old_names(learner: str, given: Iterable[str], old_names: Mapping[str, str]) -> None:
-    """Raise InputError if parameters are given by names that they no longer have.
-
-    Args:
-        learner: its name.
-        given: names of parameters, as called, written in a study, or saved.
-        old_names: by old name, the new one.
-    """
+    """Raise InputError if parameters are given by names that they no longer have."""
     renamed = [f"{name} is now {old_names[name]}" for name in given if name in old_names]
     if renamed:
         raise InputError(f"{learner}: {', '.join(renamed)}; see docs/migration.md")
@@ -254,13 +243,7 @@ def refuse_old_names(learner: str, given: Iterable[str], old_names: Mapping[str,
 def check_values(
     learner: str, values: Mapping[str, object], constraints: Constraints, default: Mapping[str, Any]
 ) -> None:
-    """Hold every parameter of a learner to its constraints.
-
-    Args:
-        learner: its name.
-        values: by parameter.
-        constraints: by parameter; those that are not listed are left alone.
-        default: each parameter's default, which serves as an example.
+    """Hold every listed parameter of a learner to its constraints.
 
     Raises:
         InputError: names the first that is not allowed, and what to write instead.

@@ -47,14 +47,9 @@ def grow_rules(
     boosting: Boosting,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Boost trees and turn every node but the root into a rule.
+    """Boost trees over codes, shape (records, features), and turn nodes but the root into rules.
 
-    Args:
-        codes: cut-off codes, shape (records, features).
-        target: in [0, 1] (logistic) or centred.
-        sizes: number of codes of each covariate.
-        boosting: how rules are grown.
-        rng: the client's own randomness.
+    The target lies in [0, 1] (logistic), or is centred.
 
     Returns:
         different boxes of codes, uint8, shape (rules, features, 2), and how often each was grown; none

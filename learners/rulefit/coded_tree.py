@@ -103,7 +103,6 @@ class Growing:
         return np.asarray(self.codes[:, self.order] + starts)
 
     def _best(self, rows: np.ndarray) -> _Best:
-        """The split that lowers the squared error most; without gain where there is none."""
         many, features = len(rows), len(self.order)
         nothing = _Best(0.0, 0, 0)
         if many < 2 * self.least:

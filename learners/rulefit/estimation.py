@@ -135,8 +135,7 @@ class Estimation(ABC):
         """The local steps of the first round."""
 
     @abstractmethod
-    def _step(self, curvatures: Curvatures) -> float:
-        """The size of a step that cannot diverge."""
+    def _step(self, curvatures: Curvatures) -> float: ...
 
     @abstractmethod
     def _estimated(self, context: FitContext, step: float) -> tuple[np.ndarray, int]:
@@ -221,7 +220,6 @@ class Averaging(Estimation):
         return primal(dual, elapsed * self.penalty), rounds
 
     def _drawn(self, context: FitContext) -> Sequence[str] | None:
-        """The clients of one round, in the federation's order; None for all."""
         if self.clients_per_round is None or context.rng is None:
             return None
         clients = context.federation.clients

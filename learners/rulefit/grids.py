@@ -62,7 +62,6 @@ class Grid:
         return np.asarray((outer[:, None] * self.shape[last] + np.array(bins[last])) * inner)
 
     def _bins(self, feature: int, named: Named) -> tuple[int, int]:
-        """The bins that a rule wants of a covariate, from and up to."""
         cuts = self.cuts[feature]
         low, high = named.get(feature, (0, END))
         return int(np.searchsorted(cuts, low, "right")), int(np.searchsorted(cuts, high)) + 1
@@ -164,7 +163,6 @@ class _Portion:
 
     @cached_property
     def cells(self) -> int:
-        """How many cells the cuts make."""
         return math.prod(own.bit_count() + 1 for own in self.cuts.values())
 
     def joined(self, other: _Portion) -> _Portion:

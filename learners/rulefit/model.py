@@ -89,9 +89,7 @@ class RuleEnsemble:
     def table(self, top: int | None = None, least_support: float = 0.0) -> pd.DataFrame:
         """The terms as a clinician reads them, most important first (paper, Table 1).
 
-        Args:
-            top: how many rows; None for all with a coefficient.
-            least_support: rules with a known support below this are left out.
+        Rules with a known support below ``least_support`` are left out, and all rows but the first ``top``.
 
         Returns:
             columns term, coefficient, exp_coefficient, importance (largest is 100), support.
@@ -171,12 +169,7 @@ class RuleEnsemble:
 
     @classmethod
     def from_state(cls, schema: Schema, state: Mapping[str, Any]) -> RuleEnsemble:
-        """Make it again from what :meth:`to_state` gave.
-
-        Raises:
-            ValueError: arrays that do not belong together.
-            QueryError: terms that do not fit the schema.
-        """
+        """Make it again from what :meth:`to_state` gave; ValueError or QueryError where it does not fit."""
         boxes, linear = restored(state["boxes"]), tuple(state["linear_terms"])
         terms = Terms(Cutoffs.from_dict(state["cutoffs"]), boxes, linear)
         terms.check(schema)

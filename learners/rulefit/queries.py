@@ -73,7 +73,6 @@ class CovariateHistogram(Query):
         return {"counts": np.stack(self._bins(view), axis=1)[..., None] == np.arange(width)}
 
     def _bins(self, view: View) -> list[np.ndarray]:
-        """The records' bins, by covariate."""
         edges = [inner_edges(view.schema.features[f], self.bins) for f in self.features]
         return [
             np.searchsorted(inner, view.table.x[:, f], side="right")
@@ -131,12 +130,10 @@ class _Model(Query):
         self.terms.check(schema)
 
     def _design(self, view: View) -> DesignOperator:
-        """The terms over the records, kept for the next question about the same terms."""
         design: DesignOperator = self._kept(view, "rulefit.design", DesignOperator)
         return design
 
     def _matrix(self, view: View) -> np.ndarray:
-        """The design matrix, row by row, kept for the next question about the same terms."""
         matrix: np.ndarray = self._kept(view, "rulefit.matrix", _matrix_of)
         return matrix
 
@@ -158,7 +155,6 @@ class _Model(Query):
 
     @cached_property
     def _key(self) -> str:
-        """Digest of the terms; a question is one value for all clients of a process."""
         return wire.digest(wire.encode(self.terms))
 
 
@@ -316,7 +312,6 @@ class Objective(_Model):
         }
 
     def _losses(self, view: View) -> np.ndarray:
-        """Each record's loss, shape (records,)."""
         design, target = self._design(view), unit_target(view, self.logistic)
         predictor = design.predictor(self.weights)
         each = [

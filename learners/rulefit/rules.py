@@ -122,12 +122,8 @@ def union(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Join clients' rules; equal boxes are logically equal rules (paper, end of Section 2.2.2).
 
-    Args:
-        groups: for each client, boxes (rules, features, 2) and how often each was grown (rules,).
-        features: number of covariates.
-
-    Returns:
-        boxes without duplicates, most often grown first (ties in canonical order), and how often.
+    Groups are boxes (rules, features, 2) and how often each was grown (rules,); so is the result, without
+    duplicates, most often grown first, ties in canonical order.
     """
     nothing = np.zeros((0, features, 2), np.uint8), np.zeros(0, np.int64)
     boxes, mentions = zip(nothing, *groups, strict=True)
@@ -173,7 +169,6 @@ class Terms:
             raise QueryError("malformed", "linear terms name covariates, rising")
 
     def __len__(self) -> int:
-        """Terms without the intercept: rules, then linear terms."""
         return len(self.boxes) + len(self.linear)
 
     @cached_property
