@@ -242,10 +242,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         return schema
 
     def _score(
-        self,
-        measure: Callable[[np.ndarray], float],
-        X: pd.DataFrame | np.ndarray,
-        client: Any,
+        self, measure: Callable[[np.ndarray], float], X: pd.DataFrame | np.ndarray, client: Any
     ) -> float:
         return float(measure(self.predict(X, client=client)))
 
@@ -420,10 +417,7 @@ class PersonalLearner(FederatedLearner):
         return self._taken[client]
 
     def _score(
-        self,
-        measure: Callable[[np.ndarray], float],
-        X: pd.DataFrame | np.ndarray,
-        client: Any,
+        self, measure: Callable[[np.ndarray], float], X: pd.DataFrame | np.ndarray, client: Any
     ) -> float:
         """The same; without a client, where no model serves all, the mean over the models that are here."""
         try:

@@ -105,11 +105,9 @@ class FuzzyRulesRegressor(BaselineRegressor):
 
     queries: ClassVar[tuple[type[Query], ...]] = (Scaling, FuzzyRules)
     _parameter_constraints: ClassVar[Constraints] = {
-        "n_fuzzy_sets": [Integers(at_least=2, at_most=99)],
+        "n_fuzzy_sets": [Integers(at_least=2, at_most=99)]
     }
-    old_names: ClassVar[Mapping[str, str]] = {
-        "sets": "n_fuzzy_sets",
-    }
+    old_names: ClassVar[Mapping[str, str]] = {"sets": "n_fuzzy_sets"}
 
     #: The rules' antecedents, models and summed activations; set by ``fit``.
     antecedents_: np.ndarray

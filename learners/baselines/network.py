@@ -13,12 +13,7 @@ from scipy.special import softmax
 from privfed.errors import NobodyAnswered, QueryError
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
-from privfed.learners.baselines.base import (
-    Baseline,
-    BaselineClassifier,
-    BaselineRegressor,
-    Rows,
-)
+from privfed.learners.baselines.base import Baseline, BaselineClassifier, BaselineRegressor, Rows
 from privfed.learners.forest.columns import encoded_target
 from privfed.learners.parameters import Allowed, Constraints, Integers, Reals
 from privfed.privacy.policy import Policy
