@@ -38,10 +38,8 @@ class Planned:
 
     query: Query  #: of the kind that will be asked, as costly as any of them
     times: int  #: the most often it will be asked
-    #: the learner's proposal for each; None leaves it to the policy's guard
-    spend: Fraction | None = None
-    #: whether ``spend`` is for all such queries together, as many as it buys; ``times`` is then 1
-    together: bool = False
+    spend: Fraction | None = None  #: the learner's proposal for each; None: the policy's
+    together: bool = False  #: whether ``spend`` is for all together, and ``times`` 1
 
 
 def check_round(wanted: int | None, clients: int, name: str = "clients_per_round") -> None:
@@ -58,14 +56,10 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     """
 
     queries: ClassVar[tuple[type[Query], ...]] = ()  #: The kinds of query it asks
-    #: Whether it only serves as a yardstick, so that the policy called "published" leaves it out.
-    baseline: ClassVar[bool] = False
-    #: Whether it leaves a model of its own with each client; see :class:`PersonalLearner`.
-    personal: ClassVar[bool] = False
-    #: What each parameter may be; see :mod:`privfed.learners.parameters`.
-    _parameter_constraints: ClassVar[Constraints] = {}
-    #: Parameters' names in earlier versions, and what they are called now; each is refused by name.
-    old_names: ClassVar[Mapping[str, str]] = {}
+    baseline: ClassVar[bool] = False  #: Whether it is a yardstick, left out by "published"
+    personal: ClassVar[bool] = False  #: As a :class:`PersonalLearner` is
+    _parameter_constraints: ClassVar[Constraints] = {}  #: See :mod:`privfed.learners.parameters`
+    old_names: ClassVar[Mapping[str, str]] = {}  #: New names by earlier ones, which are refused
 
     schema_: Schema  #: The federation's public data dictionary, set by ``fit``
     clients_: tuple[str, ...]  #: The names of the federation's clients, set by ``fit``

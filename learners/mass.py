@@ -13,10 +13,8 @@ import numpy as np
 
 #: Std of a cell's count about an even share of the mass, in such shares: equally likely factors.
 STRAYS = np.array([0.3, 1.0, 3.0])[:, None]
-#: Fraction of the records that lies outside of a run: what shows beyond it makes the run longer.
-TAIL = 0.01
-#: Above this many cells only so many lengths of runs are tried: time and memory grow with cells alone.
-_LENGTHS = 64
+TAIL = 0.01  #: Fraction of the records outside of a run: what shows beyond it makes it longer
+_LENGTHS = 64  #: Most lengths of runs that are tried: time and memory grow with cells alone
 _EXACT = 1e-9  #: Least variance of a count, in squared records: an enormous budget adds no noise
 
 

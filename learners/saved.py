@@ -13,7 +13,6 @@ from privfed.learners.base import FederatedLearner
 from privfed.questions import plugins
 from privfed.tables.toml_file import naming
 
-#: What messages say is a model.
 _WANTED = "give a model.json of a study, or what privfed.learners.save wrote"
 LARGEST = 2**30  #: Largest file that is read, in bytes
 #: A list without lists or tables in it, over several lines; no text in JSON holds a line break.

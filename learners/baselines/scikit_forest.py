@@ -26,10 +26,8 @@ class EncodedForest:
     """A grown forest, and what its categories are replaced by."""
 
     forest: tree.Forest  #: the trees
-    #: class probabilities, or the mean target, of each node; shape (nodes, values)
-    values: np.ndarray
-    #: a number for each category of each categorical feature, by the feature's index
-    codes: Mapping[int, np.ndarray]
+    values: np.ndarray  #: class probabilities or mean target, shape (nodes, values)
+    codes: Mapping[int, np.ndarray]  #: numbers of categories, by the feature's index
 
     @classmethod
     def grown(cls, model: Any, records: Records, classes: int) -> Self:

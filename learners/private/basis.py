@@ -69,8 +69,7 @@ class Trees:
 class BasisIndices:
     """Nonzero basis functions of a block of records."""
 
-    #: index of each group's indicator among all functions, shape (groups, records)
-    places: np.ndarray
+    places: np.ndarray  #: of each group's indicator, shape (groups, records)
     lines: np.ndarray  #: the linear terms, shape (columns, records)
 
 

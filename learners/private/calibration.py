@@ -25,8 +25,7 @@ class PlattScaling:
 
     outcome: Outcome  #: the link
     start: np.ndarray  #: intercept, shape (outputs,)
-    #: scores of the synthetic records less the intercept, shape (records, outputs)
-    added: np.ndarray
+    added: np.ndarray  #: scores of synthetic records less it, shape (records, outputs)
     shares: np.ndarray  #: weights of the synthetic records, mean 1
     cuts: np.ndarray  #: thresholds of the scores, shape (outputs, bins - 1)
 

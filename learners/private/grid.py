@@ -10,8 +10,7 @@ from privfed.errors import QueryError
 from privfed.tables.schema import Column, Schema
 
 MOST_CUTS = 250  #: Most cut-offs of one column: codes must fit a byte
-#: Columns of whole numbers or categories with at most this many values get a bin for each.
-WHOLE = 32
+WHOLE = 32  #: Most values of whole numbers of which each gets a bin
 
 
 def one_bin_each(column: Column) -> bool:

@@ -91,12 +91,10 @@ class _Refinement:
     purse: RemainingBudget
     sizes: Mapping[str, float]
     columns: list[ColumnEstimate]
-    #: Records, the variance of that figure, and that of the last count of the target.
-    records: float = 0.0
+    records: float = 0.0  #: by all counts so far
     uncertain: float = field(default=math.inf)
     variance: float = field(default=math.inf)
-    #: Noisy counts of the target's values over all rounds, if each has a bin, and their variance.
-    values: np.ndarray | None = None
+    values: np.ndarray | None = None  #: Noisy counts of the target's values over all rounds
     unsure: float = field(default=math.inf)
 
     @property

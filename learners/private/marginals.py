@@ -17,8 +17,7 @@ from privfed.learners.private.support_posterior import SupportPosterior
 from privfed.tables.schema import Column
 
 LARGEST_LOGIT, LOGITS = 10.0, 401  #: Log-odds at which shares of classes are tried
-#: Squared records below which a count is certain: an enormous budget adds no noise at all.
-EXACT = 1e-12
+EXACT = 1e-12  #: Squared records below which a count is certain: a huge budget adds no noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +27,8 @@ class ColumnEstimate:
     column: Column  #: the public column
     cuts: np.ndarray  #: its cut-offs, strictly inside the bounds
     counts: np.ndarray  #: estimates by bin, none negative
-    #: what is still unknown about them; none before this grid was counted
-    variances: np.ndarray | None = None
-    #: what intervals of the bounds say; none where values have bins of their own, or for a target,
-    #: which is asked about more often
-    beliefs: SupportPosterior | None = None
+    variances: np.ndarray | None = None  #: what is left unknown; None before it was counted
+    beliefs: SupportPosterior | None = None  #: None for targets and few values
 
     @classmethod
     def blank(cls, column: Column) -> ColumnEstimate:
@@ -163,8 +159,7 @@ class Shares:
     """The classes' fractions of the records."""
 
     means: np.ndarray  #: adding up to one, shape (classes,)
-    #: the standard deviation of what is unknown of their log-odds, the mean over classes
-    spread: float
+    spread: float  #: mean std of their log-odds
 
     @classmethod
     def from_counts(
@@ -199,9 +194,7 @@ class Marginals:
     features: tuple[ColumnEstimate, ...]  #: of each feature
     target: ColumnEstimate  #: of the target
     records: float  #: how many there are, at least one
-    #: records over the noise of one count that would cost the whole budget, made comparable for
-    #: different numbers of columns
-    signal: float
+    signal: float  #: see :func:`signal_of`
 
     @property
     def grid(self) -> BinEdges:

@@ -32,8 +32,7 @@ class PrivateModel:
     rounds: int  #: gradients that it was fitted to
     records: float  #: about how many there were
     source: SyntheticSource  #: of synthetic records
-    #: posterior covariance of the first output's weights of the source's directions; none without rounds
-    covariance: np.ndarray | None
+    covariance: np.ndarray | None  #: of the first output's weights of the source's directions
 
     @cached_property
     def effects(self) -> np.ndarray:

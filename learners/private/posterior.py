@@ -26,8 +26,7 @@ class MarginalLikelihood:
     """Of sums t ~ N(0, sum over groups g of s_g^2 M_g + rest), by output."""
 
     values: Sequence[np.ndarray]  #: t by output, each of shape (directions,)
-    #: M_g = G A_g G' by output and group, each of shape (directions, directions)
-    moved: Sequence[Sequence[np.ndarray]]
+    moved: Sequence[Sequence[np.ndarray]]  #: M_g = G A_g G' by output, (directions, directions)
     rest: Sequence[np.ndarray]  #: covariance that does not depend on the scales s, by output
     share: float = 1.0  #: factor of the logarithm, where several evidences are of the same sums
 
@@ -131,8 +130,7 @@ class NoisyMoments:
     """Estimate of t after some rounds."""
 
     values: np.ndarray  #: by function, shape (functions, outputs)
-    #: of the noise in each of them, shape (functions,); infinite where nothing was told
-    variance: np.ndarray
+    variance: np.ndarray  #: of its noise, shape (functions,); infinite where untold
 
     def rescaled(self, scale_factors: np.ndarray) -> NoisyMoments:
         """Of functions times these factors."""
@@ -149,9 +147,7 @@ class ProjectedMoments:
 
     values: np.ndarray  #: at some weights, shape (directions, outputs)
     noise: np.ndarray  #: its covariance, shape (directions, directions)
-    #: how values change with the weights, by output, shape (outputs, directions, directions); none
-    #: where synthetic records count as real ones
-    slopes: np.ndarray | None = None
+    slopes: np.ndarray | None = None  #: dt/dw, (outputs, directions, directions); None for 0
 
     def at(self, step: np.ndarray) -> np.ndarray:
         """The values a step away from those weights; ``step`` has shape (directions, outputs)."""
@@ -168,12 +164,9 @@ class ProjectedMoments:
 class Prior:
     """w ~ N(0, C), C = sum over g of s_g^2 A_g + free^2 c c'."""
 
-    #: A_g = V_g' V_g, V_g being the leading directions' rows of one kind of functions; shape
-    #: (groups, directions, directions)
-    groups: np.ndarray
+    groups: np.ndarray  #: A_g = V_g' V_g of V's rows of a kind, (groups, directions, directions)
     scales: np.ndarray  #: s, standard deviations of scaled weights, shape (groups,)
-    #: c, weights of the function that is 1 for every record, shape (directions,)
-    constant: np.ndarray
+    constant: np.ndarray  #: c, of the function 1, shape (directions,)
     free: float  #: standard deviation of what the prior lets it add
 
     @property

@@ -21,10 +21,8 @@ from privfed.tables.schema import Schema
 
 UNIT = Fraction(1, 2**20)  #: One unit of a released sum
 RANK_UNIT = 2.0**-12  #: Mid-ranks are cut to multiples of this before they are multiplied
-#: Greatest weight or score that a question may name, so that no record's prediction overflows.
-LARGEST = 2.0**20
-#: Codes are kept for the next question where they take less memory than this, in bytes.
-KEPT = 2**25
+LARGEST = 2.0**20  #: Greatest weight or score of a question, so that no prediction overflows
+KEPT = 2**25  #: Most bytes of codes that are kept for the next question
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,8 +24,7 @@ from privfed.learners.private.settings import SETTINGS
 
 FACTORS = 10.0 ** np.arange(-3.0, 2.6, 0.5)  #: Factors of the usual misspecification that are tried
 
-#: Variance that sums have at least, as a share of what mismatch makes: rounds may be more than directions.
-LEAST_NOISE = 1e-11
+LEAST_NOISE = 1e-11  #: Least variance of sums, as a share of what mismatch makes
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,8 +126,7 @@ class GradientRounds:
 class _White:
     """Whitened observations of each function and output."""
 
-    #: Cholesky factor of their covariance, shape (functions, outputs, rounds, rounds)
-    root: np.ndarray
+    root: np.ndarray  #: Cholesky factor of their covariance, (functions, outputs, rounds, rounds)
     ones: np.ndarray  #: a row of ones, shape (functions, outputs, rounds)
     values: np.ndarray  #: the rounds' sums, the same shape
 

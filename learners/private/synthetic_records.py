@@ -57,10 +57,8 @@ class SyntheticSource:
 
     correlations: np.ndarray  #: of the Gaussian copula, shape (columns, columns)
     shares: np.ndarray  #: by column and code, shape (columns, codes)
-    #: from the basis' functions to leading directions, shape (functions, directions)
-    projection: np.ndarray
-    #: mean of each direction by released leaf counts, shape (directions,); none without counts
-    wanted: np.ndarray | None
+    projection: np.ndarray  #: to leading directions, shape (functions, directions)
+    wanted: np.ndarray | None  #: mean of each direction, shape (directions,), by leaf counts
     noise: float  #: std of the noise in such a mean
 
     def draw(

@@ -26,14 +26,11 @@ class WeightUpdates:
     posterior: WeightPosterior  #: from sums to weights
     rounds: GradientRounds  #: what was told so far
     weights: np.ndarray  #: of leading directions, shape (directions, outputs)
-    #: of the last step (:meth:`.SyntheticHessian.mean_square`); before the first, about what a
-    #: model adds
-    mean_square: float
+    mean_square: float  #: of the last step, or about what a model adds
     unit: float  #: the scale of weights that the settings name
     origin: Linearization  #: synthetic records where no weights are
     taken: int = 0  #: how many
-    #: of the first output's weights, shape (directions, directions); none before the first step
-    covariance: np.ndarray | None = None
+    covariance: np.ndarray | None = None  #: of the first output's weights, None at first
 
     @classmethod
     def begun(

@@ -18,8 +18,7 @@ class Boosting:
     trees: int  #: number of base learners C
     leaves: float  #: mean number of leaves L of a tree; 2 makes every tree a stump
     shrinkage: float  #: learning rate nu
-    #: fraction of the records that each tree sees; 0 takes min(N / 2, 100 + 6 sqrt N)
-    subsample: float
+    subsample: float  #: fraction of records a tree sees; 0 for min(N / 2, 100 + 6 sqrt N)
     min_leaf: int  #: fewest records of a leaf
     logistic: bool  #: logistic pseudo-residuals, else plain ones
 

@@ -11,8 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-#: A split must lower the sum of squared errors by more than this for each of its records.
-EXPLAINED = 1e-12
+EXPLAINED = 1e-12  #: Least decrease of squared error by a split, for each of its records
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from privfed.learners.rulefit.settings import SETTINGS
 from privfed.tables.schema import Column, Schema
 
 MOST_CUTS = 250  #: Most cut-offs of one covariate: codes must fit a byte
-#: Largest number that a question may multiply by, so that no record's contribution overflows.
-LARGEST = 2.0**20
+LARGEST = 2.0**20  #: Largest factor in a question, so that no contribution overflows
 
 
 def inner_edges(column: Column, bins: int) -> np.ndarray:
@@ -45,10 +44,8 @@ def bins_needed(schema: Schema, features: tuple[int, ...], bins: int) -> int:
 class Cutoffs:
     """What all clients share about the covariates."""
 
-    #: rising cut-off values of each covariate, C_j; possibly none
-    cuts: tuple[tuple[float, ...], ...]
-    #: lower, upper: winsorising limits delta-minus and delta-plus, shape (features,)
-    lower: np.ndarray
+    cuts: tuple[tuple[float, ...], ...]  #: rising cut-off values C_j
+    lower: np.ndarray  #: winsorising limits delta-minus and delta-plus, shape (features,)
     upper: np.ndarray
     scale: np.ndarray  #: standard deviation s_j of the winsorised covariate
 

@@ -31,8 +31,7 @@ class Estimate:
     weights: np.ndarray  #: of intercept, rules and linear terms
     rounds: int  #: how many rounds were answered
     objective: float  #: pooled mean loss plus penalty at the end; NaN where it was not released
-    #: objective minus that of the proximal-gradient optimum; NaN where it was not asked for
-    gap: float = math.nan
+    gap: float = math.nan  #: objective minus the proximal-gradient optimum's; NaN if not asked for
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,8 +36,7 @@ from privfed.privacy.policy import Policy
 from privfed.questions.exact import Number
 from privfed.tables.schema import Schema
 
-#: Fitted values that are saved as they are, beside the model.
-_KEPT = ("private_", "rounds_", "objective_", "gap_", "target_limits_")
+_KEPT = ("private_", "rounds_", "objective_", "gap_", "target_limits_")  #: Saved as is
 
 
 class _RuleFit(LearnerByWays):

@@ -92,8 +92,7 @@ class Grids:
 
     grids: tuple[Grid | Lone, ...]  #: the grids, one after the other
     starts: np.ndarray  #: where each grid's cells begin, shape (grids + 1,)
-    #: 1 where one of a rule's runs ends and -1 where one begins, shape (rules, cells + 1)
-    ends: csr_array
+    ends: csr_array  #: 1 where a rule's run ends, -1 where one begins, (rules, cells + 1)
     steps: csr_array = field(init=False)
 
     def __post_init__(self) -> None:

@@ -26,13 +26,8 @@ class RuleEnsemble:
     schema: Schema  #: the public data dictionary
     terms: Terms  #: the base functions
     weights: np.ndarray  #: coefficients of intercept, rules and linear terms, shape (1 + terms,)
-    #: fraction of records that satisfy each rule; NaN where nothing was released
-    supports: np.ndarray
-    #: std of each term's column, shape (terms,), pooled within clients (paper, Section 2.3, with
-    #: the variance under the root that is printed as a deviation): from exact supports, sums and
-    #: sums of squares, or from histograms where those are withheld; `private` takes them from
-    #: synthetic records
-    deviations: np.ndarray
+    supports: np.ndarray  #: fraction of records in each rule; NaN where not released
+    deviations: np.ndarray  #: std of each term's column, pooled within clients, shape (terms,)
 
     def scores(self, x: np.ndarray) -> np.ndarray:
         """F of each encoded record; terms with coefficient zero are not evaluated."""

@@ -31,8 +31,7 @@ from privfed.tables.schema import Schema
 
 ROUNDED = 1e-6  #: How far a sum of losses may be off by rounding
 BLOCK = 2**26  #: How many records times conditions are held at a time, a byte each
-#: Most numbers of a design matrix that is formed: for few records that is quicker than sums by cell.
-FEW = 2**18
+FEW = 2**18  #: Most numbers of a design matrix that is formed, which is quicker for few records
 #: Most rules in one question, and most rounds' local work, so that a gate cannot be worn out.
 MOST_RULES, MOST_TREES, MOST_STEPS = 100_000, 10_000, 1_000
 

@@ -151,9 +151,7 @@ class Terms:
     """The base functions of a model: cut-offs, rules as boxes of codes, and the linear terms."""
 
     cutoffs: Cutoffs  #: what all clients share about the covariates
-    #: ``boxes[k, j] = (a, b)`` means that rule k wants ``a <= code_j < b``; uint8, shape (rules,
-    #: features, 2)
-    boxes: np.ndarray
+    boxes: np.ndarray  #: ``a <= code_j < b`` by rule and feature; uint8, (rules, features, 2)
     linear: tuple[int, ...]  #: which covariates have a linear term
 
     def check(self, schema: Schema) -> None:
