@@ -56,9 +56,7 @@ def groups_of(named: set[Cell], sets: int) -> list[Group]:
             members.setdefault((cell - {step}, step[0]), {})[step[1]] = cell
     return [
         Group(
-            above,
-            tuple(parts.values()),
-            tuple((feature, j) for j in range(sets) if j not in parts),
+            above, tuple(parts.values()), tuple((feature, j) for j in range(sets) if j not in parts)
         )
         for (above, feature), parts in members.items()
         if above in named

@@ -107,10 +107,7 @@ class Subtraction(Attack):
         if truth is None:
             return [self._unscored(found, partial)]
         tables = {client: truth[client] for client in found if client in truth}
-        return [
-            self._cells(found, tables, partial),
-            self._targets(found, tables, schema, partial),
-        ]
+        return [self._cells(found, tables, partial), self._targets(found, tables, schema, partial)]
 
     def _unscored(self, found: Mapping[str, Worked], partial: str) -> Finding:
         filled = sum(w > PRECISION for one in found.values() for w in one.found["weights"].values())

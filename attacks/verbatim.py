@@ -10,14 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from privfed.attacks.base import (
-    Attack,
-    PublicSchema,
-    Table,
-    Truth,
-    exact_parts,
-    sound_parts,
-)
+from privfed.attacks.base import Attack, PublicSchema, Table, Truth, exact_parts, sound_parts
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk, Severity
 from privfed.errors import WireError

@@ -105,11 +105,9 @@ class FuzzyRulesRegressor(BaselineRegressor):
 
     queries: ClassVar[tuple[type[Query], ...]] = (Scaling, FuzzyRules)
     _parameter_constraints: ClassVar[Constraints] = {
-        "n_fuzzy_sets": [Integers(at_least=2, at_most=99)],
+        "n_fuzzy_sets": [Integers(at_least=2, at_most=99)]
     }
-    old_names: ClassVar[Mapping[str, str]] = {
-        "sets": "n_fuzzy_sets",
-    }
+    old_names: ClassVar[Mapping[str, str]] = {"sets": "n_fuzzy_sets"}
 
     #: The rules' antecedents, models and summed activations; set by ``fit``.
     antecedents_: np.ndarray
@@ -151,7 +149,6 @@ class FuzzyRulesRegressor(BaselineRegressor):
         self.consequents_ = merged / self.weights_[:, None]
 
     def _predicted(self, x: Rows, client: Any) -> np.ndarray:
-        """The strongest rule's model, within the target's public bounds."""
         assert self.schema_.target is not None
         low, high = self.schema_.target.bounds
         unit = to_unit(self._encode(x, client), self.lower_, self.upper_)
@@ -161,7 +158,6 @@ class FuzzyRulesRegressor(BaselineRegressor):
         return np.asarray(low + (unit_target[:, None] + 0.5) * (high - low))
 
     def _match(self, unit: np.ndarray) -> np.ndarray:
-        """The rule of each row."""
         chosen = np.zeros(len(unit), np.int64)
         for first in range(0, len(unit), 256):
             rows = slice(first, first + 256)

@@ -51,10 +51,7 @@ class TruexTreeClassifier(BaselineClassifier):
         "max_depth": [Integers(1, DEEPEST)],
         "n_bins": [Integers(2, 64)],
     }
-    old_names: ClassVar[Mapping[str, str]] = {
-        "depth": "max_depth",
-        "bins": "n_bins",
-    }
+    old_names: ClassVar[Mapping[str, str]] = {"depth": "max_depth", "bins": "n_bins"}
     queries: ClassVar[tuple[type[Query], ...]] = (LevelCounts,)
 
     def __init__(self, max_depth: int = 6, n_bins: int = 5) -> None:
@@ -106,7 +103,6 @@ class TruexTreeClassifier(BaselineClassifier):
         return padded(rows, max(map(len, rows)))
 
     def _predicted(self, x: Rows, client: Any) -> np.ndarray:
-        """Noisy class probabilities of each row's leaf, shape (rows, classes)."""
         reached = self.shared_.tree.reach(self._encode(x, client))
         shares: np.ndarray = self.shared_.values[reached]
         return shares

@@ -143,10 +143,7 @@ class BinStatistics(_AboutLevel):
         """Search the sorted values for every cut."""
         bench, level = NodeIndex.of(view, self.level), self.level
         width = _width(level, view.schema)
-        return {
-            **bins(bench, view, level, self.cuts),
-            **categories(bench, view, level, width),
-        }
+        return {**bins(bench, view, level, self.cuts), **categories(bench, view, level, width)}
 
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False

@@ -15,14 +15,7 @@ from privfed.learners.genetic_tree.local_subtrees import Shared
 from privfed.learners.genetic_tree.personal import Choice
 from privfed.learners.genetic_tree.population import Population, Scoring
 from privfed.learners.genetic_tree.private_tree import TopPlan
-from privfed.learners.genetic_tree.queries import (
-    Depth,
-    Fitness,
-    KeepBest,
-    Size,
-    Structure,
-    Votes,
-)
+from privfed.learners.genetic_tree.queries import Depth, Fitness, KeepBest, Size, Structure, Votes
 from privfed.learners.genetic_tree.structures import NIL, length
 from privfed.learners.ways import Way
 from privfed.privacy.policy import Guard, Policy

@@ -295,10 +295,7 @@ class SampledRuleSearch(RuleLearner):
         "max_templates": [Integers(at_least=1)],
         "random_state": [Integers(at_least=0)],
     }
-    old_names: ClassVar[Mapping[str, str]] = {
-        **LevelRuleSearch.old_names,
-        "seed": "random_state",
-    }
+    old_names: ClassVar[Mapping[str, str]] = {**LevelRuleSearch.old_names, "seed": "random_state"}
 
     def search(self, asking: CohortSession) -> list[FoundRule]:
         """Level by level, a fresh part of the people each; estimates are of rules, not of holders."""

@@ -92,10 +92,7 @@ def coverage(found: Iterable[Symbols], valid: Collection[Symbols]) -> tuple[floa
     """
     known = set(found)
     right = len(known & set(valid))
-    return (
-        right / len(valid) if valid else math.nan,
-        right / len(known) if known else math.nan,
-    )
+    return (right / len(valid) if valid else math.nan, right / len(known) if known else math.nan)
 
 
 def told(found: Collection[Symbols], valid: Collection[Symbols]) -> str:

@@ -20,9 +20,10 @@ from typing import Any
 import click
 
 from privfed import __version__
-from privfed.cli.common import BAD_INPUT, BREACH, FAULT, FINE, bad
+from privfed.cli.common import BAD_INPUT, BREACH, FAULT, FINE, INTERRUPTED, bad
 from privfed.cli.guards import check_guard
 from privfed.cli.ledgers import key, ledger
+from privfed.cli.odds import epsilon
 from privfed.cli.releasing import release
 from privfed.cli.serving import flare, flower, owner, serve_client
 from privfed.cli.studies import attack, audit, plugins, predict, price, report, run, schema, sweep
@@ -38,7 +39,7 @@ def commands() -> None:
 
 
 for command in (
-    *(audit, run, attack, report, sweep, predict, price, schema, plugins),
+    *(audit, run, attack, report, sweep, predict, price, epsilon, schema, plugins),
     *(release, check_guard, ledger, key, serve_client, owner, flower, flare),
 ):
     commands.add_command(command)
@@ -65,7 +66,8 @@ def status(arguments: Sequence[str] | None = None) -> int:
     except PrivfedError as error:
         return bad(str(error))
     except (KeyboardInterrupt, click.exceptions.Abort):
-        return bad("interrupted; no output was written. Persistent ledgers keep what was charged")
+        bad("interrupted; no output was written. Persistent ledgers keep what was charged")
+        return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FINE

@@ -67,10 +67,7 @@ class AccountantCase:
 
 
 def check_accountant(
-    accountant: Accountant,
-    budget: Budget | None = None,
-    *,
-    skip: Mapping[str, str] | None = None,
+    accountant: Accountant, budget: Budget | None = None, *, skip: Mapping[str, str] | None = None
 ) -> list[str]:
     """Run every check on an accountant.
 

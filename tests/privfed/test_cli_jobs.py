@@ -249,3 +249,14 @@ def test_a_finished_study_has_a_page_for_each_reader(
     text = page.read_text(encoding="utf-8")
     assert page.parent == finished and "Made on 20" in text
     assert "http://" not in text.replace("http://www.w3.org", "") and "https://" not in text
+
+
+def test_an_epsilon_in_odds_and_back(capsys: pytest.CaptureFixture[str]) -> None:
+    """What it means, the largest for given odds, and one clear error for what cannot be read."""
+    assert status(["epsilon", "1"]) == FINE
+    assert "at most 2.72 on average" in capsys.readouterr().out
+    assert status(["epsilon", "--risk", "at most 5 in 100"]) == FINE
+    assert capsys.readouterr().out.startswith("epsilon 1.609")
+    for words in (["epsilon"], ["epsilon", "1", "--risk", "1 in 2"], ["epsilon", "--risk", "few"]):
+        assert status(words) == BAD_INPUT
+        assert "write" in capsys.readouterr().err
