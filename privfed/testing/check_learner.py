@@ -75,19 +75,13 @@ def check_learner(
     *,
     skip: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Run every check on a learner.
+    """Run every check on a learner; as :func:`.run_checks`.
 
     Args:
         learner: an unfitted learner; it is cloned, never fitted.
         federate: builds a fresh federation under a policy, always of the same data and seed.
         x: inputs to predict, a column for each feature.
         skip: checks that do not apply, each with the reason.
-
-    Returns:
-        The names of the checks that ran.
-
-    Raises:
-        AssertionError: a check failed; the message names it.
     """
     return run_checks(CHECKS, LearnerCase(learner, federate, x), skip)
 
@@ -106,8 +100,8 @@ def check_parameter_limits(case: LearnerCase) -> None:
     schema = case.federate(case.learner.published()).schema
     for name in case.learner.get_params(deep=False):
         learner = case.fresh().set_params(**{name: object()})
-        told = refusal(partial(learner.check, schema), f"{name} may be anything")
-        assert f" {name} must be " in told, f"of {name} it says: {told}"
+        text = refusal(partial(learner.check, schema), f"{name} may be anything")
+        assert f" {name} must be " in text, f"of {name} it says: {text}"
 
 
 def refusal(call: Callable[[], object], accepted: str) -> str:
@@ -163,9 +157,8 @@ def check_saves(case: LearnerCase) -> None:
     again = type(learner).from_dict(json.loads(text))
     assert np.array_equal(np.asarray(again.predict(case.x)), np.asarray(learner.predict(case.x)))
     assert plain(again) == text, "what is saved again differs"
-    damaged: list[dict[str, object]] = [{"format": "2"}, {"learner": "Another"}, {"schema": {}}]
-    for damage in damaged:
-        model = json.loads(text) | damage
+    for damage in ({"format": "2"}, {"learner": "Another"}, {"schema": {}}):
+        model = {**json.loads(text), **damage}
         refusal(partial(type(learner).from_dict, model), f"it reads a model with {damage}")
 
 
@@ -177,12 +170,8 @@ def check_policies(case: LearnerCase) -> None:
 
 
 def check_private_is_finite(case: LearnerCase) -> None:
-    """Under the private policy every release is protected and the epsilon is kept.
-
-    A learner that calls itself a baseline has no private policy.
-    """
-    private = case.policies()[1:]
-    for policy in private:
+    """Under the private policy, if it is no baseline, releases are protected and the epsilon kept."""
+    for policy in case.policies()[1:]:
         _, federation = case.fitted(policy)
         assert_kept(federation)
 
@@ -229,10 +218,8 @@ def check_repeats(case: LearnerCase) -> None:
 def check_replay(case: LearnerCase) -> None:
     """The recorded answers alone give the same model: it learns from releases and nothing else."""
     learner, federation = case.fitted()
-    replayed = case.fresh()
-    recorded = federation.transcript()
-    replayed.fit(ReplayDisclosure(federation.schema, recorded, federation.clients))
-    assert plain(replayed) == plain(learner)
+    recorded = ReplayDisclosure(federation.schema, federation.transcript(), federation.clients)
+    assert plain(case.fresh().fit(recorded)) == plain(learner)
 
 
 def check_silence(case: LearnerCase) -> None:
@@ -255,11 +242,8 @@ def check_model_is_plain(case: LearnerCase) -> None:
 def check_holds_no_records(case: LearnerCase) -> None:
     """After fitting, no attribute is a federation, a gate or records."""
     learner, _ = case.fitted()
-    held = [
-        name
-        for name, value in vars(learner).items()
-        if isinstance(value, Disclosure | Gate | Records)
-    ]
+    kinds = Disclosure | Gate | Records
+    held = [name for name, value in vars(learner).items() if isinstance(value, kinds)]
     assert not held, f"it holds {', '.join(held)}"
 
 
@@ -269,26 +253,20 @@ def check_learns(case: LearnerCase) -> None:
     Mean squared error, or the share of wrong classes; each client's own model where there is one.
     """
     learner, federation = case.fitted()
-    wanted, found = [], []
+    target, predictions = [], []
     for client, gate in federation.gates.items():
         records = gate._view.records
         if isinstance(learner, PersonalLearner):
             learner.take_home(client, federation.shelves[client])
-        found.append(np.asarray(learner.predict(records.x, client=client)))
-        wanted.append(records.target)
-    error, constant = _errors(learner, np.concatenate(found), np.concatenate(wanted))
+        predictions.append(np.asarray(learner.predict(records.x, client=client)))
+        target.append(records.target)
+    y, predicted = np.concatenate(target), np.concatenate(predictions)
+    if is_classifier(learner):
+        error = np.mean(predicted != np.asarray(learner.classes_)[y.astype(int)])
+        constant = 1 - np.bincount(y.astype(int)).max() / len(y)
+    else:
+        error, constant = np.mean((predicted - y) ** 2), np.var(y)
     assert error <= LEARNS * constant, f"it errs by {error:.3g}, a constant by {constant:.3g}"
-
-
-def _errors(
-    learner: FederatedLearner, found: np.ndarray, wanted: np.ndarray
-) -> tuple[float, float]:
-    """The predictions' error and the best constant's."""
-    if not is_classifier(learner):
-        return float(np.mean((found - wanted) ** 2)), float(np.var(wanted))
-    classes = np.asarray(learner.classes_)
-    right = float(np.mean(found == classes[wanted.astype(int)]))
-    return 1 - right, 1 - float(np.bincount(wanted.astype(int)).max() / len(wanted))
 
 
 def check_queries(case: LearnerCase) -> None:

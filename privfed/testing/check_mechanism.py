@@ -1,8 +1,4 @@
-"""Conformance of a mechanism: what every gate relies on, with an audit by drawing.
-
-For third parties: ``check_mechanism(Staircase(), spend="1")`` in a test of theirs, and an assertion
-on how many checks ran.
-"""
+"""Conformance of a mechanism: what every gate relies on, with an audit by drawing."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protect
 from privfed.privacy.noise import Noise, TestNoise
 from privfed.questions.exact import Number, exact
 from privfed.questions.part import GRID, Bound, Part, PartType
-from privfed.testing.conformance import Check, run_checks
+from privfed.testing.conformance import Check, checks_of, run_checks
 
 #: Cells of the audited part; each is one independent draw.
 CELLS = 20_000
@@ -42,14 +38,7 @@ DELTAS = (0.3, 0.1, 0.03, 0.01, 0.001)
 
 @dataclass(frozen=True)
 class MechanismCase:
-    """A mechanism on the bench, with groups of parts to try it on.
-
-    Args:
-        mechanism: what is checked.
-        spend: what one release costs, in its currency.
-        noise: makes a source of noise from a seed.
-        cells: number of cells of the audited part.
-    """
+    """A mechanism on the bench: its spend, noise from a seed, cells of the audited part, groups."""
 
     mechanism: Mechanism
     spend: Fraction
@@ -80,19 +69,13 @@ def check_mechanism(
     noise: Callable[[int], Noise] = TestNoise,
     skip: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Run every check on a mechanism.
+    """Run every check on a mechanism; as :func:`.run_checks`.
 
     Args:
         mechanism: what is checked.
         spend: what one release costs, in the mechanism's currency; from 0.1 to 4 for a strong audit.
         noise: makes a source of noise from a seed.
         skip: checks that do not apply, each with the reason.
-
-    Returns:
-        The names of the checks that ran.
-
-    Raises:
-        AssertionError: a check failed; the message names it.
     """
     bench = MechanismCase(mechanism, exact(spend, "spend"), noise, groups=groups())
     return run_checks(CHECKS, bench, skip)
@@ -342,18 +325,4 @@ def implied(loss: Loss) -> list[tuple[float, float]]:
     return [(to_epsilon(float(loss.rho), left), left + delta) for left in DELTAS]
 
 
-CHECKS: tuple[Check[MechanismCase], ...] = (
-    check_supports_something,
-    check_unbounded_is_unprotected,
-    check_cost_repeats,
-    check_currency,
-    check_shapes,
-    check_input_is_left,
-    check_masks_hold_zero,
-    check_noise_is_the_sources,
-    check_scale_is_exact,
-    check_law_is_kept,
-    check_audit,
-    check_all_cells,
-    check_group,
-)
+CHECKS: tuple[Check[MechanismCase], ...] = checks_of(__name__)

@@ -105,7 +105,7 @@ def check_query(
     examples: int = 60,
     skip: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Run every check on a query, over tables of a schema.
+    """Run every check on a query, over tables of a schema; as :func:`.run_checks`.
 
     Args:
         query: the query, with public values that make sense.
@@ -113,12 +113,6 @@ def check_query(
         rows: where tables come from, for records that are no table; see :class:`Rows`.
         examples: pairs of neighbours that hypothesis tries, for each relation.
         skip: checks that do not apply, each with the reason.
-
-    Returns:
-        The names of the checks that ran.
-
-    Raises:
-        AssertionError: a check failed; the message names it, the part, and by how much.
     """
     case = QueryCase(query, schema, rows or table_rows(schema, query), examples)
     return run_checks(CHECKS, case, skip)

@@ -20,7 +20,7 @@ from typing import Any
 from privfed.errors import LedgerError
 from privfed.exchange.messages import Head
 from privfed.ledger.store import GENESIS, Store, digest_of, fits
-from privfed.testing.conformance import Check, run_checks
+from privfed.testing.conformance import Check, checks_of, run_checks
 
 #: How often a writing process is killed, and the most seconds that it lives.
 KILLS, LIFE = 8, 0.1
@@ -32,12 +32,7 @@ FLIPS = 120
 
 @dataclass
 class StoreCase:
-    """Stores in files of one folder: what the checks are run on.
-
-    Args:
-        make: opens a store at a path, making it where there is none.
-        folder: an empty folder.
-    """
+    """Stores in files of one folder, made or opened at a path by ``make``."""
 
     make: Callable[[Path], Store]
     folder: Path
@@ -60,18 +55,12 @@ class StoreCase:
 def check_store(
     make: Callable[[Path], Store], folder: Path, *, skip: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Run every check on an implementation of :class:`privfed.ledger.store.Store`.
+    """Run every check on a :class:`privfed.ledger.store.Store`; as :func:`.run_checks`.
 
     Args:
         make: opens a store at a path, making it where there is none.
         folder: an empty folder for its files.
         skip: checks that do not apply, each with the reason.
-
-    Returns:
-        the names of the checks that ran.
-
-    Raises:
-        AssertionError: a check failed; the message names it.
     """
     return run_checks(CHECKS, StoreCase(make, folder), skip)
 
@@ -327,14 +316,4 @@ def check_tampering_is_told(case: StoreCase) -> None:
     assert noticed > FLIPS / 20, "hardly any change was noticed: were the files changed at all?"
 
 
-CHECKS: tuple[Check[StoreCase], ...] = (
-    check_rows_come_back,
-    check_state_follows,
-    check_all_or_nothing,
-    check_nothing_is_charged_twice,
-    check_killed_processes_lose_nothing,
-    check_reserving_is_exclusive,
-    check_a_snapshot_is_one_moment,
-    check_a_child_opens_its_own,
-    check_tampering_is_told,
-)
+CHECKS: tuple[Check[StoreCase], ...] = checks_of(__name__)

@@ -1,7 +1,4 @@
-"""Mechanisms with planted faults: test doubles that an audit must convict. Never use them.
-
-Each claims the cost of its honest parent and does something else.
-"""
+"""Mechanisms that do other than they charge for: doubles that an audit must convict. Never use them."""
 
 from __future__ import annotations
 
@@ -21,32 +18,12 @@ from privfed.privacy.mechanism import BoundedPart, Protected, Protection, joint,
 from privfed.privacy.noise import Noise, TestNoise
 from privfed.questions.part import Bound
 
-
-class HalvedLaplace(Laplace):
-    """Laplace noise of half the scale that the charge stands for: its true epsilon is twice that."""
-
-    name: ClassVar[str] = "faulty-laplace-halved"
-
-    def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """Draw as if twice as much were spent."""
-        return super().draw(type(law)(law.parameter / 2), noise, cells)
-
-
-class HalvedGaussian(Gaussian):
-    """Gaussian noise of half the deviation: its true rho is four times the charge."""
-
-    name: ClassVar[str] = "faulty-gaussian-halved"
-
-    def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """Draw as if four times as much were spent."""
-        return super().draw(type(law)(law.parameter / 2), noise, cells)
+#: Arrays of a group's parts, by name.
+Cells = Mapping[str, np.ndarray]
 
 
 class FloatLaplace(Laplace):
-    """The textbook's Laplace noise in floating point, whose low bits give the input away.
-
-    Source of the fault: Mironov 2012, "On significance of the least significant bits".
-    """
+    """Laplace noise in floating point, whose low bits give the input away (Mironov 2012)."""
 
     name: ClassVar[str] = "faulty-laplace-float"
 
@@ -122,21 +99,11 @@ class SharedBetweenPartsLaplace(Laplace):
 
     name: ClassVar[str] = "faulty-laplace-shared-parts"
 
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        priced: Protection,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
+    def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         """Add one draw to all parts, as much of it as each needs."""
-        most = max(array.size for array in exact.values())
         widest = max(priced.laws.values(), key=lambda law: law.parameter)
-        drawn = self.draw(widest, noise, most)
-        return {
-            name: unmasked(array + drawn[: array.size].reshape(array.shape))
-            for name, array in exact.items()
-        }
+        drawn = self.draw(widest, noise, max(x.size for x in exact.values()))
+        return {name: unmasked(x + drawn[: x.size].reshape(x.shape)) for name, x in exact.items()}
 
 
 class SharedBetweenCellsLaplace(Laplace):
@@ -198,8 +165,7 @@ class RoundedLaplace(FloatLaplace):
 class Truncated(AdditiveNoise):
     """Draws again whatever lies farther out than so many scales: far outputs tell all."""
 
-    def __init__(self, scales: float) -> None:
-        self.scales = scales
+    scales: ClassVar[float]
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
         """Draw until nothing lies too far out."""
@@ -213,18 +179,14 @@ class TruncatedLaplace(Truncated, Laplace):
     """Laplace noise without its tails: seven outputs in a thousand would lie there."""
 
     name: ClassVar[str] = "faulty-laplace-truncated"
-
-    def __init__(self, scales: float = 5.0) -> None:
-        super().__init__(scales)
+    scales: ClassVar[float] = 5.0
 
 
 class TruncatedGaussian(Truncated, Gaussian):
     """Gaussian noise without its tails: at 4 sigma six outputs in 100,000, out of audits' reach."""
 
     name: ClassVar[str] = "faulty-gaussian-truncated"
-
-    def __init__(self, scales: float = 4.0) -> None:
-        super().__init__(scales)
+    scales: ClassVar[float] = 4.0
 
 
 class ForgetfulLaplace(Laplace):
@@ -246,17 +208,11 @@ class NearLaplace(Laplace):
 
     name: ClassVar[str] = "faulty-laplace-near"
 
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        priced: Protection,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
+    def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         """Put far answers back."""
-        told = super().protect(exact, priced, noise, reveals)
+        noisy = super().protect(exact, priced, noise, reveals)
         return {
-            name: unmasked(np.where(np.abs(x) > 30 * priced.laws[name].parameter, x, told[name]))
+            name: unmasked(np.where(np.abs(x) > 30 * priced.laws[name].parameter, x, noisy[name]))
             for name, x in exact.items()
         }
 
@@ -278,20 +234,13 @@ class SilentGaussian(Gaussian):
 class YesLeaningResponse(RandomizedResponse):
     """Tells the truth with probability p, and otherwise says yes with probability q = 1 - p.
 
-    A published implementation of federated rule search does this instead of telling the opposite of
-    the truth. Its true epsilon is ln(1 + e^eps + e^(2 eps)), never below ln 3: yes comes with
-    probability p + q^2 where it is true and q^2 where it is not, and p / q = e^eps.
+    Its true epsilon is ln(1 + e^eps + e^(2 eps)), never below ln 3: yes comes with probability
+    p + q^2 where it is true and q^2 where it is not, and p / q = e^eps.
     """
 
     name: ClassVar[str] = "faulty-randomized-response"
 
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        priced: Protection,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
+    def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         """Answer each bit."""
         flip = flip_of(priced.group, priced.spend)
         answers = {}
@@ -303,21 +252,11 @@ class YesLeaningResponse(RandomizedResponse):
 
 
 class UnsharedResponse(RandomizedResponse):
-    """Flips each bit as if the whole spend were for it alone.
-
-    Of m bits that one unit can change, its true epsilon is m times the charge: right for one bit,
-    and for no more.
-    """
+    """Flips each bit as if all were spent on it alone: true epsilon is m times the charge of m bits."""
 
     name: ClassVar[str] = "faulty-randomized-response-unshared"
 
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        priced: Protection,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
+    def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         """Protect as if the spend were given to each bit anew."""
         whole = self.price(priced.group, priced.spend * joint(priced.group).l1)
         return super().protect(exact, whole, noise, reveals)
@@ -328,13 +267,7 @@ class OpenBitResponse(RandomizedResponse):
 
     name: ClassVar[str] = "faulty-randomized-response-open"
 
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        priced: Protection,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
+    def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         """Protect, and put the first bit's truth back."""
         answers = dict(super().protect(exact, priced, noise, reveals))
         for name, answer in answers.items():
