@@ -157,8 +157,9 @@ def check_saves(case: LearnerCase) -> None:
     again = type(learner).from_dict(json.loads(text))
     assert np.array_equal(np.asarray(again.predict(case.x)), np.asarray(learner.predict(case.x)))
     assert plain(again) == text, "what is saved again differs"
-    for damage in ({"format": "2"}, {"learner": "Another"}, {"schema": {}}):
-        model = {**json.loads(text), **damage}
+    damaged: list[dict[str, object]] = [{"format": "2"}, {"learner": "Another"}, {"schema": {}}]
+    for damage in damaged:
+        model = json.loads(text) | damage
         refusal(partial(type(learner).from_dict, model), f"it reads a model with {damage}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,21 +19,12 @@ from privfed.leaks.table import DRAWS, RawTable, raw_tables
 from privfed.testing.assertions.alpha import share
 from privfed.testing.assertions.suite import Looked, current
 
-_NOTHING = (
-    "nothing left at all, so that there is nothing to look through; pass what was released, or "
-    "may_be_empty=True where that may be nothing"
-)
 #: How many findings a message tells of.
 SHOWN = 4
 
 
 class RawValueLeft(AssertionError):
-    """Raw values left.
-
-    Args:
-        message: what is found, where, and how to mend it.
-        matches: the findings, the plainest first.
-    """
+    """Raw values left; ``matches`` are the findings, the plainest first."""
 
     def __init__(self, message: str, matches: Sequence[Evidence] = ()) -> None:
         super().__init__(message)
@@ -87,13 +78,18 @@ def assert_no_raw(  # noqa: PLR0913  # each is a decision of one test, by name
     suite, slack = current(), 0.0 if tolerance is None else tolerance
     _check(k, slack, off := (*off, *suite.off))
     numbers, texts = _allowed(allow)
-    tables = [_without(one, texts) for one in raw_tables(raw, schema, numbers, k)]
+    tables = raw_tables(raw, schema, numbers, k)
+    if texts:
+        tables = [replace(t, texts=tuple(c.without(texts) for c in t.texts)) for t in tables]
     suite.tables += tables
     released = Released.of(flatten(left, rows=True), texts)
     if released.empty:
         if may_be_empty:
             return
-        raise AssertionError(_NOTHING)
+        raise AssertionError(
+            "nothing left at all, so that there is nothing to look through; pass what was released, "
+            "or may_be_empty=True where that may be nothing"
+        )
     settings = Settings(share(alpha), slack, off)
     found = search(tables, released, settings)
     blind = [name for table in tables for name in too_common(table, settings)]
@@ -113,21 +109,10 @@ def _check(k: int, tolerance: float, off: Sequence[str]) -> None:
 
 def _allowed(allow: object) -> tuple[np.ndarray, list[str]]:
     """The numbers and the texts among what may leave."""
-    listed = [allow] if isinstance(allow, str) else allow
-    leaves = list(flatten(listed))
-    numbers = [
-        leaf.value.ravel().astype(float) for leaf in leaves if isinstance(leaf.value, np.ndarray)
-    ]
-    texts = [leaf.value for leaf in leaves if isinstance(leaf.value, str)]
+    values = [leaf.value for leaf in flatten([allow] if isinstance(allow, str) else allow)]
+    numbers = [value.ravel().astype(float) for value in values if isinstance(value, np.ndarray)]
+    texts = [value for value in values if isinstance(value, str)]
     return np.concatenate([np.empty(0), *numbers]), [t for text in texts for t in text.split("\n")]
-
-
-def _without(table: RawTable, texts: Iterable[str]) -> RawTable:
-    """The table less the texts that may leave."""
-    public = list(texts)
-    if not public:
-        return table
-    return replace(table, texts=tuple(column.without(public) for column in table.texts))
 
 
 def _message(found: Sequence[Evidence], tables: Sequence[RawTable], blind: Sequence[str]) -> str:
@@ -171,11 +156,6 @@ def _hidden(path: str, tables: Sequence[RawTable], sentinel: bool) -> str:
 
 
 def _check_power(tables: Sequence[RawTable], settings: Settings) -> None:
-    """Say so where even a copy of the table would not be noticed.
-
-    Raises:
-        Powerless: it would not.
-    """
     for table in tables:
         if is_powerless(table, settings):
             raise Powerless(

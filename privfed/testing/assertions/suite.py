@@ -22,12 +22,7 @@ FORMAT = "privfed-leaks-baseline 1"
 
 @dataclass(frozen=True)
 class Looked:
-    """One assertion that looked for raw values.
-
-    Args:
-        findings: how many there were.
-        blind: columns of which a single cell was too common to convict.
-    """
+    """One assertion that looked: its findings, and columns of which a cell was too common to convict."""
 
     findings: int
     blind: tuple[str, ...] = ()
@@ -58,24 +53,19 @@ class Suite:
     def judged(
         self, found: Sequence[Evidence], looked: Looked, hidden: Callable[[str], str]
     ) -> list[Evidence]:
-        """The findings that nobody has accepted; paths without raw texts are what is digested."""
+        """The findings that nobody has accepted, by digests of test, path (without raw texts), rule."""
         self.seen.append(looked)
         new = []
         for one in found:
-            key, told = self._key(one, hidden)
+            text = "\0".join((self.test, hidden(one.where), one.rule))
+            key = hashlib.sha256(text.encode()).hexdigest()[:24]
             if self.recording:
-                self.accepted.setdefault(key, told)
+                self.accepted.setdefault(key, f"{self.test}: {one.rule}")
             if key in self.accepted:
                 self.used.add(key)
             else:
                 new.append(one)
         return new
-
-    def _key(self, one: Evidence, hidden: Callable[[str], str]) -> tuple[str, str]:
-        """A digest of test, path and rule (no value goes into it), and what a reviewer reads."""
-        told = f"{self.test}: {one.rule}"
-        text = "\0".join((self.test, hidden(one.where), one.rule))
-        return hashlib.sha256(text.encode()).hexdigest()[:24], told
 
     def told(self) -> dict[str, Any]:
         """All that a worker tells the session, as plain data."""
@@ -100,14 +90,11 @@ class Suite:
         lines = [f"{looked}, {len(self.used)} of them accepted by the baseline"]
         if self.off:
             lines.append(f"switched off: {', '.join(self.off)}")
-        for name, count in self.blind().most_common():
+        blind = Counter(name for one in self.seen for name in one.blind)
+        for name, count in blind.most_common():
             lines.append(f"a single cell of {name!r} was too common to convict, {count} times")
         stale = len(set(self.accepted) - self.used)
         return [*lines, f"{stale} accepted findings were not met again"] if stale else lines
-
-    def blind(self) -> Counter[str]:
-        """How many assertions could not have seen a single cell, by column."""
-        return Counter(name for one in self.seen for name in one.blind)
 
     def write(self, path: Path) -> None:
         """Write the accepted findings, in a form that two reviews can be compared by."""
