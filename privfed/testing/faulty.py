@@ -14,7 +14,7 @@ from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse, flip_of
 from privfed.privacy.laws import Law
-from privfed.privacy.mechanism import BoundedPart, Protected, Protection, joint, unmasked
+from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection, joint, unmasked
 from privfed.privacy.noise import Noise, TestNoise
 from privfed.questions.part import Bound
 
@@ -22,10 +22,15 @@ from privfed.questions.part import Bound
 Cells = Mapping[str, np.ndarray]
 
 
-class FloatLaplace(Laplace):
-    """Laplace noise in floating point, whose low bits give the input away (Mironov 2012)."""
+class Planted(Mechanism):
+    """A mechanism with a fault, named after its class; it claims what its honest parent costs."""
 
-    name: ClassVar[str] = "faulty-laplace-float"
+    def __init_subclass__(cls) -> None:
+        cls.name = f"faulty-{cls.__name__}"
+
+
+class FloatLaplace(Planted, Laplace):
+    """Laplace noise in floating point, whose low bits give the input away (Mironov 2012)."""
 
     def __init__(self, seed: int = 0) -> None:
         self._rng = np.random.default_rng(seed)
@@ -35,7 +40,7 @@ class FloatLaplace(Laplace):
         return self._rng.laplace(0.0, law.parameter, cells)
 
 
-class Thinner(AdditiveNoise):
+class Thinner(Planted, AdditiveNoise):
     """Noise whose scale is divided by a factor, while its published law and its cost are honest."""
 
     def __init__(self, factor: float = 2.0) -> None:
@@ -49,16 +54,12 @@ class Thinner(AdditiveNoise):
 class ThinnerLaplace(Thinner, Laplace):
     """Laplace noise whose true epsilon is the factor times the charge."""
 
-    name: ClassVar[str] = "faulty-laplace-thinner"
-
 
 class ThinnerGaussian(Thinner, Gaussian):
     """Gaussian noise whose true rho is the squared factor times the charge."""
 
-    name: ClassVar[str] = "faulty-gaussian-thinner"
 
-
-class Understating(AdditiveNoise):
+class Understating(Planted, AdditiveNoise):
     """Believes a sensitivity that is too small by a factor, and publishes noise that fits it."""
 
     def __init__(self, factor: float = 2.0) -> None:
@@ -72,19 +73,13 @@ class Understating(AdditiveNoise):
 class UnderstatingLaplace(Understating, Laplace):
     """An L1 sensitivity that is too small, as when the L2 norm is taken for it."""
 
-    name: ClassVar[str] = "faulty-laplace-understating"
-
 
 class UnderstatingGaussian(Understating, Gaussian):
     """An L2 sensitivity that is too small, as when replacing a record is taken for adding one."""
 
-    name: ClassVar[str] = "faulty-gaussian-understating"
 
-
-class FirstPartLaplace(Laplace):
+class FirstPartLaplace(Planted, Laplace):
     """Calibrates the noise of a whole group to the sensitivity of its first part."""
-
-    name: ClassVar[str] = "faulty-laplace-first-part"
 
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
         """The honest price, and the noise that the first part alone would need."""
@@ -94,10 +89,8 @@ class FirstPartLaplace(Laplace):
         return replace(super().price(group, spend), laws=dict.fromkeys(group, law))
 
 
-class SharedBetweenPartsLaplace(Laplace):
+class SharedBetweenPartsLaplace(Planted, Laplace):
     """Draws noise once and adds it to every part, so that a difference of parts has none."""
-
-    name: ClassVar[str] = "faulty-laplace-shared-parts"
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         """Add one draw to all parts, as much of it as each needs."""
@@ -106,10 +99,8 @@ class SharedBetweenPartsLaplace(Laplace):
         return {name: unmasked(x + drawn[: x.size].reshape(x.shape)) for name, x in exact.items()}
 
 
-class SharedBetweenCellsLaplace(Laplace):
+class SharedBetweenCellsLaplace(Planted, Laplace):
     """Draws half as much noise as there are cells, and uses it twice."""
-
-    name: ClassVar[str] = "faulty-laplace-shared-cells"
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
         """The second half of the cells gets the noise of the first."""
@@ -117,10 +108,8 @@ class SharedBetweenCellsLaplace(Laplace):
         return np.concatenate([half, half])[:cells]
 
 
-class SeededLaplace(Laplace):
+class SeededLaplace(Planted, Laplace):
     """Draws from a generator of its own with a fixed seed: after a restart the noise comes again."""
-
-    name: ClassVar[str] = "faulty-laplace-seeded"
 
     def __init__(self, seed: int = 0) -> None:
         self._noise = TestNoise(seed)
@@ -130,10 +119,8 @@ class SeededLaplace(Laplace):
         return super().draw(law, self._noise, cells)
 
 
-class ThinCellLaplace(Laplace):
+class ThinCellLaplace(Planted, Laplace):
     """Gives the last cell of a part a third of the noise that it needs."""
-
-    name: ClassVar[str] = "faulty-laplace-thin-cell"
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
         """Draw the last cell's noise by itself."""
@@ -141,10 +128,8 @@ class ThinCellLaplace(Laplace):
         return np.concatenate([rest, super().draw(type(law)(law.parameter / 3), noise, 1)])
 
 
-class TwoAnswersLaplace(Laplace):
+class TwoAnswersLaplace(Planted, Laplace):
     """Answers twice for one charge, and gives the mean of both answers."""
-
-    name: ClassVar[str] = "faulty-laplace-two-answers"
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
         """The mean of two draws, in whole units."""
@@ -155,14 +140,12 @@ class TwoAnswersLaplace(Laplace):
 class RoundedLaplace(FloatLaplace):
     """Noise in floating point, rounded to three decimals: adding it to the value undoes that."""
 
-    name: ClassVar[str] = "faulty-laplace-rounded"
-
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
         """Draw numpy's Laplace noise, to three decimals."""
         return np.round(super().draw(law, noise, cells), 3)
 
 
-class Truncated(AdditiveNoise):
+class Truncated(Planted, AdditiveNoise):
     """Draws again whatever lies farther out than so many scales: far outputs tell all."""
 
     scales: ClassVar[float]
@@ -178,21 +161,17 @@ class Truncated(AdditiveNoise):
 class TruncatedLaplace(Truncated, Laplace):
     """Laplace noise without its tails: seven outputs in a thousand would lie there."""
 
-    name: ClassVar[str] = "faulty-laplace-truncated"
     scales: ClassVar[float] = 5.0
 
 
 class TruncatedGaussian(Truncated, Gaussian):
     """Gaussian noise without its tails: at 4 sigma six outputs in 100,000, out of audits' reach."""
 
-    name: ClassVar[str] = "faulty-gaussian-truncated"
     scales: ClassVar[float] = 4.0
 
 
-class ForgetfulLaplace(Laplace):
+class ForgetfulLaplace(Planted, Laplace):
     """Forgets the noise of a cell once in so many draws."""
-
-    name: ClassVar[str] = "faulty-laplace-forgetful"
 
     def __init__(self, once_in: int = 1000) -> None:
         self.once_in = once_in
@@ -203,10 +182,8 @@ class ForgetfulLaplace(Laplace):
         return np.where(forgotten, 0, super().draw(law, noise, cells))
 
 
-class NearLaplace(Laplace):
+class NearLaplace(Planted, Laplace):
     """Adds no noise to answers of more than 30 scales, as if they could tell nothing."""
-
-    name: ClassVar[str] = "faulty-laplace-near"
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         """Put far answers back."""
@@ -217,10 +194,8 @@ class NearLaplace(Laplace):
         }
 
 
-class SilentGaussian(Gaussian):
+class SilentGaussian(Planted, Gaussian):
     """Adds no noise to the first of every so many answers, and says that it did."""
-
-    name: ClassVar[str] = "faulty-gaussian-silent"
 
     def __init__(self, every: int) -> None:
         self.every, self.answers = every, 0
@@ -231,14 +206,12 @@ class SilentGaussian(Gaussian):
         return super().draw(law, noise, cells) * (not silent)
 
 
-class YesLeaningResponse(RandomizedResponse):
+class YesLeaningResponse(Planted, RandomizedResponse):
     """Tells the truth with probability p, and otherwise says yes with probability q = 1 - p.
 
     Its true epsilon is ln(1 + e^eps + e^(2 eps)), never below ln 3: yes comes with probability
     p + q^2 where it is true and q^2 where it is not, and p / q = e^eps.
     """
-
-    name: ClassVar[str] = "faulty-randomized-response"
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         """Answer each bit."""
@@ -251,10 +224,8 @@ class YesLeaningResponse(RandomizedResponse):
         return answers
 
 
-class UnsharedResponse(RandomizedResponse):
+class UnsharedResponse(Planted, RandomizedResponse):
     """Flips each bit as if all were spent on it alone: true epsilon is m times the charge of m bits."""
-
-    name: ClassVar[str] = "faulty-randomized-response-unshared"
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         """Protect as if the spend were given to each bit anew."""
@@ -262,10 +233,8 @@ class UnsharedResponse(RandomizedResponse):
         return super().protect(exact, whole, noise, reveals)
 
 
-class OpenBitResponse(RandomizedResponse):
+class OpenBitResponse(Planted, RandomizedResponse):
     """Flips all bits as it should, but for the first one, which it lets out as it is."""
-
-    name: ClassVar[str] = "faulty-randomized-response-open"
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         """Protect, and put the first bit's truth back."""
