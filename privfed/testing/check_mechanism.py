@@ -193,11 +193,9 @@ def check_scale_is_exact(bench: MechanismCase) -> None:
 
 def check_law_is_kept(bench: MechanismCase) -> None:
     """The noise drawn has the published deviation, within 6 % (some six standard errors)."""
-    for part in audited(bench):
-        group = {"part": part}
+    for group in audited(bench):
         for name, law in bench.price(group).laws.items():
-            start = exact_cells(group, 0)
-            drawn = np.asarray(bench.protect(start, group)[name].data, dtype=float)
+            drawn = np.asarray(bench.protect(exact_cells(group, 0), group)[name].data, dtype=float)
             assert abs(drawn.std() / law.std - 1) < 0.06
 
 
@@ -207,11 +205,10 @@ def check_audit(bench: MechanismCase) -> None:
     A lower bound on p = P(event | one) and an upper bound on q = P(event | other) must not
     contradict p <= e^epsilon q + delta, for any (epsilon, delta) that the loss implies.
     """
-    for part in audited(bench):
-        loss = bench.price({"part": part}).loss
+    for group in audited(bench):
+        loss = bench.price(group).loss
         if loss.finite:
-            ones, zeros = (draws(bench, part, value) for value in (1, 0))
-            hold_events(loss, ones, zeros)
+            hold_events(loss, draws(bench, group, 1), draws(bench, group, 0))
 
 
 def hold_events(loss: Loss, one: np.ndarray, other: np.ndarray, move: str = "a cell moved") -> None:
@@ -282,17 +279,16 @@ def check_group(bench: MechanismCase) -> None:
             assert finding.severity == "none", f"{name}: {text}"
 
 
-def audited(bench: MechanismCase) -> Iterator[BoundedPart]:
-    """Parts of many cells in which a neighbour moves one cell by one."""
+def audited(bench: MechanismCase) -> Iterator[Mapping[str, BoundedPart]]:
+    """Groups of one part of many cells, of which a neighbour moves one by one."""
     for kind in (PartType.COUNTS, PartType.BITS):
-        part = BoundedPart(Part(kind, ("cell",), (bench.cells,)), Bound(1, 1))
-        if bench.mechanism.supports({"part": part}):
-            yield part
+        group = {"part": BoundedPart(Part(kind, ("cell",), (bench.cells,)), Bound(1, 1))}
+        if bench.mechanism.supports(group):
+            yield group
 
 
-def draws(bench: MechanismCase, part: BoundedPart, value: int) -> np.ndarray:
+def draws(bench: MechanismCase, group: Mapping[str, BoundedPart], value: int) -> np.ndarray:
     """Independent outputs of one cell whose exact value is ``value``."""
-    group = {"part": part}
     return np.asarray(bench.protect(exact_cells(group, value), group, 10 + value)["part"].data)
 
 

@@ -1,21 +1,26 @@
-"""Mechanisms that do other than they charge for: doubles that an audit must convict. Never use them."""
+"""Mechanisms and gates that let out more than they charge for: an audit must convict them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from privfed.exchange.messages import Envelope, Request
+from privfed.ledger import Entry, Ledger
 from privfed.mechanisms.additive import AdditiveNoise
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse, flip_of
+from privfed.owner.gate import Gate
+from privfed.owner.guards import capped
 from privfed.privacy.laws import Law
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection, joint, unmasked
 from privfed.privacy.noise import Noise, TestNoise
+from privfed.privacy.policy import Policy
 from privfed.questions.part import Bound
 
 #: Arrays of a group's parts, by name.
@@ -242,3 +247,22 @@ class OpenBitResponse(Planted, RandomizedResponse):
         for name, answer in answers.items():
             answer[0] = exact[name][0]
         return answers
+
+
+class LaxCapGate(Gate):
+    """Keeps one record more of each person than the cap on which its charge stands."""
+
+    def __init__(
+        self, owner: str, records: Any, policy: Policy, ledger: Ledger, **settings: Any
+    ) -> None:
+        super().__init__(owner, records, policy, ledger, **settings)
+        lax = replace(policy, cap=(policy.cap or 0) + 1)
+        self._view = replace(self._view, records=capped(records, lax))
+
+
+class AnewGate(Gate):
+    """Answers a retry with noise drawn anew, and charges nothing for it."""
+
+    def _again(self, request: Request, entry: Entry) -> Envelope:
+        query, quote, _ = self._prepare(request)
+        return self._evaluate(request, query, quote)

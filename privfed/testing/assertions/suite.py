@@ -120,18 +120,12 @@ def read_baseline(path: Path) -> dict[str, str]:
     raise InputError(f"{path.name} is no baseline; write it with --privfed-update-baseline")
 
 
-_ALONE = Suite()
 _suite: ContextVar[Suite | None] = ContextVar("the running suite", default=None)
 
 
 def current() -> Suite:
     """The running suite, or one without settings that remembers nothing."""
-    suite = _suite.get()
-    if suite is None:
-        _ALONE.seen.clear()
-        _ALONE.tables.clear()
-        return _ALONE
-    return suite
+    return _suite.get() or Suite()
 
 
 @contextmanager
