@@ -29,8 +29,7 @@ from privfed.errors import UnsupportedLoss
 from privfed.privacy.loss import Loss
 from privfed.privacy.pairs import DominatingPair, GaussianPair, ResponsePair
 
-#: Relative step of the buckets that equal noise is sorted into, upwards.
-BUCKET = 0.01
+BUCKET = 0.01  #: Relative step of the buckets that equal noise is sorted into, upwards
 
 
 def pairs(losses: Iterable[Loss]) -> Counter[DominatingPair]:
@@ -127,19 +126,12 @@ class Recorded(Protocol):
 
 @dataclass(frozen=True)
 class ComposedGuarantee:
-    """An (epsilon, delta) statement about all releases of one data owner.
+    """An (epsilon, delta) statement about all releases of one data owner."""
 
-    Args:
-        epsilon: rounded up.
-        delta: as asked for.
-        method: ``pld``, ``rdp`` or the accountant's own ``filter``.
-        label: what it is valid for, in words.
-    """
-
-    epsilon: float
-    delta: float
-    method: str
-    label: str
+    epsilon: float  #: rounded up
+    delta: float  #: as asked for
+    method: str  #: ``pld``, ``rdp`` or the accountant's own ``filter``
+    label: str  #: what it is valid for, in words
 
 
 PLANNED = (
@@ -151,17 +143,12 @@ ADAPTIVE = "valid whatever the amounts depended on"
 
 @dataclass(frozen=True)
 class KindAllowance:
-    """How often a policy lets one kind of query be answered, and what one answer loses at most.
+    """How often a policy lets one kind of query be answered, and what one answer loses at most."""
 
-    Args:
-        kind: the kind of query.
-        times: the most answers.
-        losses: of one answer, one for each of its guards: what dominates all that the guard may
-            release at the most that it may spend.
-    """
-
-    kind: str
-    times: int
+    kind: str  #: the kind of query
+    times: int  #: the most answers
+    #: of one answer, one for each of its guards: what dominates all that the guard may release at
+    #: the most that it may spend
     losses: tuple[Loss, ...]
 
     def covers(self, loss: Loss) -> bool:

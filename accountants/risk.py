@@ -20,25 +20,20 @@ from scipy.special import expit, log_expit, logit
 from privfed.errors import InputError
 from privfed.privacy.accountant import Accountant, Amount
 from privfed.privacy.conversion import to_delta
+from privfed.questions.exact import shown
 
-#: Gives delta at each epsilon.
-Deltas = Callable[[np.ndarray], np.ndarray]
+Deltas = Callable[[np.ndarray], np.ndarray]  #: Gives delta at each epsilon
 _DELTAS = tuple(Fraction(1, 10**power) for power in range(1, 13))
 _ORDERS = 1 + np.geomspace(1e-3, 1e3, 400)
 
 
 @dataclass(frozen=True, eq=False)
 class Tradeoff:
-    """A trade-off curve between accusing non-members and missing members.
+    """A trade-off curve between accusing non-members and missing members."""
 
-    Args:
-        epsilon: at least 0, increasing, shape (statements,).
-        delta: the guarantee's delta at each of them.
-        concentrated: rho and delta of a zCDP statement that holds besides, or none.
-    """
-
-    epsilon: np.ndarray
-    delta: np.ndarray
+    epsilon: np.ndarray  #: at least 0, increasing, shape (statements,)
+    delta: np.ndarray  #: the guarantee's delta at each of them
+    #: rho and delta of a zCDP statement that holds besides, or none
     concentrated: tuple[float, float] | None = None
 
     @classmethod
@@ -133,6 +128,66 @@ class Tradeoff:
         _check_share("prior", prior)
         return self.found(prior)
 
+    def two(self) -> Tradeoff:
+        """Of two steps between neighbours, as from one answer of a person to the other.
+
+        (epsilon, delta) twice is (2 epsilon, (1 + e^epsilon) delta): group privacy (Dwork and Roth 2014,
+        Theorem 2.2 and its proof).
+        """
+        doubled = np.minimum((1 + np.exp(np.minimum(self.epsilon, 700.0))) * self.delta, 1.0)
+        return Tradeoff(2 * self.epsilon, doubled)
+
+    def in_odds(self, accused: float, rate: float) -> tuple[str, ...]:
+        """What it means of 100 people, in the odds that people understood best (Nanayakkara et al. 2023).
+
+        Args:
+            accused: share of the others whom an attacker wrongly accuses.
+            rate: how common a yes is, for a question about a person.
+        """
+        wrong = f"{100 * accused:g} of 100"
+        delta = float(self.delta[0])
+        members, answers = self.found(accused), self.two().posterior(rate, accused)
+        found = (
+            f"Of 100 people in the data, whoever wrongly accuses {wrong} others finds at most "
+            f"{shown(100 * members, 3)} on average; by guessing, {100 * accused:g}."
+        )
+        answered = (
+            f"If {100 * rate:g} of 100 people would answer yes, whoever accuses {wrong} of those who answered "
+            f"no is right about an accused person at most {shown(100 * answers, 3)} times of 100, if that "
+            "answer is in the data once."
+        )
+        worst = (
+            f"Both include delta {delta:g}: at worst, {1e6 * delta:.3g} of a million people would have no "
+            "protection at all. It should be far below one over the number of people."
+        )
+        return (found, answered, worst) if delta else (found, answered)
+
+
+def largest_epsilon(found: float, delta: float, accused: float) -> float:
+    """The largest epsilon at which at most a share of members is found, rounded down.
+
+    Args:
+        found: true-positive rate that is acceptable, above ``accused``.
+        delta: of the guarantee.
+        accused: false-positive rate.
+
+    Raises:
+        InputError: guessing alone, or delta, finds as many.
+    """
+    if Tradeoff.approximate(0.0, delta).found(accused) >= found:
+        raise InputError(
+            f"no epsilon keeps to that: accusing {_percent(accused)} of the others finds as many by guessing; "
+            "accept more, or say that fewer are accused"
+        )
+    low, high = 0.0, 1.0
+    while Tradeoff.approximate(high, delta).found(accused) <= found and high < 700:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        within = Tradeoff.approximate(middle, delta).found(accused) <= found
+        low, high = (middle, high) if within else (low, middle)
+    return low
+
 
 def _concentrated(rho: float, accused: np.ndarray) -> np.ndarray:
     """The highest true-positive rates under rho-zCDP, shape of ``accused``.
@@ -175,17 +230,11 @@ def _check_share(name: str, value: float) -> None:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a guarantee protects, for sentences.
+    """What a guarantee protects, for sentences."""
 
-    Args:
-        one: its name.
-        many: the name of several.
-        person: whether it takes part, rather than being used.
-    """
-
-    one: str = "record"
-    many: str = "records"
-    person: bool = False
+    one: str = "record"  #: its name
+    many: str = "records"  #: the name of several
+    person: bool = False  #: whether it takes part, rather than being used
 
     @property
     def was(self) -> str:
@@ -224,21 +273,13 @@ RECORD = Subject()
 
 @dataclass(frozen=True)
 class Risk:
-    """What an attacker can do at best, in numbers.
+    """What an attacker can do at best, in numbers."""
 
-    Args:
-        found: true-positive rate of membership inference, by false-positive rate.
-        advantage: the most that true positives exceed false positives.
-        prior: the share of members among the suspects, as assumed.
-        posterior: how sure the best test is at 1 % false positives, from that prior.
-        reconstructed: how often a record that is guessed with that prior can be reconstructed.
-    """
-
-    found: dict[float, float]
-    advantage: float
-    prior: float
-    posterior: float
-    reconstructed: float
+    found: dict[float, float]  #: true-positive rate of membership inference, by false-positive rate
+    advantage: float  #: the most that true positives exceed false positives
+    prior: float  #: the share of members among the suspects, as assumed
+    posterior: float  #: how sure the best test is at 1 % false positives, from that prior
+    reconstructed: float  #: how often a record that is guessed with that prior can be reconstructed
 
     @classmethod
     def of(cls, curve: Tradeoff, prior: float = 0.01) -> Risk:
@@ -280,4 +321,4 @@ class Risk:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
+    return f"{shown(100 * share, 3)} %"

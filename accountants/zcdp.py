@@ -13,8 +13,7 @@ from privfed.privacy.conversion import largest_rho, to_epsilon
 from privfed.privacy.loss import Loss
 from privfed.questions.exact import float_up, round_up
 
-#: An odometer's levels: the finest, and how far each is from the next.
-FINEST, LEVEL = 1e-6, 1.05
+FINEST, LEVEL = 1e-6, 1.05  #: An odometer's levels: the finest, and how far each is from the next
 
 
 class ZeroConcentrated(Accountant):

@@ -64,8 +64,7 @@ class PublicSchema(Protocol):
         """The target, or None."""
 
 
-#: The raw records by client.
-Truth = Mapping[str, Table]
+Truth = Mapping[str, Table]  #: The raw records by client
 
 
 class Attack(ABC):
@@ -74,10 +73,8 @@ class Attack(ABC):
     Without the truth it reports what it claims to have found; with it, how much of that is right.
     """
 
-    #: What studies and reports call it.
-    name: ClassVar[str]
-    #: What it tries, in one plain sentence.
-    question: ClassVar[str]
+    name: ClassVar[str]  #: What studies and reports call it
+    question: ClassVar[str]  #: What it tries, in one plain sentence
     #: The kinds of release that it reads; empty for every kind.
     kinds: ClassVar[tuple[str, ...]] = ()
     #: Which of the regulators' three risks it measures, and what a success means for a person.
@@ -87,8 +84,7 @@ class Attack(ABC):
     relation: Relation = "add-or-remove"
     #: Work after which nothing new is begun, in multiply-adds; about a minute on one core.
     max_work: float = MAX_WORK
-    #: What bounds the last run.
-    bounds: Deadline | None = None
+    bounds: Deadline | None = None  #: What bounds the last run
 
     def __init__(self, *, time_limit: float | None = None) -> None:
         """Prepare an attack.

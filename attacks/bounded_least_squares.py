@@ -16,12 +16,9 @@ from scipy.optimize import nnls
 
 from privfed.attacks.deadline import Deadline
 
-#: Most rounds in a row without fewer contradictions.
-PATIENCE = 10
-#: Tolerance of a contradiction, as a fraction of the largest bound or gradient.
-NEAR = 1e-10
-#: Where an unknown is guessed to lie.
-LOW, BETWEEN, HIGH = -1, 0, 1
+PATIENCE = 10  #: Most rounds in a row without fewer contradictions
+NEAR = 1e-10  #: Tolerance of a contradiction, as a fraction of the largest bound or gradient
+LOW, BETWEEN, HIGH = -1, 0, 1  #: Where an unknown is guessed to lie
 
 
 def boxed(gram: np.ndarray, right: np.ndarray, most: np.ndarray, deadline: Deadline) -> np.ndarray:

@@ -36,24 +36,17 @@ from privfed.questions.query import Query, View
 
 #: Most candidates of one list; most unknowns where each comes with every value of a column.
 MOST, TRIED = 2000, 900
-#: Most values that are tried for an unknown column of numbers, and fewest.
-VALUES, FEWEST = 9, 3
+VALUES, FEWEST = 9, 3  #: Most values that are tried for an unknown column of numbers, and fewest
 #: Most samples of a client's records that are solved for, and how often each may repeat a record.
 SAMPLES, REPEATED = 6, 8
-#: Prior mean and std of a multiplicity.
-PRIOR, SPREAD = 0.3, 0.5
-#: FPR at which members count as found, and the fewest outsiders for it.
-RATE, NEEDED = 0.01, 100
-#: Largest error of a recovered number, as a fraction of its range.
-NEAR = 0.02
-#: Fraction of the members above the baseline from which the finding is a breach.
-MANY = 0.1
-#: Score of whom exact sums name, beyond every estimate.
-SURE = 1e6
+PRIOR, SPREAD = 0.3, 0.5  #: Prior mean and std of a multiplicity
+RATE, NEEDED = 0.01, 100  #: FPR at which members count as found, and the fewest outsiders for it
+NEAR = 0.02  #: Largest error of a recovered number, as a fraction of its range
+MANY = 0.1  #: Fraction of the members above the baseline from which the finding is a breach
+SURE = 1e6  #: Score of whom exact sums name, beyond every estimate
 #: What is measured of them.
 NAMED = "share of members on a list of candidates named by exact sums, none guessed"
-#: The name of the schema's target, whatever it is called there.
-TARGET = "target"
+TARGET = "target"  #: The name of the schema's target, whatever it is called there
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,7 @@ from scipy.sparse import csr_array
 
 from privfed.errors import InputError
 
-#: Most nodes of the search for one end of a range.
-NODES = 1000
+NODES = 1000  #: Most nodes of the search for one end of a range
 
 
 @dataclass(frozen=True, eq=False)

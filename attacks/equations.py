@@ -20,26 +20,18 @@ from scipy.optimize import nnls
 from privfed.attacks.fuzzy import Cell, Geometry, weight
 from privfed.attacks.joint_equations import diagonalised
 
-#: Claims are made to this share of a feature's range.
-PRECISION = 1e-4
+PRECISION = 1e-4  #: Claims are made to this share of a feature's range
 
 
 @dataclass(frozen=True, eq=False)
 class NormalEquations:
-    """One client's released leaf equations.
+    """One client's released leaf equations."""
 
-    Args:
-        leaves, geometry: the public tree.
-        gram: sum w c c', shape (leaves, width, width).
-        moment: sum w y c, shape (leaves, width).
-        error: bound on each entry's error (truncation to the grid, records taken out), shape
-            (leaves,).
-    """
-
-    leaves: tuple[Cell, ...]
+    leaves: tuple[Cell, ...]  #: leaves, geometry: the public tree
     geometry: Geometry
-    gram: np.ndarray
-    moment: np.ndarray
+    gram: np.ndarray  #: sum w c c', shape (leaves, width, width)
+    moment: np.ndarray  #: sum w y c, shape (leaves, width)
+    #: bound on each entry's error (truncation to the grid, records taken out), shape (leaves,)
     error: np.ndarray
 
     def __len__(self) -> int:

@@ -29,61 +29,42 @@ Limit = Literal["", "area", "found at 1 %"]
 
 #: The three risks of the European regulators' opinion on anonymisation (WP29, 05/2014).
 Risk = Literal["", "singling out", "linkability", "inference"]
-#: What an attack's silence means.
-State = Literal["found", "looked", "not looked"]
+State = Literal["found", "looked", "not looked"]  #: What an attack's silence means
 #: Family-wise level of all findings of a page, and the probability of finding what is called detectable.
 LEVEL, POWER = 0.05, 0.8
-#: Half the interval of a finding, in standard deviations.
-HALF = 1.96
+HALF = 1.96  #: Half the interval of a finding, in standard deviations
 
 
 @dataclass(frozen=True)
 class Finding:
     """The outcome of one attack on one set of releases.
 
-    Args:
-        attack: the attack's name.
-        question: what it tried, in one plain sentence.
-        metric: what ``value`` counts, such as ``"records recovered exactly"``.
-        value: what it achieved.
-        of: what ``value`` is out of, or None.
-        low: where the confidence interval begins; None for an exact count.
-        high: where it ends.
-        baseline: the same metric for a guesser who saw no release.
-        releases: the kinds of release that it used.
-        severity: see :class:`Severity`.
-        detail: further public figures (never a raw value).
-        simulation: whether the truth was needed to score it; then it is not publishable for real
-            data.
-        limit: what a guarantee bounds the value by: the ROC AUC of a membership test, its TPR at 1
-            % FPR, or nothing.
-        partial: why it is not all that the attack could find, or empty.
-        detectable: the least value that would have been found with probability :data:`POWER`; None
-            if unknown.
-        risk: which of the regulators' three risks it measures.
-        harm: what it means for a person, in one clause.
-
     Raises:
         InputError: a figure is NaN, the interval is upside down, or the severity unknown.
     """
 
-    attack: str
-    question: str
-    metric: str
-    value: float
-    of: float | None = None
-    low: float | None = None
-    high: float | None = None
-    baseline: float | None = None
-    releases: tuple[str, ...] = ()
-    severity: str = "none"
+    attack: str  #: the attack's name
+    question: str  #: what it tried, in one plain sentence
+    metric: str  #: what ``value`` counts, such as ``"records recovered exactly"``
+    value: float  #: what it achieved
+    of: float | None = None  #: what ``value`` is out of, or None
+    low: float | None = None  #: where the confidence interval begins; None for an exact count
+    high: float | None = None  #: where it ends
+    baseline: float | None = None  #: the same metric for a guesser who saw no release
+    releases: tuple[str, ...] = ()  #: the kinds of release that it used
+    severity: str = "none"  #: see :class:`Severity`
+    #: further public figures (never a raw value)
     detail: dict[str, Any] = field(default_factory=dict)
+    #: whether the truth was needed to score it; then it is not publishable for real data
     simulation: bool = True
+    #: what a guarantee bounds the value by: the ROC AUC of a membership test, its TPR at 1 % FPR,
+    #: or nothing
     limit: Limit = ""
-    partial: str = ""
+    partial: str = ""  #: why it is not all that the attack could find, or empty
+    #: the least value that would have been found with probability :data:`POWER`; None if unknown
     detectable: float | None = None
-    risk: Risk = ""
-    harm: str = ""
+    risk: Risk = ""  #: which of the regulators' three risks it measures
+    harm: str = ""  #: what it means for a person, in one clause
 
     def __post_init__(self) -> None:
         for name in ("value", "of", "low", "high", "baseline"):

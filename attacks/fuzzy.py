@@ -16,8 +16,7 @@ import numpy as np
 
 from privfed.attacks.base import PublicSchema, Table
 
-#: A node or cell, whatever the order of its (feature, set) steps.
-Cell = frozenset[tuple[int, int]]
+Cell = frozenset[tuple[int, int]]  #: A node or cell, whatever the order of its (feature, set) steps
 
 LEVEL, LEAVES, ACTIVATION = "fuzzy_tree.level", "fuzzy_tree.leaves", "fuzzy_tree.activation"
 

@@ -25,8 +25,7 @@ from scipy.sparse.csgraph import connected_components
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.fuzzy import Cell
 
-#: Systems of more unknowns than this are left to substitution alone.
-LARGEST = 2500
+LARGEST = 2500  #: Systems of more unknowns than this are left to substitution alone
 #: How little of a unit vector may lie in the null space for its cell to count as determined.
 DETERMINED = 1e-7
 
@@ -57,9 +56,7 @@ def groups_of(named: set[Cell], sets: int) -> list[Group]:
             members.setdefault((cell - {step}, step[0]), {})[step[1]] = cell
     return [
         Group(
-            above,
-            tuple(parts.values()),
-            tuple((feature, j) for j in range(sets) if j not in parts),
+            above, tuple(parts.values()), tuple((feature, j) for j in range(sets) if j not in parts)
         )
         for (above, feature), parts in members.items()
         if above in named
@@ -68,21 +65,13 @@ def groups_of(named: set[Cell], sets: int) -> list[Group]:
 
 @dataclass(eq=False)
 class SumIdentities:
-    """The sums of one kind at one client.
+    """The sums of one kind at one client."""
 
-    Args:
-        sets: fuzzy sets of each feature.
-        signed: whether the sums may be negative (y w), or not (w, y^2 w).
-        known: values of cells that were released, or found since.
-        moments: identities about leaves' first moments.
-        error: bound on a sum's error, for telling zero.
-    """
-
-    sets: int
-    signed: bool
-    known: dict[Cell, float]
-    moments: list[Equation] = field(default_factory=list)
-    error: float = 1e-6
+    sets: int  #: fuzzy sets of each feature
+    signed: bool  #: whether the sums may be negative (y w), or not (w, y^2 w)
+    known: dict[Cell, float]  #: values of cells that were released, or found since
+    moments: list[Equation] = field(default_factory=list)  #: identities about leaves' first moments
+    error: float = 1e-6  #: bound on a sum's error, for telling zero
 
     def solve(
         self,

@@ -22,27 +22,18 @@ from privfed.exchange.transcript import TranscriptEntry
 from privfed.privacy.laws import BitFlips
 from privfed.questions.query import CohortQuery, View
 
-#: A bit that left without noise counts as one that is flipped this rarely.
-NEVER = 1e-9
-#: How often a secret draw is imagined for what a book would answer.
-IMAGINED = 64
+NEVER = 1e-9  #: A bit that left without noise counts as one that is flipped this rarely
+IMAGINED = 64  #: How often a secret draw is imagined for what a book would answer
 
 
 @dataclass(frozen=True, eq=False)
 class BitResponses:
-    """The bits that some individuals gave to one query.
+    """The bits that some individuals gave to one query."""
 
-    Args:
-        asked: positions of the individuals in the cohort, shape (asked,).
-        bits: shape (templates, asked).
-        flip: probability that a bit is flipped, in (0, 1/2).
-        drawn: whether each individual marks at most one template, drawn in secret.
-    """
-
-    asked: np.ndarray
-    bits: np.ndarray
-    flip: float
-    drawn: bool = False
+    asked: np.ndarray  #: positions of the individuals in the cohort, shape (asked,)
+    bits: np.ndarray  #: shape (templates, asked)
+    flip: float  #: probability that a bit is flipped, in (0, 1/2)
+    drawn: bool = False  #: whether each individual marks at most one template, drawn in secret
 
     @property
     def epsilon(self) -> float:

@@ -15,12 +15,9 @@ import numpy as np
 
 from privfed.errors import InputError
 
-#: Directions weaker than this share of the strongest are the grid's rounding.
-WEAK = 1e-6
-#: How far cells may be from being diagonal together.
-CROSS = 1e-4
-#: Most cells whose pairs are looked at.
-CELLS = 200
+WEAK = 1e-6  #: Directions weaker than this share of the strongest are the grid's rounding
+CROSS = 1e-4  #: How far cells may be from being diagonal together
+CELLS = 200  #: Most cells whose pairs are looked at
 
 
 def joint_records(grams: np.ndarray, seed: int = 0) -> np.ndarray:

@@ -29,42 +29,29 @@ try:
 except ImportError:  # an extra
     fpylll = None
 
-#: Whether lattices can be reduced here.
-AVAILABLE = fpylll is not None
+AVAILABLE = fpylll is not None  #: Whether lattices can be reduced here
 FLAGS = fpylll.BKZ.MAX_LOOPS | fpylll.BKZ.AUTO_ABORT if AVAILABLE else 0
 #: Block sizes, one after the other, with the work of each beside a reduction by LLL; rounds of each.
 BLOCKS, LOOPS = {10: 1.0, 20: 1.0, 30: 4.0}, 6
 #: Longest lists of undecided candidates, and most equations, of one lattice.
 UNKNOWNS, EQUATIONS = 320, 260
-#: Most sums times candidates that are kept, those of few candidates first.
-CELLS = 4_000_000
-#: Least expected fraction of members, and of others.
-LEAST = 0.02
-#: Equations that enter the kernel at a time, and their weight in bits.
-STEP, WEIGHT = 6, 40
+CELLS = 4_000_000  #: Most sums times candidates that are kept, those of few candidates first
+LEAST = 0.02  #: Least expected fraction of members, and of others
+STEP, WEIGHT = 6, 40  #: Equations that enter the kernel at a time, and their weight in bits
 #: Most other vectors that are listed to prove an entry; most nodes of the search, and the operations of one.
 ALTERNATIVES, NODES, NODE = 2000, 1e7, 300.0
-#: Supports tried between two decisions.
-SUPPORTS = 12
-#: Units of the embedded coordinates: fractions of a member are rounded to this.
-SCALE = 10
+SUPPORTS = 12  #: Supports tried between two decisions
+SCALE = 10  #: Units of the embedded coordinates: fractions of a member are rounded to this
 
 
 @dataclass(eq=False)
 class ExactSums:
-    """What exact sums decide about who is on a list.
+    """What exact sums decide about who is on a list."""
 
-    Args:
-        added: integers that one copy of each candidate adds, shape (sums, candidates).
-        released: the sums, integers, shape (sums,).
-        most: copies of each candidate, at most; shape (candidates,).
-        prior: expected fraction of the copies that are members, shape (candidates,).
-    """
-
-    added: np.ndarray
-    released: np.ndarray
-    most: np.ndarray
-    prior: np.ndarray
+    added: np.ndarray  #: integers that one copy of each candidate adds, shape (sums, candidates)
+    released: np.ndarray  #: the sums, integers, shape (sums,)
+    most: np.ndarray  #: copies of each candidate, at most; shape (candidates,)
+    prior: np.ndarray  #: expected fraction of the copies that are members, shape (candidates,)
     low: np.ndarray = field(init=False)
     high: np.ndarray = field(init=False)
 

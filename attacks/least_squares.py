@@ -14,23 +14,16 @@ from privfed.errors import InputError
 
 #: How much of an unknown may lie outside the row space for it to count as determined.
 OUTSIDE = 1e-7
-#: Directions weaker than this share of the strongest count as none.
-WEAK = 1e-10
-#: The deviation that an exact answer is given, as a share of the least noisy one's.
-EXACT = 1e-5
+WEAK = 1e-10  #: Directions weaker than this share of the strongest count as none
+EXACT = 1e-5  #: The deviation that an exact answer is given, as a share of the least noisy one's
 
 
 @dataclass(frozen=True, eq=False)
 class Combined:
-    """All answers combined, each of shape (unknowns,).
+    """All answers combined, each of shape (unknowns,)."""
 
-    Args:
-        estimate: of least variance; zero where not determined.
-        deviation: its standard deviation; infinite where not determined.
-    """
-
-    estimate: np.ndarray
-    deviation: np.ndarray
+    estimate: np.ndarray  #: of least variance; zero where not determined
+    deviation: np.ndarray  #: its standard deviation; infinite where not determined
 
     @property
     def determined(self) -> np.ndarray:

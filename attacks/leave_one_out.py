@@ -36,16 +36,12 @@ from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions.part import PartType
 from privfed.questions.query import CohortQuery, LocalEffect, Query, View
 
-#: Most queries of a kind that are evaluated again at a client, evenly spaced.
-QUESTIONS = 12
+QUESTIONS = 12  #: Most queries of a kind that are evaluated again at a client, evenly spaced
 #: Most members of a client that are doubted, and as many outsiders; fewest for a look at all.
 DOUBTED, FEWEST = 24, 3
-#: Work of evaluating one query on one record, and on none, in multiply-adds.
-ROW, CALL = 3e4, 3e7
-#: Simulated secrets for each record in doubt, half to learn by and half to check.
-IMAGINED = 4
-#: Most numbers of an answer that are compared where coins were tossed.
-CELLS = 2000
+ROW, CALL = 3e4, 3e7  #: Work of evaluating one query on one record, and on none, in multiply-adds
+IMAGINED = 4  #: Simulated secrets for each record in doubt, half to learn by and half to check
+CELLS = 2000  #: Most numbers of an answer that are compared where coins were tossed
 
 
 class LeaveOneOut(Attack):

@@ -23,8 +23,7 @@ from privfed.questions.query import View
 
 #: Most points of a data dictionary that are looked at one by one, and most cells of one release.
 POINTS, CELLS = 1024, 20_000
-#: Most cells of one release times points.
-ADDED = 1e8
+ADDED = 1e8  #: Most cells of one release times points
 
 
 @dataclass(frozen=True, eq=False)

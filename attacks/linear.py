@@ -21,8 +21,7 @@ from privfed.questions.query import Equations, Query, View
 
 #: How far exact numbers are trusted, as a share of the most that a record adds to a cell.
 EXACT = 1e-3
-#: The same where a question states an error of its own.
-STATED = 1e-4
+STATED = 1e-4  #: The same where a question states an error of its own
 
 
 @dataclass(frozen=True, eq=False)

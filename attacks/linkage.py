@@ -23,10 +23,8 @@ from privfed.attacks.roc import RocCurve, interval
 from privfed.exchange.transcript import Transcript
 from privfed.questions.query import CohortQuery
 
-#: Share of strangers that may be accused.
-RATE = 0.01
-#: Most individuals whose answers are judged, and most outsiders of a control group.
-JUDGED = 2500
+RATE = 0.01  #: Share of strangers that may be accused
+JUDGED = 2500  #: Most individuals whose answers are judged, and most outsiders of a control group
 #: What is measured.
 LINKED = "share of individuals linked to their own rule book at 1 % false links"
 BITS = "share of held templates told by one answered bit at 1 % false accusations"

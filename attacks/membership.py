@@ -35,10 +35,8 @@ from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.privacy.laws import DiscreteLaplace
 from privfed.questions.query import View
 
-#: The interval's confidence.
-CONFIDENCE = 0.95
-#: Records whose contributions are judged at a time.
-ROWS = 1024
+CONFIDENCE = 0.95  #: The interval's confidence
+ROWS = 1024  #: Records whose contributions are judged at a time
 #: Fewest clients, each one draw of noise, for a rate at 1 % false positives to mean anything.
 DRAWS = 100
 

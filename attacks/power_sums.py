@@ -12,8 +12,7 @@ import numpy as np
 
 from privfed.errors import InputError
 
-#: Roots whose imaginary part is below this share of the numbers' size are real.
-REAL = 1e-6
+REAL = 1e-6  #: Roots whose imaginary part is below this share of the numbers' size are real
 
 
 def coefficients(sums: np.ndarray) -> np.ndarray:

@@ -34,20 +34,15 @@ from privfed.attacks.roc import clopper_pearson
 from privfed.attacks.subset_sums import rebuilt_bits
 from privfed.exchange.transcript import Transcript
 
-#: Groups of fewer records than this are small.
-SMALL = 5
-#: Most rows that are read, and most that are compared in pairs.
-ROWS, PAIRED = 4000, 2000
-#: Most candidates and drawn points of one list.
-CANDIDATES = 12_000
+SMALL = 5  #: Groups of fewer records than this are small
+ROWS, PAIRED = 4000, 2000  #: Most rows that are read, and most that are compared in pairs
+CANDIDATES = 12_000  #: Most candidates and drawn points of one list
 #: Points drawn beside the candidates, so that no predicate implies another by accident.
 DRAWN = 1000
 #: A count is claimed where its deviation is at most this: then rounding is right 19 times in 20.
 CLAIMED = 0.25
-#: Most records whose outcomes are solved for at a time.
-SOLVED = 1500
-#: Numbers nearer than this share of their size are one.
-NEAR = 1e-6
+SOLVED = 1500  #: Most records whose outcomes are solved for at a time
+NEAR = 1e-6  #: Numbers nearer than this share of their size are one
 
 
 @dataclass
@@ -123,8 +118,7 @@ class Reconstruction(Attack):
         )
 
 
-#: What is measured.
-TOGETHER = "findings from all releases together"
+TOGETHER = "findings from all releases together"  #: What is measured
 TABLE = "records in cells whose count follows from all totals"
 GROUPS = "groups of fewer than 5 records isolated by subtraction"
 SINGLE = "values of a single record that subtraction gives"

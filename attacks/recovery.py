@@ -34,10 +34,8 @@ from privfed.attacks.ledger_rows import integer_points
 from privfed.attacks.reading import formed, well_formed
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 
-#: Most vectors of a domain that are enumerated.
-DOMAIN = 300_000
-#: Most rounds of claiming and taking out.
-ROUNDS = 1000
+DOMAIN = 300_000  #: Most vectors of a domain that are enumerated
+ROUNDS = 1000  #: Most rounds of claiming and taking out
 
 
 class Recovery(Attack):

@@ -18,8 +18,7 @@ from scipy.special import betaincinv, ndtr, ndtri
 from privfed.errors import InputError
 from privfed.privacy.laws import Law
 
-#: Deviations of noise beyond which outputs are left aside, each side.
-REACH = 40
+REACH = 40  #: Deviations of noise beyond which outputs are left aside, each side
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,10 @@ WAYS: tuple[Way, ...] = ("lira", "lira-offline", "rmia", "rmia-offline")
 #: A probability is kept this far from 0 and 1 before its odds are taken: a forest of 100 trees votes in
 #: steps of a hundredth, and what it votes all but unanimously says no more.
 CLIPPED = 5e-3
-#: Fewest shadows of a record that a deviation of its own is measured from.
-OWN = 32
+OWN = 32  #: Fewest shadows of a record that a deviation of its own is measured from
 #: How far RMIA's mean over shadows without a record is drawn to 1, for those with it (Equation 10).
 OFFLINE = 0.3
-#: False positives at which findings state the rate.
-RATE = 0.01
+RATE = 0.01  #: False positives at which findings state the rate
 
 
 def model_scores(model: Any, *, x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -25,8 +25,7 @@ from privfed.exchange.transcript import Transcript, TranscriptEntry
 SKETCHES, BINS = "forest.sketches", "forest.bins"
 #: Two numbers are one value when they differ by less than this share of the column's range.
 NEAR = 1e-5
-#: How often values are drawn that the sketches know nothing of.
-DRAWS = 5
+DRAWS = 5  #: How often values are drawn that the sketches know nothing of
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,10 +21,8 @@ from privfed.errors import InputError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 
-#: Groups of fewer records than this are small, unless told otherwise.
-SMALLEST = 5
-#: The axis of a part that tells classes apart.
-CLASS = "class"
+SMALLEST = 5  #: Groups of fewer records than this are small, unless told otherwise
+CLASS = "class"  #: The axis of a part that tells classes apart
 
 
 @dataclass(frozen=True)

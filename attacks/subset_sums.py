@@ -13,8 +13,7 @@ from scipy.sparse import csr_array, eye_array, hstack, vstack
 
 from privfed.errors import InputError
 
-#: Most iterations of the solver.
-ITERATIONS = 50_000
+ITERATIONS = 50_000  #: Most iterations of the solver
 
 
 def rebuilt_bits(

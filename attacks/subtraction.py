@@ -33,10 +33,8 @@ from privfed.exchange.transcript import Transcript, TranscriptEntry
 
 #: The sums, in the order in which they are solved: weights first, for where nothing weighs all is 0.
 SUMS = ("weights", "squares", "linear")
-#: A recovered sum counts as right within this.
-PRECISION = 1e-6
-#: A target read off a cell counts as right within this share of its range.
-TARGET = 1e-4
+PRECISION = 1e-6  #: A recovered sum counts as right within this
+TARGET = 1e-4  #: A target read off a cell counts as right within this share of its range
 
 
 @dataclass(eq=False)
@@ -109,10 +107,7 @@ class Subtraction(Attack):
         if truth is None:
             return [self._unscored(found, partial)]
         tables = {client: truth[client] for client in found if client in truth}
-        return [
-            self._cells(found, tables, partial),
-            self._targets(found, tables, schema, partial),
-        ]
+        return [self._cells(found, tables, partial), self._targets(found, tables, schema, partial)]
 
     def _unscored(self, found: Mapping[str, Worked], partial: str) -> Finding:
         filled = sum(w > PRECISION for one in found.values() for w in one.found["weights"].values())

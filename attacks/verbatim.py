@@ -10,14 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from privfed.attacks.base import (
-    Attack,
-    PublicSchema,
-    Table,
-    Truth,
-    exact_parts,
-    sound_parts,
-)
+from privfed.attacks.base import Attack, PublicSchema, Table, Truth, exact_parts, sound_parts
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk, Severity
 from privfed.errors import WireError
@@ -26,8 +19,7 @@ from privfed.exchange.transcript import Transcript
 from privfed.leaks.reading.texts import NUMBER
 from privfed.leaks.table import Shape
 
-#: Tables that are drawn to see how many matches come by chance.
-DRAWS = 20
+DRAWS = 20  #: Tables that are drawn to see how many matches come by chance
 #: How many different values noisy numbers may hit beyond chance: twenty draws do not see rare hits.
 NOISY = 2
 
@@ -37,15 +29,10 @@ Forms = dict[str, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """The numbers that one client released in answers of one kind, sorted.
+    """The numbers that one client released in answers of one kind, sorted."""
 
-    Args:
-        values: released values and numbers inside artifacts.
-        grids: for each grid, the whole units of exact sums.
-    """
-
-    values: np.ndarray
-    grids: Mapping[float, np.ndarray]
+    values: np.ndarray  #: released values and numbers inside artifacts
+    grids: Mapping[float, np.ndarray]  #: for each grid, the whole units of exact sums
 
     @cached_property
     def short(self) -> np.ndarray:
@@ -312,17 +299,11 @@ class Tally:
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One column of one client's raw table, and the bounds by which it may have been scaled.
+    """One column of one client's raw table, and the bounds by which it may have been scaled."""
 
-    Args:
-        cells: the raw values.
-        bounds: pairs of lower and upper bounds.
-        others: the same column of all other clients.
-    """
-
-    cells: np.ndarray
-    bounds: tuple[tuple[float, float], ...]
-    others: np.ndarray
+    cells: np.ndarray  #: the raw values
+    bounds: tuple[tuple[float, float], ...]  #: pairs of lower and upper bounds
+    others: np.ndarray  #: the same column of all other clients
 
     @property
     def usable(self) -> np.ndarray:

@@ -41,36 +41,25 @@ from privfed.questions.query import Query, View
 
 #: Records that are made up at first, and in each round of mutations; rounds; share that survives.
 FIRST, ROUND, ROUNDS, BEST = 2000, 1000, 6, 0.02
-#: Share of a survivor's columns that are drawn anew.
-MUTATED = 0.15
+MUTATED = 0.15  #: Share of a survivor's columns that are drawn anew
 #: Values tried for each column of the best record, one column after the other; how many times over.
 GRID, POLISHED = 9, 2
-#: Share of the charge below which noise is called larger than it need be.
-LARGE = 0.5
-#: How far a record may seem to exceed the charge by rounding alone.
-ROUNDING = 1e-6
-#: False positives that rates are stated at.
-RATE = 0.01
+LARGE = 0.5  #: Share of the charge below which noise is called larger than it need be
+ROUNDING = 1e-6  #: How far a record may seem to exceed the charge by rounding alone
+RATE = 0.01  #: False positives that rates are stated at
 
-#: Records by features and targets.
-Rows = tuple[np.ndarray, np.ndarray | None]
+Rows = tuple[np.ndarray, np.ndarray | None]  #: Records by features and targets
 #: Gives the distance of records, or of records from those that take their places.
 Distance = Callable[..., np.ndarray]
 
 
 @dataclass(frozen=True)
 class Family:
-    """Laws of noise under which distances add up alike.
+    """Laws of noise under which distances add up alike."""
 
-    Args:
-        name: ``"gaussian"``, or ``"epsilon"`` for all laws that lose pure epsilon.
-        unit: what the distance is called.
-        power: 2 where squares add up, 1 where absolute values do.
-    """
-
-    name: str
-    unit: str
-    power: int
+    name: str  #: ``"gaussian"``, or ``"epsilon"`` for all laws that lose pure epsilon
+    unit: str  #: what the distance is called
+    power: int  #: 2 where squares add up, 1 where absolute values do
 
     def reads(self, law: Law | None) -> bool:
         """Whether noise that is added to numbers is of one of its laws."""

@@ -29,24 +29,18 @@ from privfed.questions.threads import one_thread
 from privfed.tables.records import Records, label
 from privfed.tables.schema import Schema
 
-#: What a saved model calls its own form.
-FORMAT = "privfed model 1"
+FORMAT = "privfed model 1"  #: What a saved model calls its own form
 
 
 @dataclass(frozen=True)
 class Planned:
-    """One line of a learner's longest public schedule.
+    """One line of a learner's longest public schedule."""
 
-    Args:
-        query: of the kind that will be asked, as costly as any of them.
-        times: the most often it will be asked.
-        spend: the learner's proposal for each; None leaves it to the policy's guard.
-        together: whether ``spend`` is for all such queries together, as many as it buys; ``times`` is then 1.
-    """
-
-    query: Query
-    times: int
+    query: Query  #: of the kind that will be asked, as costly as any of them
+    times: int  #: the most often it will be asked
+    #: the learner's proposal for each; None leaves it to the policy's guard
     spend: Fraction | None = None
+    #: whether ``spend`` is for all such queries together, as many as it buys; ``times`` is then 1
     together: bool = False
 
 
@@ -63,8 +57,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     underscore. ``schema_`` is the federation's, and so are ``clients_``, the names of its clients.
     """
 
-    #: The kinds of query it asks.
-    queries: ClassVar[tuple[type[Query], ...]] = ()
+    queries: ClassVar[tuple[type[Query], ...]] = ()  #: The kinds of query it asks
     #: Whether it only serves as a yardstick, so that the policy called "published" leaves it out.
     baseline: ClassVar[bool] = False
     #: Whether it leaves a model of its own with each client; see :class:`PersonalLearner`.
@@ -74,10 +67,8 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     #: Parameters' names in earlier versions, and what they are called now; each is refused by name.
     old_names: ClassVar[Mapping[str, str]] = {}
 
-    #: The federation's public data dictionary, set by ``fit``.
-    schema_: Schema
-    #: The names of the federation's clients, set by ``fit``.
-    clients_: tuple[str, ...]
+    schema_: Schema  #: The federation's public data dictionary, set by ``fit``
+    clients_: tuple[str, ...]  #: The names of the federation's clients, set by ``fit``
 
     def __new__(cls, *_: Any, **given: Any) -> Self:
         """Refuse old names of parameters, wherever a learner is built: code, studies, saved models."""
@@ -271,10 +262,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         return schema
 
     def _score(
-        self,
-        measure: Callable[[np.ndarray], float],
-        X: pd.DataFrame | np.ndarray,
-        client: Any,
+        self, measure: Callable[[np.ndarray], float], X: pd.DataFrame | np.ndarray, client: Any
     ) -> float:
         """A measure of predictions with the truth."""
         return float(measure(self.predict(X, client=client)))
@@ -343,8 +331,7 @@ class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc
 class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[misc]
     """A learner that predicts a class: one of the target's categories, or 0 and 1."""
 
-    #: Whether it tells two classes apart and no more.
-    binary: ClassVar[bool] = False
+    binary: ClassVar[bool] = False  #: Whether it tells two classes apart and no more
 
     def check(self, schema: Schema) -> None:
         """Hold the parameters to their ranges and the target to classes."""
@@ -462,10 +449,7 @@ class PersonalLearner(FederatedLearner):
         return self._taken[client]
 
     def _score(
-        self,
-        measure: Callable[[np.ndarray], float],
-        X: pd.DataFrame | np.ndarray,
-        client: Any,
+        self, measure: Callable[[np.ndarray], float], X: pd.DataFrame | np.ndarray, client: Any
     ) -> float:
         """The same; without a client, where no model serves all, the mean over the models that are here."""
         try:
@@ -501,8 +485,7 @@ class NoCommonModel(InputError):
     """Each client has a model of its own, and none was named."""
 
 
-#: Attributes that hold clients' own models.
-_LOCAL = ("_homes", "_simulated")
+_LOCAL = ("_homes", "_simulated")  #: Attributes that hold clients' own models
 
 
 def _row_by_row(predict: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:

@@ -17,8 +17,7 @@ STRAYS = np.array([0.3, 1.0, 3.0])[:, None]
 TAIL = 0.01
 #: Above this many cells only so many lengths of runs are tried: time and memory grow with cells alone.
 _LENGTHS = 64
-#: Least variance of a count, in squared records: an enormous budget adds no noise.
-_EXACT = 1e-9
+_EXACT = 1e-9  #: Least variance of a count, in squared records: an enormous budget adds no noise
 
 
 @dataclass(frozen=True, eq=False)

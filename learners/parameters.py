@@ -26,8 +26,7 @@ from privfed.errors import InputError
 from privfed.questions.exact import Number, exact
 
 T = TypeVar("T")
-#: A parameter's value in a message is cut to this many characters.
-SHOWN = 60
+SHOWN = 60  #: A parameter's value in a message is cut to this many characters
 
 
 class Allowed(ABC):

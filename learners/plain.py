@@ -14,12 +14,9 @@ import numpy as np
 
 from privfed.errors import InputError
 
-#: The keys of an array's table.
-ARRAY = {"dtype", "shape", "values"}
-#: The key of the table of a number that is not finite.
-NUMBER = {"number"}
-#: Kinds of array that can be saved: truth values, whole numbers, floats, text.
-KINDS = "biufU"
+ARRAY = {"dtype", "shape", "values"}  #: The keys of an array's table
+NUMBER = {"number"}  #: The key of the table of a number that is not finite
+KINDS = "biufU"  #: Kinds of array that can be saved: truth values, whole numbers, floats, text
 
 
 def plain(value: Any) -> Any:

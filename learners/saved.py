@@ -15,8 +15,7 @@ from privfed.tables.toml_file import naming
 
 #: What messages say is a model.
 _WANTED = "give a model.json of a study, or what privfed.learners.save wrote"
-#: Largest file that is read, in bytes.
-LARGEST = 2**30
+LARGEST = 2**30  #: Largest file that is read, in bytes
 #: A list without lists or tables in it, over several lines; no text in JSON holds a line break.
 _ROW = re.compile(r"\[\n\s*([^\[\]{}]*?)\n\s*\]")
 _BREAK = re.compile(r"\n\s*")

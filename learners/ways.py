@@ -25,10 +25,8 @@ class Way(ABC, Generic[Params, Result]):
         params: the learner's parameters, as its ``_params`` gives them for a schema.
     """
 
-    #: ``"published"`` or ``"private"``.
-    name: ClassVar[str]
-    #: The kinds of query that it asks.
-    queries: ClassVar[tuple[type[Query], ...]]
+    name: ClassVar[str]  #: ``"published"`` or ``"private"``
+    queries: ClassVar[tuple[type[Query], ...]]  #: The kinds of query that it asks
 
     def __init__(self, params: Params) -> None:
         self.params = params
@@ -58,8 +56,7 @@ class Way(ABC, Generic[Params, Result]):
         """
 
 
-#: The ways of a learner, the preferred one first.
-Ways = tuple[type[Way[Any, Any]], ...]
+Ways = tuple[type[Way[Any, Any]], ...]  #: The ways of a learner, the preferred one first
 
 
 class LearnerByWays(FederatedLearner):
@@ -70,11 +67,9 @@ class LearnerByWays(FederatedLearner):
     the last way where it names none.
     """
 
-    #: The ways, the preferred one first.
-    ways: ClassVar[Ways] = ()
+    ways: ClassVar[Ways] = ()  #: The ways, the preferred one first
 
-    #: The name of the way that it learned by, set by ``fit``.
-    way_: str
+    way_: str  #: The name of the way that it learned by, set by ``fit``
     random_state: int | None
 
     def __init_subclass__(cls, **keywords: Any) -> None:

@@ -30,8 +30,7 @@ class AdditiveNoise(Mechanism):
     Grids that no record can change are released as they are, for nothing, and take no share.
     """
 
-    #: The law of the noise, by its scale.
-    law: ClassVar[type[Law]]
+    law: ClassVar[type[Law]]  #: The law of the noise, by its scale
 
     @abstractmethod
     def scale(self, bound: Bound, spend: Fraction) -> float:

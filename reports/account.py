@@ -29,93 +29,61 @@ CHARGING = ("reserved", "block", "drawn")
 
 @dataclass(frozen=True)
 class ChargedQuery:
-    """One charged query of one client, in order.
+    """One charged query of one client, in order."""
 
-    Args:
-        kind: the kind of query.
-        protected: whether its loss is finite.
-        spent: epsilon of all charges so far, or None without a finite guarantee.
-    """
-
-    kind: str
-    protected: bool
-    spent: float | None
+    kind: str  #: the kind of query
+    protected: bool  #: whether its loss is finite
+    spent: float | None  #: epsilon of all charges so far, or None without a finite guarantee
 
 
 @dataclass(frozen=True)
 class BlockAccount:
-    """A study's own block of a lasting budget: what is proved of its releases alone, for ever.
+    """A study's own block of a lasting budget: what is proved of its releases alone, for ever."""
 
-    Args:
-        epsilon: of the study's releases, given all that was released before it began.
-        delta: its delta.
-        method: how it is composed: ``pld`` or ``rdp`` of all that the study's policy allows, or the
-            accountant's ``filter`` of its share.
-        share: the largest fraction of the budget in force that its share takes.
-        risk: bounds on any attack on the study's releases alone.
-    """
-
-    epsilon: float
-    delta: float
+    epsilon: float  #: of the study's releases, given all that was released before it began
+    delta: float  #: its delta
+    #: how it is composed: ``pld`` or ``rdp`` of all that the study's policy allows, or the
+    #: accountant's ``filter`` of its share
     method: str
-    share: float
-    risk: Risk
+    share: float  #: the largest fraction of the budget in force that its share takes
+    risk: Risk  #: bounds on any attack on the study's releases alone
 
 
 @dataclass
 class ClientAccount:
-    """One data owner's releases and their cost.
+    """One data owner's releases and their cost."""
 
-    Args:
-        client: the owner's name.
-        released: number of releases.
-        unprotected: number of charged queries without a finite guarantee.
-        failed: number of charged queries that failed.
-        refused: number of refusals, by their text.
-        bytes: size of all releases.
-        epsilon: proven epsilon spent so far, nats, at ``delta``; None without a finite guarantee.
-        delta: its delta.
-        ceiling: proven epsilon of the whole exchange, whatever later queries are: the budget's, or
-            None if no ceiling was fixed in advance and kept.
-        budget: the policy's epsilon, or None.
-        tight: the tightest guarantee of all that may be asked, or None without a guarantee.
-        risk: bounds on any attack, or None without a guarantee.
-        amended: whether the budget was changed after a charge.
-        secure: whether all noise was secure; test noise protects nobody.
-        head: number and hash of the ledger's head.
-        total: the sum of all charges under the policy's accountant.
-        over: whether the total exceeds the budget (compared exactly, before any conversion).
-        intact: whether the chain verifies and passes through the head that the server saw.
-        steps: all charged queries in order.
-        principals: who asked them.
-        people: number of individuals in a cohort; the figures are those of the highest cost.
-        basis: what the figures rest on beside what is derived; see :class:`.Loss`.
-        block: the study's own block of a lasting budget, or None.
-    """
-
-    client: str
-    released: int = 0
-    unprotected: int = 0
-    failed: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
-    bytes: int = 0
+    client: str  #: the owner's name
+    released: int = 0  #: number of releases
+    unprotected: int = 0  #: number of charged queries without a finite guarantee
+    failed: int = 0  #: number of charged queries that failed
+    refused: dict[str, int] = field(default_factory=dict)  #: number of refusals, by their text
+    bytes: int = 0  #: size of all releases
+    #: proven epsilon spent so far, nats, at ``delta``; None without a finite guarantee
     epsilon: float | None = None
-    delta: float = 0.0
+    delta: float = 0.0  #: its delta
+    #: proven epsilon of the whole exchange, whatever later queries are: the budget's, or None if no
+    #: ceiling was fixed in advance and kept
     ceiling: float | None = None
-    budget: float | None = None
+    budget: float | None = None  #: the policy's epsilon, or None
+    #: the tightest guarantee of all that may be asked, or None without a guarantee
     tight: pld.ComposedGuarantee | None = None
-    risk: Risk | None = None
-    secure: bool = True
-    head: tuple[int, str] = (0, "")
+    risk: Risk | None = None  #: bounds on any attack, or None without a guarantee
+    secure: bool = True  #: whether all noise was secure; test noise protects nobody
+    head: tuple[int, str] = (0, "")  #: number and hash of the ledger's head
+    #: whether the total exceeds the budget (compared exactly, before any conversion)
     over: bool = False
+    #: whether the chain verifies and passes through the head that the server saw
     intact: bool = True
-    amended: bool = False
-    total: Amount = ()
-    steps: list[ChargedQuery] = field(default_factory=list)
-    principals: set[str] = field(default_factory=set)
+    amended: bool = False  #: whether the budget was changed after a charge
+    total: Amount = ()  #: the sum of all charges under the policy's accountant
+    steps: list[ChargedQuery] = field(default_factory=list)  #: all charged queries in order
+    principals: set[str] = field(default_factory=set)  #: who asked them
+    #: number of individuals in a cohort; the figures are those of the highest cost
     people: int | None = None
+    #: what the figures rest on beside what is derived; see :class:`.Loss`
     basis: tuple[str, ...] = ()
-    block: BlockAccount | None = None
+    block: BlockAccount | None = None  #: the study's own block of a lasting budget, or None
 
     @property
     def proved(self) -> float | None:
@@ -130,27 +98,16 @@ class ClientAccount:
 
 @dataclass(frozen=True)
 class KindLine:
-    """One kind of release over all clients.
+    """One kind of release over all clients."""
 
-    Args:
-        kind: the kind of query.
-        about: its content, in one sentence.
-        parts: its parts' names and mechanisms.
-        released: number of releases.
-        losses: the distinct losses of one release, in words, ascending.
-        protected: whether all losses are finite.
-        reasons: why there is no guarantee, if so.
-        by_record: whether an exact part of it has one row per record.
-    """
-
-    kind: str
-    about: str
-    parts: Mapping[str, str]
-    released: int
-    losses: tuple[str, ...]
-    protected: bool
-    reasons: tuple[str, ...]
-    by_record: bool = False
+    kind: str  #: the kind of query
+    about: str  #: its content, in one sentence
+    parts: Mapping[str, str]  #: its parts' names and mechanisms
+    released: int  #: number of releases
+    losses: tuple[str, ...]  #: the distinct losses of one release, in words, ascending
+    protected: bool  #: whether all losses are finite
+    reasons: tuple[str, ...]  #: why there is no guarantee, if so
+    by_record: bool = False  #: whether an exact part of it has one row per record
 
 
 @dataclass(frozen=True)

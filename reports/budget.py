@@ -22,16 +22,13 @@ from privfed.reports.remarks import remarks
 #: Strength of a guarantee: at most half of the members can be identified (safe), or more (weak); there
 #: is none (open), and records were exposed (breach); or it is violated (broken).
 Strength = Literal["safe", "weak", "open", "breach", "broken"]
-#: Maximum TPR at 1% FPR above which a finite guarantee is weak.
-WEAK = 0.5
-#: Tolerance of a bound for rounding.
-ROUNDING = 1e-6
+WEAK = 0.5  #: Maximum TPR at 1% FPR above which a finite guarantee is weak
+ROUNDING = 1e-6  #: Tolerance of a bound for rounding
 #: Half-widths of a 95 % interval by which a figure must exceed a bound to violate it: one half-width
 #: would reject every fortieth honest policy, and the interval covers only part of the dependence
 #: between clients' noise.
 CERTAIN = 4
-#: Prefix of the metric of a finding that counts unmodified records.
-WHOLE = "whole records"
+WHOLE = "whole records"  #: Prefix of the metric of a finding that counts unmodified records
 _SEVERITIES = ("none", "some", "breach")
 
 
@@ -53,18 +50,12 @@ class Attacks(NamedTuple):
 
 @dataclass(frozen=True)
 class PolicyReport:
-    """One policy's run: its account, attack results and performance.
+    """One policy's run: its account, attack results and performance."""
 
-    Args:
-        account: from the ledgers.
-        findings: of attacks and audits.
-        metrics: the model's performance.
-        inapplicable: the question of each attack that does not apply, by name.
-    """
-
-    account: PolicyAccount
-    findings: tuple[Finding, ...] = ()
-    metrics: Mapping[str, Any] = field(default_factory=dict)
+    account: PolicyAccount  #: from the ledgers
+    findings: tuple[Finding, ...] = ()  #: of attacks and audits
+    metrics: Mapping[str, Any] = field(default_factory=dict)  #: the model's performance
+    #: the question of each attack that does not apply, by name
     inapplicable: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -273,6 +264,22 @@ class PolicyReport:
         return bool(self.scores) and self.scores[0].useless
 
 
+class About(Protocol):
+    """Who answers for a study, and why it is done."""
+
+    @property
+    def purpose(self) -> str:
+        """What the model is for."""
+
+    @property
+    def data_description(self) -> str:
+        """Whose data, and what of them."""
+
+    @property
+    def missing(self) -> Sequence[str]:
+        """What is not written down."""
+
+
 class Studied(Protocol):
     """What a report needs of its study."""
 
@@ -295,6 +302,10 @@ class Studied(Protocol):
     @property
     def learners(self) -> Sequence[str]:
         """The names of its learners."""
+
+    @property
+    def about(self) -> About:
+        """Who answers for it, and why it is done."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, the form of its file."""

@@ -37,31 +37,24 @@ SATRE = {
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What an officer requires of a model before it may leave: a TOML file.
+    """What an officer requires of a model before it may leave: a TOML file."""
 
-    Args:
-        max_epsilon: of each owner, over all that her ledger counts.
-        max_delta: at which it is stated.
-        units: of privacy that are acceptable.
-        max_unprotected_releases: releases without a finite guarantee, of all owners together.
-        attacks: attacks that must have been carried out to their end, able to find something.
-        max_tpr_at_1_percent: upper end of the share of members found at 1 % false positives, of any
-            attack; None does not ask.
-        max_area: upper end of the area under a membership attack's curve; None does not ask.
-        min_audit_power: least share of a claimed epsilon that some audit proved; None does not ask.
-        consent: whether each owner's consent must stand under ``[owners]``.
-        owners: each owner's consent: where it is written down.
-    """
-
-    max_epsilon: float
-    max_delta: float = 1e-5
-    units: tuple[Unit, ...] = ("record", "individual", "client")
+    max_epsilon: float  #: of each owner, over all that her ledger counts
+    max_delta: float = 1e-5  #: at which it is stated
+    units: tuple[Unit, ...] = ("record", "individual", "client")  #: of privacy that are acceptable
+    #: releases without a finite guarantee, of all owners together
     max_unprotected_releases: int = 0
+    #: attacks that must have been carried out to their end, able to find something
     attacks: tuple[str, ...] = ("membership", "pool")
+    #: upper end of the share of members found at 1 % false positives, of any attack; None does not
+    #: ask
     max_tpr_at_1_percent: float | None = 0.1
+    #: upper end of the area under a membership attack's curve; None does not ask
     max_area: float | None = None
+    #: least share of a claimed epsilon that some audit proved; None does not ask
     min_audit_power: float | None = 0.3
-    consent: bool = False
+    consent: bool = False  #: whether each owner's consent must stand under ``[owners]``
+    #: each owner's consent: where it is written down
     owners: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod

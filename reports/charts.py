@@ -30,8 +30,7 @@ _STYLE: Any = {
     "axes.spines.right": False,
     "svg.fonttype": "none",
 }
-#: Above this number of marks, they are rasterized.
-_MANY = 3000
+_MANY = 3000  #: Above this number of marks, they are rasterized
 
 
 def timeline(clients: Sequence[ClientAccount], name: str) -> str:

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 FORMAT = "privfed release certificate 1"
-#: What a criterion can be.
-MET, FAILED, UNKNOWN = "met", "not met", "not examined"
+MET, FAILED, UNKNOWN = "met", "not met", "not examined"  #: What a criterion can be
 
 
 def canonical(plain: Mapping[str, Any]) -> bytes:

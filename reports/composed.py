@@ -20,23 +20,14 @@ from privfed.reports.account import ClientAccount, PolicyAccount
 
 @dataclass(frozen=True)
 class Composed:
-    """Guarantee of all policies together for one unit of one data owner, if all are carried out.
+    """Guarantee of all policies together for one unit of one data owner, if all are carried out."""
 
-    Args:
-        epsilon: nats, rounded up; None without a finite guarantee.
-        delta: its delta.
-        detection: maximum TPR at 1% FPR of membership inference.
-        unit: the privacy unit, at each owner separately, with its relation.
-        why: why there is no finite guarantee, if so.
-        basis: what it rests on beside what is derived, in words; or nothing.
-    """
-
-    epsilon: float | None
-    delta: float
-    detection: float
-    unit: str
-    why: str = ""
-    basis: str = ""
+    epsilon: float | None  #: nats, rounded up; None without a finite guarantee
+    delta: float  #: its delta
+    detection: float  #: maximum TPR at 1% FPR of membership inference
+    unit: str  #: the privacy unit, at each owner separately, with its relation
+    why: str = ""  #: why there is no finite guarantee, if so
+    basis: str = ""  #: what it rests on beside what is derived, in words; or nothing
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""

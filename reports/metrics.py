@@ -10,23 +10,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class MetricValue:
-    """One score of a model, of one run or the mean of several.
+    """One score of a model, of one run or the mean of several."""
 
-    Args:
-        name: the metric.
-        value: the score.
-        constant: the constant baseline's, or None.
-        better: ``"lower"``, ``"higher"``, or empty if unknown.
-        deviation: sample standard deviation over runs that differ only by noise; None for one run.
-        runs: number of runs.
-    """
-
-    name: str
-    value: float
-    constant: float | None = None
-    better: str = ""
+    name: str  #: the metric
+    value: float  #: the score
+    constant: float | None = None  #: the constant baseline's, or None
+    better: str = ""  #: ``"lower"``, ``"higher"``, or empty if unknown
+    #: sample standard deviation over runs that differ only by noise; None for one run
     deviation: float | None = None
-    runs: int = 1
+    runs: int = 1  #: number of runs
 
     @property
     def told(self) -> str:

@@ -18,6 +18,7 @@ from privfed.reports.account import ClientAccount, KindLine
 from privfed.reports.budget import PolicyReport, Report, Strength
 from privfed.reports.charts import timeline
 from privfed.reports.metrics import MetricValue
+from privfed.reports.provenance import provenance
 
 #: Names of privacy units in sentences.
 SUBJECTS: Mapping[Unit, Subject] = {
@@ -26,8 +27,7 @@ SUBJECTS: Mapping[Unit, Subject] = {
     "individual": Subject("person", "people", person=True),
     "client": Subject("data owner", "data owners", person=True),
 }
-#: Prefix of metrics that are fractions.
-SHARE = "share of "
+SHARE = "share of "  #: Prefix of metrics that are fractions
 #: Labels of guarantees.
 GUARANTEES: Mapping[Strength, str] = {
     "safe": "finite guarantee",
@@ -38,15 +38,20 @@ GUARANTEES: Mapping[Strength, str] = {
 }
 
 
-def page(report: Report) -> str:
-    """Return the page: HTML with styles and charts inside, without external references."""
-    environment = jinja2.Environment(
+def environment_of() -> jinja2.Environment:
+    """Return the environment that all pages' templates are filled in with."""
+    return jinja2.Environment(
         loader=jinja2.PackageLoader("privfed.reports"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def page(report: Report) -> str:
+    """Return the engineer's page: HTML with styles and charts inside, without external references."""
+    environment = environment_of()
     environment.filters |= {
         "number": number,
         "epsilon": epsilon,
@@ -79,7 +84,9 @@ def page(report: Report) -> str:
         for policy in report.policies
         if policy.account.kinds
     }
-    text: str = environment.get_template("budget.html").render(report=report, pictures=pictures)
+    text: str = environment.get_template("budget.html").render(
+        report=report, pictures=pictures, provenance=provenance()
+    )
     return text
 
 

@@ -10,8 +10,7 @@ from privfed.questions.exact import shown, shown_down
 if TYPE_CHECKING:
     from privfed.reports.budget import PolicyReport
 
-#: Fraction of a budget above which the rest is not remarked on.
-ALL_BUT = 0.99
+ALL_BUT = 0.99  #: Fraction of a budget above which the rest is not remarked on
 
 
 def remarks(policy: PolicyReport) -> tuple[str, ...]:

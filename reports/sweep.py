@@ -26,10 +26,8 @@ data; choosing an epsilon by it on real data is a release of its own.</p>
 {% endfor %}
 </main></body></html>
 """
-#: Prefix of the columns of the constant baseline's scores.
-CONSTANT = "constant "
-#: Width of a single chart, and of one of several, inches.
-ALONE, BESIDE = 8.4, 5.8
+CONSTANT = "constant "  #: Prefix of the columns of the constant baseline's scores
+ALONE, BESIDE = 8.4, 5.8  #: Width of a single chart, and of one of several, inches
 
 
 def write_sweep(table: pd.DataFrame, folder: Path, name: str) -> None:

@@ -26,12 +26,13 @@ BESIDE = {
     "learners": {"tables", "questions", "privacy", "exchange"},
     "reports": {"questions", "privacy", "exchange", "ledger", "accountants", "attacks"},
     "audits": {*FLOORS, "attacks", "learners"},
+    "guards": {"questions", "owner", "attacks", "audits"},
     "testing": {
         *FLOORS,
         *("leaks", "mechanisms", "accountants", "attacks", "audits", "learners", "study"),
     },
     "study": {*FLOORS, "mechanisms", "accountants", "attacks", "audits", "learners", "reports"},
-    "cli": {"exchange", "ledger", "tables", "privacy", "engines", "reports", "study"},
+    "cli": {"exchange", "ledger", "tables", "privacy", "engines", "reports", "study", "guards"},
 }
 ALLOWED = {room: set(FLOORS[:floor]) for floor, room in enumerate(FLOORS)} | BESIDE
 #: Of these rooms only the named modules, for the rest of them is not for that room.

@@ -18,16 +18,14 @@ from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
-#: Rows to predict: a table, or an array of shape (rows, features).
-Rows = pd.DataFrame | np.ndarray
+Rows = pd.DataFrame | np.ndarray  #: Rows to predict: a table, or an array of shape (rows, features)
 
 
 class Baseline(FederatedLearner):
     """A learner to compare with: its queries are answered without protection."""
 
     baseline: ClassVar[bool] = True
-    #: Whether it predicts classes.
-    _classifies: ClassVar[bool] = True
+    _classifies: ClassVar[bool] = True  #: Whether it predicts classes
 
     def published(self) -> Policy:
         """All of its queries, unprotected."""
@@ -39,11 +37,7 @@ class Baseline(FederatedLearner):
     def private(
         self, epsilon: Number, delta: Number = "1e-5", *, schema: Schema | None = None
     ) -> Policy:
-        """There is none.
-
-        Raises:
-            PolicyError: always.
-        """
+        """There is none (PolicyError: always)."""
         raise PolicyError(
             f"{type(self).__name__} is a baseline without a private way; write published()"
         )
@@ -69,7 +63,6 @@ class BaselineClassifier(Baseline, FederatedClassifier):
         """Probabilities of the classes, shape (rows, classes).
 
         Args:
-            X: the rows.
             client: whose model predicts, where each client has one; ``Local...`` also take a name
                 for each row.
         """
@@ -103,10 +96,8 @@ class BinaryBaseline(BaselineClassifier):
 class LinearBaseline(BinaryBaseline):
     """A logistic regression on the encoded features."""
 
-    #: What the model is called where people read it.
-    called: ClassVar[str]
-    #: Intercept, then a coefficient for each feature; set by ``fit``.
-    weights_: np.ndarray
+    called: ClassVar[str]  #: What the model is called where people read it
+    weights_: np.ndarray  #: Intercept, then a coefficient for each feature; set by ``fit``
 
     def decision_function(self, X: Rows, *, client: str | None = None) -> np.ndarray:
         """Log-odds of the second class, shape (rows,)."""

@@ -31,12 +31,9 @@ class LocalPosterior(Query):
     """Mode and curvature of a client's posterior under a Gaussian prior.
 
     Sensitivity: none is finite; a separable client's mode moves as far as the prior lets it.
-
-    Args:
-        precision: of the prior on every coefficient, Gamma.
     """
 
-    precision: float
+    precision: float  #: of the prior on every coefficient, Gamma
     kind: ClassVar[str] = "baselines.posterior"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:

@@ -41,10 +41,7 @@ class FedAvgLogistic(LinearBaseline):
         "local_steps": [Integers(at_least=1)],
         "learning_rate": [Reals(above=0, at_most=10)],
     }
-    old_names: ClassVar[Mapping[str, str]] = {
-        "rounds": "n_rounds",
-        "step": "learning_rate",
-    }
+    old_names: ClassVar[Mapping[str, str]] = {"rounds": "n_rounds", "step": "learning_rate"}
 
     def __init__(
         self, *, n_rounds: int = 100, local_steps: int = 20, learning_rate: float = 0.5

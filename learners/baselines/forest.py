@@ -23,8 +23,7 @@ from privfed.tables.schema import Schema
 
 #: Most trees of a client, and most records that a leaf can be asked to have.
 MAX_TREES, MAX_LEAF = 10_000, 10**9
-#: Columns of a node's row.
-NODE = ("tree", "feature", "threshold", "left", "right", "value")
+NODE = ("tree", "feature", "threshold", "left", "right", "value")  #: Columns of a node's row
 
 
 @dataclass(frozen=True)
@@ -32,14 +31,10 @@ class LocalForest(Query):
     """A client's own forest, node by node.
 
     Sensitivity: none is finite; one record can change every tree.
-
-    Args:
-        trees: how many.
-        min_leaf: fewest records of a leaf.
     """
 
-    trees: int
-    min_leaf: int
+    trees: int  #: how many
+    min_leaf: int  #: fewest records of a leaf
     kind: ClassVar[str] = "baselines.forest"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:

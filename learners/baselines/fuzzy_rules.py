@@ -25,8 +25,7 @@ from privfed.questions.part import Part, PartType
 from privfed.questions.query import Query, View
 from privfed.tables.schema import Schema
 
-#: Bins of each histogram that the scaling is read off.
-_BINS = 32
+_BINS = 32  #: Bins of each histogram that the scaling is read off
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,16 +33,11 @@ class FuzzyRules(Query):
     """A client's rules: an antecedent for each cell that holds a record, and a linear model each.
 
     Sensitivity: none is finite; a rule says that a record lies there, and its model may interpolate it.
-
-    Args:
-        sets: uniform triangular fuzzy sets of each feature.
-        lower: where each feature's [0, 1] begins, shape (features,).
-        upper: where it ends.
     """
 
-    sets: int
-    lower: np.ndarray
-    upper: np.ndarray
+    sets: int  #: uniform triangular fuzzy sets of each feature
+    lower: np.ndarray  #: where each feature's [0, 1] begins, shape (features,)
+    upper: np.ndarray  #: where it ends
     kind: ClassVar[str] = "baselines.fuzzy_rules"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
@@ -111,18 +105,15 @@ class FuzzyRulesRegressor(BaselineRegressor):
 
     queries: ClassVar[tuple[type[Query], ...]] = (Scaling, FuzzyRules)
     _parameter_constraints: ClassVar[Constraints] = {
-        "n_fuzzy_sets": [Integers(at_least=2, at_most=99)],
+        "n_fuzzy_sets": [Integers(at_least=2, at_most=99)]
     }
-    old_names: ClassVar[Mapping[str, str]] = {
-        "sets": "n_fuzzy_sets",
-    }
+    old_names: ClassVar[Mapping[str, str]] = {"sets": "n_fuzzy_sets"}
 
     #: The rules' antecedents, models and summed activations; set by ``fit``.
     antecedents_: np.ndarray
     consequents_: np.ndarray
     weights_: np.ndarray
-    #: Where each feature's [0, 1] begins and ends; set by ``fit``.
-    lower_: np.ndarray
+    lower_: np.ndarray  #: Where each feature's [0, 1] begins and ends; set by ``fit``
     upper_: np.ndarray
 
     def __init__(self, *, n_fuzzy_sets: int = 5) -> None:

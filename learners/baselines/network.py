@@ -13,12 +13,7 @@ from scipy.special import softmax
 from privfed.errors import NobodyAnswered, QueryError
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
-from privfed.learners.baselines.base import (
-    Baseline,
-    BaselineClassifier,
-    BaselineRegressor,
-    Rows,
-)
+from privfed.learners.baselines.base import Baseline, BaselineClassifier, BaselineRegressor, Rows
 from privfed.learners.forest.columns import encoded_target
 from privfed.learners.parameters import Allowed, Constraints, Integers, Reals
 from privfed.privacy.policy import Policy
@@ -36,24 +31,15 @@ class NetworkStep(Query):
     """A client's network after some passes over its records, and how many it has.
 
     Sensitivity: none is finite; the gradients are not clipped, and steps build on one another.
-
-    Args:
-        weights: of all layers, one after another.
-        hidden: units of the hidden layers.
-        classes: outputs; 0 for a regression.
-        passes: over the records, in batches of ``batch``.
-        batch: records of a batch.
-        step: size of a step (Adam's).
-        round: which round it is, so that batches differ.
     """
 
-    weights: np.ndarray
-    hidden: tuple[int, ...]
-    classes: int
-    passes: int
-    batch: int
-    step: float
-    round: int
+    weights: np.ndarray  #: of all layers, one after another
+    hidden: tuple[int, ...]  #: units of the hidden layers
+    classes: int  #: outputs; 0 for a regression
+    passes: int  #: over the records, in batches of ``batch``
+    batch: int  #: records of a batch
+    step: float  #: size of a step (Adam's)
+    round: int  #: which round it is, so that batches differ
     kind: ClassVar[str] = "baselines.network"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
@@ -195,8 +181,7 @@ class _FedAvgNetwork(Baseline):
         "step": "learning_rate",
     }
 
-    #: The averaged network's weights, set by ``fit``.
-    weights_: np.ndarray
+    weights_: np.ndarray  #: The averaged network's weights, set by ``fit``
 
     def __init__(
         self,

@@ -30,8 +30,7 @@ from privfed.questions.query import Query, View
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 
-#: What the one model of all records is called among ``models_``.
-POOLED = "pooled"
+POOLED = "pooled"  #: What the one model of all records is called among ``models_``
 
 
 @dataclass(frozen=True)
@@ -58,10 +57,8 @@ class RawBaseline(Baseline):
     """Asks for all records, then learns on them: on all together, or on each client's alone."""
 
     queries: ClassVar[tuple[type[Query], ...]] = (RawRecords,)
-    #: Whether the records of all clients are put together.
-    _pools: ClassVar[bool]
-    #: The fitted models by client, or one called ``pooled``.
-    models_: dict[str, Any]
+    _pools: ClassVar[bool]  #: Whether the records of all clients are put together
+    models_: dict[str, Any]  #: The fitted models by client, or one called ``pooled``
 
     def fit(self, federation: Disclosure) -> Self:
         """Ask for the records and learn; sets ``models_``; a client without records has no model.

@@ -23,16 +23,12 @@ from privfed.tables.records import Records
 
 @dataclass(frozen=True, eq=False)
 class EncodedForest:
-    """A grown forest, and what its categories are replaced by.
+    """A grown forest, and what its categories are replaced by."""
 
-    Args:
-        forest: the trees.
-        values: class probabilities, or the mean target, of each node; shape (nodes, values).
-        codes: a number for each category of each categorical feature, by the feature's index.
-    """
-
-    forest: tree.Forest
+    forest: tree.Forest  #: the trees
+    #: class probabilities, or the mean target, of each node; shape (nodes, values)
     values: np.ndarray
+    #: a number for each category of each categorical feature, by the feature's index
     codes: Mapping[int, np.ndarray]
 
     @classmethod

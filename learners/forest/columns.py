@@ -18,8 +18,7 @@ from privfed.tables.schema import Schema
 
 #: One unit of a sum of targets, which lie in [-1/2, 1/2], and of their squares.
 TARGET_GRID = Fraction(1, 2**20)
-#: Largest 32-bit float that values and cuts may have.
-LARGEST = float(np.finfo(np.float32).max)
+LARGEST = float(np.finfo(np.float32).max)  #: Largest 32-bit float that values and cuts may have
 _SIGN = np.int32(-(2**31))
 
 
@@ -42,21 +41,13 @@ def _flipped(bits: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """A client's records, prepared once.
+    """A client's records, prepared once."""
 
-    Args:
-        values: 32-bit floats, shape (features, records).
-        keys: value bits above the payload, shape (features, records), unsigned 64-bit.
-        payload: how many bits it has.
-        target: class codes, or targets in whole units, shape (records,).
-        classes: number of classes; 1 counts records alone, 0 for a regression.
-    """
-
-    values: np.ndarray
-    keys: np.ndarray
-    payload: int
-    target: np.ndarray
-    classes: int
+    values: np.ndarray  #: 32-bit floats, shape (features, records)
+    keys: np.ndarray  #: value bits above the payload, shape (features, records), unsigned 64-bit
+    payload: int  #: how many bits it has
+    target: np.ndarray  #: class codes, or targets in whole units, shape (records,)
+    classes: int  #: number of classes; 1 counts records alone, 0 for a regression
 
     @classmethod
     def of(cls, records: Records, classes: int) -> Columns:

@@ -27,18 +27,13 @@ from privfed.learners.forest.trees import LEAF, BinaryTrees
 
 @dataclass(frozen=True)
 class CovariateShift:
-    """How far the clients' records differ, whatever their targets.
+    """How far the clients' records differ, whatever their targets."""
 
-    Args:
-        gain: fraction of the client impurity (Gini) that the best root split takes away.
-        p_value: of the same split on records that did not choose it, by a chi-squared test.
-        auc: mean one-versus-rest AUC of telling the clients apart, on those records; 1/2 by chance.
-        importances: which features tell them apart, as fractions of the decrease, by name.
-    """
-
-    gain: float
-    p_value: float
+    gain: float  #: fraction of the client impurity (Gini) that the best root split takes away
+    p_value: float  #: of the same split on records that did not choose it, by a chi-squared test
+    #: mean one-versus-rest AUC of telling the clients apart, on those records; 1/2 by chance
     auc: float
+    #: which features tell them apart, as fractions of the decrease, by name
     importances: dict[str, float]
 
 

@@ -15,7 +15,6 @@ def bins_by_tree(level: OpenNodes, cuts: np.ndarray, width: int, view: View) -> 
     """What each record would add to the bins of each tree, were it there once.
 
     Args:
-        level: the open nodes.
         cuts: candidates of each numeric pair, ascending, shape (pairs, cuts).
         width: most categories of a feature that is asked about.
         view: the candidate records.

@@ -77,8 +77,7 @@ class _FedForest(LearnerByWays):
         "evaluation": "gain_aggregation",
     }
 
-    #: The fitted model, set by ``fit``.
-    model_: ForestModel
+    model_: ForestModel  #: The fitted model, set by ``fit``
 
     def __init__(  # noqa: PLR0913 - an estimator's parameters
         self,

@@ -41,15 +41,10 @@ def decreases(
 
 @dataclass(frozen=True, eq=False)
 class Best:
-    """The best candidate of each pair.
+    """The best candidate of each pair."""
 
-    Args:
-        gain: impurity decrease times records; minus infinity for none, shape (pairs,).
-        place: the last bin, or index in Fisher's order, that goes left.
-    """
-
-    gain: np.ndarray
-    place: np.ndarray
+    gain: np.ndarray  #: impurity decrease times records; minus infinity for none, shape (pairs,)
+    place: np.ndarray  #: the last bin, or index in Fisher's order, that goes left
 
 
 def best_cut(pooled: np.ndarray, criterion: Criterion, min_leaf: int) -> Best:

@@ -36,8 +36,7 @@ from privfed.questions.query import Query
 
 #: Most cells of one answer; a level of more is asked about in several questions, tree by tree.
 MOST_CELLS = 4_000_000
-#: A decrease that rounding could make of none, relative to the node's records.
-CRUMB = 1e-12
+CRUMB = 1e-12  #: A decrease that rounding could make of none, relative to the node's records
 #: Sums of targets are in whole units; decreases of squared error in their squares.
 UNITS = float(TARGET_GRID.denominator) ** 2
 
@@ -73,25 +72,15 @@ class ForestParams:
 
 @dataclass(eq=False)
 class Grown:
-    """Trees as far as they have grown, and what is known of each node.
+    """Trees as far as they have grown, and what is known of each node."""
 
-    Args:
-        trees: the trees.
-        totals: statistics by client, shape (clients, nodes, statistics).
-        names: what each node's draws hang on, shape (nodes,).
-        depth: splits above each node, shape (nodes,).
-        tried: how many of its features each node has looked at.
-        open: which nodes may still split.
-        known: which nodes' totals are known.
-    """
-
-    trees: BinaryTrees
-    totals: np.ndarray
-    names: np.ndarray
-    depth: np.ndarray
-    tried: np.ndarray
-    open: np.ndarray
-    known: np.ndarray
+    trees: BinaryTrees  #: the trees
+    totals: np.ndarray  #: statistics by client, shape (clients, nodes, statistics)
+    names: np.ndarray  #: what each node's draws hang on, shape (nodes,)
+    depth: np.ndarray  #: splits above each node, shape (nodes,)
+    tried: np.ndarray  #: how many of its features each node has looked at
+    open: np.ndarray  #: which nodes may still split
+    known: np.ndarray  #: which nodes' totals are known
 
     @classmethod
     def seeds(cls, params: ForestParams, clients: int) -> Grown:
@@ -108,8 +97,7 @@ class Grown:
         )
 
 
-#: What each client is asked about, in the federation's order.
-Versions = Sequence[Version | None]
+Versions = Sequence[Version | None]  #: What each client is asked about, in the federation's order
 
 
 class ForestGrower:

@@ -55,22 +55,14 @@ class NodeFeatures:
 
 @dataclass(frozen=True, eq=False)
 class OpenNodes:
-    """The nodes that a query is about.
+    """The nodes that a query is about."""
 
-    Args:
-        trees: all trees as far as they have grown.
-        sampling: which records each learns from.
-        nodes: the open nodes, which do not split, tree by tree.
-        numeric, grouped: which numeric and categorical features to look at.
-        classes: number of classes; 1 counts records alone, 0 is a regression.
-    """
-
-    trees: BinaryTrees
-    sampling: Sampling
-    nodes: np.ndarray
-    numeric: NodeFeatures
+    trees: BinaryTrees  #: all trees as far as they have grown
+    sampling: Sampling  #: which records each learns from
+    nodes: np.ndarray  #: the open nodes, which do not split, tree by tree
+    numeric: NodeFeatures  #: numeric, grouped: which numeric and categorical features to look at
     grouped: NodeFeatures
-    classes: int
+    classes: int  #: number of classes; 1 counts records alone, 0 is a regression
 
     @cached_property
     def numbers(self) -> np.ndarray:

@@ -15,8 +15,7 @@ from privfed.learners.forest.level import NodeFeatures, OpenNodes
 from privfed.learners.forest.mixture import between_shown
 from privfed.questions.query import Query
 
-#: Pairs or nodes that a server works on at once.
-PORTION = 4096
+PORTION = 4096  #: Pairs or nodes that a server works on at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,16 +74,11 @@ def _version(
 
 @dataclass(frozen=True, eq=False)
 class PartReplies:
-    """What clients released of one part.
+    """What clients released of one part."""
 
-    Args:
-        clients: how many there are.
-        items: how many nodes or pairs the whole level has.
-        said: client, its items and its array (items first), for each client that released the part.
-    """
-
-    clients: int
-    items: int
+    clients: int  #: how many there are
+    items: int  #: how many nodes or pairs the whole level has
+    #: client, its items and its array (items first), for each client that released the part
     said: list[tuple[int, np.ndarray, np.ndarray]]
 
     def __bool__(self) -> bool:

@@ -6,12 +6,10 @@ import numpy as np
 
 from privfed.learners.forest.columns import ordered, unordered
 
-#: Pairs that are mixed at once.
-CHUNK = 512
+CHUNK = 512  #: Pairs that are mixed at once
 #: Knots nearer than this share of a pair's range count as one value: the CDF jumps there.
 NEAR = 1e-7
-#: The mixture is level where it rises by less than this share of the records.
-LEVEL = 1e-9
+LEVEL = 1e-9  #: The mixture is level where it rises by less than this share of the records
 
 
 def candidate_cuts(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarray:

@@ -16,10 +16,8 @@ from privfed.learners.forest.trees import LEAF, BinaryTrees
 from privfed.learners.impurity import CRITERIA, Criterion
 from privfed.tables.schema import Schema
 
-#: Rows times trees that are predicted at once.
-BLOCK = 2_000_000
-#: Stands for a feature where a node splits on the client.
-CLIENT = "(client)"
+BLOCK = 2_000_000  #: Rows times trees that are predicted at once
+CLIENT = "(client)"  #: Stands for a feature where a node splits on the client
 
 
 class ForestModel(Protocol):
@@ -51,23 +49,14 @@ class ForestModel(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FittedForest:
-    """Trees with a value at every node; a :class:`ForestModel`.
+    """Trees with a value at every node; a :class:`ForestModel`."""
 
-    Args:
-        trees: the trees.
-        values: class fractions, or the scaled mean target, shape (nodes, values).
-        records: records of the sample at each node, by client, shape (clients, nodes).
-        schema: the public data dictionary.
-        clients: names of the clients.
-        criterion: the impurity that importances are decreases of.
-    """
-
-    trees: BinaryTrees
-    values: np.ndarray
-    records: np.ndarray
-    schema: Schema
-    clients: tuple[str, ...]
-    criterion: Criterion
+    trees: BinaryTrees  #: the trees
+    values: np.ndarray  #: class fractions, or the scaled mean target, shape (nodes, values)
+    records: np.ndarray  #: records of the sample at each node, by client, shape (clients, nodes)
+    schema: Schema  #: the public data dictionary
+    clients: tuple[str, ...]  #: names of the clients
+    criterion: Criterion  #: the impurity that importances are decreases of
 
     @property
     def features(self) -> int:

@@ -21,17 +21,11 @@ _U64 = np.uint64
 
 @dataclass(frozen=True, eq=False)
 class NodeInstances:
-    """Instances of some trees, node after node.
+    """Instances of some trees, node after node."""
 
-    Args:
-        rows: the record of each instance, shape (instances,).
-        nodes: the nodes that have any, each once, shape (nodes,).
-        counts: how many instances each node has, shape (nodes,).
-    """
-
-    rows: np.ndarray
-    nodes: np.ndarray
-    counts: np.ndarray
+    rows: np.ndarray  #: the record of each instance, shape (instances,)
+    nodes: np.ndarray  #: the nodes that have any, each once, shape (nodes,)
+    counts: np.ndarray  #: how many instances each node has, shape (nodes,)
 
     @classmethod
     def at_roots(cls, view: View, level: OpenNodes, trees: range) -> NodeInstances:
@@ -112,17 +106,11 @@ class NodeInstances:
 
 @dataclass(frozen=True, eq=False)
 class Sorted:
-    """One feature of each of some nodes, sorted.
+    """One feature of each of some nodes, sorted."""
 
-    Args:
-        pairs: the pairs, shape (nodes,).
-        keys: sorted keys, their highest bits counting the nodes from the first of these.
-        edges: where each node's keys begin, and their end, shape (nodes + 1,).
-    """
-
-    pairs: np.ndarray
-    keys: np.ndarray
-    edges: np.ndarray
+    pairs: np.ndarray  #: the pairs, shape (nodes,)
+    keys: np.ndarray  #: sorted keys, their highest bits counting the nodes from the first of these
+    edges: np.ndarray  #: where each node's keys begin, and their end, shape (nodes + 1,)
 
 
 @dataclass(eq=False)

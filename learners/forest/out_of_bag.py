@@ -17,8 +17,7 @@ from privfed.questions.part import Part, PartType, Sensitivity, on_grid
 from privfed.questions.query import Query, View
 from privfed.tables.schema import Schema
 
-#: Instances that are predicted at once.
-BLOCK = 1_000_000
+BLOCK = 1_000_000  #: Instances that are predicted at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,15 +31,11 @@ class OutOfBag(Query):
     each count by at most 1 and each sum by at most 1 (errors and squares lie in [0, 1], targets in
     [-1/2, 1/2]): L1 1 and squared L2 1 a part. After a bootstrap none is finite, for one record more
     or less changes what all others were drawn for.
-
-    Args:
-        trees: the grown forest.
-        sampling: what its trees learned from.
-        values: class fractions or the scaled mean target of each node, shape (nodes, values).
     """
 
-    trees: BinaryTrees
-    sampling: Sampling
+    trees: BinaryTrees  #: the grown forest
+    sampling: Sampling  #: what its trees learned from
+    #: class fractions or the scaled mean target of each node, shape (nodes, values)
     values: np.ndarray
     kind: ClassVar[str] = "forest.out_of_bag"
     linear: ClassVar[bool] = False

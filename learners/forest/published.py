@@ -24,22 +24,16 @@ from privfed.learners.ways import Way
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
-#: Largest number of queries of a kind that a plan states.
-MOST_TIMES = 1_000_000
+MOST_TIMES = 1_000_000  #: Largest number of queries of a kind that a plan states
 
 
 @dataclass(frozen=True, eq=False)
 class LearnedForest:
-    """What either way learns.
+    """What either way learns."""
 
-    Args:
-        model: the forest.
-        rounds: rounds of queries.
-        oob_score: accuracy or R^2; NaN where it was not asked for, or is withheld.
-    """
-
-    model: ForestModel
-    rounds: int
+    model: ForestModel  #: the forest
+    rounds: int  #: rounds of queries
+    #: accuracy or R^2; NaN where it was not asked for, or is withheld
     oob_score: float = float("nan")
 
 

@@ -30,8 +30,7 @@ from privfed.tables.schema import Schema
 
 #: Most quantile levels, and most candidate cuts of a pair.
 MOST_LEVELS, MOST_CUTS = 100_000, 1_000_000
-#: The largest size of a target, in grid units.
-_HALF = TARGET_GRID.denominator // 2
+_HALF = TARGET_GRID.denominator // 2  #: The largest size of a target, in grid units
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,14 +61,12 @@ class Sketches(_AboutLevel):
 
     Args:
         level: the open nodes.
-        levels: Q, into how many equal shares the quantiles cut.
-        interpolate: whether quantiles lie between two values, as numpy's, or are the nearer value.
-        totals: whether the nodes' totals are asked for.
     """
 
-    levels: int
+    levels: int  #: Q, into how many equal shares the quantiles cut
+    #: whether quantiles lie between two values, as numpy's, or are the nearer value
     interpolate: bool = False
-    totals: bool = True
+    totals: bool = True  #: whether the nodes' totals are asked for
     kind: ClassVar[str] = "forest.sketches"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
@@ -123,10 +120,9 @@ class BinStatistics(_AboutLevel):
 
     Args:
         level: the open nodes.
-        cuts: candidates of each numeric pair, ascending, shape (pairs, cuts).
     """
 
-    cuts: np.ndarray
+    cuts: np.ndarray  #: candidates of each numeric pair, ascending, shape (pairs, cuts)
     kind: ClassVar[str] = "forest.bins"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
@@ -147,10 +143,7 @@ class BinStatistics(_AboutLevel):
         """Search the sorted values for every cut."""
         bench, level = NodeIndex.of(view, self.level), self.level
         width = _width(level, view.schema)
-        return {
-            **bins(bench, view, level, self.cuts),
-            **categories(bench, view, level, width),
-        }
+        return {**bins(bench, view, level, self.cuts), **categories(bench, view, level, width)}
 
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
@@ -169,14 +162,10 @@ class LocalGains(_AboutLevel):
     """The client's own impurity decrease at each cut (AvgImp; paper, Section 3.2).
 
     Sensitivity: none is stated; a decrease is a ratio that one record of a small node can turn over.
-
-    Args:
-        cuts: candidates of each numeric pair, ascending, shape (pairs, cuts).
-        criterion: the impurity.
     """
 
-    cuts: np.ndarray
-    criterion: str
+    cuts: np.ndarray  #: candidates of each numeric pair, ascending, shape (pairs, cuts)
+    criterion: str  #: the impurity
     kind: ClassVar[str] = "forest.gains"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
@@ -197,16 +186,11 @@ class Shortlist(_AboutLevel):
     """The features of greatest local decrease at each node (Top-L; paper, Section 3.1).
 
     Sensitivity: none is finite; one record can change every list.
-
-    Args:
-        levels: local quantiles that serve as candidates.
-        longest: L, how many features of each node.
-        criterion: the impurity.
     """
 
-    levels: int
-    longest: int
-    criterion: str
+    levels: int  #: local quantiles that serve as candidates
+    longest: int  #: L, how many features of each node
+    criterion: str  #: the impurity
     kind: ClassVar[str] = "forest.shortlist"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:

@@ -10,8 +10,7 @@ import numpy as np
 from privfed.errors import QueryError
 from privfed.questions.query import View
 
-#: How trees may be given their records.
-WAYS = ("bootstrap", "poisson", "split", "all")
+WAYS = ("bootstrap", "poisson", "split", "all")  #: How trees may be given their records
 #: Most repeats of a record in one tree where its coin decides: a Poisson(1) count is larger with
 #: probability .0037.
 CAP = 4
@@ -29,18 +28,12 @@ class Sampling:
       nobody else's count.
     - ``split`` gives each record to one tree of the forest, by its own coin: disjoint trees.
     - ``all`` gives every tree every record once.
-
-    Args:
-        way: one of :data:`WAYS`.
-        label: public name of the draw, so that two forests draw differently.
-        trees: numbers of the trees in the forest, one for each root of the question.
-        forest: how many trees the forest has.
     """
 
-    way: str
-    label: int
-    trees: np.ndarray
-    forest: int
+    way: str  #: one of :data:`WAYS`
+    label: int  #: public name of the draw, so that two forests draw differently
+    trees: np.ndarray  #: numbers of the trees in the forest, one for each root of the question
+    forest: int  #: how many trees the forest has
 
     def check(self, roots: int) -> None:
         """Hold it to a known way and a number for each root; a QueryError otherwise."""

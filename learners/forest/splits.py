@@ -15,24 +15,16 @@ from privfed.learners.impurity import Criterion, sizes
 
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """What some open nodes split on.
+    """What some open nodes split on."""
 
-    Args:
-        nodes: the nodes, shape (splits,).
-        feature: shape (splits,); the number of features for the client itself.
-        cut: shape (splits,); zero where a subset decides.
-        chosen: categories or clients that go left, shape (splits, width); all false for numbers.
-        grouped: whether a subset decides, shape (splits,).
-        gain: impurity decrease times records, minus infinity for none, shape (splits,).
-        left: statistics of the left side by client, shape (clients, splits, statistics); None if withheld.
-    """
-
-    nodes: np.ndarray
-    feature: np.ndarray
-    cut: np.ndarray
+    nodes: np.ndarray  #: the nodes, shape (splits,)
+    feature: np.ndarray  #: shape (splits,); the number of features for the client itself
+    cut: np.ndarray  #: shape (splits,); zero where a subset decides
+    #: categories or clients that go left, shape (splits, width); all false for numbers
     chosen: np.ndarray
-    grouped: np.ndarray
-    gain: np.ndarray
+    grouped: np.ndarray  #: whether a subset decides, shape (splits,)
+    gain: np.ndarray  #: impurity decrease times records, minus infinity for none, shape (splits,)
+    #: statistics of the left side by client, shape (clients, splits, statistics); None if withheld
     left: np.ndarray | None = None
 
     def only(self, kept: np.ndarray) -> Splits:
@@ -44,23 +36,14 @@ class Splits:
 
 @dataclass(frozen=True, eq=False)
 class BestSplits:
-    """The best of each pair of a level, numeric pairs first.
+    """The best of each pair of a level, numeric pairs first."""
 
-    Args:
-        level: the open nodes.
-        cuts: candidates of the numeric pairs, shape (numeric pairs, cuts).
-        place: index of the best, shape (numeric pairs,).
-        chosen: categories that go left, shape (categorical pairs, width).
-        gain: impurity decrease times records, shape (pairs,).
-        constant: which pairs have but one value, shape (pairs,).
-    """
-
-    level: OpenNodes
-    cuts: np.ndarray
-    place: np.ndarray
-    chosen: np.ndarray
-    gain: np.ndarray
-    constant: np.ndarray
+    level: OpenNodes  #: the open nodes
+    cuts: np.ndarray  #: candidates of the numeric pairs, shape (numeric pairs, cuts)
+    place: np.ndarray  #: index of the best, shape (numeric pairs,)
+    chosen: np.ndarray  #: categories that go left, shape (categorical pairs, width)
+    gain: np.ndarray  #: impurity decrease times records, shape (pairs,)
+    constant: np.ndarray  #: which pairs have but one value, shape (pairs,)
 
     @property
     def node(self) -> np.ndarray:
@@ -114,7 +97,6 @@ def exact_splits(
     """Each node's best split by summed statistics (paper, Eq. 6).
 
     Args:
-        level: the open nodes.
         cuts: candidates of the numeric pairs, shape (pairs, cuts).
         constant: which numeric pairs have but one value.
         bins, groups: statistics between the cuts, and of categories.

@@ -15,8 +15,7 @@ from privfed.learners.impurity import sizes
 from privfed.questions.query import View
 
 _U64 = np.uint64
-#: Largest table of ranks that is kept.
-TABLED = 2**17
+TABLED = 2**17  #: Largest table of ranks that is kept
 Arrays = dict[str, np.ndarray]
 
 

@@ -22,24 +22,18 @@ class BinaryTrees:
 
     A record goes left where its value is at most the cut, or its category (its client) is one of the
     subset. Values and cuts are compared as 32-bit floats.
-
-    Args:
-        roots: number of trees; tree t begins at node t.
-        feature: what each node splits on, shape (nodes,); :data:`LEAF` for none, the number of
-            features for the client itself, :data:`ALL_LEFT` and :data:`ALL_RIGHT` where that was
-            decided for one client.
-        cut: shape (nodes,); zero where there is none.
-        left: number of the left child, shape (nodes,); zero for leaves. The right one is the next.
-        subset: row of ``subsets`` that goes left, shape (nodes,); -1 where a cut decides.
-        subsets: categories or clients, shape (rows, width).
     """
 
-    roots: int
+    roots: int  #: number of trees; tree t begins at node t
+    #: what each node splits on, shape (nodes,); :data:`LEAF` for none, the number of features for
+    #: the client itself, :data:`ALL_LEFT` and :data:`ALL_RIGHT` where that was decided for one
+    #: client
     feature: np.ndarray
-    cut: np.ndarray
+    cut: np.ndarray  #: shape (nodes,); zero where there is none
+    #: number of the left child, shape (nodes,); zero for leaves. The right one is the next
     left: np.ndarray
-    subset: np.ndarray
-    subsets: np.ndarray
+    subset: np.ndarray  #: row of ``subsets`` that goes left, shape (nodes,); -1 where a cut decides
+    subsets: np.ndarray  #: categories or clients, shape (rows, width)
 
     def __len__(self) -> int:
         return len(self.feature)

@@ -9,12 +9,9 @@ import numpy as np
 from privfed.errors import QueryError
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 
-#: Squared deviation of a feature that is spread evenly over [0, 1].
-EVEN = 1 / 12
-#: Norms are held below one by this much, so that rounding cannot pass it.
-_BELOW_ONE = 1 - 2.0**-40
-#: Greatest number that coordinates may name.
-LARGEST = 2.0**20
+EVEN = 1 / 12  #: Squared deviation of a feature that is spread evenly over [0, 1]
+_BELOW_ONE = 1 - 2.0**-40  #: Norms are held below one by this much, so that rounding cannot pass it
+LARGEST = 2.0**20  #: Greatest number that coordinates may name
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,12 +15,9 @@ from privfed.questions.cells import Path
 from privfed.questions.part import GRID
 from privfed.tables.schema import Schema
 
-#: Weaker activations are none: sums floor them to zero.
-LEAST = float(GRID)
-#: Most values of an array that is worked on at once, unless one record has more.
-CELLS = 2**17
-#: Most activations that are held at once, unless one record has more.
-ACTIVATIONS = 2**20
+LEAST = float(GRID)  #: Weaker activations are none: sums floor them to zero
+CELLS = 2**17  #: Most values of an array that is worked on at once, unless one record has more
+ACTIVATIONS = 2**20  #: Most activations that are held at once, unless one record has more
 #: Names of the sets of a partition with as many sets, from low to high.
 LABELS = {
     2: ("Low", "High"),
@@ -83,8 +80,7 @@ class Sets(Allowed):
 
 
 _TWO = Integers(at_least=2, at_most=99)
-#: Sets of the features that a table does not name.
-_UNNAMED = 5
+_UNNAMED = 5  #: Sets of the features that a table does not name
 
 
 def sets_of(sets: int | Sequence[int] | Mapping[str, int], schema: Schema) -> tuple[int, ...]:

@@ -19,10 +19,8 @@ from privfed.learners.mass import Mass
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
-#: Numbers nearer than this share of themselves are one number.
-_RESOLUTION = 1e-15
-#: Fewest bins of which two windows and what lies beside them can be made.
-_FEWEST = 7
+_RESOLUTION = 1e-15  #: Numbers nearer than this share of themselves are one number
+_FEWEST = 7  #: Fewest bins of which two windows and what lies beside them can be made
 
 
 def rounds(bins: int, finest: float = SETTINGS.usual_bin) -> int:

@@ -24,12 +24,9 @@ from scipy.linalg import cholesky, solve_triangular
 from privfed.exchange.disclosure import Answer
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 
-#: Least variance of a target.
-_MIN_VARIANCE = 1e-6
-#: Variance of what is told exactly, so that it has a precision.
-_EXACT = 1e-9
-#: Least variance of a feature, in the coordinates' units.
-_NARROWEST = 1e-6
+_MIN_VARIANCE = 1e-6  #: Least variance of a target
+_EXACT = 1e-9  #: Variance of what is told exactly, so that it has a precision
+_NARROWEST = 1e-6  #: Least variance of a feature, in the coordinates' units
 
 
 @dataclass(frozen=True)
@@ -230,7 +227,6 @@ def departures(
     """The posterior mean of the departures, and E |error|^2 of the slopes.
 
     Args:
-        shape: of the design.
         told: by round.
         target: what is known of it.
         sampling: s^2, the residuals' variance.

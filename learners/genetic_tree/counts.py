@@ -16,8 +16,7 @@ from privfed.questions.tree import Tree
 from privfed.tables.records import Records, nearest_class
 from privfed.tables.schema import Schema
 
-#: Most bins of a feature, and of a numeric target.
-MOST_BINS = 4096
+MOST_BINS = 4096  #: Most bins of a feature, and of a numeric target
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,14 +25,11 @@ class ColumnCounts(Query):
 
     Sensitivity: a record falls into exactly one bin of each column, so with p columns L1 = p and
     squared L2 = p. One in another's place moves two bins of each by one: 2 p and 2 p.
-
-    Args:
-        columns: numbers of the columns, the target's being one after the last feature's.
-        edges: of each column's bins: rising, then infinite; shape (columns, bins - 1). A value on an
-            edge belongs to the higher bin.
     """
 
-    columns: np.ndarray
+    columns: np.ndarray  #: numbers of the columns, the target's being one after the last feature's
+    #: of each column's bins: rising, then infinite; shape (columns, bins - 1). A value on an edge
+    #: belongs to the higher bin
     edges: np.ndarray
     kind: ClassVar[str] = "genetic_tree.cells"
 
@@ -69,19 +65,13 @@ class NodeCounts(Query):
     into exactly one bin of each of the f features, with one class. So L1 = f and squared L2 = f,
     whatever the number of nodes; one in another's place moves two cells of each feature: 2 f and
     2 f. The tree and the edges must be public or released before: they are, for they stand here.
-
-    Args:
-        tree: what is grown so far.
-        nodes: leaves of it that are open, each once.
-        features: numbers of the features, each once.
-        edges: of their bins: rising, then infinite; shape (features, bins - 1).
-        target_edges: of a numeric target's bins; none where the target has classes.
     """
 
-    tree: Tree
-    nodes: np.ndarray
-    features: np.ndarray
-    edges: np.ndarray
+    tree: Tree  #: what is grown so far
+    nodes: np.ndarray  #: leaves of it that are open, each once
+    features: np.ndarray  #: numbers of the features, each once
+    edges: np.ndarray  #: of their bins: rising, then infinite; shape (features, bins - 1)
+    #: of a numeric target's bins; none where the target has classes
     target_edges: np.ndarray | None
     kind: ClassVar[str] = "genetic_tree.nodes"
 
@@ -121,15 +111,11 @@ class NodeTotals(Query):
 
     Sensitivity: a record reaches one leaf, where it counts once: L1 = 1 and squared L2 = 1; one in
     another's place moves two cells: 2 and 2. The tree must be public or released before.
-
-    Args:
-        tree: what has grown.
-        nodes: leaves of it, each once.
-        target_edges: of a numeric target's bins; none where the target has classes.
     """
 
-    tree: Tree
-    nodes: np.ndarray
+    tree: Tree  #: what has grown
+    nodes: np.ndarray  #: leaves of it, each once
+    #: of a numeric target's bins; none where the target has classes
     target_edges: np.ndarray | None
     kind: ClassVar[str] = "genetic_tree.totals"
 

@@ -84,17 +84,12 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         "bins": "n_bins",
     }
     _classify: ClassVar[bool]
-    #: P, where none is given (paper, Table II).
-    _population: ClassVar[int]
+    _population: ClassVar[int]  #: P, where none is given (paper, Table II)
 
-    #: The tree that all share; None of the published way.
-    shared_: Shared | None
-    #: The last population, fittest first; None of the private way.
-    candidates_: Population | None
-    #: The depth that all agreed on.
-    depth_: int
-    #: Best and mean fitness after each generation.
-    history_: list[tuple[float, float]]
+    shared_: Shared | None  #: The tree that all share; None of the published way
+    candidates_: Population | None  #: The last population, fittest first; None of the private way
+    depth_: int  #: The depth that all agreed on
+    history_: list[tuple[float, float]]  #: Best and mean fitness after each generation
 
     def __init__(  # noqa: PLR0913 - an estimator's parameters
         self,

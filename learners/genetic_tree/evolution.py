@@ -13,12 +13,7 @@ from privfed.exchange.disclosure import Disclosure
 from privfed.learners.genetic_tree import local, operators
 from privfed.learners.genetic_tree.population import Population, Scoring
 from privfed.learners.genetic_tree.queries import Depth, Fitness, Size, Structure, Votes
-from privfed.learners.genetic_tree.structures import (
-    length,
-    positions,
-    random_structures,
-    unpack,
-)
+from privfed.learners.genetic_tree.structures import length, positions, random_structures, unpack
 
 #: What is told when nobody scores any more.
 SILENCE = "nobody scored candidates after generation {}: the search ends there"

@@ -11,32 +11,23 @@ from privfed.learners.genetic_tree.fitness import macro_f1
 
 @dataclass(frozen=True)
 class ScoreDifference:
-    """How far a second tree is ahead of a first.
+    """How far a second tree is ahead of a first."""
 
-    Args:
-        by: difference of macro F1, or of mean squared errors; above 0 the second one is better.
-        error: its standard error.
-        base: the first tree's macro F1, or mean squared error.
-    """
-
+    #: difference of macro F1, or of mean squared errors; above 0 the second one is better
     by: float
-    error: float
-    base: float
+    error: float  #: its standard error
+    base: float  #: the first tree's macro F1, or mean squared error
 
 
 @dataclass(frozen=True)
 class SelectionRule:
-    """When a second tree replaces a first one.
+    """When a second tree replaces a first one."""
 
-    Args:
-        errors: standard errors that its lead must exceed (the one-standard-error rule of CART, Breiman et
-            al. 1984, for two trees).
-        favour: fraction of the first tree's score or error added to its lead.
-        behind: largest fraction of it by which the second may be behind, however sure that is.
-    """
-
+    #: standard errors that its lead must exceed (the one-standard-error rule of CART, Breiman et
+    #: al. 1984, for two trees)
     errors: float
-    favour: float = 0.0
+    favour: float = 0.0  #: fraction of the first tree's score or error added to its lead
+    #: largest fraction of it by which the second may be behind, however sure that is
     behind: float = 0.0
 
     def accepts(self, lead: ScoreDifference) -> bool:

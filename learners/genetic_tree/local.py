@@ -14,17 +14,11 @@ from privfed.learners.genetic_tree.structures import DEEPEST, NIL, length, of_tr
 
 @dataclass(frozen=True)
 class VoteThresholds:
-    """Thresholds of the clients' votes (paper, Eqs. 1 and 2, Table II).
+    """Thresholds of the clients' votes (paper, Eqs. 1 and 2, Table II)."""
 
-    Args:
-        noise: phi*, upper, of the scores' coefficient of variation over folds.
-        complexity: theta*, lower, of the mean one over depths.
-        distinct: mu*, lower, of the fraction of different targets.
-    """
-
-    noise: float = 0.25
-    complexity: float = 0.02
-    distinct: float = 0.8
+    noise: float = 0.25  #: phi*, upper, of the scores' coefficient of variation over folds
+    complexity: float = 0.02  #: theta*, lower, of the mean one over depths
+    distinct: float = 0.8  #: mu*, lower, of the fraction of different targets
 
 
 def cart(
@@ -156,7 +150,6 @@ def vote(scores: np.ndarray, y: np.ndarray, place: int, rule: VoteThresholds) ->
         scores: R^2 of each fold and depth, shape (folds, depths).
         y: the target.
         place: the column of the federation's depth.
-        rule: the thresholds.
     """
     elitism = len(np.unique(y)) > rule.distinct * len(y)
     if not len(scores):

@@ -16,8 +16,7 @@ from privfed.learners.genetic_tree.population import Scoring
 from privfed.learners.genetic_tree.settings import SETTINGS
 from privfed.questions.tree import Tree, cuts_of_thresholds
 
-#: Probabilities are taken for at least this in a log loss.
-LEAST = 1e-12
+LEAST = 1e-12  #: Probabilities are taken for at least this in a log loss
 
 
 @dataclass(frozen=True, eq=False)

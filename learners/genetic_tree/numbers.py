@@ -18,19 +18,15 @@ from privfed.learners.mass import Mass
 from privfed.learners.private.grid import one_bin_each
 from privfed.tables.schema import Column
 
-#: The chance that the mass reaches beyond an end of what a round closes in on.
-_DOUBT = 0.05
+_DOUBT = 0.05  #: The chance that the mass reaches beyond an end of what a round closes in on
 #: Without noise as much of the tails is looked at on either side, in widths of what stands out; with
 #: noise that could feign this share of the records, nothing of them.
 _ROOM, _DIM = 2.0, 0.05
-#: What of the next round's cells are of equal mass; the others are equally wide.
-_BY_MASS = 0.5
+_BY_MASS = 0.5  #: What of the next round's cells are of equal mass; the others are equally wide
 #: A mean is thought to stray from the middle of where the mass is by this share of its width.
 _STRAY_MEAN = 0.25
-#: Least variance of one record, in squared widths of where the mass is.
-_STILL = 1e-6
-#: How likely it is beforehand that a node is no different from its parent.
-_ALIKE = 0.5
+_STILL = 1e-6  #: Least variance of one record, in squared widths of where the mass is
+_ALIKE = 0.5  #: How likely it is beforehand that a node is no different from its parent
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,18 +23,13 @@ from privfed.tables.schema import Schema
 
 @dataclass(frozen=True, eq=False)
 class PersonalTree:
-    """A fitted tree.
+    """A fitted tree."""
 
-    Args:
-        tree: features and cuts.
-        values: of each node: shares of the classes, or a mean; shape (nodes, classes or 1).
-        source: ``federation``, or ``own`` where the client grew it alone.
-        weights: of the classes, by which labels are chosen; none for equal ones.
-    """
-
-    tree: Tree
+    tree: Tree  #: features and cuts
+    #: of each node: shares of the classes, or a mean; shape (nodes, classes or 1)
     values: np.ndarray
-    source: str
+    source: str  #: ``federation``, or ``own`` where the client grew it alone
+    #: of the classes, by which labels are chosen; none for equal ones
     weights: np.ndarray | None = None
 
     @classmethod
@@ -171,20 +166,14 @@ def _values(trie: Trie, nodes: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Choice:
-    """How a client picks its tree in the end.
+    """How a client picks its tree in the end."""
 
-    Args:
-        own: whether the tree that it grew alone is among those to choose from.
-        refit: whether the chosen structure is fitted to all of its records again; it is in any case
-            where candidates were scored by folds, which leave no single fit.
-        lowest: of the depths that its own tree may have.
-        deepest: of those.
-    """
-
-    own: bool = False
+    own: bool = False  #: whether the tree that it grew alone is among those to choose from
+    #: whether the chosen structure is fitted to all of its records again; it is in any case where
+    #: candidates were scored by folds, which leave no single fit
     refit: bool = False
-    lowest: int = 2
-    deepest: int = 15
+    lowest: int = 2  #: of the depths that its own tree may have
+    deepest: int = 15  #: of those
 
 
 def _stays(

@@ -19,11 +19,9 @@ from privfed.learners.genetic_tree.structures import (
 )
 from privfed.tables.schema import Schema
 
-#: Most genes of one population, so that a client cannot be worn out.
-MOST_GENES = 2**22
+MOST_GENES = 2**22  #: Most genes of one population, so that a client cannot be worn out
 
-#: Most folds of cross-validation, for the same reason.
-MOST_FOLDS = 20
+MOST_FOLDS = 20  #: Most folds of cross-validation, for the same reason
 
 Held = Literal["share", "folds", "none"]
 
@@ -65,22 +63,15 @@ class Population:
 
 @dataclass(frozen=True)
 class Scoring:
-    """How a client scores a candidate on its own records.
+    """How a client scores a candidate on its own records."""
 
-    Args:
-        classify: whether the target is a class (macro F1) or a number.
-        held: what is held out: the ``share`` that trees are not fitted to (the paper's way), each
-            of the ``folds`` in turn, or ``none``.
-        train_share: r, the fraction of the records that trees are fitted to.
-        folds: K.
-        bounded: for numbers, R^2 cut to [-1, 1] instead of the mean squared error.
-    """
-
-    classify: bool
+    classify: bool  #: whether the target is a class (macro F1) or a number
+    #: what is held out: the ``share`` that trees are not fitted to (the paper's way), each of the
+    #: ``folds`` in turn, or ``none``
     held: Held = "share"
-    train_share: float = 0.8
-    folds: int = 5
-    bounded: bool = False
+    train_share: float = 0.8  #: r, the fraction of the records that trees are fitted to
+    folds: int = 5  #: K
+    bounded: bool = False  #: for numbers, R^2 cut to [-1, 1] instead of the mean squared error
 
     def check(self, schema: Schema) -> None:
         """Raise QueryError if a value is out of its range, or the target does not fit."""

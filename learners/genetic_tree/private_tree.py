@@ -39,27 +39,16 @@ from privfed.tables.schema import Column
 
 @dataclass(frozen=True)
 class TopPlan:
-    """How large a private tree is.
+    """How large a private tree is."""
 
-    Args:
-        depth: levels grown from counts.
-        bins: bins of a feature between which splits are looked for.
-        cells: finer bins that those are read off.
-        rounds: rounds of cells, each finer where the mass is.
-        features: features looked at below the root: those that split it best.
-        targets: bins of a numeric target.
-        target_cells: finer bins of it.
-        target_rounds: rounds of these.
-    """
-
-    depth: int = 4
-    bins: int = 12
-    cells: int = 64
-    rounds: int = 2
-    features: int = 6
-    targets: int = 8
-    target_cells: int = 32
-    target_rounds: int = 4
+    depth: int = 4  #: levels grown from counts
+    bins: int = 12  #: bins of a feature between which splits are looked for
+    cells: int = 64  #: finer bins that those are read off
+    rounds: int = 2  #: rounds of cells, each finer where the mass is
+    features: int = 6  #: features looked at below the root: those that split it best
+    targets: int = 8  #: bins of a numeric target
+    target_cells: int = 32  #: finer bins of it
+    target_rounds: int = 4  #: rounds of these
 
 
 @dataclass
@@ -69,8 +58,7 @@ class PrivateTree:
     federation: Disclosure
     plan: TopPlan
     classify: bool
-    #: Levels that were asked about.
-    levels: int = 0
+    levels: int = 0  #: Levels that were asked about
     _edges: list[np.ndarray] = field(default_factory=list)
     _bins: Bins | None = None
     #: Noisy counts of whole columns, and the variance of the noise in each count.

@@ -15,14 +15,7 @@ from privfed.learners.genetic_tree.local_subtrees import Shared
 from privfed.learners.genetic_tree.personal import Choice
 from privfed.learners.genetic_tree.population import Population, Scoring
 from privfed.learners.genetic_tree.private_tree import TopPlan
-from privfed.learners.genetic_tree.queries import (
-    Depth,
-    Fitness,
-    KeepBest,
-    Size,
-    Structure,
-    Votes,
-)
+from privfed.learners.genetic_tree.queries import Depth, Fitness, KeepBest, Size, Structure, Votes
 from privfed.learners.genetic_tree.structures import NIL, length
 from privfed.learners.ways import Way
 from privfed.privacy.policy import Guard, Policy
@@ -44,22 +37,15 @@ class GeneticTreeParams:
 
 @dataclass(frozen=True, eq=False)
 class LearnedTree:
-    """What either way learns; each client's own tree stays on its shelf.
+    """What either way learns; each client's own tree stays on its shelf."""
 
-    Args:
-        depth: of the candidates or of the shared tree.
-        candidates: the last population, best first; None of the private way.
-        shared: the shared tree; None of the published way.
-        elitism: whether clients' own structures were kept in each generation.
-        scored_on: what candidates were scored on; see :class:`.Scoring`.
-        history: best and mean fitness after each generation.
-    """
-
-    depth: int
+    depth: int  #: of the candidates or of the shared tree
+    #: the last population, best first; None of the private way
     candidates: Population | None = None
-    shared: Shared | None = None
-    elitism: bool = False
-    scored_on: str = "folds"
+    shared: Shared | None = None  #: the shared tree; None of the published way
+    elitism: bool = False  #: whether clients' own structures were kept in each generation
+    scored_on: str = "folds"  #: what candidates were scored on; see :class:`.Scoring`
+    #: best and mean fitness after each generation
     history: list[tuple[float, float]] = field(default_factory=list)
 
 

@@ -21,10 +21,8 @@ from privfed.questions.query import LocalEffect, LocalView, Query, View
 from privfed.questions.tree import Tree
 from privfed.tables.schema import Schema
 
-#: What a client's own tree is called on its shelf.
-SHELF = "genetic_tree"
-#: Most nodes of a shared tree, for a client grows subtrees below each.
-MOST_SHARED = 2**8
+SHELF = "genetic_tree"  #: What a client's own tree is called on its shelf
+MOST_SHARED = 2**8  #: Most nodes of a shared tree, for a client grows subtrees below each
 
 
 @dataclass(frozen=True)
@@ -182,20 +180,14 @@ class KeepBelow(LocalEffect):
     """Choose a level of a released tree and what to grow below it; keep the whole.
 
     Nothing leaves; what the kept tree tells its owner is as for :class:`KeepBest`.
-
-    Args:
-        tree: grown from released counts.
-        values: released for its nodes: class fractions, or a mean; shape (nodes, classes or 1).
-        scoring: classes or numbers, and the folds by which the client chooses.
-        lowest: least depth of the client's own tree.
-        deepest: greatest depth of what is grown below.
     """
 
-    tree: Tree
+    tree: Tree  #: grown from released counts
+    #: released for its nodes: class fractions, or a mean; shape (nodes, classes or 1)
     values: np.ndarray
-    scoring: Scoring
-    lowest: int
-    deepest: int
+    scoring: Scoring  #: classes or numbers, and the folds by which the client chooses
+    lowest: int  #: least depth of the client's own tree
+    deepest: int  #: greatest depth of what is grown below
     kind: ClassVar[str] = "genetic_tree.keep_below"
 
     def check(self, schema: Schema) -> None:

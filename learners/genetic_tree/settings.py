@@ -10,42 +10,34 @@ from privfed.learners.genetic_tree.lead import SelectionRule
 
 @dataclass(frozen=True)
 class GeneticTreeSettings:
-    """The genetic tree's settings; limits of memory and rounding stand where they are used.
+    """The genetic tree's settings; limits of memory and rounding stand where they are used."""
 
-    Args:
-        cells_budget: fraction of rho for all rounds of feature cells, for classes.
-        number_cells_budget: the same for a numeric target.
-        target_budget: fraction of rho for all rounds of a numeric target's cells.
-        root_budget: fraction of rho for the root's counts.
-        leaves_budget: fraction of rho for the leaves' totals; the levels between share the rest.
-        max_distinct: most values of a column that have a bin each.
-        parent_weight: weight of the parent's fractions in a node's, in records.
-        own_margin: fraction of the best candidate's F1 by which a client's own tree must be ahead: its
-            depth was chosen on the very records that the two are compared on.
-        label_rule: what a choice must overcome to replace the own tree, by labels.
-        number_rule: the same by numbers.
-        label_powers: powers of the root's class fractions by which labels are weighted on trial.
-        min_fraction: least such fraction.
-        priors: weights, in records, of the shared tree's values in a node below it, on trial.
-        number_priors: the same for numbers: where the target follows the features almost without
-            noise, any weight blurs it.
-        overtaking: how far fractions are drawn to where another label would overtake the own one.
-    """
-
+    #: fraction of rho for all rounds of feature cells, for classes
     cells_budget: Fraction = Fraction(15, 100)
-    number_cells_budget: Fraction = Fraction(10, 100)
+    number_cells_budget: Fraction = Fraction(10, 100)  #: the same for a numeric target
+    #: fraction of rho for all rounds of a numeric target's cells
     target_budget: Fraction = Fraction(10, 100)
-    root_budget: Fraction = Fraction(20, 100)
+    root_budget: Fraction = Fraction(20, 100)  #: fraction of rho for the root's counts
+    #: fraction of rho for the leaves' totals; the levels between share the rest
     leaves_budget: Fraction = Fraction(10, 100)
-    max_distinct: int = 256
-    parent_weight: float = 8.0
+    max_distinct: int = 256  #: most values of a column that have a bin each
+    parent_weight: float = 8.0  #: weight of the parent's fractions in a node's, in records
+    #: fraction of the best candidate's F1 by which a client's own tree must be ahead: its depth was
+    #: chosen on the very records that the two are compared on
     own_margin: float = 0.02
+    #: what a choice must overcome to replace the own tree, by labels
     label_rule: SelectionRule = SelectionRule(2.0, 0.04, 0.02)  # noqa: RUF009 - frozen
+    #: the same by numbers
     number_rule: SelectionRule = SelectionRule(1.0)  # noqa: RUF009 - frozen
+    #: powers of the root's class fractions by which labels are weighted on trial
     label_powers: tuple[float, ...] = (0.0, 0.5, 1.0)
-    min_fraction: float = 0.01
+    min_fraction: float = 0.01  #: least such fraction
+    #: weights, in records, of the shared tree's values in a node below it, on trial
     priors: tuple[float, ...] = (1.0, 4.0, 16.0, 64.0)
+    #: the same for numbers: where the target follows the features almost without noise, any weight
+    #: blurs it
     number_priors: tuple[float, ...] = (0.0, 1.0, 4.0, 16.0, 64.0)
+    #: how far fractions are drawn to where another label would overtake the own one
     overtaking: float = 0.99
 
 

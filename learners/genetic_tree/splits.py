@@ -11,30 +11,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: Least and greatest whole numbers of a target's scale: sums stay below 2^53.
-_EXACT = 2**52
+_EXACT = 2**52  #: Least and greatest whole numbers of a target's scale: sums stay below 2^53
 
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """A client's records as integers, made once.
+    """A client's records as integers, made once."""
 
-    Args:
-        x: values, shape (features, records).
-        ranks: dense ranks of each feature's values, shape (features, records).
-        values: each feature's different values, rising, one feature behind the other.
-        starts: where each feature's values start.
-        target: class codes, or a numeric target in whole units, shape (records,).
-        classes: number of classes; 0 for a numeric target.
-        centre, unit: of a numeric target, what unit 0 stands for, and the size of a unit.
-    """
-
-    x: np.ndarray
-    ranks: np.ndarray
-    values: np.ndarray
-    starts: np.ndarray
-    target: np.ndarray
-    classes: int
+    x: np.ndarray  #: values, shape (features, records)
+    ranks: np.ndarray  #: dense ranks of each feature's values, shape (features, records)
+    values: np.ndarray  #: each feature's different values, rising, one feature behind the other
+    starts: np.ndarray  #: where each feature's values start
+    target: np.ndarray  #: class codes, or a numeric target in whole units, shape (records,)
+    classes: int  #: number of classes; 0 for a numeric target
+    #: centre, unit: of a numeric target, what unit 0 stands for, and the size of a unit
     centre: float = 0.0
     unit: float = 1.0
 

@@ -13,12 +13,9 @@ from functools import lru_cache
 
 import numpy as np
 
-#: The gene of a node that is not there.
-NIL = -1
-#: Greatest depth, so that no string is longer than 32,767 genes.
-DEEPEST = 15
-#: Most features that a gene can name.
-MOST_FEATURES = 32_767
+NIL = -1  #: The gene of a node that is not there
+DEEPEST = 15  #: Greatest depth, so that no string is longer than 32,767 genes
+MOST_FEATURES = 32_767  #: Most features that a gene can name
 
 
 def length(depth: int) -> int:

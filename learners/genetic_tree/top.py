@@ -23,17 +23,12 @@ class NoisySplit:
 
 @dataclass(frozen=True)
 class SplitCriterion:
-    """When a node is split.
+    """When a node is split."""
 
-    Args:
-        least: fewest records of a child, by the noisy counts.
-        doubt: standard deviations of a node's noise that a child must have at least.
-        worth: what one record of each class is worth, for the squared error of a numeric target;
-            none for Gini impurity.
-    """
-
-    least: float = 15.0
-    doubt: float = 1.0
+    least: float = 15.0  #: fewest records of a child, by the noisy counts
+    doubt: float = 1.0  #: standard deviations of a node's noise that a child must have at least
+    #: what one record of each class is worth, for the squared error of a numeric target; none for
+    #: Gini impurity
     worth: tuple[float, ...] | None = None
 
 

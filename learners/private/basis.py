@@ -17,8 +17,7 @@ from privfed.errors import QueryError
 from privfed.learners.private.grid import MOST_CUTS, BinEdges
 from privfed.tables.schema import Schema
 
-#: Deepest tree: leaves fit a byte.
-DEEPEST = 8
+DEEPEST = 8  #: Deepest tree: leaves fit a byte
 #: Most functions and trees in one question, and most cells worked on at once.
 MOST_FUNCTIONS, MOST_TREES, BLOCK = 50_000, 1_000, 2**20
 

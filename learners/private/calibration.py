@@ -16,8 +16,7 @@ from privfed.learners.private.queries import COUNT
 from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.target_link import Outcome
 
-#: Least std of a score worth a bin.
-MIN_STD = 1e-6
+MIN_STD = 1e-6  #: Least std of a score worth a bin
 
 
 @dataclass(frozen=True, eq=False)

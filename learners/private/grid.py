@@ -9,8 +9,7 @@ import numpy as np
 from privfed.errors import QueryError
 from privfed.tables.schema import Column, Schema
 
-#: Most cut-offs of one column: codes must fit a byte.
-MOST_CUTS = 250
+MOST_CUTS = 250  #: Most cut-offs of one column: codes must fit a byte
 #: Columns of whole numbers or categories with at most this many values get a bin for each.
 WHOLE = 32
 

@@ -16,8 +16,7 @@ from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.support_posterior import SupportPosterior
 from privfed.tables.schema import Column
 
-#: Log-odds at which shares of classes are tried.
-LARGEST_LOGIT, LOGITS = 10.0, 401
+LARGEST_LOGIT, LOGITS = 10.0, 401  #: Log-odds at which shares of classes are tried
 #: Squared records below which a count is certain: an enormous budget adds no noise at all.
 EXACT = 1e-12
 

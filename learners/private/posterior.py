@@ -18,8 +18,7 @@ from scipy.linalg import cho_solve, cholesky, qr, solve_triangular
 from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.target_link import Outcome
 
-#: How often all groups are tried in turn.
-SWEEPS = 2
+SWEEPS = 2  #: How often all groups are tried in turn
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,10 +101,8 @@ def factor(system: np.ndarray) -> np.ndarray:
     return np.asarray(cholesky(system, lower=True, overwrite_a=True, check_finite=False))
 
 
-#: Times that a random subspace is multiplied by the moments.
-POWERS = 3
-#: Lengths of a step that are tried: 1, 1/2, 1/4, ...
-HALVINGS = 4
+POWERS = 3  #: Times that a random subspace is multiplied by the moments
+HALVINGS = 4  #: Lengths of a step that are tried: 1, 1/2, 1/4,
 
 
 @dataclass(frozen=True, eq=False)

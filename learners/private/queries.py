@@ -19,10 +19,8 @@ from privfed.questions.part import Bound, Part, PartType, Sensitivity
 from privfed.questions.query import Query, View
 from privfed.tables.schema import Schema
 
-#: One unit of a released sum.
-UNIT = Fraction(1, 2**20)
-#: Mid-ranks are cut to multiples of this before they are multiplied.
-RANK_UNIT = 2.0**-12
+UNIT = Fraction(1, 2**20)  #: One unit of a released sum
+RANK_UNIT = 2.0**-12  #: Mid-ranks are cut to multiples of this before they are multiplied
 #: Greatest weight or score that a question may name, so that no record's prediction overflows.
 LARGEST = 2.0**20
 #: Codes are kept for the next question where they take less memory than this, in bytes.
@@ -280,10 +278,8 @@ class Gradient(_Coded):
         return self.window.residuals(targets, self.outcome.predictions(scores))
 
 
-#: What a record counts beside its residual: a release tells both.
-COUNT = Fraction(1, 2)
-#: Most cut-offs of a score.
-MOST_CUTS = 64
+COUNT = Fraction(1, 2)  #: What a record counts beside its residual: a release tells both
+MOST_CUTS = 64  #: Most cut-offs of a score
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,8 +22,7 @@ import numpy as np
 from privfed.learners.private.posterior import Linearization, NoisyMoments, WeightPosterior
 from privfed.learners.private.settings import SETTINGS
 
-#: Factors of the usual misspecification that are tried.
-FACTORS = 10.0 ** np.arange(-3.0, 2.6, 0.5)
+FACTORS = 10.0 ** np.arange(-3.0, 2.6, 0.5)  #: Factors of the usual misspecification that are tried
 
 #: Variance that sums have at least, as a share of what mismatch makes: rounds may be more than directions.
 LEAST_NOISE = 1e-11

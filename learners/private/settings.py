@@ -91,45 +91,27 @@ SETTINGS = Settings()
 
 @dataclass(frozen=True)
 class ModelParams:
-    """How large a model the records and the budget bear.
+    """How large a model the records and the budget bear."""
 
-    Args:
-        linear: fraction of a record's squared norm that linear terms have.
-        binned: the fraction of columns' bins.
-        trees: trees, their depth, and their fraction, for each depth.
-        ranked: whether linear terms are mid-ranks, which a few noisy bins tell better than limits.
-        look: fraction of rho for each later histogram of all columns; 0 for none.
-        target: fraction of rho for each later histogram of the target.
-        correlated: whether correlations are queried.
-        bins: bins of a column in the basis.
-        resolution: bins of a column's histogram after the first round.
-        rounds: rounds of noisy gradients.
-        first: fraction of rho for main effects, by which columns are weighed; 0 for none.
-        masses: whether leaves are counted.
-        calibrated: whether residuals are queried by score.
-        prior: std of a scaled weight, in log-odds.
-        spread: the same for a number, in std of the target.
-        synthetic_records: how many.
-        directions: dimension of the subspace.
-    """
-
-    linear: float
-    binned: float
+    linear: float  #: fraction of a record's squared norm that linear terms have
+    binned: float  #: the fraction of columns' bins
+    #: trees, their depth, and their fraction, for each depth
     trees: tuple[tuple[int, int, float], ...]
+    #: whether linear terms are mid-ranks, which a few noisy bins tell better than limits
     ranked: bool
-    look: float
-    target: float
-    correlated: bool
-    bins: int
-    resolution: int
-    rounds: int
-    first: float
-    masses: bool
-    calibrated: bool
-    prior: float
-    spread: float
-    synthetic_records: int
-    directions: int
+    look: float  #: fraction of rho for each later histogram of all columns; 0 for none
+    target: float  #: fraction of rho for each later histogram of the target
+    correlated: bool  #: whether correlations are queried
+    bins: int  #: bins of a column in the basis
+    resolution: int  #: bins of a column's histogram after the first round
+    rounds: int  #: rounds of noisy gradients
+    first: float  #: fraction of rho for main effects, by which columns are weighed; 0 for none
+    masses: bool  #: whether leaves are counted
+    calibrated: bool  #: whether residuals are queried by score
+    prior: float  #: std of a scaled weight, in log-odds
+    spread: float  #: the same for a number, in std of the target
+    synthetic_records: int  #: how many
+    directions: int  #: dimension of the subspace
 
     @classmethod
     def for_signal(cls, signal: float, *, number: bool = False) -> ModelParams:
@@ -173,7 +155,6 @@ _ROWS: tuple[tuple[float, ModelParams], ...] = (
     (2_000.0, _SNR_2000),
     (float("inf"), _SNR_ABOVE),
 )
-#: Signal below which little more than a number's mean is told.
-MIN_NUMBER_SIGNAL = 25.0
+MIN_NUMBER_SIGNAL = 25.0  #: Signal below which little more than a number's mean is told
 #: Most rounds of gradients, the first for main effects.
 MAX_ROUNDS = 1 + max(row.rounds for _, row in _ROWS)

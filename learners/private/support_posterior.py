@@ -16,10 +16,8 @@ from scipy.special import logsumexp
 
 from privfed.learners.private.settings import SETTINGS
 
-#: Places between which quantiles are straight lines.
-PLACES = 256
-#: Rounds of expectation and maximisation.
-ROUNDS = 20
+PLACES = 256  #: Places between which quantiles are straight lines
+ROUNDS = 20  #: Rounds of expectation and maximisation
 
 
 @cache

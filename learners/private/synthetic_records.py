@@ -115,8 +115,7 @@ def weighted(features: np.ndarray, wanted: np.ndarray, noise: float) -> np.ndarr
     return tilted(features, wanted, penalty)
 
 
-#: Newton's steps of a reweighting, at most.
-TILTS = 6
+TILTS = 6  #: Newton's steps of a reweighting, at most
 
 
 def tilted(features: np.ndarray, wanted: np.ndarray, penalty: np.ndarray) -> np.ndarray:

@@ -14,8 +14,7 @@ from privfed.learners.private.grid import one_bin_each
 from privfed.tables.records import nearest_class
 from privfed.tables.schema import Schema
 
-#: Most classes of a target.
-MOST_CLASSES = 64
+MOST_CLASSES = 64  #: Most classes of a target
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,4 @@ from privfed.learners.rule_search.estimators import (
     TreeRuleSearch,
 )
 
-__all__ = [
-    "LevelRuleSearch",
-    "PartRuleSearch",
-    "RuleSearch",
-    "SampledRuleSearch",
-    "TreeRuleSearch",
-]
+__all__ = ["LevelRuleSearch", "PartRuleSearch", "RuleSearch", "SampledRuleSearch", "TreeRuleSearch"]

@@ -19,17 +19,11 @@ from privfed.questions.query import Query
 
 @dataclass(frozen=True)
 class FoundRule:
-    """A complete structure that a search lists.
+    """A complete structure that a search lists."""
 
-    Args:
-        structure: what was found.
-        share: estimated fraction of individuals that hold it.
-        deviation: standard deviation of that estimate.
-    """
-
-    structure: Symbols
-    share: float
-    deviation: float
+    structure: Symbols  #: what was found
+    share: float  #: estimated fraction of individuals that hold it
+    deviation: float  #: standard deviation of that estimate
 
     @classmethod
     def of_count(cls, structure: Symbols, holders: float, std: float, people: int) -> Self:
@@ -49,17 +43,11 @@ class SearchStep:
 
 @dataclass
 class CohortSession:
-    """A federation of individuals with rules over one grammar, and the queries so far.
+    """A federation of individuals with rules over one grammar, and the queries so far."""
 
-    Args:
-        federation: what is asked.
-        grammar: the public rule grammar.
-        people: how many individuals there are.
-    """
-
-    federation: Disclosure
-    grammar: Grammar
-    people: int
+    federation: Disclosure  #: what is asked
+    grammar: Grammar  #: the public rule grammar
+    people: int  #: how many individuals there are
     steps: list[SearchStep] = field(default_factory=list)
 
     @property
@@ -124,11 +112,7 @@ class CohortSession:
 
 
 def offered(federation: Disclosure, query: Query, spend: Fraction | None) -> Answer:
-    """Ask whoever offers an answer.
-
-    Raises:
-        NobodyAnswered: nobody does, by public state alone.
-    """
+    """Ask whoever offers an answer (NobodyAnswered: nobody does, by public state alone)."""
     answer = federation.ask_offered(query, spend=spend).only
     if not answer.releases:
         raise NobodyAnswered(f"nobody answers {query.kind} any more")

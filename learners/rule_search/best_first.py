@@ -35,25 +35,17 @@ from privfed.learners.rule_search.validity import listed, validity
 
 #: What a query leads to: the children's turn, a sharper query in its turn, or nothing more.
 Verdict = Literal["held", "later", "ignored"]
-#: Amounts of epsilon are multiples of 1 / GRID.
-GRID = 10**6
+GRID = 10**6  #: Amounts of epsilon are multiples of 1 / GRID
 
 
 @dataclass
 class BestFirst:
-    """One run.
+    """One run."""
 
-    Args:
-        asking: whom to ask.
-        exploration: when a subtree is worth exploring.
-        total: epsilon of an individual for the whole search.
-        settings: how to spend it.
-    """
-
-    asking: CohortSession
-    exploration: Exploration
-    total: Fraction
-    settings: SearchSettings = DEFAULT
+    asking: CohortSession  #: whom to ask
+    exploration: Exploration  #: when a subtree is worth exploring
+    total: Fraction  #: epsilon of an individual for the whole search
+    settings: SearchSettings = DEFAULT  #: how to spend it
     complete: list[Subtree] = field(default_factory=list)
     ignored: list[Subtree] = field(default_factory=list)
 

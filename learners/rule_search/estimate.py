@@ -30,8 +30,7 @@ from privfed.exchange.disclosure import Answer
 from privfed.exchange.messages import ReleasedPart
 from privfed.learners.rule_search.queries import HashedRule
 
-#: Steps of expectation-maximisation; few enough to smooth: see :func:`percentile`.
-STEPS = 200
+STEPS = 200  #: Steps of expectation-maximisation; few enough to smooth: see :func:`percentile`
 
 
 class AnswerError(PrivfedError):
@@ -40,19 +39,13 @@ class AnswerError(PrivfedError):
 
 @dataclass(frozen=True, eq=False)
 class SupportEstimate:
-    """Estimated numbers of individuals with a match.
+    """Estimated numbers of individuals with a match."""
 
-    Args:
-        estimate: unbiased, shape (templates,); may be negative.
-        deviation: standard deviation of the noise, the same for all.
-        people: how many answered.
-        flip: probability that an answer is the opposite of the truth; None if the estimate is of
-            more than one query.
-    """
-
-    estimate: np.ndarray
-    deviation: float
-    people: int
+    estimate: np.ndarray  #: unbiased, shape (templates,); may be negative
+    deviation: float  #: standard deviation of the noise, the same for all
+    people: int  #: how many answered
+    #: probability that an answer is the opposite of the truth; None if the estimate is of more than
+    #: one query
     flip: float | None = None
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
@@ -214,8 +207,7 @@ def _laplace_cdf(z: np.ndarray) -> np.ndarray:
 
 # --- exact limits of counts
 
-#: Standard deviations of the first binomial beyond which its terms are left out.
-_DEVIATIONS = 12
+_DEVIATIONS = 12  #: Standard deviations of the first binomial beyond which its terms are left out
 
 
 def at_most(yes: int, holders: int, people: int, flip: float) -> float:

@@ -37,8 +37,7 @@ from privfed.tables.schema import Schema
 #: In which order a tree search asks: best first, or by the published UCT with the least epsilon for
 #: each query, or with equal shares.
 Order = Literal["best-first", "uct", "equal"]
-#: C of ``uct`` if ``exploration_weight`` is None; see docs/tuning.md.
-UCT_CONSTANT = 0.1
+UCT_CONSTANT = 0.1  #: C of ``uct`` if ``exploration_weight`` is None; see docs/tuning.md
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -296,10 +295,7 @@ class SampledRuleSearch(RuleLearner):
         "max_templates": [Integers(at_least=1)],
         "random_state": [Integers(at_least=0)],
     }
-    old_names: ClassVar[Mapping[str, str]] = {
-        **LevelRuleSearch.old_names,
-        "seed": "random_state",
-    }
+    old_names: ClassVar[Mapping[str, str]] = {**LevelRuleSearch.old_names, "seed": "random_state"}
 
     def search(self, asking: CohortSession) -> list[FoundRule]:
         """Level by level, a fresh part of the people each; estimates are of rules, not of holders."""

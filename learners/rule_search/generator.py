@@ -24,29 +24,17 @@ from privfed.learners.stl.grammar import Grammar
 
 @dataclass(frozen=True)
 class Profile:
-    """Marginals of a population.
+    """Marginals of a population."""
 
-    Args:
-        people: individuals.
-        rules: client rules, over all individuals.
-        distinct: distinct structures among them.
-        variables: features that rules may name.
-        operators: mean number of operators of a client rule.
-        most_operators: most operators of one rule.
-        top: share of individuals that hold the most frequent rule.
-        skew: exponent of the variables' power law.
-        stems: how many beginnings the rules share.
-    """
-
-    people: int
-    rules: int
-    distinct: int
-    variables: int
-    operators: float
-    most_operators: int = 6
-    top: float = 0.6
-    skew: float = 1.0
-    stems: int = 150
+    people: int  #: individuals
+    rules: int  #: client rules, over all individuals
+    distinct: int  #: distinct structures among them
+    variables: int  #: features that rules may name
+    operators: float  #: mean number of operators of a client rule
+    most_operators: int = 6  #: most operators of one rule
+    top: float = 0.6  #: share of individuals that hold the most frequent rule
+    skew: float = 1.0  #: exponent of the variables' power law
+    stems: int = 150  #: how many beginnings the rules share
 
     def scaled(self, factor: float) -> Profile:
         """A population of a fraction of the size, with the same rules per individual."""

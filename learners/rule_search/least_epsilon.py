@@ -23,25 +23,17 @@ from scipy import stats
 from privfed.errors import InputError
 from privfed.learners.rule_search.estimate import at_most
 
-#: Grid of epsilons, and the largest one considered; nats.
-STEP, MAX_EPSILON = Fraction(1, 200), 40
+STEP, MAX_EPSILON = Fraction(1, 200), 40  #: Grid of epsilons, and the largest one considered; nats
 
 
 @dataclass(frozen=True)
 class Question:
-    """A test between subtrees that are worth exploring and those that are not.
+    """A test between subtrees that are worth exploring and those that are not."""
 
-    Args:
-        people: N, how many are asked.
-        count: c*, the fewest holders of a subtree worth exploring.
-        cut: a subtree is ignored if its estimate lies below this.
-        error: theta, the largest probability of ignoring a subtree worth exploring.
-    """
-
-    people: int
-    count: int
-    cut: float
-    error: float
+    people: int  #: N, how many are asked
+    count: int  #: c*, the fewest holders of a subtree worth exploring
+    cut: float  #: a subtree is ignored if its estimate lies below this
+    error: float  #: theta, the largest probability of ignoring a subtree worth exploring
 
     def __post_init__(self) -> None:
         if not 0 < self.error < 1:
@@ -111,21 +103,15 @@ class Exploration:
     estimate, which needs a smaller epsilon; the others wait, and are asked about again more sharply
     once the rest is explored: the share is divided, down to the finest query. Most children hold
     less and are paid for twice (docs/tuning.md).
-
-    Args:
-        threshold: nu, the share of individuals that makes a rule valid.
-        error: theta, see :class:`Question`.
-        margin: c* is (1 + margin) nu N at the finest.
-        share: see above; 0 asks at the finest at once.
-        stray: about the probability of exploring a subtree without holders. The cut lies between 0
-            and c* so that both probabilities are kept: a template has a hundred children or more,
-            and if one of a hundred empty ones were explored, the search would never end.
     """
 
-    threshold: float = 0.01
-    error: float = 0.05
-    margin: float = 1.0
-    share: float = 0.0
+    threshold: float = 0.01  #: nu, the share of individuals that makes a rule valid
+    error: float = 0.05  #: theta, see :class:`Question`
+    margin: float = 1.0  #: c* is (1 + margin) nu N at the finest
+    share: float = 0.0  #: see above; 0 asks at the finest at once
+    #: about the probability of exploring a subtree without holders. The cut lies between 0 and c*
+    #: so that both probabilities are kept: a template has a hundred children or more, and if one of
+    #: a hundred empty ones were explored, the search would never end
     stray: float = 0.004
 
     def __post_init__(self) -> None:

@@ -31,23 +31,17 @@ class LevelPlan:
 
     More templates in one query cost nothing but work. So the levels only thin the templates out to as
     many as one can handle, with little, and most of the budget goes to the last query.
-
-    Args:
-        total: epsilon of one rule, along its whole path.
-        threshold: nu.
-        levels: most levels.
-        confirm: fraction of the budget kept for the last query, which also gets what remains.
-        slack: how many deviations below nu N a template's estimate may lie and still be explored.
-        most: most templates of one query; the children of the best ones are asked.
-        growth: of the amounts from level to level: deeper templates have fewer holders.
     """
 
-    total: Fraction
-    threshold: float
-    levels: int
+    total: Fraction  #: epsilon of one rule, along its whole path
+    threshold: float  #: nu
+    levels: int  #: most levels
+    #: fraction of the budget kept for the last query, which also gets what remains
     confirm: Fraction = Fraction(7, 10)
+    #: how many deviations below nu N a template's estimate may lie and still be explored
     slack: float = 2.0
-    most: int = 5000
+    most: int = 5000  #: most templates of one query; the children of the best ones are asked
+    #: of the amounts from level to level: deeper templates have fewer holders
     growth: Fraction = Fraction(3, 2)
 
     def __post_init__(self) -> None:
@@ -73,15 +67,10 @@ class LevelPlan:
 
 @dataclass
 class LevelSearch:
-    """One run.
+    """One run."""
 
-    Args:
-        asking: whom to ask.
-        plan: how to spread the budget.
-    """
-
-    asking: CohortSession
-    plan: LevelPlan
+    asking: CohortSession  #: whom to ask
+    plan: LevelPlan  #: how to spread the budget
     candidates: dict[Symbols, SupportEstimate] = field(default_factory=dict)
 
     def run(self) -> list[FoundRule]:

@@ -33,16 +33,11 @@ class PatternBit(RuleQuery):
 
     Sensitivity: there is one bit, so that one rule more or less, one in another's place, and other
     rules altogether all move at most one: L1 = 1.
-
-    Args:
-        who: whom it asks.
-        grammar: digest of the grammar that the rules are of.
-        template: as text; see :func:`privfed.learners.stl.canonical.matches`.
     """
 
-    who: CohortSample
-    grammar: str
-    template: str
+    who: CohortSample  #: whom it asks
+    grammar: str  #: digest of the grammar that the rules are of
+    template: str  #: as text; see :func:`privfed.learners.stl.canonical.matches`
     kind: ClassVar[str] = "rule_search.pattern"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:

@@ -24,18 +24,14 @@ NOTE = (
 
 @dataclass(frozen=True)
 class WeightedRule:
-    """A rule with the share of individuals that are estimated to hold one of its structure.
+    """A rule with the share of individuals that are estimated to hold one of its structure."""
 
-    Args:
-        rule: the rule; its thresholds and intervals are a typical holder's, or noise.
-        share: estimated fraction of the individuals who hold a rule of this structure, whatever its
-            parameters; unbiased before the rule was chosen for being large.
-        deviation: standard deviation of the noise in it; a query to a part of the people adds the
-            variance of the draw.
-    """
-
-    rule: Formula
+    rule: Formula  #: the rule; its thresholds and intervals are a typical holder's, or noise
+    #: estimated fraction of the individuals who hold a rule of this structure, whatever its
+    #: parameters; unbiased before the rule was chosen for being large
     share: float
+    #: standard deviation of the noise in it; a query to a part of the people adds the variance of
+    #: the draw
     deviation: float = 0.0
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
@@ -55,17 +51,12 @@ class WeightedRule:
 
 @dataclass(frozen=True)
 class PopulationRules:
-    """A weighted vote: each rule that holds on a trajectory votes for the positive class.
+    """A weighted vote: each rule that holds on a trajectory votes for the positive class."""
 
-    Args:
-        rules: the rules; weights are their shares, negative ones count as zero.
-        variables: names of the trajectories' last axis.
-        cut: least weighted share of votes for the positive class.
-    """
-
+    #: the rules; weights are their shares, negative ones count as zero
     rules: tuple[WeightedRule, ...]
-    variables: tuple[str, ...]
-    cut: float = 0.5
+    variables: tuple[str, ...]  #: names of the trajectories' last axis
+    cut: float = 0.5  #: least weighted share of votes for the positive class
 
     def votes(self, signals: np.ndarray) -> np.ndarray:
         """Weighted share of the rules that hold, shape (samples,); 0 where there are no rules."""
@@ -101,10 +92,7 @@ def coverage(found: Iterable[Symbols], valid: Collection[Symbols]) -> tuple[floa
     """
     known = set(found)
     right = len(known & set(valid))
-    return (
-        right / len(valid) if valid else math.nan,
-        right / len(known) if known else math.nan,
-    )
+    return (right / len(valid) if valid else math.nan, right / len(known) if known else math.nan)
 
 
 def told(found: Collection[Symbols], valid: Collection[Symbols]) -> str:

@@ -17,25 +17,17 @@ from scipy import stats
 from privfed.errors import InputError
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
 
-#: Most individuals considered.
-MAX_PEOPLE = 10**7
+MAX_PEOPLE = 10**7  #: Most individuals considered
 
 
 @dataclass(frozen=True)
 class PowerAnalysis:
-    """A planned search of a cohort.
+    """A planned search of a cohort."""
 
-    Args:
-        exploration: what is looked for.
-        people: N, how many are asked.
-        total: epsilon of the whole search.
-        part: the fraction of it that one query gets.
-    """
-
-    exploration: Exploration
-    people: int
-    total: Fraction
-    part: Fraction
+    exploration: Exploration  #: what is looked for
+    people: int  #: N, how many are asked
+    total: Fraction  #: epsilon of the whole search
+    part: Fraction  #: the fraction of it that one query gets
 
     @property
     def least_total(self) -> Fraction:

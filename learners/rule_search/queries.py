@@ -20,26 +20,18 @@ from privfed.questions.part import GRID, Bound, Part, PartType, Sensitivity
 from privfed.questions.query import CohortQuery, View
 from privfed.tables.schema import Schema
 
-#: Symbols are stored in two bytes.
-MAX_SYMBOLS = 2**16
-#: How a frequency oracle's answer is written.
-Encoding = Literal["unary", "hashed"]
+MAX_SYMBOLS = 2**16  #: Symbols are stored in two bytes
+Encoding = Literal["unary", "hashed"]  #: How a frequency oracle's answer is written
 
 
 @dataclass(frozen=True)
 class CohortSample:
-    """Whom a query asks: a slice of a public random order of the cohort.
+    """Whom a query asks: a slice of a public random order of the cohort."""
 
-    Args:
-        people: size of the cohort.
-        first, last: the slice, ``last`` not included.
-        seed: draws the order; 0 keeps the cohort's own.
-    """
-
-    people: int
-    first: int
+    people: int  #: size of the cohort
+    first: int  #: first, last: the slice, ``last`` not included
     last: int
-    seed: int = 0
+    seed: int = 0  #: draws the order; 0 keeps the cohort's own
 
     @classmethod
     def everybody(cls, people: int) -> CohortSample:

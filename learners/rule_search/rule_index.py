@@ -26,27 +26,20 @@ Entry = tuple[Symbols, int, Sequence[float]]
 
 @dataclass(frozen=True, eq=False)
 class RuleIndex:
-    """The rules of a cohort, by structure.
+    """The rules of a cohort, by structure."""
 
-    Args:
-        grammar: which rules there can be; public.
-        people: number of individuals; public.
-        structures: distinct structures in lexicographic order, zero-padded, shape (structures, L).
-        starts: where each structure's holders begin in ``holders``; one more than structures.
-        holders: the individual behind each rule, shape (rules,).
-        values: the rules' parameters scaled to [0, 1] by their public ranges, one after another.
-        offsets: where each structure's values begin; a structure of m parameters held k times has
-            k rows of m.
-        roster: tells the individuals and their order from any others; empty for unnamed ones.
-    """
-
-    grammar: Grammar
-    people: int
+    grammar: Grammar  #: which rules there can be; public
+    people: int  #: number of individuals; public
+    #: distinct structures in lexicographic order, zero-padded, shape (structures, L)
     structures: np.ndarray
+    #: where each structure's holders begin in ``holders``; one more than structures
     starts: np.ndarray
-    holders: np.ndarray
+    holders: np.ndarray  #: the individual behind each rule, shape (rules,)
+    #: the rules' parameters scaled to [0, 1] by their public ranges, one after another
     values: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+    #: where each structure's values begin; a structure of m parameters held k times has k rows of m
     offsets: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    #: tells the individuals and their order from any others; empty for unnamed ones
     roster: str = ""
 
     def __len__(self) -> int:

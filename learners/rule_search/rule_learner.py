@@ -42,8 +42,7 @@ from privfed.tables.schema import Schema
 
 #: Most cells of one answer of a cohort: a bit for each individual and template.
 MAX_CELLS = 2_000_000_000
-#: The template that prices a query.
-ATOM = (1,)
+ATOM = (1,)  #: The template that prices a query
 SHARED: Constraints = {
     "epsilon": [Exact(above=0)],
     "min_support": [Reals(above=0, at_most=1)],
@@ -59,30 +58,21 @@ SHARED: Constraints = {
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
-    """Finds the rules that a share of the individuals hold (DP-RuL).
+    """Finds the rules that a share of the individuals hold (DP-RuL)."""
 
-    Args:
-        epsilon: what an individual (or a rule, where that is the unit) spends on structures.
-        min_support: nu, the share of individuals that makes a rule valid.
-        parameter_epsilon: what is spent on thresholds and intervals, once; 0 takes the middle of
-            their public ranges.
-        percentile: percentile of the individuals' parameters that the population's rule takes.
-        operators: operators of the grammar; ``!`` is needed over ``U`` and ``=`` alone.
-        relations: relations of the grammar's atoms, of ``<= >= =``.
-        max_operators: most operators of a rule.
-        horizon: largest step of an interval.
-        n_individuals: individuals behind each client; None asks the federation.
-    """
-
+    #: what an individual (or a rule, where that is the unit) spends on structures
     epsilon: Number = "10"
-    min_support: float = 0.01
+    min_support: float = 0.01  #: nu, the share of individuals that makes a rule valid
+    #: what is spent on thresholds and intervals, once; 0 takes the middle of their public ranges
     parameter_epsilon: Number = 0
+    #: percentile of the individuals' parameters that the population's rule takes
     percentile: float = 50.0
+    #: operators of the grammar; ``!`` is needed over ``U`` and ``=`` alone
     operators: tuple[str, ...] = ("&", "|", "U", "F", "G")
-    relations: tuple[str, ...] = ("<=", ">=")
-    max_operators: int = 4
-    horizon: int = 10
-    n_individuals: int | None = None
+    relations: tuple[str, ...] = ("<=", ">=")  #: relations of the grammar's atoms, of ``<= >= =``
+    max_operators: int = 4  #: most operators of a rule
+    horizon: int = 10  #: largest step of an interval
+    n_individuals: int | None = None  #: individuals behind each client; None asks the federation
 
     _parameter_constraints: ClassVar[Constraints] = SHARED
     old_names: ClassVar[Mapping[str, str]] = {
@@ -106,11 +96,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
 
     @abstractmethod
     def search(self, asking: CohortSession) -> list[FoundRule]:
-        """Find structures.
-
-        Raises:
-            InputError: an epsilon that is too small for any query.
-        """
+        """Find structures (InputError: an epsilon that is too small for any query)."""
 
     @abstractmethod
     def spends(self) -> list[tuple[int, Fraction]]:

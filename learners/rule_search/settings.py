@@ -8,43 +8,30 @@ from fractions import Fraction
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How a best-first search spends its budget, predicts supports, and chooses what to list.
+    """How a best-first search spends its budget, predicts supports, and chooses what to list."""
 
-    Args:
-        spread: a first query about a template costs at most 1 / spread of the whole budget, so that a
-            small one is not gone after a few queries.
-        expected: a guess of the number of valid structures while part of the tree is unexplored;
-            see :func:`.validity.listed`.
-        coarser: a subtree that was put off is next looked for with this many times fewer holders.
-        stand_out: std above 0 at which an estimate is worth following.
-        certain: std above nu N at which a structure is not asked about again.
-        max_epsilon: no query is asked above it, nats: noise is nearly gone.
-        operator: prior relative support of an operator: fraction of its parent's holders.
-        atom: the same of an atom.
-        completion: the same of one more symbol on the way to a complete structure.
-        prior_weight: weight of these priors, in exact observations.
-        parent_weight: the same of the prior of one parent's children.
-        half_std: std of a relative support at which an observation weighs half.
-        empty: prior fraction of the listed structures that nobody holds.
-        empty_weight: weight of that prior, in structures.
-        worthwhile: how many times as many valid structures a long list must hold to be worth its
-            wrong ones, counting one more than is likely.
-    """
-
+    #: a first query about a template costs at most 1 / spread of the whole budget, so that a small
+    #: one is not gone after a few queries
     spread: int = 1000
+    #: a guess of the number of valid structures while part of the tree is unexplored; see
+    #: :func:`.validity.listed`
     expected: int = 400
+    #: a subtree that was put off is next looked for with this many times fewer holders
     coarser: float = 4.0
-    stand_out: float = 2.33
-    certain: float = 3.0
-    max_epsilon: Fraction = Fraction(10)
+    stand_out: float = 2.33  #: std above 0 at which an estimate is worth following
+    certain: float = 3.0  #: std above nu N at which a structure is not asked about again
+    max_epsilon: Fraction = Fraction(10)  #: no query is asked above it, nats: noise is nearly gone
+    #: prior relative support of an operator: fraction of its parent's holders
     operator: float = 1.0
-    atom: float = 0.1
-    completion: float = 0.15
-    prior_weight: float = 1.0
-    parent_weight: float = 0.3
-    half_std: float = 0.1
-    empty: float = 0.85
-    empty_weight: float = 5.0
+    atom: float = 0.1  #: the same of an atom
+    completion: float = 0.15  #: the same of one more symbol on the way to a complete structure
+    prior_weight: float = 1.0  #: weight of these priors, in exact observations
+    parent_weight: float = 0.3  #: the same of the prior of one parent's children
+    half_std: float = 0.1  #: std of a relative support at which an observation weighs half
+    empty: float = 0.85  #: prior fraction of the listed structures that nobody holds
+    empty_weight: float = 5.0  #: weight of that prior, in structures
+    #: how many times as many valid structures a long list must hold to be worth its wrong ones,
+    #: counting one more than is likely
     worthwhile: float = 1.3
 
 

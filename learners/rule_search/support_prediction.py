@@ -21,24 +21,16 @@ from privfed.learners.stl.grammar import Grammar, Symbols
 
 @dataclass(eq=False)
 class Subtree:
-    """A template in the tree, with what releases said about it.
+    """A template in the tree, with what releases said about it."""
 
-    Args:
-        template: its symbols.
-        parent: what it continues; None for the root.
-        open: open parts; zero for a complete structure.
-    """
-
-    template: Symbols
-    parent: Subtree | None
-    open: int
-    #: Predicted fraction of holders, at the time of asking.
-    predicted: float = 1.0
+    template: Symbols  #: its symbols
+    parent: Subtree | None  #: what it continues; None for the root
+    open: int  #: open parts; zero for a complete structure
+    predicted: float = 1.0  #: Predicted fraction of holders, at the time of asking
     #: Estimated holders over all releases about it, by inverse variance, and its std.
     estimate: float = 0.0
     deviation: float = math.inf
-    #: The greatest epsilon of a release about it.
-    epsilon: Fraction = Fraction(0)
+    epsilon: Fraction = Fraction(0)  #: The greatest epsilon of a release about it
     #: Children that were not asked about yet: their last symbols, and their open parts.
     untried: np.ndarray = field(default_factory=lambda: np.zeros((2, 0), dtype=np.int64))
     #: Sums of its children's relative supports, observed and expected: rows operators and atoms.

@@ -31,8 +31,7 @@ class SearchNode:
     template: Symbols
     parent: SearchNode | None = None
     untried: list[Symbols] = field(default_factory=list)
-    #: Children that are not yet explored.
-    children: list[SearchNode] = field(default_factory=list)
+    children: list[SearchNode] = field(default_factory=list)  #: Children that are not yet explored
     visits: int = 0
     total: float = 0.0
     estimate: float = 0.0
@@ -83,17 +82,11 @@ class Allocation(ABC):
 
 @dataclass
 class Equal(Allocation):
-    """The same epsilon for a number of queries fixed beforehand.
+    """The same epsilon for a number of queries fixed beforehand."""
 
-    Args:
-        total: the whole budget.
-        questions: Q.
-        threshold: nu.
-    """
-
-    total: Fraction
-    questions: int
-    threshold: float
+    total: Fraction  #: the whole budget
+    questions: int  #: Q
+    threshold: float  #: nu
 
     def question(self, people: int, parent: SearchNode) -> tuple[Fraction, float]:
         """A Q-th of the budget, and nu N."""

@@ -76,19 +76,12 @@ def primal(dual: np.ndarray, threshold: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class LocalStepParams:
-    """What a client needs for its local steps of one round (paper, Algorithm 3).
+    """What a client needs for its local steps of one round (paper, Algorithm 3)."""
 
-    Args:
-        client_step: eta_c.
-        elapsed: eta_s eta_c r G, the sum of step sizes before this round.
-        steps: number G of local steps.
-        penalty: lambda.
-    """
-
-    client_step: float
-    elapsed: float
-    steps: int
-    penalty: float
+    client_step: float  #: eta_c
+    elapsed: float  #: eta_s eta_c r G, the sum of step sizes before this round
+    steps: int  #: number G of local steps
+    penalty: float  #: lambda
 
 
 def local_steps(

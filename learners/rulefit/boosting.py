@@ -13,23 +13,15 @@ from privfed.learners.rulefit.coded_tree import CodedTree, Growing
 
 @dataclass(frozen=True)
 class Boosting:
-    """How rules are grown.
+    """How rules are grown."""
 
-    Args:
-        trees: number of base learners C.
-        leaves: mean number of leaves L of a tree; 2 makes every tree a stump.
-        shrinkage: learning rate nu.
-        subsample: fraction of the records that each tree sees; 0 takes min(N / 2, 100 + 6 sqrt N).
-        min_leaf: fewest records of a leaf.
-        logistic: logistic pseudo-residuals, else plain ones.
-    """
-
-    trees: int
-    leaves: float
-    shrinkage: float
+    trees: int  #: number of base learners C
+    leaves: float  #: mean number of leaves L of a tree; 2 makes every tree a stump
+    shrinkage: float  #: learning rate nu
+    #: fraction of the records that each tree sees; 0 takes min(N / 2, 100 + 6 sqrt N)
     subsample: float
-    min_leaf: int
-    logistic: bool
+    min_leaf: int  #: fewest records of a leaf
+    logistic: bool  #: logistic pseudo-residuals, else plain ones
 
     def drawn(self, records: int) -> int:
         """How many records each tree sees."""

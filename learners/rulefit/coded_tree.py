@@ -65,19 +65,12 @@ class _Best:
 
 @dataclass(frozen=True, eq=False)
 class Growing:
-    """Trees of some records.
+    """Trees of some records."""
 
-    Args:
-        codes: cut-off codes, uint8, shape (records, features).
-        target: what is fitted, shape (records,).
-        least: fewest records of a leaf.
-        order: the covariates, those first that win ties.
-    """
-
-    codes: np.ndarray
-    target: np.ndarray
-    least: int
-    order: np.ndarray
+    codes: np.ndarray  #: cut-off codes, uint8, shape (records, features)
+    target: np.ndarray  #: what is fitted, shape (records,)
+    least: int  #: fewest records of a leaf
+    order: np.ndarray  #: the covariates, those first that win ties
 
     def tree(self, leaves: int) -> CodedTree:
         """Split the leaf that gains most, until there are so many leaves or none gains."""

@@ -17,8 +17,7 @@ from privfed.learners.plain import plain, restored
 from privfed.learners.rulefit.settings import SETTINGS
 from privfed.tables.schema import Column, Schema
 
-#: Most cut-offs of one covariate: codes must fit a byte.
-MOST_CUTS = 250
+MOST_CUTS = 250  #: Most cut-offs of one covariate: codes must fit a byte
 #: Largest number that a question may multiply by, so that no record's contribution overflows.
 LARGEST = 2.0**20
 
@@ -44,18 +43,14 @@ def bins_needed(schema: Schema, features: tuple[int, ...], bins: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Cutoffs:
-    """What all clients share about the covariates.
+    """What all clients share about the covariates."""
 
-    Args:
-        cuts: rising cut-off values of each covariate, C_j; possibly none.
-        lower, upper: winsorising limits delta-minus and delta-plus, shape (features,).
-        scale: standard deviation s_j of the winsorised covariate.
-    """
-
+    #: rising cut-off values of each covariate, C_j; possibly none
     cuts: tuple[tuple[float, ...], ...]
+    #: lower, upper: winsorising limits delta-minus and delta-plus, shape (features,)
     lower: np.ndarray
     upper: np.ndarray
-    scale: np.ndarray
+    scale: np.ndarray  #: standard deviation s_j of the winsorised covariate
 
     def check(self, schema: Schema) -> None:
         """Hold the values to the schema, and to sizes with which no sum can overflow.

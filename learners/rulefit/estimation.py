@@ -20,26 +20,18 @@ from privfed.learners.rulefit.queries import Increment, Objective, SmoothnessBou
 from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.settings import SETTINGS
 
-#: Local steps whose increment is minus the gradient.
-GRADIENT = LocalStepParams(1.0, 0.0, 1, 0.0)
-#: Curvature along the intercept alone, that of any record.
-LEVEL = 1.0
+GRADIENT = LocalStepParams(1.0, 0.0, 1, 0.0)  #: Local steps whose increment is minus the gradient
+LEVEL = 1.0  #: Curvature along the intercept alone, that of any record
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """Estimated coefficients.
+    """Estimated coefficients."""
 
-    Args:
-        weights: of intercept, rules and linear terms.
-        rounds: how many rounds were answered.
-        objective: pooled mean loss plus penalty at the end; NaN where it was not released.
-        gap: objective minus that of the proximal-gradient optimum; NaN where it was not asked for.
-    """
-
-    weights: np.ndarray
-    rounds: int
-    objective: float
+    weights: np.ndarray  #: of intercept, rules and linear terms
+    rounds: int  #: how many rounds were answered
+    objective: float  #: pooled mean loss plus penalty at the end; NaN where it was not released
+    #: objective minus that of the proximal-gradient optimum; NaN where it was not asked for
     gap: float = math.nan
 
 
@@ -107,24 +99,15 @@ class Curvatures:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimation(ABC):
-    """How coefficients are found, round by round.
+    """How coefficients are found, round by round."""
 
-    Args:
-        rounds: how many rounds at most.
-        client_step: size of a step; None for one that cannot diverge.
-        penalty: lambda.
-        logistic: the loss.
-        reference_rounds: rounds of federated proximal gradient afterwards, for the gap.
-    """
+    rounds: int  #: how many rounds at most
+    client_step: float | None  #: size of a step; None for one that cannot diverge
+    penalty: float  #: lambda
+    logistic: bool  #: the loss
+    reference_rounds: int = 0  #: rounds of federated proximal gradient afterwards, for the gap
 
-    rounds: int
-    client_step: float | None
-    penalty: float
-    logistic: bool
-    reference_rounds: int = 0
-
-    #: What to do about steps that were too large.
-    remedy: ClassVar[str]
+    remedy: ClassVar[str]  #: What to do about steps that were too large
 
     def run(
         self,
@@ -209,16 +192,11 @@ class Averaging(Estimation):
     """Federated dual averaging (paper, Algorithm 2, with the sign of line 14 put right).
 
     Dual increments are averaged over clients, weighted by their records.
-
-    Args:
-        local_steps: G.
-        server_step: eta_s.
-        clients_per_round: clients drawn anew for each round; None for all.
     """
 
-    local_steps: int
-    server_step: float = 1.0
-    clients_per_round: int | None = None
+    local_steps: int  #: G
+    server_step: float = 1.0  #: eta_s
+    clients_per_round: int | None = None  #: clients drawn anew for each round; None for all
 
     remedy = "leave client_learning_rate out, take fewer local_steps, or make server_learning_rate smaller"
 

@@ -67,8 +67,7 @@ class _RuleFit(LearnerByWays):
     }
     _logistic: ClassVar[bool]
 
-    #: The fitted model, set by ``fit``.
-    model_: RuleEnsemble
+    model_: RuleEnsemble  #: The fitted model, set by ``fit``
 
     def __init__(  # noqa: PLR0913 - an estimator's parameters
         self,

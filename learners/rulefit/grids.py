@@ -20,12 +20,9 @@ from privfed.learners.rulefit.rules import Terms, intervals_of
 #: Fewest and most cells that one grid may have, of which records that share one make it worth while;
 #: most cells of all grids together.
 LEAST_CELLS, MOST_CELLS, RECORDS, ALL_CELLS = 64, 4096, 8, 2**21
-#: How many grids may still take rules while others are put together.
-OPEN = 32
-#: The codes that a rule wants, from and up to, by covariate.
-Named = Mapping[int, tuple[int, int]]
-#: Beyond every code.
-END = 256
+OPEN = 32  #: How many grids may still take rules while others are put together
+Named = Mapping[int, tuple[int, int]]  #: The codes that a rule wants, from and up to, by covariate
+END = 256  #: Beyond every code
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,16 +89,11 @@ class Lone:
 
 @dataclass(frozen=True, eq=False)
 class Grids:
-    """How rules were put together.
+    """How rules were put together."""
 
-    Args:
-        grids: the grids, one after the other.
-        starts: where each grid's cells begin, shape (grids + 1,).
-        ends: 1 where one of a rule's runs ends and -1 where one begins, shape (rules, cells + 1).
-    """
-
-    grids: tuple[Grid | Lone, ...]
-    starts: np.ndarray
+    grids: tuple[Grid | Lone, ...]  #: the grids, one after the other
+    starts: np.ndarray  #: where each grid's cells begin, shape (grids + 1,)
+    #: 1 where one of a rule's runs ends and -1 where one begins, shape (rules, cells + 1)
     ends: csr_array
     steps: csr_array = field(init=False)
 

@@ -16,29 +16,22 @@ from privfed.learners.rulefit.rules import Rule, Terms, rule_of
 from privfed.tables.schema import Schema
 
 _ARRAYS = ("weights", "supports", "deviations")
-#: Most cells of a design matrix that are filled at once.
-BLOCK = 2**22
+BLOCK = 2**22  #: Most cells of a design matrix that are filled at once
 
 
 @dataclass(frozen=True, eq=False)
 class RuleEnsemble:
-    """F(x) = intercept + rules' coefficients + linear terms' coefficients (paper, Section 2.1).
+    """F(x) = intercept + rules' coefficients + linear terms' coefficients (paper, Section 2.1)."""
 
-    Args:
-        schema: the public data dictionary.
-        terms: the base functions.
-        weights: coefficients of intercept, rules and linear terms, shape (1 + terms,).
-        supports: fraction of records that satisfy each rule; NaN where nothing was released.
-        deviations: std of each term's column, shape (terms,), pooled within clients (paper, Section 2.3,
-            with the variance under the root that is printed as a deviation): from exact supports, sums and
-            sums of squares, or from histograms where those are withheld; `private` takes them from
-            synthetic records.
-    """
-
-    schema: Schema
-    terms: Terms
-    weights: np.ndarray
+    schema: Schema  #: the public data dictionary
+    terms: Terms  #: the base functions
+    weights: np.ndarray  #: coefficients of intercept, rules and linear terms, shape (1 + terms,)
+    #: fraction of records that satisfy each rule; NaN where nothing was released
     supports: np.ndarray
+    #: std of each term's column, shape (terms,), pooled within clients (paper, Section 2.3, with
+    #: the variance under the root that is printed as a deviation): from exact supports, sums and
+    #: sums of squares, or from histograms where those are withheld; `private` takes them from
+    #: synthetic records
     deviations: np.ndarray
 
     def scores(self, x: np.ndarray) -> np.ndarray:

@@ -48,17 +48,11 @@ class RuleFitParams:
 
 @dataclass(frozen=True, eq=False)
 class FittedRules:
-    """What either way learns.
+    """What either way learns."""
 
-    Args:
-        model: the rule ensemble.
-        target_limits: target values that the scores -1 and 1 stand for.
-        rounds, objective, gap: as in :class:`.Estimate`.
-    """
-
-    model: RuleEnsemble
-    target_limits: tuple[float, float]
-    rounds: int
+    model: RuleEnsemble  #: the rule ensemble
+    target_limits: tuple[float, float]  #: target values that the scores -1 and 1 stand for
+    rounds: int  #: rounds, objective, gap: as in :class:`.Estimate`
     objective: float = math.nan
     gap: float = math.nan
 

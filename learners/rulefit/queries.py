@@ -29,10 +29,8 @@ from privfed.questions.part import Bound, Part, PartType, Sensitivity
 from privfed.questions.query import Equations, Query, View
 from privfed.tables.schema import Schema
 
-#: How far a sum of losses may be off by rounding.
-ROUNDED = 1e-6
-#: How many records times conditions are held at a time, a byte each.
-BLOCK = 2**26
+ROUNDED = 1e-6  #: How far a sum of losses may be off by rounding
+BLOCK = 2**26  #: How many records times conditions are held at a time, a byte each
 #: Most numbers of a design matrix that is formed: for few records that is quicker than sums by cell.
 FEW = 2**18
 #: Most rules in one question, and most rounds' local work, so that a gate cannot be worn out.
@@ -208,12 +206,9 @@ class SmoothnessBound(_Model):
     is declared. A record x more moves S by (x x' - S) / (n + 1), and so the eigenvalue by at most the
     largest squared length of a record, which is about as much as the eigenvalue itself: noise that
     hides a record would leave nothing to set a step by.
-
-    Args:
-        means: public column means, the intercept's zero; shape (1 + terms,).
     """
 
-    means: np.ndarray
+    means: np.ndarray  #: public column means, the intercept's zero; shape (1 + terms,)
     kind: ClassVar[str] = "rulefit.curvature"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
@@ -237,18 +232,12 @@ class Increment(_Model):
 
     Sensitivity: none is finite, for the gradients are not clipped and local steps build on one
     another. It tells who was there all the same: see :meth:`equations`.
-
-    Args:
-        means: public column means, the intercept's zero; shape (1 + terms,).
-        dual: z_r, shape (1 + terms,).
-        steps: step sizes and penalty.
-        logistic: the loss.
     """
 
-    means: np.ndarray
-    dual: np.ndarray
-    steps: LocalStepParams
-    logistic: bool
+    means: np.ndarray  #: public column means, the intercept's zero; shape (1 + terms,)
+    dual: np.ndarray  #: z_r, shape (1 + terms,)
+    steps: LocalStepParams  #: step sizes and penalty
+    logistic: bool  #: the loss
     kind: ClassVar[str] = "rulefit.increment"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:

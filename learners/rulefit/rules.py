@@ -152,18 +152,13 @@ def intervals_of(boxes: np.ndarray, sizes: np.ndarray) -> list[list[tuple[int, i
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """The base functions of a model: cut-offs, rules as boxes of codes, and the linear terms.
+    """The base functions of a model: cut-offs, rules as boxes of codes, and the linear terms."""
 
-    Args:
-        cutoffs: what all clients share about the covariates.
-        boxes: ``boxes[k, j] = (a, b)`` means that rule k wants ``a <= code_j < b``; uint8, shape
-            (rules, features, 2).
-        linear: which covariates have a linear term.
-    """
-
-    cutoffs: Cutoffs
+    cutoffs: Cutoffs  #: what all clients share about the covariates
+    #: ``boxes[k, j] = (a, b)`` means that rule k wants ``a <= code_j < b``; uint8, shape (rules,
+    #: features, 2)
     boxes: np.ndarray
-    linear: tuple[int, ...]
+    linear: tuple[int, ...]  #: which covariates have a linear term
 
     def check(self, schema: Schema) -> None:
         """Raise QueryError for boxes that are no intervals of codes, or unknown covariates."""

@@ -21,27 +21,18 @@ from privfed.learners.rulefit.rules import Condition, Rule
 from privfed.learners.rulefit.short import roundest
 from privfed.tables.schema import Schema
 
-#: Bands of a line, and most rows of the table of risks.
-BANDS, MOST_RISKS = 5, 25
+BANDS, MOST_RISKS = 5, 25  #: Bands of a line, and most rows of the table of risks
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreCard:
-    """Points of rules; nothing is added where no rule holds.
+    """Points of rules; nothing is added where no rule holds."""
 
-    Args:
-        schema: the public data dictionary.
-        rules: what earns points.
-        points: of each rule, whole and none zero, shape (rules,).
-        intercept: log-odds at a total of zero.
-        factor: points of one unit of log-odds.
-    """
-
-    schema: Schema
-    rules: tuple[Rule, ...]
-    points: np.ndarray
-    intercept: float
-    factor: float
+    schema: Schema  #: the public data dictionary
+    rules: tuple[Rule, ...]  #: what earns points
+    points: np.ndarray  #: of each rule, whole and none zero, shape (rules,)
+    intercept: float  #: log-odds at a total of zero
+    factor: float  #: points of one unit of log-odds
 
     @classmethod
     def from_ensemble(cls, model: RuleEnsemble, max_points: int = 10) -> ScoreCard:

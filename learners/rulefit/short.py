@@ -24,35 +24,21 @@ from privfed.learners.rulefit.rules import Terms
 
 @dataclass(frozen=True)
 class ShortSettings:
-    """Settings of short models, as measured in docs/rulefit.md.
+    """Settings of short models, as measured in docs/rulefit.md."""
 
-    Args:
-        records: synthetic records.
-        trees: boosted trees and their mean number of leaves, for candidates.
-        learning_rate: of the boosting.
-        tree_records: fraction of the synthetic records that a tree sees.
-        steps: thresholds of a column, at even mass.
-        max_conditions: most columns of a rule.
-        min_support: smallest support of a rule, and of its complement.
-        enough: lack of fit, in posterior variances of F, below which no term is added.
-        swap_every: terms after which all are swapped for better ones.
-        min_gain: gain of a swap, as a fraction of the lack of fit.
-        ridge: of coefficients, for the mean loss.
-        rounding: fraction of the records whose side a rounded threshold may change.
-    """
-
-    records: int = 10_000
+    records: int = 10_000  #: synthetic records
+    #: boosted trees and their mean number of leaves, for candidates
     trees: tuple[tuple[int, float], ...] = ((60, 8.0), (100, 4.0))
-    learning_rate: float = 0.2
-    tree_records: float = 0.2
-    steps: int = 15
-    max_conditions: int = 3
-    min_support: float = 0.02
-    enough: float = 0.25
-    swap_every: int = 5
-    min_gain: float = 1e-4
-    ridge: float = 1e-4
-    rounding: float = 0.01
+    learning_rate: float = 0.2  #: of the boosting
+    tree_records: float = 0.2  #: fraction of the synthetic records that a tree sees
+    steps: int = 15  #: thresholds of a column, at even mass
+    max_conditions: int = 3  #: most columns of a rule
+    min_support: float = 0.02  #: smallest support of a rule, and of its complement
+    enough: float = 0.25  #: lack of fit, in posterior variances of F, below which no term is added
+    swap_every: int = 5  #: terms after which all are swapped for better ones
+    min_gain: float = 1e-4  #: gain of a swap, as a fraction of the lack of fit
+    ridge: float = 1e-4  #: of coefficients, for the mean loss
+    rounding: float = 0.01  #: fraction of the records whose side a rounded threshold may change
 
 
 SETTINGS = ShortSettings()

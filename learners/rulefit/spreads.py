@@ -25,14 +25,10 @@ class Spreads(Query):
     Sensitivity: a record adds at most one in size to each of the m sums and to each of the m sums of
     squares: L1 = m and squared L2 = m for each part, in whole units. In another's place it moves a
     sum by at most two and a sum of squares by at most one: 2m and 4m, m and m.
-
-    Args:
-        cutoffs: the shared limits.
-        features: which covariates, rising.
     """
 
-    cutoffs: Cutoffs
-    features: tuple[int, ...]
+    cutoffs: Cutoffs  #: the shared limits
+    features: tuple[int, ...]  #: which covariates, rising
     kind: ClassVar[str] = "rulefit.spreads"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:

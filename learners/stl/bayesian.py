@@ -14,10 +14,8 @@ from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 
 #: Points drawn at random before the first fit, and candidates of each step after it.
 _FIRST, _CANDIDATES = 6, 256
-#: Posterior deviations above the mean; the theory's grow with the steps and are wider.
-_WIDTH = 2.0
-#: How far points of the unit cube resemble one another.
-_LENGTH = 0.3
+_WIDTH = 2.0  #: Posterior deviations above the mean; the theory's grow with the steps and are wider
+_LENGTH = 0.3  #: How far points of the unit cube resemble one another
 
 
 def maximised(

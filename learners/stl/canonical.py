@@ -32,11 +32,7 @@ Key = tuple[tuple[int, str, int], ...]
 
 
 def canonical(formula: Formula) -> Formula:
-    """Give the canonical form of a complete formula.
-
-    Raises:
-        RuleError: the formula has open parts.
-    """
+    """Give the canonical form of a complete formula (RuleError: the formula has open parts)."""
     if _open(formula):
         raise RuleError("a template has no canonical form; give a complete rule")
     return _sorted(_inwards(formula, negated=False))

@@ -16,13 +16,10 @@ from dataclasses import dataclass, replace
 from privfed.errors import InputError
 
 RELATIONS = ("<=", ">=", "=")
-#: An open variable or relation.
-ANY = "?"
+ANY = "?"  #: An open variable or relation
 CONNECTIVES = ("&", "|", "->")
-#: Steps from now, both ends included.
-Interval = tuple[int, int]
-#: The path to a part of a formula: which child, from the top down.
-Path = tuple[int, ...]
+Interval = tuple[int, int]  #: Steps from now, both ends included
+Path = tuple[int, ...]  #: The path to a part of a formula: which child, from the top down
 
 
 class RuleError(InputError):

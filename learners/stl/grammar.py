@@ -28,8 +28,7 @@ from privfed.learners.stl.formula import (
 from privfed.questions import wire
 from privfed.tables.schema import Schema
 
-#: Structures and templates: numbers of symbols, from 1.
-Symbols = tuple[int, ...]
+Symbols = tuple[int, ...]  #: Structures and templates: numbers of symbols, from 1
 OPERATORS = ("&", "|", "U", "F", "G", "!")
 _ARITY = {"&": 2, "|": 2, "U": 2, "F": 1, "G": 1, "!": 1}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
@@ -37,22 +36,14 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 @dataclass(frozen=True)
 class Grammar:
-    """Which rules there can be.
+    """Which rules there can be."""
 
-    Args:
-        variables: names and public bounds; kept sorted by name.
-        operators: which of ``& | U F G !``; ``->`` becomes ``|``, and ``!`` is needed only over
-            ``U`` and ``=``.
-        relations: which of ``<= >= =``.
-        most_operators: most operators of one rule.
-        horizon: largest step in an interval.
-    """
-
-    variables: tuple[tuple[str, float, float], ...]
+    variables: tuple[tuple[str, float, float], ...]  #: names and public bounds; kept sorted by name
+    #: which of ``& | U F G !``; ``->`` becomes ``|``, and ``!`` is needed only over ``U`` and ``=``
     operators: tuple[str, ...] = ("&", "|", "U", "F", "G")
-    relations: tuple[str, ...] = ("<=", ">=")
-    most_operators: int = 4
-    horizon: int = 1
+    relations: tuple[str, ...] = ("<=", ">=")  #: which of ``<= >= =``
+    most_operators: int = 4  #: most operators of one rule
+    horizon: int = 1  #: largest step in an interval
 
     def __post_init__(self) -> None:
         if not self.variables or not self.relations:

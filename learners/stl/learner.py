@@ -37,8 +37,7 @@ from privfed.learners.stl.robustness import check_signals, trace
 _QUANTILES = np.linspace(0.05, 0.95, 19)
 #: Robustness is clipped here, where an interval lies beyond a trajectory's end.
 _MAX_ROBUSTNESS = 1e6
-#: Intervals tried for each temporal operator of a rule, in one sweep.
-_INTERVALS = 6
+_INTERVALS = 6  #: Intervals tried for each temporal operator of a rule, in one sweep
 
 
 @dataclass(frozen=True)
@@ -51,31 +50,21 @@ class ScoredRule:
 
 @dataclass(frozen=True)
 class GeneticRules:
-    """Genetic search for rules that hold on the positive class and fail on the negative one.
+    """Genetic search for rules that hold on the positive class and fail on the negative one."""
 
-    Args:
-        grammar: which rules there can be.
-        rules: most rules to return, of different structures.
-        least: least score of such a rule, above 0 and at most about 1.1 (balanced accuracy from -1
-            to 1, a tenth for the gap between the classes, a hundredth off for each operator).
-        population: structures in each generation.
-        generations: how often the population is renewed.
-        sweeps: passes of the local search over a rule's parameters.
-        tuning: of the parameters: ``local`` search, or ``bayesian`` optimisation (GP-UCB, the
-            paper's; some ten times slower).
-        evaluations: of a structure, by Bayesian optimisation.
-        seed: repeats a search exactly.
-    """
-
-    grammar: Grammar
-    rules: int = 10
+    grammar: Grammar  #: which rules there can be
+    rules: int = 10  #: most rules to return, of different structures
+    #: least score of such a rule, above 0 and at most about 1.1 (balanced accuracy from -1 to 1, a
+    #: tenth for the gap between the classes, a hundredth off for each operator)
     least: float = 0.5
-    population: int = 24
-    generations: int = 6
-    sweeps: int = 1
-    seed: int = 0
+    population: int = 24  #: structures in each generation
+    generations: int = 6  #: how often the population is renewed
+    sweeps: int = 1  #: passes of the local search over a rule's parameters
+    seed: int = 0  #: repeats a search exactly
+    #: of the parameters: ``local`` search, or ``bayesian`` optimisation (GP-UCB, the paper's; some
+    #: ten times slower)
     tuning: Literal["local", "bayesian"] = "local"
-    evaluations: int = 20
+    evaluations: int = 20  #: of a structure, by Bayesian optimisation
 
     def __post_init__(self) -> None:
         sizes = (self.rules, self.population, self.generations + 1, self.sweeps + 1)

@@ -21,8 +21,7 @@ from privfed.learners.stl.formula import (
     Until,
 )
 
-#: Longest text of one rule, in symbols, and deepest nesting.
-MAX_SYMBOLS, MAX_DEPTH = 1000, 60
+MAX_SYMBOLS, MAX_DEPTH = 1000, 60  #: Longest text of one rule, in symbols, and deepest nesting
 _SYMBOL = re.compile(
     r"\s*(?:(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_.]*)|(?P<sign>->|<=|>=|==|[<>=!&|()\[\],?]))"

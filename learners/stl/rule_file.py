@@ -11,8 +11,7 @@ from privfed.learners.stl.formula import Formula, RuleError, show
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.parser import parse
 
-#: Ends of rule files' names.
-ENDINGS = (".stl", ".txt")
+ENDINGS = (".stl", ".txt")  #: Ends of rule files' names
 
 
 def read_rules(path: str | Path, grammar: Grammar) -> list[Formula]:

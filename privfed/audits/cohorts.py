@@ -63,7 +63,6 @@ def audit_session(
 
     Args:
         questions: structures to ask for, one query each.
-        grammar: their grammar.
         spend: epsilon of each query.
         people: size of the cohort; trials of the audit.
         mechanism: what the policy protects bits with.

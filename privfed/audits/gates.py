@@ -28,12 +28,9 @@ from privfed.questions import wire
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 
-#: Puts a gate before a client's records.
-MakeGate = Callable[[str, Records, Policy, Noise], Gate]
-#: Units that can be canaries of one gate.
-UNITS = ("record", "individual")
-#: How often the one question is sent: a retry must give nothing new.
-SENDINGS = 2
+MakeGate = Callable[[str, Records, Policy, Noise], Gate]  #: Puts a gate before a client's records
+UNITS = ("record", "individual")  #: Units that can be canaries of one gate
+SENDINGS = 2  #: How often the one question is sent: a retry must give nothing new
 
 
 def plain_gate(owner: str, records: Records, policy: Policy, noise: Noise) -> Gate:
@@ -76,7 +73,6 @@ def audit_gate(  # noqa: PLR0913 - by name after the first few
             the cap where it is an individual. More than the unit stands for audit the claim for a
             whole person.
         clients: number of clients at which each canary has its records.
-        gate: makes a gate.
         noise: gives a client's source of noise; never the coins' source.
         alpha: how often an innocent gate may be convicted.
         seed: of the coins.

@@ -25,20 +25,16 @@ from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection, joint,
 from privfed.privacy.noise import Noise, TestNoise
 from privfed.questions.part import Bound, PartType
 
-#: Most cells of one part that are run; of a wider one the first along each axis.
-CELLS = 256
+CELLS = 256  #: Most cells of one part that are run; of a wider one the first along each axis
 #: Most cells that are drawn in one audit, which bounds its time: wider groups are run less often.
 DRAWN = 2**25
 #: Fewest and most runs in which the noise of each cell is measured before anything is moved.
 PILOT = (32, 512)
-#: Most cells that are watched beside those that move.
-WATCHED = 16
-#: How far from zero answers are tried as well, in deviations of the noise.
-FAR = 64
+WATCHED = 16  #: Most cells that are watched beside those that move
+FAR = 64  #: How far from zero answers are tried as well, in deviations of the noise
 #: Fraction of alpha for the audit on one cell: faults of scale are small, those of a group are not.
 ALONE_ALPHA = 0.75
-#: Parts that are moved alone, at most.
-ALONE = 4
+ALONE = 4  #: Parts that are moved alone, at most
 
 
 def audit_guarded(

@@ -18,12 +18,9 @@ from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import mechanism_of
 from privfed.tables.schema import Schema
 
-#: How often all audits of one policy together may convict an innocent mechanism.
-FAMILY_WISE = 0.01
-#: Outputs of one audit, on one cell and on the real group.
-TRIALS, GROUP_TRIALS = 40_000, 6_000
-#: Where a claim in rho is stated, if the policy has no delta of its own.
-DELTA = Fraction(1, 10**5)
+FAMILY_WISE = 0.01  #: How often all audits of one policy together may convict an innocent mechanism
+TRIALS, GROUP_TRIALS = 40_000, 6_000  #: Outputs of one audit, on one cell and on the real group
+DELTA = Fraction(1, 10**5)  #: Where a claim in rho is stated, if the policy has no delta of its own
 
 
 @dataclass(frozen=True)

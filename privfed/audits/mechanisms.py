@@ -27,8 +27,7 @@ WIDE = 256
 #: Most bits of one unit that are audited (the claim holds for fewer, too), and most tried one by one.
 MOST_BITS, SEEN_BITS = 256, 31
 
-#: Parts that one guard protects, with their bounds.
-Group = Mapping[str, BoundedPart]
+Group = Mapping[str, BoundedPart]  #: Parts that one guard protects, with their bounds
 
 
 def bounded(
@@ -122,7 +121,6 @@ def audit(
     that forgets to share its spend among them is convicted.
 
     Args:
-        mechanism: the mechanism.
         spend: what one release spends, in the mechanism's currency.
         delta: where a claim in rho is stated; above 0 for such mechanisms.
         steps: how far a record moves the cell, in grid units; at least ``WIDE`` for Gaussian noise.

@@ -20,8 +20,7 @@ FAMILY_WISE = 0.001
 #: Laplace noise narrower by f has scores of mean square f^-1.4, where Gaussian noise has f^-2 (measured for
 #: f up to 1.3): what is found of the one is found of the other at this power.
 LAPLACE = 1.45
-#: Findings of this audit are called so.
-NAME = "audit of the noise drawn"
+NAME = "audit of the noise drawn"  #: Findings of this audit are called so
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,7 @@ GAUSSIAN_GUESSES = (0.025, 0.1, 0.25)
 SURE, SURE_ALPHA = 0.98, 0.9
 #: What is claimed of a canary's trade-off curve.
 TradeOff = Literal["any", "gaussian", "independent gaussian"]
-#: Epsilon beyond which a proven bound is no longer told apart.
-FARTHEST = 700.0
+FARTHEST = 700.0  #: Epsilon beyond which a proven bound is no longer told apart
 
 
 def one_run_p_value(

@@ -21,8 +21,7 @@ from privfed.errors import InputError
 #: Gives outputs of the mechanism on one fixed input, shape (runs,) or (runs, cells).
 Sampler = Callable[[int], np.ndarray]
 
-#: Fraction of the outputs that choose; the rest judge.
-SELECTION = 0.2
+SELECTION = 0.2  #: Fraction of the outputs that choose; the rest judge
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,12 @@ from functools import partial
 
 import numpy as np
 
-#: Most cells of an output that are looked at one by one.
-CELLS = 32
+CELLS = 32  #: Most cells of an output that are looked at one by one
 #: Most pairs of cells that are compared, and how far their noise must go together for it.
 PAIRS, TOGETHER = 4, 0.5
-#: Added to the correlation matrix: what noise that two cells share cancels down to.
-RIDGE = 1e-9
-#: Most values that a learned score tells apart.
-LEVELS = 200
-#: Most decimals by which a number is looked at.
-DECIMALS = 12
+RIDGE = 1e-9  #: Added to the correlation matrix: what noise that two cells share cancels down to
+LEVELS = 200  #: Most values that a learned score tells apart
+DECIMALS = 12  #: Most decimals by which a number is looked at
 
 
 @dataclass(frozen=True)
@@ -38,15 +34,11 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Truths:
-    """What two neighbouring inputs hold exactly.
+    """What two neighbouring inputs hold exactly."""
 
-    Args:
-        present, absent: with the record and without it, shape (cells,).
-        ratio: the log-likelihood ratio of outputs, shape (runs,), where the law of the noise is known.
-    """
-
-    present: np.ndarray
+    present: np.ndarray  #: present, absent: with the record and without it, shape (cells,)
     absent: np.ndarray
+    #: the log-likelihood ratio of outputs, shape (runs,), where the law of the noise is known
     ratio: Callable[[np.ndarray], np.ndarray] | None = None
 
     @property

@@ -22,8 +22,7 @@ from privfed.errors import InputError
 
 #: Thresholds tried for each score: quantiles of the pooled outputs, and some more in either tail.
 THRESHOLDS, TAIL = 200, 30
-#: Level at which a family's most promising rule is chosen.
-LENIENT = 0.1
+LENIENT = 0.1  #: Level at which a family's most promising rule is chosen
 #: Fractions of alpha for the first rule, and for all others. The rest is kept back: noise on a grid
 #: is only nearly the continuous one that a claim may speak of.
 SUREST, OTHERS = 0.7, 0.1
@@ -69,18 +68,14 @@ class ConfusionCounts:
 class PrivacyClaim:
     """What a mechanism claims, and how guesses are held against it.
 
-    Args:
-        epsilon: nats.
-        delta: pure epsilon is claimed where it is 0.
-        gaussian: whether a Gaussian trade-off curve is claimed, whose epsilon at ``delta`` is
-            given: true of Gaussian noise alone, and far tighter (Dong et al. 2022).
-
     Raises:
         InputError: no such claim can be made.
     """
 
-    epsilon: float
-    delta: float = 0.0
+    epsilon: float  #: nats
+    delta: float = 0.0  #: pure epsilon is claimed where it is 0
+    #: whether a Gaussian trade-off curve is claimed, whose epsilon at ``delta`` is given: true of
+    #: Gaussian noise alone, and far tighter (Dong et al. 2022)
     gaussian: bool = False
 
     def __post_init__(self) -> None:

@@ -35,8 +35,7 @@ from privfed.tables.schema import Column, Schema
 
 #: Secret of the client, whose local randomness the auditor is taken to know.
 SECRET = b"an auditor's secret"
-#: Fraction of alpha for all answers together; the rest is divided among the answers.
-TOGETHER = 0.5
+TOGETHER = 0.5  #: Fraction of alpha for all answers together; the rest is divided among the answers
 
 
 @dataclass(frozen=True)

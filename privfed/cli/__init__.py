@@ -21,7 +21,9 @@ import click
 
 from privfed import __version__
 from privfed.cli.common import BAD_INPUT, BREACH, FAULT, FINE, bad
+from privfed.cli.guards import check_guard
 from privfed.cli.ledgers import key, ledger
+from privfed.cli.odds import epsilon
 from privfed.cli.releasing import release
 from privfed.cli.serving import flare, flower, owner, serve_client
 from privfed.cli.studies import attack, audit, plugins, predict, price, report, run, schema, sweep
@@ -37,8 +39,8 @@ def commands() -> None:
 
 
 for command in (
-    *(audit, run, attack, report, sweep, predict, price, schema, plugins),
-    *(release, ledger, key, serve_client, owner, flower, flare),
+    *(audit, run, attack, report, sweep, predict, price, epsilon, schema, plugins),
+    *(release, check_guard, ledger, key, serve_client, owner, flower, flare),
 ):
     commands.add_command(command)
 

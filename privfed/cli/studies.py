@@ -73,12 +73,28 @@ def attack(folder: Path, seconds: float | None) -> int:
 
 @click.command()
 @folder_argument
-def report(folder: Path) -> int:
-    """Rewrite the report of a finished study in FOLDER."""
+@click.option(
+    "--for",
+    "reader",
+    type=click.Choice(["board", "regulator", "engineer"]),
+    help="Write the page for this reader: two pages of sentences, the blocks of NIST SP 800-226, or all.",
+)
+@click.option(
+    "--policy",
+    default="",
+    help="The policy that a board decides on; default: the first with a guarantee.",
+)
+@click.option("--pdf", is_flag=True, help="Print the page into a PDF too; needs Chromium.")
+def report(folder: Path, reader: str | None, policy: str, pdf: bool) -> int:
+    """Rewrite the report of a finished study in FOLDER, or write a page for a board or a regulator."""
     from privfed.study import assembly
     from privfed.study.output import Output
 
-    return _told(assembly.write_report(Output.opened(folder)), folder)
+    output = Output.opened(folder)
+    if reader is None and not pdf:
+        return _told(assembly.write_report(output), folder)
+    click.echo(f"wrote {assembly.write_letter(output, reader or 'engineer', policy, pdf=pdf)}")
+    return FINE
 
 
 @click.command()

@@ -18,14 +18,11 @@ CHUNK = 1 << 16
 #: By how many last places a double may differ from a raw value: what a sum of thousands loses. A
 #: match counts by how near it is, so that a wide reach costs nothing.
 PLACES = 4096
-#: So few numbers are indexed together, whatever their precision.
-TOGETHER = 50_000
+TOGETHER = 50_000  #: So few numbers are indexed together, whatever their precision
 #: From how many numbers on a block's are not looked at one by one for their decimals.
 LARGE = 200_000
-#: Texts shorter than this are looked through together.
-SHORT_TEXT = 1 << 14
-#: Share of sane numbers from which bytes are read as an array of floats.
-SANE = 0.9
+SHORT_TEXT = 1 << 14  #: Texts shorter than this are looked through together
+SANE = 0.9  #: Share of sane numbers from which bytes are read as an array of floats
 #: Types as which bytes are read whole.
 TYPES = ("<f8", ">f8", "<f4", ">f4", "<f2", "<i8", "<i4", "<i2")
 
@@ -55,25 +52,16 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """Released numbers, of one precision or (of few numbers) of all.
+    """Released numbers, of one precision or (of few numbers) of all."""
 
-    Args:
-        sizes: absolute values, ascending; of one group each occurs once.
-        cells: the distance of neighbouring numbers of its precision, at each; of dates, a day.
-        reaches: how far a raw size may be, for each.
-        groups: the position of the group of each; a group is a block and a precision.
-        trials: for each group, how many numbers it has.
-        blocks: the position of the block of each group.
-        precisions: the precision of each group.
-    """
-
-    sizes: np.ndarray
+    sizes: np.ndarray  #: absolute values, ascending; of one group each occurs once
+    #: the distance of neighbouring numbers of its precision, at each; of dates, a day
     cells: np.ndarray
-    reaches: np.ndarray
-    groups: np.ndarray
-    trials: np.ndarray
-    blocks: np.ndarray
-    precisions: Sequence[Precision]
+    reaches: np.ndarray  #: how far a raw size may be, for each
+    groups: np.ndarray  #: the position of the group of each; a group is a block and a precision
+    trials: np.ndarray  #: for each group, how many numbers it has
+    blocks: np.ndarray  #: the position of the block of each group
+    precisions: Sequence[Precision]  #: the precision of each group
 
     @classmethod
     def of(cls, parts: Sequence[tuple[Precision, np.ndarray, np.ndarray]]) -> Index:

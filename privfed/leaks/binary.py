@@ -15,14 +15,13 @@ from privfed.leaks.evidence import Evidence
 from privfed.leaks.precision import NO_GRADE, decimals_of
 from privfed.leaks.table import RawTable
 
-#: How values may be written, as types of NumPy.
-FORMATS = ("<f8", ">f8", "<f4", ">f4")
+FORMATS = ("<f8", ">f8", "<f4", ">f4")  #: How values may be written, as types of NumPy
 #: Bytes beyond which re-drawn tables are not tried: the model's chance stands alone.
 SCANNED = 1 << 23
-#: How many digits in a row are compared, and in how long a text.
-WINDOW, LONGEST = 12, 20_000_000
-#: Most values and texts of which digests are computed.
-DIGESTED = 100_000
+WINDOW, LONGEST = 12, 20_000_000  #: How many digits in a row are compared, and in how long a text
+DIGESTED = 100_000  #: Most values and texts of which digests are computed
+CHECKED = 10_000  #: Up to this length a text is searched for a run of digits first
+_LONG = re.compile(rf"(?:\d\.?){{{WINDOW}}}")
 _SPREAD = np.uint32(0x9E3779B1)
 _BYTES = (
     "raw values stand in these bytes as they lie in memory; never serialise the data themselves"
@@ -155,7 +154,11 @@ def _leading(values: np.ndarray) -> np.ndarray:
 
 def windows_of(released: Released) -> list[tuple[str, np.ndarray]]:
     """Every twelve digits in a row of each text, as whole numbers."""
-    fit = [(path, text) for path, text in released.texts if WINDOW <= len(text) <= LONGEST]
+    fit = [
+        (path, text)
+        for path, text in released.texts
+        if WINDOW <= len(text) <= LONGEST and (len(text) > CHECKED or _LONG.search(text))
+    ]
     found = [(path, _windows(text)) for path, text in fit]
     return [(path, keys) for path, keys in found if len(keys)]
 

@@ -17,8 +17,7 @@ from privfed.leaks.table import Cells, RawTable
 #: In a crowd of so many short numbers, no more than so many values of each function are looked for:
 #: few would not be told from chance.
 CROWD, THIN = 1_000_000, 20_000
-#: Scores below this are not worth a closer look.
-DULL = 3.0
+DULL = 3.0  #: Scores below this are not worth a closer look
 #: None are where more than this share of numbers of their precision are such values; so many of them
 #: are looked at to tell.
 MET, SOME = 0.05, 512

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-#: How many raw values on each side tell how dense they lie.
-NEIGHBOURS = 16
+NEIGHBOURS = 16  #: How many raw values on each side tell how dense they lie
 
 
 def densities(ordered: np.ndarray, places: np.ndarray, deviations: float = 2.0) -> np.ndarray:

@@ -15,10 +15,8 @@ from privfed.leaks.evidence import Evidence
 from privfed.leaks.precision import NO_GRADE, decimals_of
 from privfed.leaks.table import RawTable
 
-#: Shortest table whose order or division says something.
-SHORTEST = 8
-#: Most released vectors that are compared.
-VECTORS = 4000
+SHORTEST = 8  #: Shortest table whose order or division says something
+VECTORS = 4000  #: Most released vectors that are compared
 #: A vector with fewer runs of equal entries than this share of its length is structured by itself.
 RUNS = 1 / 8
 _MEND = "it has an entry for each record; release counts or sums over many records, with noise"

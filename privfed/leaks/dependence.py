@@ -8,10 +8,8 @@ import numpy as np
 
 #: Most records that are looked at, and how many classes a column of many values is divided into.
 RECORDS, CLASSES = 2000, 16
-#: A column of fewer values than this share of the records keeps them as its classes.
-REPEATED = 0.2
-#: Share of the smaller entropy that two columns must have in common.
-SHARED = 0.5
+REPEATED = 0.2  #: A column of fewer values than this share of the records keeps them as its classes
+SHARED = 0.5  #: Share of the smaller entropy that two columns must have in common
 
 
 def dependent(columns: Sequence[np.ndarray]) -> np.ndarray:

@@ -12,8 +12,7 @@ from privfed.leaks.evidence import Evidence
 from privfed.leaks.rows import MEND
 from privfed.leaks.table import RawTable
 
-#: Most products of released rows and records that are formed.
-PRODUCTS = 20_000_000
+PRODUCTS = 20_000_000  #: Most products of released rows and records that are formed
 
 
 def parallel(released: Released, logarithm: bool, table: RawTable) -> Evidence | None:

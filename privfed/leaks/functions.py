@@ -17,8 +17,7 @@ from privfed.leaks.table import Cells, RawTable
 
 #: Most sums of two that are formed; of larger tables, those of neighbours in order or rank.
 PAIRS = 250_000
-#: How far apart neighbours may be.
-NEAR = 2
+NEAR = 2  #: How far apart neighbours may be
 _EPSILON = float(np.finfo(float).eps)
 
 #: A function's values of one table; none where the table has no such.
@@ -27,21 +26,14 @@ Values = Callable[[RawTable], Cells | None]
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """One function of raw values.
+    """One function of raw values."""
 
-    Args:
-        family: by which it is switched off.
-        plain: how plain it is.
-        mend: what to do about it.
-        rule: what a released number is if it matches; ``{k}`` stands for how many records are enough.
-        values: works out its values of a table.
-    """
-
-    family: str
-    plain: int
-    mend: str
+    family: str  #: by which it is switched off
+    plain: int  #: how plain it is
+    mend: str  #: what to do about it
+    #: what a released number is if it matches; ``{k}`` stands for how many records are enough
     rule: str
-    values: Values
+    values: Values  #: works out its values of a table
 
     def of(self, table: RawTable) -> Cells | None:
         """Its values of a table, worked out once."""

@@ -26,14 +26,10 @@ from privfed.leaks.texts import Runs, key_of, runs_of
 
 #: Most text that is read line by line, and most lines of a table that are compared cell by cell.
 READ, COMPARED = 1 << 21, 300
-#: Most pairs of groups of numbers that are subtracted.
-PAIRS = 100
-#: How many tokens make a line; longer ones are parted.
-TOKENS = 48
-#: A cell that this share of the records or more have says nothing.
-COMMON = 0.25
-#: Most records that a line's cells may point to.
-POINTED = 2_000_000
+PAIRS = 100  #: Most pairs of groups of numbers that are subtracted
+TOKENS = 48  #: How many tokens make a line; longer ones are parted
+COMMON = 0.25  #: A cell that this share of the records or more have says nothing
+POINTED = 2_000_000  #: Most records that a line's cells may point to
 #: By how many tokens and columns, those that fit the fewest, pairs of records are looked for; most pairs.
 FIRST, CANDIDATES = 6, 20_000
 _KEY = r"(?:([A-Za-z_][\w .-]{0,40}?)(?:[\"'\])]*\s*(?:[:=]|\bis\b)\s*[\"'(\[]?|\s))?"
@@ -48,18 +44,13 @@ MEND = "cells of one record stand together; leave the record out, or pool at lea
 
 @dataclass(eq=False)
 class Lines:
-    """Numbers and runs of letters by line.
+    """Numbers and runs of letters by line."""
 
-    Args:
-        names: keys of the names of the table's numeric columns.
-        text: the texts that are read, one after the other.
-        runs: their letters and digits, and the line of each.
-        differences: the two groups of released numbers of which each further line is made.
-    """
-
-    names: Sequence[bytes]
-    text: Located
+    names: Sequence[bytes]  #: keys of the names of the table's numeric columns
+    text: Located  #: the texts that are read, one after the other
+    #: their letters and digits, and the line of each
     runs: list[tuple[Runs, np.ndarray]] = field(default_factory=list)
+    #: the two groups of released numbers of which each further line is made
     differences: list[str] = field(default_factory=list)
     _line_of: list[int] = field(default_factory=list)
     _tokens: list[np.ndarray] = field(default_factory=list)
@@ -163,7 +154,7 @@ def _tokens(line: str) -> Iterator[tuple[float, float, str, bool]]:
         mantissa, _, power = text.lower().partition("e")
         mark = max(mantissa.rfind("."), mantissa.rfind(",") if value % 1 else -1)
         decimals = len(mantissa) - mark - 1 if mark >= 0 else 0
-        width = 10.0 ** np.clip(int(power or 0) - decimals, -300, 300)
+        width = 10.0 ** min(max(int(power or 0) - decimals, -300), 300)
         yield value, max(width, abs(value) * 2.0**-50), found[1] or "", False
 
 

@@ -13,8 +13,7 @@ from privfed.leaks.reading.walk import flatten
 from privfed.leaks.scan import COMPUTED, Settings, floor_of, scores
 from privfed.leaks.table import RawTable
 
-#: How many records are planted, one after the other.
-PLANTED = 3
+PLANTED = 3  #: How many records are planted, one after the other
 
 
 def single_cells(table: RawTable) -> Iterator[tuple[str, float]]:

@@ -14,31 +14,21 @@ import numpy as np
 
 #: A number with more significant digits than this is one whose digits were not rounded away.
 DIGITS = 12
-#: The same for numbers that came as 32-bit floats, which hold seven.
-SHORT_DIGITS = 5
-#: The grade of a number that has more digits.
-NO_GRADE = 99
+SHORT_DIGITS = 5  #: The same for numbers that came as 32-bit floats, which hold seven
+NO_GRADE = 99  #: The grade of a number that has more digits
 #: Significant bits, the leading one included, of what a float holds.
 BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
-#: Zero bits at the end of every number of a block from which it counts as fixed-point.
-SPARE = 10
-#: Greatest denominator of fractions that count as simple.
-DENOMINATOR = 1000
+SPARE = 10  #: Zero bits at the end of every number of a block from which it counts as fixed-point
+DENOMINATOR = 1000  #: Greatest denominator of fractions that count as simple
 
 
 @dataclass(frozen=True)
 class Precision:
-    """One way of rounding that released numbers may have gone through.
+    """One way of rounding that released numbers may have gone through."""
 
-    Args:
-        name: what messages call it.
-        bits: significant bits of a float; none for a fixed step.
-        step: distance between neighbouring numbers; none for floats.
-    """
-
-    name: str
-    bits: int | None = None
-    step: float | None = None
+    name: str  #: what messages call it
+    bits: int | None = None  #: significant bits of a float; none for a fixed step
+    step: float | None = None  #: distance between neighbouring numbers; none for floats
 
     def cell(self, values: np.ndarray) -> np.ndarray:
         """The distance between neighbouring numbers of this precision, at each value."""

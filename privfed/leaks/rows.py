@@ -22,10 +22,8 @@ from privfed.leaks.windows import Windows, hashes_of
 
 #: Most that a value's simplicity counts in a row, whose other values are no simpler for it.
 SIMPLE = 0.25
-#: From how many numbers on a block is large.
-LARGE = 100_000
-#: Logarithm of the size of the table that drops windows at once.
-HASH = 22
+LARGE = 100_000  #: From how many numbers on a block is large
+HASH = 22  #: Logarithm of the size of the table that drops windows at once
 MEND = "no row may leave; release sums or means over many records, with noise"
 
 

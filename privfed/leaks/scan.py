@@ -33,28 +33,21 @@ FAMILIES = (
     *("values", "names", "rows", "lines", "bytes", "digits", "digests", "masked"),
     *("bounds", "functions", "scalings", "columns", "directions", "few", "combinations"),
 )
-#: How many of them are plain.
-PLAIN = 4
+PLAIN = 4  #: How many of them are plain
 #: Families that are not looked at where functions are not asked for.
 COMPUTED = ("bounds", "functions", "scalings", "few", "combinations", "directions")
-#: By how many times a score must exceed a re-drawn table's.
-WRONG = 1.5
+WRONG = 1.5  #: By how many times a score must exceed a re-drawn table's
 Score = Callable[[RawTable], Evidence | None]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a search is made.
+    """How a search is made."""
 
-    Args:
-        alpha: how often what has nothing to do with the tables may be convicted.
-        tolerance: share of a value by which released numbers may differ on top of their precision.
-        off: families of rules that are switched off.
-    """
-
-    alpha: float
+    alpha: float  #: how often what has nothing to do with the tables may be convicted
+    #: share of a value by which released numbers may differ on top of their precision
     tolerance: float = 0.0
-    off: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()  #: families of rules that are switched off
 
 
 def floor_of(family: str, settings: Settings, tables: int) -> float:

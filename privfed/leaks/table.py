@@ -26,45 +26,31 @@ T = TypeVar("T")
 MOVED, MOVED_SHARE = 3.0, 0.05
 #: How many tables of the same shape are drawn anew; those of so few cells are kept.
 DRAWS, KEPT = 200, 20_000
-#: How many raw data are known again, with what was worked out of them.
-RECENT = 4
+RECENT = 4  #: How many raw data are known again, with what was worked out of them
 #: Most cells that are tried in other forms; of larger tables, evenly spaced records are.
 SAMPLE = 250_000
-#: How many steps away another value is looked for where one has been drawn.
-APART = 8
-#: From so many different values on, only next to it.
-LARGE = 5000
+APART = 8  #: How many steps away another value is looked for where one has been drawn
+LARGE = 5000  #: From so many different values on, only next to it
 
 
 @dataclass(frozen=True, eq=False)
 class RawTable:
-    """One raw table.
+    """One raw table."""
 
-    Args:
-        numbers: its numeric columns, shape (records, columns); missing cells are NaN. Dates are
-            seconds since 1970.
-        names: their names.
-        dates: which of them are dates.
-        texts: its other columns.
-        owner: whose table it is, if there are several.
-        sentinel: whether the values are synthetic, so that a message may show them.
-        bounds: public bounds of numeric columns, by which a release may have scaled them.
-        public: values that may leave.
-        shared: a value of so many records is nobody's own.
-        redrawn: whether it is drawn anew after another.
-        memo: what rules worked out of it.
-    """
-
+    #: its numeric columns, shape (records, columns); missing cells are NaN. Dates are seconds since
+    #: 1970
     numbers: np.ndarray
-    names: tuple[str, ...]
-    dates: np.ndarray
-    texts: Sequence[TextColumn]
-    owner: str = ""
-    sentinel: bool = False
+    names: tuple[str, ...]  #: their names
+    dates: np.ndarray  #: which of them are dates
+    texts: Sequence[TextColumn]  #: its other columns
+    owner: str = ""  #: whose table it is, if there are several
+    sentinel: bool = False  #: whether the values are synthetic, so that a message may show them
+    #: public bounds of numeric columns, by which a release may have scaled them
     bounds: Mapping[str, tuple[float, float]] | None = None
-    public: np.ndarray = field(default_factory=lambda: np.empty(0))
-    shared: int = 5
-    redrawn: bool = False
+    public: np.ndarray = field(default_factory=lambda: np.empty(0))  #: values that may leave
+    shared: int = 5  #: a value of so many records is nobody's own
+    redrawn: bool = False  #: whether it is drawn anew after another
+    #: what rules worked out of it
     memo: dict[object, Any] = field(default_factory=dict, init=False)
 
     @property
@@ -176,21 +162,13 @@ class RawTable:
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """One column's own values, and how fine each is written.
+    """One column's own values, and how fine each is written."""
 
-    Args:
-        places: the records that have them, by value.
-        which: which of the different values each of these has.
-        values: the different values, ascending.
-        steps: of which each is a multiple, from the first; 0 where it has all its digits.
-        taken: values that are not to be drawn, for many records share them.
-    """
-
-    places: np.ndarray
-    which: np.ndarray
-    values: np.ndarray
-    steps: np.ndarray
-    taken: np.ndarray
+    places: np.ndarray  #: the records that have them, by value
+    which: np.ndarray  #: which of the different values each of these has
+    values: np.ndarray  #: the different values, ascending
+    steps: np.ndarray  #: of which each is a multiple, from the first; 0 where it has all its digits
+    taken: np.ndarray  #: values that are not to be drawn, for many records share them
 
     @classmethod
     def of(
@@ -289,17 +267,11 @@ def step_of(values: np.ndarray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Different sizes of numeric cells, or of a function of them, ascending.
+    """Different sizes of numeric cells, or of a function of them, ascending."""
 
-    Args:
-        sizes: absolute values, ascending and all different.
-        first: the position in the flattened table of a cell that each comes from.
-        slack: by how much rounding may have moved all, or each.
-    """
-
-    sizes: np.ndarray
-    first: np.ndarray
-    slack: float | np.ndarray = 0.0
+    sizes: np.ndarray  #: absolute values, ascending and all different
+    first: np.ndarray  #: the position in the flattened table of a cell that each comes from
+    slack: float | np.ndarray = 0.0  #: by how much rounding may have moved all, or each
 
     @classmethod
     def of(cls, numbers: np.ndarray, where: np.ndarray | None = None, slack: float = 0.0) -> Cells:

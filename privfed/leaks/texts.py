@@ -18,14 +18,10 @@ from privfed.leaks.windows import Windows, hashes_of
 
 #: Share of different values above which a text column names records instead of describing them.
 NAMING = 0.5
-#: Longest run of letters and digits that is compared; of longer values, the beginning.
-LONGEST = 48
-#: Shortest that names a record by itself.
-SHORTEST = 4
-#: Fewer texts than this say too little of the letters that others would have.
-FEW = 30
-#: How much text is looked at at a time.
-CHUNK = 1 << 22
+LONGEST = 48  #: Longest run of letters and digits that is compared; of longer values, the beginning
+SHORTEST = 4  #: Shortest that names a record by itself
+FEW = 30  #: Fewer texts than this say too little of the letters that others would have
+CHUNK = 1 << 22  #: How much text is looked at at a time
 _BYTES = np.arange(256)
 _UPPER = (_BYTES >= 65) & (_BYTES <= 90)
 _DIGIT = (_BYTES >= 48) & (_BYTES <= 57)
@@ -69,23 +65,15 @@ def other_forms(text: str) -> Iterator[bytes]:
 
 @dataclass(frozen=True, eq=False)
 class TextColumn:
-    """One column of texts.
+    """One column of texts."""
 
-    Args:
-        name: of the column.
-        codes: which of ``values`` each record has; -1 for none.
-        values: the different ones as they are.
-        keys: letters and digits of each form of a value, shape (forms, longest), zeros behind.
-        value_of: the value that each form is of.
-        listed: whether the values are of a public list (a category's), and name nobody.
-    """
-
-    name: str
-    codes: np.ndarray
-    values: tuple[str, ...]
+    name: str  #: of the column
+    codes: np.ndarray  #: which of ``values`` each record has; -1 for none
+    values: tuple[str, ...]  #: the different ones as they are
+    #: letters and digits of each form of a value, shape (forms, longest), zeros behind
     keys: np.ndarray
-    value_of: np.ndarray
-    listed: bool = False
+    value_of: np.ndarray  #: the value that each form is of
+    listed: bool = False  #: whether the values are of a public list (a category's), and name nobody
 
     @classmethod
     def of(
@@ -185,21 +173,13 @@ class TextColumn:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Letters and digits of a text that left, in lower case.
+    """Letters and digits of a text that left, in lower case."""
 
-    Args:
-        lower: the bytes.
-        begins: positions at which words begin.
-        ends: whether a word ends before each position; one longer than ``lower``.
-        proper: whether each was a digit or in upper case.
-        lines: the line of the text of each.
-    """
-
-    lower: np.ndarray
-    begins: np.ndarray
-    ends: np.ndarray
-    proper: np.ndarray
-    lines: np.ndarray
+    lower: np.ndarray  #: the bytes
+    begins: np.ndarray  #: positions at which words begin
+    ends: np.ndarray  #: whether a word ends before each position; one longer than ``lower``
+    proper: np.ndarray  #: whether each was a digit or in upper case
+    lines: np.ndarray  #: the line of the text of each
 
     @classmethod
     def of(cls, text: str, first_line: int = 0) -> Runs:

@@ -13,12 +13,10 @@ from privfed.leaks.evidence import Evidence
 from privfed.leaks.table import RawTable
 from privfed.leaks.texts import SHORTEST, Runs, TextColumn, key_of
 
-#: From how many letters on a single word without a capital is taken for a name.
-LONG_WORD = 9
+LONG_WORD = 9  #: From how many letters on a single word without a capital is taken for a name
 #: A part of a text that was blotted out, and what was left on either side.
 _MASKED = re.compile(r"([\w+][\w.@+ -]*)?(?:[*•█#]{2,}|[xX]{3,}|…|\.{3})([\w@][\w.@-]*)?")
-#: Most masked texts that are looked at.
-MASKED = 500
+MASKED = 500  #: Most masked texts that are looked at
 _MEND = "leave out what names a record, or use a key that says nothing of it"
 
 

@@ -19,8 +19,7 @@ from privfed.privacy.loss import Loss
 from privfed.questions.exact import Number, readable, text
 
 Amount = tuple[Fraction, ...]
-#: The delta at which a total is stated where no budget names one.
-STATED = Fraction(1, 10**5)
+STATED = Fraction(1, 10**5)  #: The delta at which a total is stated where no budget names one
 #: Largest epsilon of a budget; conversions of concentrated losses stay exact far beyond it.
 LARGEST = 10**6
 
@@ -71,15 +70,11 @@ class PrivacyStatement:
     Two statements, each a theorem by itself: whatever is still asked, the whole exchange keeps the
     ceiling; and of what has left so far, at a moment that may depend on it, the odometer holds. The
     smaller of the two is told as what is spent.
-
-    Args:
-        epsilon: what is spent so far, nats, rounded up.
-        delta: at which both are stated.
-        ceiling: the epsilon that a filter certifies for the whole exchange, or none.
     """
 
-    epsilon: Fraction
-    delta: Fraction
+    epsilon: Fraction  #: what is spent so far, nats, rounded up
+    delta: Fraction  #: at which both are stated
+    #: the epsilon that a filter certifies for the whole exchange, or none
     ceiling: Fraction | None = None
 
 
@@ -90,8 +85,7 @@ def _is_fraction(value: object) -> bool:
 class Accountant(ABC):
     """Composes losses by adding exact amounts, component by component."""
 
-    #: What policies call it.
-    name: ClassVar[str]
+    name: ClassVar[str]  #: What policies call it
     #: What the components of an amount are, such as ``("rho", "delta")``.
     components: ClassVar[tuple[str, ...]]
 

@@ -35,8 +35,7 @@ SIGMA = 3.0
 #: the share 1 / (24 sigma^2) makes up for it. A fifth more is allowed for, and tested coordinate by
 #: coordinate; coordinates are independent, so that the vector's pair is dominated too.
 PADDING = 1 / 20
-#: How far a computed lower bound is drawn down, relatively: more than floats err.
-DOWN = 1 - 1e-12
+DOWN = 1 - 1e-12  #: How far a computed lower bound is drawn down, relatively: more than floats err
 #: Log-probability below the largest at which a law's window ends, and most of its points.
 DEPTH, POINTS = 40.0, 2**16
 #: Names and forms of laws in releases and ledgers of format 3.
@@ -59,16 +58,14 @@ class Law(ABC):
         InputError: a parameter is not a finite number.
     """
 
-    #: What releases, ledgers and policies call it; the name it is installed by.
-    name: ClassVar[str]
+    name: ClassVar[str]  #: What releases, ledgers and policies call it; the name it is installed by
     #: What it loses: pure ``"epsilon"`` (nats), or ``"rho"`` (zCDP).
     measure: ClassVar[Literal["epsilon", "rho"]] = "epsilon"
     #: In which norm the loss counts units: 1 for L1, 2 for squared L2.
     norm: ClassVar[Literal[1, 2]] = 1
     #: Whether noise is added to numbers; otherwise it says which bits are flipped.
     additive: ClassVar[bool] = True
-    #: Whether :meth:`loses` is exact, and no lower bound.
-    exact: ClassVar[bool] = False
+    exact: ClassVar[bool] = False  #: Whether :meth:`loses` is exact, and no lower bound
 
     def __init__(self, *parameters: Parameter | str) -> None:
         self.parameters = tuple(map(_number, parameters))
@@ -494,15 +491,10 @@ class Unknown(Law):
 
 @dataclass(frozen=True)
 class Charged:
-    """Noise of one law, and how far a neighbour moves what it hides.
+    """Noise of one law, and how far a neighbour moves what it hides."""
 
-    Args:
-        law: of the noise.
-        units: in the law's norm, all cells together.
-    """
-
-    law: Law
-    units: int
+    law: Law  #: of the noise
+    units: int  #: in the law's norm, all cells together
 
     def times(self, steps: int) -> Charged:
         """The same noise over so many steps between neighbours (group privacy)."""

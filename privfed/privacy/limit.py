@@ -13,8 +13,7 @@ from privfed.privacy.accountant import Budget
 
 #: What a charge can be told apart by.
 ASPECTS = ("study", "round", "kind", "client", "principal", "month", "model")
-#: The scope of everything.
-WHOLE = "[]"
+WHOLE = "[]"  #: The scope of everything
 
 
 @dataclass(frozen=True)
@@ -26,15 +25,11 @@ class Limit:
 
     A request names its own round and principal: unless the owner's channel tells principals apart, and
     counts rounds itself, limits per round or principal stop mistakes, not a dishonest asker.
-
-    Args:
-        per: aspects; each combination of their values has the budget for itself.
-        budget: the ceiling.
-        where: aspects that must have a certain value for the limit to apply.
     """
 
-    per: tuple[str, ...]
-    budget: Budget
+    per: tuple[str, ...]  #: aspects; each combination of their values has the budget for itself
+    budget: Budget  #: the ceiling
+    #: aspects that must have a certain value for the limit to apply
     where: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

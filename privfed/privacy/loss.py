@@ -23,27 +23,21 @@ CLAIMED, MAPPED, MASKED = "claimed", "opendp", "masked"
 
 @dataclass(frozen=True)
 class Loss:
-    """The privacy loss of one release.
+    """The privacy loss of one release."""
 
-    Args:
-        epsilon: pure differential privacy, nats; or the epsilon of (epsilon, delta).
-        rho: zero-concentrated differential privacy.
-        delta: probability with which the epsilon or rho statement may fail.
-        unprotected: why there is no finite guarantee, or none. An unprotected release may hold
-            protected parts beside the open ones: what those cost still counts against a budget.
-        laws: the laws of all the noise in it, for tight retrospective accounting; empty where one
-            of them is not known.
-        basis: what the bound rests on beside what is derived here, sorted: ``"claimed:NAME"`` for the
-            word of a plugin's author, ``"opendp:NAME"`` for the map of a measurement,
-            ``"masked:1 of 5"`` for masks that hold unless more owners collude; empty where all of it
-            is derived.
-    """
-
+    #: pure differential privacy, nats; or the epsilon of (epsilon, delta)
     epsilon: Fraction | None = None
-    rho: Fraction | None = None
-    delta: Fraction = Fraction(0)
+    rho: Fraction | None = None  #: zero-concentrated differential privacy
+    delta: Fraction = Fraction(0)  #: probability with which the epsilon or rho statement may fail
+    #: why there is no finite guarantee, or none. An unprotected release may hold protected parts
+    #: beside the open ones: what those cost still counts against a budget
     unprotected: str | None = None
+    #: the laws of all the noise in it, for tight retrospective accounting; empty where one of them
+    #: is not known
     laws: tuple[Charged, ...] = field(default=())
+    #: what the bound rests on beside what is derived here, sorted: ``"claimed:NAME"`` for the word
+    #: of a plugin's author, ``"opendp:NAME"`` for the map of a measurement, ``"masked:1 of 5"`` for
+    #: masks that hold unless more owners collude; empty where all of it is derived
     basis: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

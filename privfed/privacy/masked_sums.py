@@ -39,26 +39,23 @@ MIN_SIGMA = 3.0
 LARGEST = 2**62
 #: Most owners, and most owners times refinement: a cell is clipped at 2^44 or more.
 MOST_OWNERS, MOST_STEPS = 512, 2**18
-#: Parts that are sums over records.
-SUMS = (PartType.COUNTS, PartType.SUMS)
+SUMS = (PartType.COUNTS, PartType.SUMS)  #: Parts that are sums over records
 
 
 @dataclass(frozen=True)
 class MaskedSums:
     """A policy's terms for sums that only their total shows.
 
-    Args:
-        keys: each owner's masking key, 32 bytes in hexadecimal (``privfed key masking``), by name,
-            the policy's own owner included; text without a key where a simulation fills it in.
-        colluding: t, owners who may work with the server. Each adds 1 / (K - t) of the variance.
-        unmasked: what may be spent at most if the masks fail, because more than t owners collude.
-
     Raises:
         PolicyError: there are fewer than two owners whose noise counts.
     """
 
+    #: each owner's masking key, 32 bytes in hexadecimal (``privfed key masking``), by name, the
+    #: policy's own owner included; text without a key where a simulation fills it in
     keys: Mapping[str, str]
+    #: t, owners who may work with the server. Each adds 1 / (K - t) of the variance
     colluding: int = 0
+    #: what may be spent at most if the masks fail, because more than t owners collude
     unmasked: Budget | None = None
 
     def __post_init__(self) -> None:
@@ -151,15 +148,12 @@ def _is_key(text: str) -> bool:
 
 @dataclass(frozen=True)
 class MaskedProtection:
-    """A mechanism at work on a group of sums, with one owner's share of its noise.
+    """A mechanism at work on a group of sums, with one owner's share of its noise."""
 
-    Args:
-        total: what is said of all owners' total, on refined grids: its laws, and what it costs an
-            owner against the server and its allies.
-        refined: by part, how many units of the refined grid are one of the part's own.
-    """
-
+    #: what is said of all owners' total, on refined grids: its laws, and what it costs an owner
+    #: against the server and its allies
     total: Protection
+    #: by part, how many units of the refined grid are one of the part's own
     refined: Mapping[str, int]
 
     @property

@@ -47,8 +47,7 @@ class Mechanism(ABC):
     contains its losses says so.
     """
 
-    #: What policies call it.
-    name: ClassVar[str]
+    name: ClassVar[str]  #: What policies call it
     #: What a guard's ``spend`` counts: ``"epsilon"`` (nats), ``"rho"`` (zCDP) or ``None`` (nothing).
     currency: ClassVar[str | None] = None
     #: Whether the same question at no greater spend gets the remembered answer, free.
@@ -212,21 +211,15 @@ def is_drawn_here(mechanism: Mechanism) -> bool:
 
 @dataclass(frozen=True)
 class Protection:
-    """A mechanism at work on one group of parts, priced: all that is public about it.
+    """A mechanism at work on one group of parts, priced: all that is public about it."""
 
-    Args:
-        mechanism: what protects them.
-        group: the parts, with their bounds.
-        spend: what is spent on them, in the mechanism's currency.
-        laws: the law of the noise on each part; parts to which none is added are left out.
-        stated: what the mechanism says that costs; unless given, the spend in its currency, nothing
-            where no record can change anything, or else what the laws lose.
-    """
-
-    mechanism: Mechanism
-    group: Mapping[str, BoundedPart]
-    spend: Fraction
+    mechanism: Mechanism  #: what protects them
+    group: Mapping[str, BoundedPart]  #: the parts, with their bounds
+    spend: Fraction  #: what is spent on them, in the mechanism's currency
+    #: the law of the noise on each part; parts to which none is added are left out
     laws: Mapping[str, Law] = field(default_factory=dict)
+    #: what the mechanism says that costs; unless given, the spend in its currency, nothing where no
+    #: record can change anything, or else what the laws lose
     stated: Loss | None = None
 
     @property

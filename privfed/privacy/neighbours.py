@@ -18,17 +18,11 @@ from privfed.questions.part import Relation, Unit
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Two data sets are neighbours if they differ in one unit.
+    """Two data sets are neighbours if they differ in one unit."""
 
-    Args:
-        relation: the unit is added or removed, or replaced by another.
-        unit: what differs.
-        cap: most records of one individual or client.
-    """
-
-    relation: Relation = "add-or-remove"
-    unit: Unit = "record"
-    cap: int | None = None
+    relation: Relation = "add-or-remove"  #: the unit is added or removed, or replaced by another
+    unit: Unit = "record"  #: what differs
+    cap: int | None = None  #: most records of one individual or client
 
     def steps(self, to: Neighbours) -> int:
         """How many of these differences lead from one data set to a neighbour of the other kind.

@@ -17,12 +17,9 @@ from scipy.special import log_ndtr
 
 @dataclass(frozen=True)
 class DominatingPair(ABC):
-    """A dominating pair, up to what its hockey-stick curve depends on.
+    """A dominating pair, up to what its hockey-stick curve depends on."""
 
-    Args:
-        size: epsilon of one release; for Gaussian noise the sensitivity in standard deviations.
-    """
-
+    #: epsilon of one release; for Gaussian noise the sensitivity in standard deviations
     size: float
 
     def curve(self, epsilon: np.ndarray) -> np.ndarray:
@@ -53,13 +50,9 @@ class ResponsePair(DominatingPair):
 
 @dataclass(frozen=True)
 class LaplacePair(DominatingPair):
-    """Discrete Laplace noise.
+    """Discrete Laplace noise."""
 
-    Args:
-        steps: how many steps of its lattice the shift takes.
-    """
-
-    steps: int
+    steps: int  #: how many steps of its lattice the shift takes
 
     def divergence(self, epsilon: np.ndarray) -> np.ndarray:
         """max over j of P(X >= j - D) - e^epsilon P(X >= j) for discrete Laplace X, D the steps.

@@ -44,23 +44,17 @@ def _names(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Guard:
-    """How one group of parts is protected, jointly.
+    """How one group of parts is protected, jointly."""
 
-    Args:
-        mechanism: a plugin's name, or the object itself.
-        parts: the parts of the group; ``"*"`` is every part that no other guard names.
-        spend: what one release costs, in the mechanism's currency (epsilon or rho).
-        cap: most that a request may propose to spend instead; ``spend`` unless given.
-        times: how often the kind may be answered; no limit unless given.
-        options: parameters of the mechanism.
-    """
-
-    mechanism: str | Mechanism
+    mechanism: str | Mechanism  #: a plugin's name, or the object itself
+    #: the parts of the group; ``"*"`` is every part that no other guard names
     parts: tuple[str, ...] = ("*",)
+    #: what one release costs, in the mechanism's currency (epsilon or rho)
     spend: Fraction | None = None
+    #: most that a request may propose to spend instead; ``spend`` unless given
     cap: Fraction | None = None
-    times: int | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    times: int | None = None  #: how often the kind may be answered; no limit unless given
+    options: Mapping[str, Any] = field(default_factory=dict)  #: parameters of the mechanism
 
     def __post_init__(self) -> None:
         for name in ("spend", "cap"):
@@ -131,31 +125,23 @@ class Guard:
 
 @dataclass(frozen=True)
 class Policy:
-    """What a data owner allows.
+    """What a data owner allows."""
 
-    Args:
-        guards: for each kind of query, its guards; an empty tuple allows a local effect.
-        unit: what the guarantee protects: ``record``, ``rule``, ``individual`` or ``client``.
-        relation: ``add-or-remove`` or ``replace-one`` of one unit.
-        cap: most records of one unit (``individual``, ``client``).
-        accountant: a plugin's name, or the object itself.
-        budget: the ceiling, or none (then spending is counted and never refused).
-        name: for reports.
-        cells: most cells of one answer.
-        limits: sub-budgets, per study, round, kind, client, principal, month or model.
-        masked: with whom sums are masked, so that only their total is shown; kinds that are no sums under
-            Gaussian noise stay as they are.
-    """
-
+    #: for each kind of query, its guards; an empty tuple allows a local effect
     guards: Mapping[str, tuple[Guard, ...]]
+    #: what the guarantee protects: ``record``, ``rule``, ``individual`` or ``client``
     unit: Unit = "record"
-    relation: Relation = "add-or-remove"
-    cap: int | None = None
-    accountant: str | Accountant = "pure"
+    relation: Relation = "add-or-remove"  #: ``add-or-remove`` or ``replace-one`` of one unit
+    cap: int | None = None  #: most records of one unit (``individual``, ``client``)
+    accountant: str | Accountant = "pure"  #: a plugin's name, or the object itself
+    #: the ceiling, or none (then spending is counted and never refused)
     budget: Budget | None = None
-    name: str = ""
-    cells: int = CELLS
+    name: str = ""  #: for reports
+    cells: int = CELLS  #: most cells of one answer
+    #: sub-budgets, per study, round, kind, client, principal, month or model
     limits: tuple[Limit, ...] = ()
+    #: with whom sums are masked, so that only their total is shown; kinds that are no sums under
+    #: Gaussian noise stay as they are
     masked: MaskedSums | None = None
 
     def __post_init__(self) -> None:

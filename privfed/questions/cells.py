@@ -12,8 +12,7 @@ import numpy as np
 
 from privfed.errors import QueryError
 
-#: Deepest path and longest search that a stranger's query may cost a client.
-DEPTH = 256
+DEPTH = 256  #: Deepest path and longest search that a stranger's query may cost a client
 SEARCH = 200_000
 
 #: The way from the root to a node: (feature, branch) for each step.

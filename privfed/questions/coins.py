@@ -24,13 +24,11 @@ import numpy as np
 
 from privfed.tables.records import Records
 
-#: How many records are hashed at a time: what a processor's cache holds.
-_BLOCK = 2**14
+_BLOCK = 2**14  #: How many records are hashed at a time: what a processor's cache holds
 #: "somepseudorandomlygeneratedbytes", the function's initial state.
 _START = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
 
-#: Two words of 64 bits for each record, or one pair for all.
-Keys = tuple[np.ndarray, np.ndarray]
+Keys = tuple[np.ndarray, np.ndarray]  #: Two words of 64 bits for each record, or one pair for all
 
 
 def record_keys(records: Records, secret: bytes) -> Keys:

@@ -14,8 +14,7 @@ from numbers import Rational
 from privfed.errors import InputError
 
 Number = Fraction | int | float | str | Decimal
-#: Irrational costs are rounded up to this many units per one.
-RESOLUTION = 10**15
+RESOLUTION = 10**15  #: Irrational costs are rounded up to this many units per one
 #: Largest power of ten that decimal text may hold; without a limit "1e999999999" is a denial of
 #: service in eleven letters.
 EXPONENT = 400

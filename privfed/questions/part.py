@@ -64,17 +64,13 @@ class Bound:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far the records can move a part.
+    """How far the records can move a part."""
 
-    Args:
-        add_or_remove: one record more or less.
-        replace_one: one record put in another's place; twice the above by the triangle inequality
-            unless the query derives a tighter bound.
-        anything: all data of one individual replaced by any other data (local privacy).
-    """
-
-    add_or_remove: Bound
+    add_or_remove: Bound  #: one record more or less
+    #: one record put in another's place; twice the above by the triangle inequality unless the
+    #: query derives a tighter bound
     replace_one: Bound | None = None
+    #: all data of one individual replaced by any other data (local privacy)
     anything: Bound | None = None
 
     @classmethod
@@ -130,20 +126,15 @@ def _whole(units: int) -> int:
 
 @dataclass(frozen=True)
 class Part:
-    """Public facts of one named array.
+    """Public facts of one named array."""
 
-    Args:
-        type: what the numbers are.
-        axes: a name for each axis (``node``, ``feature``, ``set``, ``bin``, ...).
-        shape: sizes of the axes; -1 marks a size that depends on data (unprotected parts only).
-        sensitivity: the derived bound, or ``None`` where no finite one exists.
-        grid: value of one unit; released integers times this are the part's values.
-    """
-
-    type: PartType
-    axes: tuple[str, ...]
+    type: PartType  #: what the numbers are
+    axes: tuple[str, ...]  #: a name for each axis (``node``, ``feature``, ``set``, ``bin``, ...)
+    #: sizes of the axes; -1 marks a size that depends on data (unprotected parts only)
     shape: tuple[int, ...]
+    #: the derived bound, or ``None`` where no finite one exists
     sensitivity: Sensitivity | None = None
+    #: value of one unit; released integers times this are the part's values
     grid: Fraction = Fraction(1)
 
     def __post_init__(self) -> None:

@@ -17,24 +17,17 @@ from privfed.questions.part import Part
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 
-#: Largest query that is remembered, in bytes.
-REMEMBERED = 2**24
+REMEMBERED = 2**24  #: Largest query that is remembered, in bytes
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What a query sees at a client.
+    """What a query sees at a client."""
 
-    Args:
-        records: the owner's records, already clipped to the schema.
-        schema: the public data dictionary.
-        secret: a durable secret of the client; never leaves it.
-        cache: results worth keeping between queries; may vanish at any time.
-    """
-
-    records: Any
-    schema: Schema
-    secret: bytes = b""
+    records: Any  #: the owner's records, already clipped to the schema
+    schema: Schema  #: the public data dictionary
+    secret: bytes = b""  #: a durable secret of the client; never leaves it
+    #: results worth keeping between queries; may vanish at any time
     cache: MutableMapping[Any, Any] = field(default_factory=dict)
 
     @property
@@ -86,44 +79,30 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Equations:
-    """What one part of an answer says of its members: ``added`` summed over them is ``told``.
+    """What one part of an answer says of its members: ``added`` summed over them is ``told``."""
 
-    Args:
-        added: what each record would add, shape (records, *cells).
-        told: the sum before any noise, shape (cells).
-        error: largest difference of the two, in the same units, shape (cells) or scalar.
-    """
-
-    added: np.ndarray
-    told: np.ndarray
+    added: np.ndarray  #: what each record would add, shape (records, *cells)
+    told: np.ndarray  #: the sum before any noise, shape (cells)
+    #: largest difference of the two, in the same units, shape (cells) or scalar
     error: np.ndarray | float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """What some cells of an answer sum, where secret coins decide how often each record counts.
+    """What some cells of an answer sum, where secret coins decide how often each record counts."""
 
-    Args:
-        draw: names the coins; all cells of one draw count a record equally often (a tree's bootstrap).
-        part: the part.
-        cells: flat indices into the part, shape (cells,).
-        added: what each record would add, counted once, shape (records, cells).
-    """
-
+    #: names the coins; all cells of one draw count a record equally often (a tree's bootstrap)
     draw: str
-    part: str
-    cells: np.ndarray
-    added: np.ndarray
+    part: str  #: the part
+    cells: np.ndarray  #: flat indices into the part, shape (cells,)
+    added: np.ndarray  #: what each record would add, counted once, shape (records, cells)
 
 
 @dataclass(frozen=True, eq=False)
 class LocalView(View):
-    """What a local effect sees at a client; its cache is shared with no other query.
+    """What a local effect sees at a client; its cache is shared with no other query."""
 
-    Args:
-        shelf: what the client keeps, by name: durable plain data, shared by all local effects.
-    """
-
+    #: what the client keeps, by name: durable plain data, shared by all local effects
     shelf: MutableMapping[str, Any] = field(default_factory=dict)
 
 
@@ -134,8 +113,7 @@ class Query(ABC):
     that it can be asked again, of another client, or after a restart.
     """
 
-    #: What a policy's line names, such as ``"fuzzy_tree.level"``.
-    kind: ClassVar[str]
+    kind: ClassVar[str]  #: What a policy's line names, such as ``"fuzzy_tree.level"``
     #: Whether counts, sums and scores are sums over the records of what each alone would give. Not
     #: where records are judged together (an order statistic, a cap by person) or coins are tossed.
     linear: ClassVar[bool] = True

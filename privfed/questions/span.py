@@ -11,21 +11,13 @@ from privfed.tables.schema import Column
 
 @dataclass(frozen=True)
 class Span:
-    """``lower <= x < upper``, among the codes ``among`` (``None``: any) and not in ``besides``.
+    """``lower <= x < upper``, among the codes ``among`` (``None``: any) and not in ``besides``."""
 
-    Args:
-        feature: its index in the schema.
-        lower: where the half-open interval begins; an infinite end is open.
-        upper: where it ends.
-        among: codes of the only categories that meet it, or ``None``.
-        besides: codes of categories that do not meet it.
-    """
-
-    feature: int
-    lower: float = -np.inf
-    upper: float = np.inf
-    among: frozenset[int] | None = None
-    besides: frozenset[int] = frozenset()
+    feature: int  #: its index in the schema
+    lower: float = -np.inf  #: where the half-open interval begins; an infinite end is open
+    upper: float = np.inf  #: where it ends
+    among: frozenset[int] | None = None  #: codes of the only categories that meet it, or ``None``
+    besides: frozenset[int] = frozenset()  #: codes of categories that do not meet it
 
     def __and__(self, other: Span) -> Span:
         """Both conditions on the same feature."""

@@ -31,23 +31,20 @@ _PAIRS = 2**15
 class Nodes:
     """What trees and forests share: one row for each node, a child after its parent.
 
-    Args:
-        feature: split by a node, -1 for a leaf; int64, shape (nodes,).
-        children: the nodes of its branches, then -1; int64, shape (nodes, branches). All -1 for a
-            leaf, two or more for a split.
-        cuts: rising thresholds between its branches, then infinity; float64, shape
-            (nodes, branches - 1). All infinite for a leaf and for a split by categories.
-        categories: the codes that go left at a split by categories, which has two branches; bool,
-            shape (nodes, codes), or no columns.
-
     Raises:
         QueryError: ``malformed``: another type or shape, a node without exactly one parent, before
             its parent or too deep, gaps or too few branches, thresholds that do not rise.
     """
 
-    feature: np.ndarray
+    feature: np.ndarray  #: split by a node, -1 for a leaf; int64, shape (nodes,)
+    #: the nodes of its branches, then -1; int64, shape (nodes, branches). All -1 for a leaf, two or
+    #: more for a split
     children: np.ndarray
+    #: rising thresholds between its branches, then infinity; float64, shape (nodes, branches - 1).
+    #: All infinite for a leaf and for a split by categories
     cuts: np.ndarray
+    #: the codes that go left at a split by categories, which has two branches; bool, shape (nodes,
+    #: codes), or no columns
     categories: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), bool))
 
     def __post_init__(self) -> None:
@@ -311,12 +308,9 @@ class Tree(Nodes):
 
 @dataclass(frozen=True, eq=False)
 class Forest(Nodes):
-    """Many trees in one set of arrays, nodes numbered consecutively.
+    """Many trees in one set of arrays, nodes numbered consecutively."""
 
-    Args:
-        roots: where each tree begins, rising from 0.
-    """
-
+    #: where each tree begins, rising from 0
     roots: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))
 
     def __post_init__(self) -> None:

@@ -18,8 +18,7 @@ from privfed.errors import InputError, PrivfedError, WireError
 from privfed.questions.exact import exact, text
 
 T = TypeVar("T")
-#: Largest message that is decoded, in bytes.
-LIMIT = 256 * 2**20
+LIMIT = 256 * 2**20  #: Largest message that is decoded, in bytes
 #: Element types by kind of array: integers and floats in the fewest bytes that hold them all.
 _WHOLE = {f"i{size}": np.dtype(f"<i{size}") for size in (1, 2, 4, 8)}
 _FLOATS = {f"f{size}": np.dtype(f"<f{size}") for size in (4, 8)}

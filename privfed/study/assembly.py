@@ -149,6 +149,29 @@ def write_report(output: Output) -> Report:
     return report
 
 
+def write_letter(output: Output, reader: str, policy: str = "", *, pdf: bool = False) -> Path:
+    """Write the page for a board or a regulator of a finished study, beside its report.
+
+    Returns:
+        the file: ``board.html``, ``regulator.html``, or with ``pdf`` the same as ``.pdf``; for an
+        engineer ``report.html`` or ``report.pdf``.
+    """
+    from privfed.reports import letters
+
+    page = output.folder / f"{reader}.html"
+    if reader == "board":
+        write_text(page, letters.board(gather(output), policy))
+    elif reader == "regulator":
+        write_text(page, letters.regulator(gather(output)))
+    else:
+        page = output.folder / "report.html"
+        write_report(output)
+    if not pdf:
+        return page
+    letters.write_pdf(page, page.with_suffix(".pdf"))
+    return page.with_suffix(".pdf")
+
+
 def sweep(study: Study, epsilons: Sequence[str], seeds: int) -> pd.DataFrame:
     """Run a study repeatedly: every private policy at each epsilon, all policies under each seed.
 

@@ -60,6 +60,25 @@ class DataChoice:
 
 
 @dataclass(frozen=True)
+class AboutChoice:
+    """Who answers for a study, and why it is done: ``[about]``. Public text, shown on its pages."""
+
+    purpose: str = ""  #: what the model is for
+    controller: str = ""  #: who answers for the data
+    contact: str = ""  #: whom to ask
+    legal_basis: str = ""  #: such as a consent, a statute, a decision of an ethics board
+    period: str = ""  #: when the data were collected
+    data_description: str = ""  #: whose data, and what of them
+    approver: str = ""  #: who approved the study
+    registry: dict[str, str] = field(default_factory=dict)  #: further fields of a register
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The keys that nothing is written under."""
+        return tuple(key for key, text in vars(self).items() if key != "registry" and not text)
+
+
+@dataclass(frozen=True)
 class ClientsChoice:
     """Who owns which record: ``[clients]``."""
 

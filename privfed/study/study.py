@@ -6,7 +6,7 @@ A study is plain public data in TOML. Reading it checks all keys and types; noth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +15,7 @@ import tomli_w
 
 from privfed.errors import Faults, StudyError
 from privfed.study.choices import (
+    AboutChoice,
     ClientsChoice,
     DataChoice,
     LearnerChoice,
@@ -49,6 +50,9 @@ class Study:
     #: holds; otherwise they are alternatives in a simulation
     together: bool = False
     runs: int = 1  #: number of runs per policy, with fresh noise each
+    about: AboutChoice = field(
+        default_factory=AboutChoice
+    )  #: who answers for it, and why it is done
     folder: Path = Path()  #: where relative paths start
 
     @classmethod
@@ -134,6 +138,7 @@ class Study:
             "clients": _plain(clients),
             "learner": _plain(self.learner),
             **({} if self.shadows is None else {"shadows": _plain(self.shadows)}),
+            **({} if self.about == AboutChoice() else {"about": _plain(self.about)}),
             "policy": [_plain(policy) for policy in chosen],
         }
 
@@ -195,6 +200,7 @@ _READERS: Mapping[str, Callable[[Any, str], Any]] = {
     "clients": lambda plain, where: section(plain, ClientsChoice, f"{where}, [clients]"),
     "learner": lambda plain, where: holding_learner(plain, LearnerChoice, f"{where}, [learner]"),
     "policy": policies,
+    "about": lambda plain, where: section(plain, AboutChoice, f"{where}, [about]"),
     "shadows": lambda plain, where: section(plain, ShadowChoice, f"{where}, [shadows]"),
 }
 

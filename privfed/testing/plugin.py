@@ -107,8 +107,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     asserts by way of a helper module still has a share.
     """
     naming = sum(_names_assertions(item) for item in items)
-    others = len(items) - naming
-    config.stash[_SHARES] = {True: 0.5 / max(1, naming), False: 0.5 / max(1, others)}
+    config.stash[_SHARES] = {True: 0.5 / max(1, naming), False: 0.5 / max(1, len(items) - naming)}
 
 
 @pytest.hookimpl(wrapper=True)

@@ -14,7 +14,7 @@ from scipy.stats import norm
 from privfed.accountants import pld
 from privfed.accountants.approximate import ApproximateZeroConcentrated
 from privfed.accountants.pure import PureEpsilon
-from privfed.accountants.risk import Risk, Subject, Tradeoff
+from privfed.accountants.risk import Risk, Subject, Tradeoff, largest_epsilon
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.errors import InputError
 from privfed.privacy.accountant import Accountant, Amount
@@ -152,7 +152,7 @@ def test_sentences_carry_the_figures() -> None:
     """An officer reads percentages."""
     words = " ".join(Risk.of(Tradeoff.pure(1)).sentences())
     assert "flags 1 % of the records that were not used identifies at most 2.72 %" in words
-    assert "of any attack is at most 46.2 %" in words
+    assert "of any attack is at most 46.3 %" in words
 
 
 def test_sentences_speak_of_what_is_protected() -> None:
@@ -170,3 +170,31 @@ def test_a_prior_is_a_share(prior: float) -> None:
     """A prior outside of (0, 1) is one clear error."""
     with pytest.raises(InputError, match="prior must lie between 0 and 1"):
         Tradeoff.pure(1).posterior(prior)
+
+
+def test_two_steps_are_a_person_s_other_answer() -> None:
+    """Group privacy: randomized response flipped twice attains it."""
+    curve = Tradeoff.approximate(1.0, 1e-3).two()
+    assert curve.epsilon[0] == 2 and curve.delta[0] == pytest.approx((1 + np.e) * 1e-3)
+    assert Tradeoff.pure(1.0).two().found(0.01) == pytest.approx(Tradeoff.pure(2.0).found(0.01))
+
+
+@pytest.mark.parametrize("found", [0.02, 0.05, 0.5, 0.9])
+def test_the_largest_epsilon_keeps_to_the_odds_and_hardly_more_would(found: float) -> None:
+    """There and back, from below."""
+    most = largest_epsilon(found, 1e-5, 0.01)
+    assert Tradeoff.approximate(most, 1e-5).found(0.01) <= found
+    assert Tradeoff.approximate(most + 1e-6, 1e-5).found(0.01) > found
+
+
+def test_odds_that_guessing_has_are_refused() -> None:
+    """One of a hundred is found by accusing one of a hundred."""
+    with pytest.raises(InputError, match="by guessing"):
+        largest_epsilon(0.01, 1e-5, 0.01)
+
+
+def test_odds_are_said_of_a_hundred_people() -> None:
+    """Membership, one answer with its base rate, and delta once, where there is one."""
+    said = Tradeoff.approximate(1.0, 1e-5).in_odds(0.01, 0.1)
+    assert "finds at most 2.72 on average" in said[0] and "at most 45.1 times" in said[1]
+    assert len(said) == 3 and len(Tradeoff.pure(1.0).in_odds(0.01, 0.1)) == 2

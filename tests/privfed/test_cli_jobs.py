@@ -237,3 +237,26 @@ def test_what_a_library_warns_of_inside_a_gate_stays_there(
     assert "7318.25" not in printed.out + printed.err
     texts = [path.read_bytes() for path in out.rglob("*") if path.is_file()]
     assert texts and not any(b"7318.25" in text for text in texts)
+
+
+@pytest.mark.parametrize("reader", ["board", "regulator", "engineer"])
+def test_a_finished_study_has_a_page_for_each_reader(
+    reader: str, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A page without any reference to the outside."""
+    assert status(["report", str(finished), "--for", reader]) == FINE
+    page = Path(capsys.readouterr().out.split()[-1])
+    text = page.read_text(encoding="utf-8")
+    assert page.parent == finished and "Made on 20" in text
+    assert "http://" not in text.replace("http://www.w3.org", "") and "https://" not in text
+
+
+def test_an_epsilon_in_odds_and_back(capsys: pytest.CaptureFixture[str]) -> None:
+    """What it means, the largest for given odds, and one clear error for what cannot be read."""
+    assert status(["epsilon", "1"]) == FINE
+    assert "at most 2.72 on average" in capsys.readouterr().out
+    assert status(["epsilon", "--risk", "at most 5 in 100"]) == FINE
+    assert capsys.readouterr().out.startswith("epsilon 1.609")
+    for words in (["epsilon"], ["epsilon", "1", "--risk", "1 in 2"], ["epsilon", "--risk", "few"]):
+        assert status(words) == BAD_INPUT
+        assert "write" in capsys.readouterr().err

@@ -21,14 +21,10 @@ from typing import Any
 
 import numpy as np
 
-#: Most bytes that anything is unpacked to.
-LARGEST = 1 << 30
-#: Most places inside foreign bytes at which a compressed stream is tried.
-PLACES = 4000
-#: How many bytes of a stream are tried before all of it is.
-PROBED = 1024
-#: Largest bytes of which MessagePack is tried as a whole.
-PACKED = 1 << 26
+LARGEST = 1 << 30  #: Most bytes that anything is unpacked to
+PLACES = 4000  #: Most places inside foreign bytes at which a compressed stream is tried
+PROBED = 1024  #: How many bytes of a stream are tried before all of it is
+PACKED = 1 << 26  #: Largest bytes of which MessagePack is tried as a whole
 _STREAMS = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda", b"\x1f\x8b\x08")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 #: Opcodes whose argument is no datum: names of modules, classes, memo slots, frames, versions.
@@ -36,8 +32,7 @@ _STRUCTURE = {"PROTO", "FRAME", "GLOBAL", "INST", "PUT", "BINPUT", "LONG_BINPUT"
 _STRUCTURE |= {"GET", "BINGET", "LONG_BINGET", "EXT1", "EXT2", "EXT4"}
 _TYPE = re.compile(r"^[<>|=]?([fiucV][0-9]{1,2})$")
 
-#: What was found: how it was encoded, and what it is.
-Decoded = Iterator[tuple[str, object]]
+Decoded = Iterator[tuple[str, object]]  #: What was found: how it was encoded, and what it is
 
 
 def decoded(data: bytes) -> Decoded:

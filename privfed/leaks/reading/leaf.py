@@ -11,8 +11,7 @@ import numpy as np
 
 #: Most cells of a container, and most rows of a table, that are also read as lines of text.
 CELLS, ROWS = 64, 5000
-#: Most numbers of which each is looked at by its own name.
-NAMED = 10_000
+NAMED = 10_000  #: Most numbers of which each is looked at by its own name
 
 
 class RowText(str):
@@ -21,18 +20,13 @@ class RowText(str):
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """Something that left and that holds no further objects.
+    """Something that left and that holds no further objects."""
 
-    Args:
-        path: where it was, from ``left`` down, as one would write it in Python.
-        value: numbers of any shape (never copied), a text, or bytes.
-        labels: names of the elements along the last axis of ``value``; without them, positions.
-        row: whether it is a text made of the cells of one container, whose numbers are leaves too.
-    """
-
-    path: str
-    value: np.ndarray | str | bytes
+    path: str  #: where it was, from ``left`` down, as one would write it in Python
+    value: np.ndarray | str | bytes  #: numbers of any shape (never copied), a text, or bytes
+    #: names of the elements along the last axis of ``value``; without them, positions
     labels: Sequence[str] | None = None
+    #: whether it is a text made of the cells of one container, whose numbers are leaves too
     row: bool = False
 
     def element(self, position: int) -> str:

@@ -29,12 +29,9 @@ from privfed.leaks.reading.leaf import CELLS, ROWS, Leaf, RowText
 from privfed.leaks.reading.package_objects import reader_of
 from privfed.leaks.reading.texts import encoded_in, numbers_in
 
-#: How deep objects may nest, encodings counted.
-DEPTH = 60
-#: How many encodings may lie one in another.
-NESTED = 6
-#: Least bytes that are taken for something else than text or a number.
-SHORT = 4
+DEPTH = 60  #: How deep objects may nest, encodings counted
+NESTED = 6  #: How many encodings may lie one in another
+SHORT = 4  #: Least bytes that are taken for something else than text or a number
 _PLAIN = (bool, int, float, np.bool_, np.integer, np.floating)
 _CELL = (str, int, float, np.number, Decimal, date)
 _NO_DATA = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodWrapperType, property)

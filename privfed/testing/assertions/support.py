@@ -31,12 +31,7 @@ class FewRecords(AssertionError):
 
 
 def assert_support(
-    run: Callable[[Any], object],
-    raw: Any,
-    k: int = 5,
-    *,
-    allow: Sequence[str] = (),
-    seed: int = 0,
+    run: Callable[[Any], object], raw: Any, k: int = 5, *, allow: Sequence[str] = (), seed: int = 0
 ) -> None:
     """Assert that every number, text and string of bytes that ``run`` lets out depends on k records.
 

@@ -1,0 +1,102 @@
+"""The check of a guard of another stack."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from privfed.cli.common import BREACH, FINE, PATH
+from privfed.errors import InputError
+
+
+@click.command()
+@click.argument("guard")
+@click.option("--epsilon", type=float, required=True, help="Claimed, nats, of all rounds together.")
+@click.option("--delta", type=float, default=0.0, help="Claimed, of all rounds together.")
+@click.option("--unit", default="client", help="What is protected: client or record.")
+@click.option("--relation", default="add-or-remove", help="How neighbours differ.")
+@click.option("--rounds", type=int, help="Rounds that the claim covers.")
+@click.option("--clip", type=float, help="L2 norm to which an update is clipped.")
+@click.option("--noise", default="", help="gaussian or laplace.")
+@click.option("--scale", type=float, help="Of the noise of a round.")
+@click.option("--options", default="", help="With which a class is made, as JSON.")
+@click.option("--shape", default="", help="Of the model's arrays, such as 20x4,20,scalar.")
+@click.option("--table", type=PATH, help="A CSV file, for a function of a table.")
+@click.option("--runs", type=int, default=4000, help="Answers drawn in each game.")
+@click.option("--out", type=PATH, help="A folder for guard.json and guard.html.")
+def check_guard(
+    guard: str,
+    options: str,
+    shape: str,
+    table: Path | None,
+    runs: int,
+    out: Path | None,
+    **claim: Any,
+) -> int:
+    """Check GUARD, which others wrote, against its claim.
+
+    \b
+    privfed check-guard flower:MODULE:MOD --epsilon 1 --delta 1e-5 --clip 1 --noise gaussian --rounds 10
+    privfed check-guard flare:MODULE:CLASS --options '{"epsilon": 0.1}' --epsilon 0.1
+    privfed check-guard python:MODULE:FUNCTION --table data.csv --unit record --epsilon 1
+
+    The guard's code is imported and run here, as often as --runs says. Exit status 1: it is convicted.
+    """
+    from privfed.guards.claim import GuardClaim
+    from privfed.guards.trial import SHAPES
+    from privfed.guards.verdict import check_guard as checked
+    from privfed.reports.guard import guard_page
+
+    sys.path.insert(0, "")
+    verdict = checked(
+        guard,
+        GuardClaim(**claim),
+        options=_options(options),
+        shapes=_shapes(shape) if shape else SHAPES,
+        table=None if table is None else _table(table),
+        runs=runs,
+    )
+    click.echo(verdict.text())
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        plain = verdict.to_dict()
+        written = json.dumps(plain, indent=1, default=float, allow_nan=True)
+        (out / "guard.json").write_text(written + "\n", encoding="utf-8")
+        (out / "guard.html").write_text(guard_page(plain), encoding="utf-8")
+        click.echo(f"written: {out / 'guard.json'}, {out / 'guard.html'}")
+    return BREACH if verdict.convicting else FINE
+
+
+def _options(text: str) -> dict[str, Any] | None:
+    if not text:
+        return None
+    try:
+        plain = json.loads(text)
+    except ValueError:
+        plain = None
+    if not isinstance(plain, dict):
+        raise InputError("""--options is a JSON object, such as '{"epsilon": 0.1}'""")
+    return plain
+
+
+def _shapes(text: str) -> list[tuple[int, ...]]:
+    try:
+        return [
+            () if each == "scalar" else tuple(int(size) for size in each.split("x"))
+            for each in text.split(",")
+        ]
+    except ValueError:
+        raise InputError("--shape is written as 20x4,20,scalar") from None
+
+
+def _table(path: Path) -> Any:
+    import pandas as pd
+
+    try:
+        return pd.read_csv(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"table {path}: cannot be read ({type(error).__name__})") from None

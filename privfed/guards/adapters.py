@@ -1,0 +1,176 @@
+"""Guards of several stacks as one kind of function: arrays in, what leaves out.
+
+A guard is named as ``flower:MODULE:NAME`` (a mod of a ClientApp), ``flare:MODULE:CLASS`` (a DXO filter) or
+``python:MODULE:CALLABLE`` (a function of a list of arrays or, with a table, of a frame).
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from privfed.errors import InputError
+
+#: What a guard is given: a model's update, or a table.
+Given = Any
+#: One run of a guard, with its memory of earlier rounds: gives what leaves, None if nothing does.
+Answering = Callable[[Given], list[np.ndarray] | None]
+#: Begins a run from nothing.
+Opening = Callable[[], Answering]
+#: Seconds that one answer may take.
+PATIENCE = 5.0
+#: Where a message keeps the update.
+PLACE = "arrays"
+
+
+def opened(spec: str, options: Mapping[str, Any] | None = None) -> Opening:
+    """The guard that a text names; each call begins a run with no memory.
+
+    Args:
+        spec: ``STACK:MODULE:NAME``.
+        options: with which a class, or a function that makes guards, is called.
+
+    Raises:
+        InputError: there is no such guard, or its stack is not installed.
+    """
+    stack, _, rest = spec.partition(":")
+    module, _, name = rest.partition(":")
+    if stack not in ADAPTERS or not module or not name:
+        raise InputError(
+            f"guard {spec!r}: write flower:MODULE:NAME, flare:MODULE:CLASS or python:MODULE:CALLABLE"
+        )
+    try:
+        made = getattr(import_module(module), name)
+    except (ImportError, AttributeError):
+        raise InputError(f"guard {spec!r}: module {module!r} has no {name!r} here") from None
+    adapter = ADAPTERS[stack]
+    return lambda: adapter(_new(made, options))
+
+
+def _new(made: Any, options: Mapping[str, Any] | None) -> Any:
+    """A guard without a past: a class is called, what has a memory of its own is copied."""
+    if inspect.isclass(made) or options:
+        return made(**(options or {}))
+    return deepcopy(made)
+
+
+def _python(call: Any) -> Answering:
+    def answer(given: Given) -> list[np.ndarray] | None:
+        told = call(deepcopy(given))
+        return None if told is None else arrays_of(told)
+
+    return answer
+
+
+def arrays_of(told: Any) -> list[np.ndarray]:
+    """What left, as a list of arrays: of a list, a mapping, a frame, or one array or number."""
+    if isinstance(told, Mapping):
+        return [np.asarray(each, float) for each in told.values()]
+    if isinstance(told, Sequence) and not isinstance(told, str | bytes):
+        return [np.asarray(each) for each in told]
+    return [np.asarray(told)]
+
+
+def _flower(mod: Any) -> Answering:
+    """A mod around an app that trained the update: the model that it was sent is all zero.
+
+    Outside of its own processes Flower makes no message unless a task's identity is set.
+    """
+    from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+    from flwr.supercore.task_identity import TaskIdentity
+
+    TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    context = Context(1, 1, {}, RecordDict(), {})
+
+    def record(arrays: Sequence[np.ndarray]) -> RecordDict:
+        named = {str(at): Array(np.asarray(each)) for at, each in enumerate(arrays)}
+        return RecordDict({PLACE: ArrayRecord(named)})
+
+    def answer(given: Given) -> list[np.ndarray] | None:
+        def trained(message: Message, _: Context) -> Message:
+            content = record(given)
+            content["metrics"] = MetricRecord({"num-examples": 1})
+            return Message(content, reply_to=message)
+
+        asked = Message(record([np.zeros_like(each) for each in given]), 1, "train")
+        told = mod(asked, context, trained)
+        if not told.has_content() or not told.content.array_records:
+            return None
+        records = told.content.array_records.values()
+        return [array for each in records for array in each.to_numpy_ndarrays()]
+
+    return answer
+
+
+def _flare(dxo_filter: Any) -> Answering:
+    """A DXO filter on a weight difference."""
+    from nvflare.apis.dxo import DXO, DataKind
+    from nvflare.apis.fl_context import FLContext
+    from nvflare.apis.shareable import Shareable
+
+    logging.getLogger(type(dxo_filter).__name__).setLevel(logging.ERROR)
+    dxo_filter.logger.setLevel(logging.ERROR)
+
+    def answer(given: Given) -> list[np.ndarray] | None:
+        data = {str(at): np.array(each) for at, each in enumerate(given)}
+        dxo = DXO(DataKind.WEIGHT_DIFF, data=data)
+        told = dxo_filter.process_dxo(dxo, Shareable(), FLContext())
+        return None if told is None else [np.asarray(each) for each in told.data.values()]
+
+    return answer
+
+
+ADAPTERS: dict[str, Callable[[Any], Answering]] = {
+    "flower": _flower,
+    "flare": _flare,
+    "python": _python,
+}
+
+
+def rounds(answer: Answering, given: Sequence[Given]) -> list[np.ndarray | None]:
+    """What leaves in each round, in one row each.
+
+    None where nothing does: the guard says so, fails, or is still at work after :data:`PATIENCE`.
+    """
+    return [_row(partial(answer, each)) for each in given]
+
+
+@contextmanager
+def _in_time() -> Iterator[None]:
+    """Interrupt what takes too long; in a program's main thread alone, for signals reach no other."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def late(*_: Any) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _row(ask: Callable[[], list[np.ndarray] | None]) -> np.ndarray | None:
+    try:
+        with _in_time():
+            told = ask()
+    except Exception:  # noqa: BLE001  # a guard that fails lets nothing leave, whatever it says
+        return None
+    if told is None:
+        return None
+    return np.concatenate([np.ravel(each).astype(float) for each in told]) if told else np.zeros(0)

@@ -1,0 +1,464 @@
+"""What is checked of a guard, each as a finding: found, looked (and what it would have found), not looked.
+
+A passed check proves nothing. All that go by chance share :data:`LEVEL`, each with an equal part of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.stats import binom, chi2, laplace, norm
+
+from privfed.attacks.finding import POWER, Finding
+from privfed.audits.bounds import gaussian_epsilon, verdict
+from privfed.audits.noise import noise_tests, scale_found
+from privfed.audits.paired_trials import SELECTION, Move, audit_moves
+from privfed.audits.test_statistics import Statistic, lowest_bit
+from privfed.audits.threshold_tests import (
+    OTHERS,
+    SUREST,
+    ConfusionCounts,
+    DecisionRule,
+    PrivacyClaim,
+    judge,
+)
+from privfed.guards.adapters import Given, rounds
+from privfed.guards.trial import BIG, BIGGER, GuardTrial, Pair
+from privfed.owner.noise_monitor import NoiseSums
+
+#: How often all checks together may convict an innocent guard; each that goes by chance gets a fifth.
+LEVEL, TESTS = 0.01, 5
+SHARE = LEVEL / TESTS
+#: Fresh runs in which the noise is looked at.
+DRAWS = 400
+#: Fresh runs of two rounds in which noise may repeat.
+REPEATS = 40
+#: Least share of whole-number noise whose lowest bit is the grid's: half of all numbers are odd. Floats
+#: reach it where they are nearest to zero alone, about one in as many as were drawn.
+ODD, FEWEST = 0.1, 200
+#: Deviations beyond which noise is counted.
+TAILS = (2.0, 3.5)
+
+
+def _finding(check: str, question: str, metric: str, value: float, **rest: Any) -> Finding:
+    settled = {"baseline": 0.0, "simulation": False, **rest}
+    return Finding(check, question, metric, value, **settled)
+
+
+def _breach(wrong: object) -> str:
+    return "breach" if wrong else "none"
+
+
+def check_shapes(trial: GuardTrial) -> Finding:
+    """What leaves has one shape, and holds finite numbers, whatever comes in."""
+    rng = np.random.default_rng(1)
+    given = {"usual": trial.nothing}
+    if trial.table is None:
+        for name, flat in {
+            "zero": np.zeros(trial.cells),
+            "a common one": rng.normal(size=trial.cells),
+            "a huge one": BIGGER * rng.normal(size=trial.cells),
+            "one that is NaN": np.full(trial.cells, np.nan),
+            "one with an infinity": np.where(np.arange(trial.cells) == 0, np.inf, 0.0),
+        }.items():
+            given[name] = trial.update(flat)
+    else:
+        given["one without a record"] = trial.table.iloc[1:]
+    told = {name: rounds(trial.open(), [each])[0] for name, each in given.items()}
+    usual = told["usual"]
+    wrong = [
+        f"{name}: {_told(row)}"
+        for name, row in told.items()
+        if _told(row) != _told(usual) or (row is not None and not np.isfinite(row).all())
+    ]
+    return _finding(
+        "shapes",
+        "Do shape, refusal and finiteness depend on the update?",
+        "inputs that are told apart without any noise",
+        len(wrong),
+        of=len(given),
+        severity=_breach(wrong),
+        detail={"told apart": wrong},
+        detectable=1.0,
+        partial="" if usual is not None else "the guard answers nothing",
+    )
+
+
+def _told(row: np.ndarray | None) -> str:
+    if row is None:
+        return "nothing leaves"
+    return f"{row.size} cells" + ("" if np.isfinite(row).all() else ", not finite")
+
+
+def check_untouched(trial: GuardTrial) -> Finding:
+    """No number leaves as it came."""
+    question, metric = (
+        "Does a number leave as it came, without noise?",
+        "cells that leave as they came",
+    )
+    if trial.table is not None:
+        return _not_looked(
+            "untouched", question, metric, "a table's cells are no cells of the answer"
+        )
+    small = np.random.default_rng(2).uniform(1e-7, 2e-7, trial.cells)
+    same = np.ones(trial.cells, bool)
+    for size in (small, BIG * small):
+        row = rounds(trial.open(), [trial.update(size)])[0]
+        if row is None or row.size != trial.cells:
+            why = "what leaves has not the update's shape"
+            return _not_looked("untouched", question, metric, why)
+        same &= row == size
+    return _finding(
+        "untouched",
+        question,
+        metric,
+        int(same.sum()),
+        of=trial.cells,
+        severity=_breach(same.any()),
+        detectable=1.0,
+    )
+
+
+def _not_looked(check: str, question: str, metric: str, why: str) -> Finding:
+    return _finding(check, question, metric, 0.0, partial=why)
+
+
+def check_clipping(trial: GuardTrial) -> Finding:
+    """Neighbours' answers lie no further apart than the claimed clip allows; a bound there must be.
+
+    The median of the answers along a direction is bounded by order statistics, exactly and whatever the
+    noise is: of n draws the k-th least exceeds the median with probability P(Bin(n, 1/2) < k). Two
+    bounds, half of the level each, bound how far the noise's centre moved.
+    """
+    question = "How far, in L2, does what leaves move between neighbours at least?"
+    metric = "distance between neighbours, at least"
+    if trial.table is not None:
+        why = "a table's records are bounded by its schema, which the guard's claim does not name"
+        return _not_looked("clipping", question, metric, why)
+    level, best, name, endless, width = SHARE / len(trial.pairs), 0.0, "", False, 0.0
+    for pair in trial.pairs:
+        assert pair.direction is not None
+        huge = trial.pair(pair.name, pair.direction, BIGGER)
+        arms = [trial.rows(given, DRAWS) for given in (huge.present, huge.absent, pair.present)]
+        if any(rows.size == 0 or rows.shape[1] != trial.cells for rows in arms):
+            why = "the guard refuses, or changes the shape"
+            return _not_looked("clipping", question, metric, why)
+        bounds = [_median(rows @ pair.direction, level / 3) for rows in arms]
+        (low, _), (_, high), (_, before) = bounds
+        width = max(width, *(top - bottom for bottom, top in bounds))
+        endless |= low > 2 * max(before, 0.0) + width
+        if low - high > best:
+            best, name = low - high, pair.name
+    allowed = None if trial.claim.clip is None else trial.claim.reach * trial.claim.clip
+    return _finding(
+        "clipping",
+        question,
+        metric,
+        best,
+        of=allowed,
+        low=best,
+        severity=_breach(endless or (allowed is not None and best > allowed * (1 + 1e-6))),
+        detail={
+            "direction": name,
+            "grows with the update": bool(endless),
+            "confidence": 1 - SHARE,
+            "would have found, with chance .8, moves beyond the allowed by": 2 * width,
+        },
+        detectable=None if allowed else 2 * width,
+    )
+
+
+def _median(values: np.ndarray, level: float) -> tuple[float, float]:
+    """Bounds on a median, each failing with probability ``level`` at most."""
+    ordered = np.sort(values)
+    rank = max(int(binom.ppf(level, len(values), 0.5)) - 1, 0)
+    return float(ordered[rank]), float(ordered[-1 - rank])
+
+
+def check_fresh(trial: GuardTrial) -> Finding:
+    """Every answer has noise of its own: neither all runs nor all second rounds repeat the first.
+
+    Coarse noise repeats by chance, as a coin of probability p does in all of n runs with p^(n - 1): below
+    5e-6 for p = .73, an answer that epsilon 1 allows.
+    """
+    question, metric = "Does the noise come again?", "answers that repeat the one before, at most"
+    given = trial.nothing if trial.table is not None else trial.pairs[0].present
+    runs = [rounds(trial.open(), [given, given]) for _ in range(REPEATS)]
+    first = [run[0].tobytes() for run in runs if run[0] is not None]
+    pairs = [(a.tobytes(), b.tobytes()) for a, b in runs if a is not None and b is not None]
+    if len(first) < REPEATS:
+        return _not_looked("fresh noise", question, metric, "the guard does not always answer")
+    same = sum(one == other for one, other in zip(first[1:], first[:-1], strict=True))
+    again = sum(one == other for one, other in pairs)
+    all_same = len(set(first)) == 1 or (len(pairs) == REPEATS and again == REPEATS)
+    return _finding(
+        "fresh noise",
+        question,
+        metric,
+        max(same, again),
+        of=REPEATS,
+        severity=_breach(all_same),
+        detail={"found where": "all runs, or all second rounds, repeat"},
+    )
+
+
+def check_law(trial: GuardTrial) -> Finding:
+    """The noise on a zero update is of the claimed law and scale, independent from cell to cell."""
+    question = "Is what leaves, less the update, noise of the claimed law and scale?"
+    metric, claim = "tests that convict the noise", trial.claim
+    scale = claim.least_scale
+    why = "no table's exact answer is known" if trial.table is not None else ""
+    if not claim.noise or scale is None:
+        why = (
+            why
+            or "no law, or neither scale nor clip, is claimed: write --noise, and --scale or --clip"
+        )
+    rows = np.zeros((0, 0)) if why else trial.rows(trial.nothing, DRAWS)
+    if why or rows.size == 0 or rows.shape[1] != trial.cells:
+        why = why or "the guard refuses, or changes the shape"
+        return _not_looked("law of the noise", question, metric, why)
+    assert scale is not None
+    scores = rows / scale
+    if claim.noise == "laplace":
+        tail = np.minimum(laplace.sf(np.abs(scores)), 0.5)
+        scores = np.sign(scores) * norm.isf(np.maximum(tail, 1e-300))
+    if claim.scale is None:
+        cells = scores.size
+        p = float(chi2.cdf((scores**2).sum(), cells))
+        tested = {"variance below what the claim needs": p}
+    else:
+        tested = {test.name: test.p for test in noise_tests(_sums(trial, scores))}
+    level = SHARE / len(tested)
+    convicted = [name for name, p in tested.items() if p < level]
+    return _finding(
+        "law of the noise",
+        question,
+        metric,
+        len(convicted),
+        of=len(tested),
+        severity=_breach(convicted),
+        detail={
+            "convicted": convicted,
+            "least p": min(tested.values()),
+            "level": level,
+            "cells": scores.size,
+            "scale": scale,
+            "scale is": "claimed" if claim.scale is not None else "the least that the claim needs",
+            "narrower noise found with chance .8, by": scale_found(scores.size, level),
+        },
+        detectable=1.0,
+    )
+
+
+def _sums(trial: GuardTrial, scores: np.ndarray) -> NoiseSums:
+    """Sums of normal scores, of all cells and of each array, with those before them, and in the tails."""
+    found = NoiseSums()
+    at = 0
+    parts = {"all cells": scores}
+    for number, shape in enumerate(trial.shapes):
+        size = int(np.prod(shape))
+        parts[f"array {number}"] = scores[:, at : at + size]
+        at += size
+    for name, part in parts.items():
+        found.add(f"score {name}", part.size, part.sum(), (part**2).sum())
+    for name, one, other in (
+        ("the cell before", scores[:, 1:], scores[:, :-1]),
+        ("the run before", scores[1:], scores[:-1]),
+    ):
+        found.add(f"sign {name}", one.size, (one * np.sign(other)).sum())
+    for far in TAILS:
+        expected = 2 * norm.sf(far) * scores.size
+        found.add(
+            f"count beyond {far:g} deviations", scores.size, (np.abs(scores) > far).sum(), expected
+        )
+    return found
+
+
+def check_low_bits(trial: GuardTrial) -> Finding:
+    """The noise is drawn in whole numbers of a grid: floats let their input through (Mironov 2012)."""
+    question = "Is the noise drawn in whole numbers, or in floating point, which no theorem covers?"
+    metric = "share of answers whose lowest bit is the grid's"
+    told = [rounds(trial.open(), [trial.nothing])[0] for _ in range(DRAWS)]
+    if any(each is None for each in told):
+        return _not_looked("low bits", question, metric, "the guard refuses")
+    arrays = list(zip(*(trial.open()(trial.nothing) or [] for _ in range(DRAWS)), strict=True))
+    least, looked, narrow = 1.0, False, False
+    for array in arrays:
+        values = np.concatenate([np.ravel(each) for each in array])
+        double = values.dtype == np.float64
+        values = np.asarray(values[(values != 0) & np.isfinite(values.astype(float))], float)
+        if len(np.unique(values)) < FEWEST:
+            continue
+        share = _on_a_grid(values)
+        narrow |= not double and share < ODD
+        if double or share >= ODD:
+            looked, least = True, min(least, share)
+    why = ""
+    if narrow or not looked:
+        why = "answers of single precision round the bits away that would tell"
+        why = why if narrow else f"fewer than {FEWEST} different answers were seen"
+    return _finding(
+        "low bits",
+        question,
+        metric,
+        least,
+        severity=_breach(looked and least < ODD),
+        partial=why,
+        baseline=0.5,
+        detail={"floating point below": ODD},
+        detectable=ODD,
+    )
+
+
+def _on_a_grid(values: np.ndarray) -> float:
+    """Share of values whose lowest bit is the least of all; 1 if all are multiples of their least gap."""
+    bits = lowest_bit(values)
+    gap = float(np.diff(np.unique(np.abs(values))).min())
+    multiples = np.abs(values - values[0]) / gap
+    if multiples.max() < 2**30 and np.abs(multiples - np.rint(multiples)).max() < 1e-3:
+        return 1.0
+    return float((bits == bits.min()).mean())
+
+
+def _game(trial: GuardTrial, check: str, question: str, times: int) -> Finding:
+    """The distinguishing game over rounds: all epsilon that the outputs prove, against the claim.
+
+    It is played twice, each at half the level: with the answers along the direction that moves, where
+    honest noise tells most, and with refusals, sums and cells as they are, where faults show.
+    """
+    found = _played(trial, trial.claim.privacy, times)
+    least = least_found(trial.claim.privacy, trial.runs, SHARE / 2)
+    detail = {**found.detail, "claimed": trial.claim.epsilon, "rounds": times}
+    return replace(found, attack=check, question=question, detail=detail, of=None, detectable=least)
+
+
+def _played(trial: GuardTrial, claim: PrivacyClaim, times: int, before: int = 0) -> Finding:
+    along, beside = (
+        [_move(trial, pair, times, before, columns) for pair in trial.pairs]
+        for columns in (slice(1), slice(1, None))
+    )
+    if claim.gaussian or not claim.epsilon:
+        first = _halved(along[0], claim, trial.runs)
+    else:
+        first = audit_moves(along, claim, trials=trial.runs, alpha=SHARE / 2)
+    second = audit_moves(beside, claim, trials=trial.runs // 2, alpha=SHARE / 2)
+    return max(first, second, key=lambda each: (each.severity == "breach", each.value))
+
+
+def _halved(move: Move, claim: PrivacyClaim, runs: int) -> Finding:
+    """Guess the upper half of the outputs to be the one input's: the best rule for symmetric noise."""
+    present, absent = move.outputs(runs)
+    chosen = int(len(present) * SELECTION)
+    cut = float(np.median(np.concatenate([present[:chosen], absent[:chosen]])))
+    along = Statistic("the answer along the move", "value", lambda outputs: outputs[:, 0])
+    rule = DecisionRule(along, cut, float(np.nextafter(cut, -np.inf)))
+    _, proven = judge([rule], present[chosen:], absent[chosen:], claim, SHARE / 2)
+    detail = {
+        "move": move.name,
+        "delta": claim.delta,
+        "confidence": 1 - SHARE / 2,
+        "trials": runs,
+        "event": along.name,
+        "threshold": cut,
+    }
+    return verdict("guard", proven, claim.epsilon, detail)
+
+
+def _move(trial: GuardTrial, pair: Pair, times: int, before: int, columns: slice) -> Move:
+    """A pair of neighbours in some rounds, after as many with an update of zero."""
+
+    def sampler(given: Given) -> Callable[[int], np.ndarray]:
+        asked = [trial.nothing] * before + [given] * times
+        return lambda runs: trial.played(pair, asked, runs, first=before)[:, columns]
+
+    return Move(pair.name, sampler(pair.present), sampler(pair.absent))
+
+
+def least_found(claim: PrivacyClaim, runs: int, alpha: float) -> float:
+    """The least epsilon that a game convicts with chance .8, nats; infinite if none is.
+
+    Of a Gaussian claim: noise so narrow, told by its best threshold. Of others: an answer that is right with
+    odds e^epsilon, or, at a delta, an event whose probabilities under the two inputs are (1, e^-epsilon) / 2.
+    Counts are those that a run reaches, or keeps below, with chance .8 in all.
+    """
+    each = int(runs * (1 - SELECTION)) // 2
+    alpha = (SUREST + OTHERS) * alpha
+
+    def convicts(strength: float) -> bool:
+        if claim.gaussian:
+            right = binom.ppf(1 - POWER, 2 * each, norm.cdf(strength / 2))
+        elif not claim.delta:
+            right = binom.ppf(1 - POWER, 2 * each, 1 / (1 + math.exp(-strength)))
+        else:
+            hits = binom.ppf((1 - POWER) / 2, each, 0.5)
+            false = binom.ppf((1 + POWER) / 2, each, 0.5 * math.exp(-strength))
+            return _proven(claim, hits, false, each - hits, 0.0, each, alpha) > claim.epsilon
+        half = right / 2
+        return _proven(claim, half, each - half, each - half, half, each, alpha) > claim.epsilon
+
+    tried = np.geomspace(0.02, 60, 400)
+    least = next((float(s) for s in tried if convicts(float(s))), math.inf)
+    if claim.gaussian and math.isfinite(least):
+        return gaussian_epsilon(least, claim.delta)
+    return least
+
+
+def _proven(
+    claim: PrivacyClaim, tp: float, fp: float, fn: float, tn: float, each: int, alpha: float
+) -> float:
+    found = [np.asarray(number) for number in (tp, fp, fn, tn)]
+    counts = ConfusionCounts(found[0], found[1], found[2], found[3], each, each)
+    return claim.proven(float(claim.strength(counts, alpha)))
+
+
+def check_one_round(trial: GuardTrial) -> Finding:
+    """One round's answer tells neighbours apart no better than the whole claim allows."""
+    return _game(trial, "one round", "Do answers of one round contradict the claim?", 1)
+
+
+def check_all_rounds(trial: GuardTrial) -> Finding:
+    """All rounds together tell neighbours apart no better than the claim allows."""
+    question = "Do the answers of all rounds together contradict the claim?"
+    times = trial.claim.rounds or 1
+    if times == 1:
+        why = "one round is claimed" if trial.claim.rounds else "no number of rounds is claimed"
+        metric = "epsilon proven by the outputs, at least"
+        return _not_looked("all rounds", question, metric, f"{why}: write --rounds N")
+    return _game(trial, "all rounds", question, times)
+
+
+def check_spent(trial: GuardTrial) -> Finding:
+    """Once its rounds are spent, nothing that leaves depends on the update."""
+    question = "Once its budget is spent, does anything that leaves depend on the update?"
+    metric, times = "epsilon proven by answers after the last round, at least", trial.claim.rounds
+    if times is None:
+        why = "no number of rounds is claimed: write --rounds N"
+        return _not_looked("budget when spent", question, metric, why)
+    nothing = PrivacyClaim(0.0)
+    found = _played(trial, nothing, 2, before=times)
+    return replace(
+        found,
+        attack="budget when spent",
+        question=question,
+        metric=metric,
+        of=None,
+        detectable=least_found(nothing, trial.runs, SHARE / 2),
+        detail={**found.detail, "claimed": 0.0},
+    )
+
+
+CHECKS: tuple[Callable[[GuardTrial], Finding], ...] = (
+    check_shapes,
+    check_untouched,
+    check_clipping,
+    check_fresh,
+    check_law,
+    check_low_bits,
+    check_one_round,
+    check_all_rounds,
+    check_spent,
+)

@@ -1,0 +1,104 @@
+"""What is claimed of a guard, and the neighbours between which the claim must hold."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+from scipy.optimize import brentq
+
+from privfed.audits.bounds import gaussian_epsilon
+from privfed.audits.threshold_tests import PrivacyClaim
+from privfed.errors import InputError
+from privfed.questions.part import Relation, Unit
+
+NoiseName = Literal["", "gaussian", "laplace"]
+
+
+@dataclass(frozen=True)
+class GuardClaim:
+    """A guard's claim, as its documentation or its officer states it.
+
+    Args:
+        epsilon: nats, of all ``rounds`` together.
+        delta: of all rounds together.
+        unit: what is protected, a client or a record.
+        relation: how neighbours differ.
+        rounds: how often it may be asked before its budget is spent; None if nothing is said.
+        clip: L2 norm to which an update is clipped; None if nothing is said.
+        noise: its law; empty if nothing is said. ``"gaussian"`` promises a Gaussian trade-off curve,
+            against which audits are far sharper.
+        scale: of the noise of one round: standard deviation, or Laplace's scale; None if nothing is said.
+
+    Raises:
+        InputError: no such claim can be made.
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    unit: Unit = "client"
+    relation: Relation = "add-or-remove"
+    rounds: int | None = None
+    clip: float | None = None
+    noise: NoiseName = ""
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (0 < self.epsilon < math.inf and 0 <= self.delta < 1):
+            raise InputError(
+                "a guard's claim needs epsilon above 0 and finite, and 0 <= delta < 1: write "
+                "--epsilon 1 --delta 1e-5"
+            )
+        if self.unit not in ("client", "record"):
+            raise InputError("a guard's unit is client or record: write --unit client")
+        if self.relation not in get_args(Relation):
+            raise InputError(f"relation is one of {', '.join(get_args(Relation))}")
+        if self.noise not in get_args(NoiseName):
+            raise InputError(
+                "noise is gaussian or laplace; leave --noise out where nothing is said"
+            )
+        if self.noise == "gaussian" and not self.delta:
+            raise InputError("Gaussian noise has no pure epsilon: write --delta 1e-5")
+        if self.rounds is not None and self.rounds < 1:
+            raise InputError("rounds is a whole number of at least 1")
+        for name in ("clip", "scale"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise InputError(f"{name} is a finite number above 0")
+
+    @property
+    def reach(self) -> int:
+        """How many clips apart, in L2, the clipped updates of neighbours may lie.
+
+        A client's update against that of a client who is not there, the zero vector: 1, as clipping leaves
+        ||u|| <= c. Two clients' updates in each other's place: ||u - v|| <= 2c, attained at v = -u: 2. One
+        record that is added, removed or replaced may turn the whole trained update into any other one,
+        as nothing before the clip bounds what training makes of it: 2.
+        """
+        return 1 if (self.unit, self.relation) == ("client", "add-or-remove") else 2
+
+    @property
+    def privacy(self) -> PrivacyClaim:
+        """The claim in the terms of an audit."""
+        return PrivacyClaim(self.epsilon, self.delta, gaussian=self.noise == "gaussian")
+
+    @cached_property
+    def least_scale(self) -> float | None:
+        """The least noise of one round that the claim needs; None where it does not follow.
+
+        Gaussian: T rounds of sensitivity s and deviation sigma are mu-Gaussian-DP, mu = sqrt(T) s / sigma
+        (Dong et al. 2022, Corollary 3.3), with mu from the claim. Of other laws an L2 clip bounds no scale.
+        """
+        if self.scale is not None:
+            return self.scale
+        if self.clip is None or self.noise != "gaussian":
+            return None
+        top = 2 * (self.epsilon + 1) + 1e-6
+        mu = brentq(lambda m: gaussian_epsilon(m, self.delta) - self.epsilon, 1e-6, top * 10)
+        return math.sqrt(self.rounds or 1) * self.reach * self.clip / float(mu)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the claim as plain data."""
+        return asdict(self)

@@ -1,0 +1,159 @@
+"""A guard on trial: the inputs that are tried on it, and what leaves, drawn as often as is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privfed.errors import InputError
+from privfed.guards.adapters import Given, Opening, rounds
+from privfed.guards.claim import GuardClaim
+
+#: Norms of updates beyond any clip that is used.
+BIG, BIGGER = 1e4, 1e8
+#: A number that no noise of use would not hide.
+TINY = 1e-12
+#: Cells of an answer that are looked at one by one.
+RAW = 6
+#: Records of a table that are taken out, the most outlying ones first.
+TAKEN = 3
+#: Shapes of a model: two layers and a number without axes, such as a layer's count of batches.
+SHAPES: tuple[tuple[int, ...], ...] = ((20, 4), (20,), ())
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Inputs of two neighbours, and the direction in which an update differs, norm 1 (none of tables)."""
+
+    name: str
+    present: Given
+    absent: Given
+    direction: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class GuardTrial:
+    """A guard, its claim, and the inputs on which it is tried.
+
+    Args:
+        open: begins a run of the guard.
+        claim: what is claimed of it.
+        shapes: of the model's arrays.
+        table: a table, where the guard is a function of one; then records are its neighbours' difference.
+        runs: outputs drawn in each game, half under either input.
+    """
+
+    open: Opening
+    claim: GuardClaim
+    shapes: Sequence[tuple[int, ...]] = SHAPES
+    table: pd.DataFrame | None = None
+    runs: int = 4000
+
+    def __post_init__(self) -> None:
+        if self.runs < 1000:
+            raise InputError("a guard's check needs at least 1000 runs: write --runs 4000")
+        if self.table is not None and len(self.table) < 2:
+            raise InputError("a guard of tables is tried on a table of at least 2 records")
+        if not self.cells:
+            raise InputError("a model has at least one cell: write --shape 20x4,20")
+
+    @property
+    def cells(self) -> int:
+        """Numbers of an update."""
+        return sum(int(np.prod(shape)) for shape in self.shapes)
+
+    def update(self, flat: np.ndarray) -> list[np.ndarray]:
+        """The arrays of a flat update, double precision."""
+        ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes])[:-1]
+        return [
+            np.array(part.reshape(shape))
+            for part, shape in zip(np.split(flat, ends), self.shapes, strict=True)
+        ]
+
+    @cached_property
+    def nothing(self) -> Given:
+        """The update zero, or nearly so where the guard refuses zero; or the table as it is."""
+        if self.table is not None:
+            return self.table
+        zero = self.update(np.zeros(self.cells))
+        refused = rounds(self.open(), [zero])[0] is None
+        return self.update(np.full(self.cells, TINY)) if refused else zero
+
+    @cached_property
+    def pairs(self) -> list[Pair]:
+        """Neighbours, the worst for an honest guard first; see :attr:`.GuardClaim.reach`."""
+        if self.table is not None:
+            return self._tables(self.table)
+        cells, sizes = self.cells, np.array([int(np.prod(shape)) for shape in self.shapes])
+        named = {
+            "all arrays alike": np.repeat(1 / np.sqrt(np.maximum(sizes, 1)), sizes),
+            "one cell": np.eye(1, cells)[0],
+            "the last cell": np.eye(1, cells, cells - 1)[0],
+        }
+        return [self.pair(name, each) for name, each in named.items()]
+
+    def pair(self, name: str, towards: np.ndarray, norm: float = BIG) -> Pair:
+        """Updates of neighbours that differ in a direction."""
+        direction = towards / np.linalg.norm(towards)
+        other = 0.0 if self.claim.reach == 1 else -norm
+        return Pair(name, self.update(norm * direction), self.update(other * direction), direction)
+
+    def _tables(self, table: pd.DataFrame) -> list[Pair]:
+        """The table against itself without one record, or with the record in another's place."""
+        numbers = table.select_dtypes("number").fillna(0.0)
+        spread = numbers.std(ddof=0).replace(0, 1)
+        order = ((numbers - numbers.mean()) / spread).abs().max(axis=1).fillna(0).to_numpy()
+        chosen = np.argsort(-order, kind="stable")[:TAKEN]
+        found = []
+        for number, at in enumerate(chosen):
+            other = table.drop(index=table.index[at])
+            if self.claim.relation == "replace-one":
+                inner = table.iloc[[int(np.argmin(order))]]
+                other = pd.concat([other, inner])
+            found.append(Pair(f"outlying record {number + 1}", table, other))
+        return found
+
+    def played(self, pair: Pair, given: Sequence[Given], runs: int, first: int = 0) -> np.ndarray:
+        """Independent runs of the guard, in few numbers, shape (runs, numbers).
+
+        Whatever is computed of an output tells no more than the output. These are: the sum of all rounds
+        along the pair's direction, where there is one; how many rounds were refused; the sum of all
+        cells; and some cells of the first round as they are.
+
+        Args:
+            given: what is given in each round.
+            runs: how many.
+            first: round from which on answers are looked at.
+        """
+        found = np.zeros((runs, 3 + RAW))
+        for run in range(runs):
+            rows = rounds(self.open(), given)[first:]
+            told = [row for row in rows if row is not None]
+            found[run, 1] = len(rows) - len(told)
+            for row in told:
+                along = pair.direction is not None and row.size == self.cells
+                found[run, 0] += row @ pair.direction if along else row.sum()
+                found[run, 2] += row.sum()
+            if told:
+                raw = told[0][self.looked_at(pair, told[0].size)]
+                found[run, 3 : 3 + raw.size] = raw
+        return np.nan_to_num(found, nan=-1e300, posinf=1e300, neginf=-1e299)
+
+    def looked_at(self, pair: Pair, size: int) -> np.ndarray:
+        """Indices of cells that are looked at one by one: those that move, the last one too."""
+        moved = np.arange(size)
+        if pair.direction is not None and size == self.cells:
+            moved = np.argsort(-np.abs(pair.direction), kind="stable")
+        return np.unique(np.append(moved[: RAW - 1], size - 1)) if size else moved
+
+    def rows(self, given: Given, runs: int) -> np.ndarray:
+        """First answers of fresh runs, shape (runs, cells); empty unless all answer alike."""
+        told: list[Any] = [rounds(self.open(), [given])[0] for _ in range(runs)]
+        if any(row is None or row.shape != told[0].shape for row in told):
+            return np.zeros((0, 0))
+        return np.array(told)

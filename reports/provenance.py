@@ -1,0 +1,42 @@
+"""When, where and with what a page was made: the same line on every page."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from datetime import date
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+#: What figures depend on, beside this package.
+DEPENDENCIES = ("numpy", "scipy", "scikit-learn", "pandas", "opendp", "dp-accounting")
+
+
+def provenance() -> str:
+    """Date, versions, commit and machine, in one line."""
+    packages = [f"{name} {found}" for name in DEPENDENCIES if (found := _version(name))]
+    made = [f"privfed {_version('privfed')}{_commit()}", f"Python {platform.python_version()}"]
+    return (
+        f"Made on {date.today().isoformat()} by {', '.join(made)}, on {platform.system()} "
+        f"{platform.machine()}; {', '.join(packages)}."
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _commit() -> str:
+    """The commit of a checkout that this runs from; nothing for an installed package."""
+    root = Path(__file__).resolve().parent.parent
+    if not (root / ".git").exists():
+        return ""
+    asked = ["git", "-C", str(root), "rev-parse", "--short", "HEAD"]
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return f" (commit {done.stdout.strip()})"

@@ -1,0 +1,166 @@
+"""The pyramid of NIST SP 800-226: block by block, what is claimed, on what evidence, what could go wrong, what is met."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from privfed.questions.exact import shown
+from privfed.reports.budget import PolicyReport, Report
+from privfed.reports.page import claim, number
+
+State = Literal["met", "not met", "not examined", "outside"]
+#: From which epsilon on SP 800-226 sees little meaning, up to which a strong guarantee, and a large delta.
+STRONG, MEANINGLESS, LARGE_DELTA = 1.0, 10.0, 1e-5
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block of the pyramid."""
+
+    level: str  #: top, middle or base
+    name: str  #: as in SP 800-226
+    claim: str  #: what is claimed
+    evidence: str  #: where it can be checked: ledger rows, audits, tests
+    hazard: str  #: what would make the claim worthless
+    state: State  #: whether it is met, by the rule that the hazard names
+
+
+def pyramid(report: Report, policy: PolicyReport) -> tuple[Block, ...]:
+    """All blocks, from the top."""
+    return (*_top(policy), *_middle(report, policy), *_base(report, policy))
+
+
+def _top(policy: PolicyReport) -> Iterator[Block]:
+    rules = policy.account.policy
+    finite = policy.finite and not policy.breaches and not policy.silent
+    heads = "; ".join(
+        f"{c.client} rows 1 to {c.head[0]}, head {c.head[1][:12]}" for c in policy.clients
+    )
+    delta = max((client.delta for client in policy.clients), default=0.0)
+    least = policy.epsilon
+    judged = "no finite epsilon" if least is None else f"epsilon {shown(least)}"
+    met = finite and least is not None and least <= MEANINGLESS and delta <= LARGE_DELTA
+    yield Block(
+        "top",
+        "Privacy parameters",
+        f"{claim(policy)} Original parameters: accountant {policy.account.accountant.name}, budget "
+        f"{'none' if rules.budget is None else f'epsilon {rules.budget.epsilon}, delta {rules.budget.delta}'}.",
+        f"Ledgers, recomputed: {heads}.",
+        f"Little meaning above epsilon {MEANINGLESS:g}, strong up to {STRONG:g}; a delta above {LARGE_DELTA:g} is suspicious. "
+        f"Here: {judged}, delta {number(delta)}.",
+        "met" if met else "not met",
+    )
+    persons = rules.unit in ("individual", "client")
+    yield Block(
+        "top",
+        "Unit of privacy",
+        f"One {rules.unit}; neighbours by {rules.relation}.",
+        "The policy in force, whose digest is in every ledger row.",
+        "A guarantee for events is surprisingly weak for persons with many of them"
+        + ("." if persons else '; write unit = "individual" to protect persons.'),
+        "met" if persons else "not met",
+    )
+
+
+def _middle(report: Report, policy: PolicyReport) -> Iterator[Block]:
+    audits = [f for f in policy.findings if f.metric.startswith("epsilon") or "noise" in f.attack]
+    intact = all(client.intact for client in policy.clients)
+    yield Block(
+        "middle",
+        "Algorithms and correctness",
+        _correct(policy),
+        "; ".join(f"{f.attack}: {f.metric} {number(f.value)} ({f.state})" for f in audits)
+        or "no audit ran in this study",
+        "Noise that is not of the law that was charged; sums in floating point; a query that fails.",
+        "not met" if policy.breaches or not intact else "met" if audits else "not examined",
+    )
+    scores = ", ".join(f"{score.name} {number(score.value)}" for score in policy.scores)
+    yield Block(
+        "middle",
+        "Utility",
+        scores or "not measured",
+        "held-out records of the simulation" if scores else "none",
+        "A model that is no better than a constant.",
+        "not examined" if not scores else "not met" if policy.useless else "met",
+    )
+    grouped = policy.metrics.get("groups")
+    yield Block(
+        "middle",
+        "Bias",
+        "Error by group." if grouped else "No error by group is reported.",
+        "metrics.json, groups" if grouped else "none",
+        "Noise weighs most on small groups.",
+        "met" if grouped else "not examined",
+    )
+    inferred = any(line.kind == "schema.infer" for line in policy.account.kinds)
+    yield Block(
+        "middle",
+        "Bounds and tuning",
+        "Bounds were read off the records." if inferred else "Bounds are public, from the schema.",
+        "the schema, and the ledgers' row of an inferred one",
+        "Clipping bounds from the data are a release; so is tuning that looks at the data.",
+        "not met" if inferred else "met",
+    )
+
+
+def _base(report: Report, policy: PolicyReport) -> Iterator[Block]:
+    refused = sum(sum(client.refused.values()) for client in policy.clients)
+    bounded = all(client.ceiling is not None for client in policy.clients)
+    yield Block(
+        "base",
+        "Query model",
+        "Interactive: the asking side may choose each question by the earlier answers.",
+        f"{policy.released} releases and {refused} refusals in the ledgers",
+        "A total that holds only for questions fixed in advance.",
+        "met" if policy.finite and bounded else "not met",
+    )
+    masked = policy.account.policy.masked
+    yield Block(
+        "base",
+        "Trust model",
+        "Each owner's own gate adds the noise; nobody else is trusted."
+        if masked is None
+        else f"Shares of noise behind masks, against the server and {masked.colluding} colluding owners.",
+        "the gate's code; "
+        + ("one process" if report.simulated else "a process of each owner's own"),
+        "In one process a gate is a convention and no wall.",
+        "not examined" if report.simulated else "met",
+    )
+    yield Block(
+        "base",
+        "Side channels",
+        "Integer noise; constant replies to failures; refusals depend on public state alone, but for one bit once.",
+        "docs/threat-model.md",
+        "Timing is not padded.",
+        "not examined",
+    )
+    yield Block(
+        "base",
+        "Data security and access control",
+        "Not part of this tool.",
+        "none",
+        "Whoever reads the owners' machines needs no release.",
+        "outside",
+    )
+    about = report.study.about
+    described = bool(about.data_description and about.purpose)
+    yield Block(
+        "base",
+        "Data collection exposure",
+        about.data_description if described else "Purpose and data are not described.",
+        "the study's [about]" if described else "none",
+        "Collecting more than the purpose needs.",
+        "not examined" if described else "not met",
+    )
+
+
+def _correct(policy: PolicyReport) -> str:
+    if not policy.finite:
+        return "Something left without noise that a guarantee could rest on."
+    said = (
+        "Sensitivities are derived in each query's documentation; noise is drawn by the core, from laws "
+        "whose loss is proven"
+    )
+    return f"{said}; the guarantee stands {policy.basis}." if policy.basis else f"{said}."

@@ -1,0 +1,225 @@
+"""The check of guards: right ones pass, each fault of its own is found, silence says what it means."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import guard_examples
+import numpy as np
+import pandas as pd
+import pytest
+from guard_examples import CLAIM, SIGMA
+
+from privfed.attacks.finding import Finding
+from privfed.audits.threshold_tests import PrivacyClaim
+from privfed.cli import BAD_INPUT, BREACH, FINE, status
+from privfed.errors import InputError
+from privfed.guards import checks
+from privfed.guards.adapters import opened
+from privfed.guards.claim import GuardClaim
+from privfed.guards.trial import GuardTrial
+from privfed.guards.verdict import GuardVerdict, check_guard, says
+from privfed.reports.guard import guard_page
+
+FOUR = replace(CLAIM, rounds=4)
+
+
+@pytest.fixture(autouse=True)
+def _seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards draw the same noise in each run of a test: a right one is convicted once in a hundred times."""
+    monkeypatch.setattr(guard_examples, "SEEDS", [np.random.default_rng(1)])
+
+
+def checked(
+    name: str, claim: GuardClaim = CLAIM, stack: str = "python", **trial: object
+) -> GuardVerdict:
+    """The verdict on one of the examples."""
+    return check_guard(f"{stack}:guard_examples:{name}", claim, **trial)  # type: ignore[arg-type]
+
+
+def named(found: list[Finding]) -> set[str]:
+    """Names of the checks."""
+    return {each.attack for each in found}
+
+
+@pytest.mark.parametrize(("name", "claim"), [("Right", CLAIM), ("FourRounds", FOUR)])
+def test_a_right_guard_passes_and_the_verdict_says_what_was_not_looked_at(
+    name: str, claim: GuardClaim
+) -> None:
+    """No check convicts; those that looked say with which power."""
+    verdict = checked(name, claim, runs=1000)
+    assert not verdict.convicting
+    silent = [each for each in verdict.findings if each.state == "not looked"]
+    assert named(silent) == ({"all rounds"} if claim.rounds == 1 else set())
+    assert all(each.why_not in says(each) for each in silent)
+
+
+@pytest.mark.parametrize(
+    ("name", "claim", "by"),
+    [
+        ("Unclipped", CLAIM, [checks.check_clipping, checks.check_one_round]),
+        ("Half", CLAIM, [checks.check_law, checks.check_one_round]),
+        ("Half", replace(CLAIM, scale=SIGMA), [checks.check_law]),
+        ("Floats", CLAIM, [checks.check_low_bits]),
+        ("Seeded", CLAIM, [checks.check_fresh]),
+        ("EveryOther", CLAIM, [checks.check_spent]),
+        ("Forgetful", FOUR, [checks.check_all_rounds]),
+        ("ByLayer", CLAIM, [checks.check_one_round]),
+        ("PassesScalars", CLAIM, [checks.check_untouched, checks.check_clipping]),
+    ],
+)
+def test_each_fault_is_found_by_the_check_that_is_made_for_it(
+    name: str, claim: GuardClaim, by: list[Callable[[GuardTrial], Finding]]
+) -> None:
+    """A planted fault, and the checks that convict it; the right guard passes these."""
+    for guard, severity in ((name, "breach"), ("FourRounds" if claim == FOUR else "Right", "none")):
+        runs = 8000 if name == "ByLayer" else 4000
+        case = GuardTrial(opened(f"python:guard_examples:{guard}"), claim, runs=runs)
+        assert [check(case).severity for check in by] == [severity] * len(by)
+
+
+def test_a_right_mod_of_flower_passes_and_flower_s_own_is_convicted() -> None:
+    """LocalDpMod draws floats, tells an update of zero by failing, and lets scalars through."""
+    pytest.importorskip("flwr")
+    quick = [checks.check_shapes, checks.check_untouched, checks.check_low_bits]
+    case = GuardTrial(opened("flower:guard_examples:flower_mod"), CLAIM)
+    assert [check(case).severity for check in (*quick, checks.check_clipping)] == ["none"] * 4
+    options = {"clipping_norm": 1.0, "sensitivity": 1.0, "epsilon": 0.9, "delta": 1e-5}
+    case = GuardTrial(opened("flower:flwr.clientapp.mod:LocalDpMod", options), CLAIM)
+    assert [check(case).severity for check in quick] == ["breach"] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "by"),
+    [
+        ("svt_privacy:SVTPrivacy", "low bits"),
+        ("percentile_privacy:PercentilePrivacy", "fresh noise"),
+    ],
+)
+def test_flare_s_stock_filters_are_convicted(
+    name: str, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One never ends on an update that is NaN, one has no noise at all; the game convicts both."""
+    pytest.importorskip("nvflare")
+    monkeypatch.setattr("privfed.guards.adapters.PATIENCE", 0.5)
+    guard = f"flare:nvflare.app_common.filters.{name}"
+    verdict = check_guard(guard, GuardClaim(0.1), runs=1000)
+    assert {"shapes", "untouched", "one round", by} <= named(verdict.convicting)
+
+
+def test_a_function_of_a_table_is_tried_on_the_table_without_its_outlying_records() -> None:
+    """A noisy count passes at its epsilon and not below it; exact means do not at any."""
+    table = pd.DataFrame({"age": [30.0, 40.0, 50.0, 95.0], "ward": list("abca")})
+    claim = GuardClaim(1.0, unit="record")
+    assert not checked("noisy_count", claim, table=table, runs=1000).convicting
+    low = checked("noisy_count", replace(claim, epsilon=0.5), table=table, runs=8000)
+    assert named(low.convicting) == {"one round"}
+    assert "one round" in named(checked("mean_of_table", claim, table=table, runs=1000).convicting)
+
+
+def test_replacing_a_clients_update_reaches_twice_as_far_as_removing_it() -> None:
+    """Noise for one clip is too little where the claim is of replacing, or of a record."""
+    assert CLAIM.reach == 1
+    for other in (replace(CLAIM, relation="replace-one"), replace(CLAIM, unit="record")):
+        assert other.reach == 2
+        assert other.least_scale == pytest.approx(2 * SIGMA)
+        case = GuardTrial(opened("python:guard_examples:Right"), other, runs=6000)
+        assert checks.check_one_round(case).severity == "breach"
+
+
+def test_the_least_noise_is_that_of_the_gaussian_trade_off() -> None:
+    """Sigma of the analytic Gaussian mechanism (Balle and Wang 2018) at epsilon 1, delta 1e-5; sqrt(T) more."""
+    assert pytest.approx(3.7306, abs=1e-3) == SIGMA
+    assert FOUR.least_scale == pytest.approx(2 * SIGMA)
+
+
+def test_whoever_never_answers_is_not_looked_at() -> None:
+    """A guard that fails always convicts itself of nothing, and nobody calls that a pass."""
+    case = GuardTrial(lambda: lambda given: None, CLAIM)
+    found = [check(case) for check in checks.CHECKS[:6]]
+    assert {each.state for each in found} == {"not looked"}
+
+
+def test_the_power_of_a_game_grows_with_its_runs_and_is_never_below_the_claim() -> None:
+    """What would be found lies above the claim for each kind of claim, and comes nearer to it."""
+    for claim in (
+        PrivacyClaim(1.0),
+        PrivacyClaim(1.0, 1e-5),
+        PrivacyClaim(1.0, 1e-5, gaussian=True),
+    ):
+        few, many = (checks.least_found(claim, runs, 0.001) for runs in (2000, 20000))
+        assert 1.0 < many < few < math.inf
+
+
+def test_whole_numbers_times_a_decimal_scale_are_on_a_grid_and_floats_are_not() -> None:
+    """The lowest bit alone would take the first for floats."""
+    rng = np.random.default_rng(1)
+    whole = np.rint(rng.normal(size=2000) * 50)
+    assert checks._on_a_grid(whole * 0.1) == 1.0
+    assert checks._on_a_grid(whole * 2.0**-30) > checks.ODD
+    assert checks._on_a_grid(rng.normal(size=2000)) < checks.ODD
+    assert checks._on_a_grid(rng.laplace(size=2000)) < checks.ODD
+
+
+def test_the_command_prints_and_writes_the_verdict_as_text_data_and_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One exit status for each verdict; a page without references to elsewhere."""
+    monkeypatch.chdir(Path(guard_examples.__file__).parent)
+    common = [
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-5",
+        "--clip",
+        "1",
+        "--noise",
+        "gaussian",
+        "--runs",
+        "1000",
+    ]
+    for name, expected in (("Right", FINE), ("Unclipped", BREACH)):
+        out = tmp_path / name
+        guard = f"python:guard_examples:{name}"
+        assert (
+            status(["check-guard", guard, *common, "--rounds", "1", "--out", str(out)]) == expected
+        )
+        told, page = capsys.readouterr().out, (out / "guard.html").read_text()
+        plain = json.loads((out / "guard.json").read_text())
+        assert plain["convicted"] == (expected == BREACH)
+        assert plain["verdict"] in told and plain["verdict"] in page
+        assert page == guard_page(plain) and "http" not in page
+        assert all(each["says"] in told for each in plain["findings"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["guard_examples:Right", "--epsilon", "1"], "python:MODULE:CALLABLE"),
+        (["python:guard_examples:Nobody", "--epsilon", "1"], "has no 'Nobody'"),
+        (["python:guard_examples:Right", "--epsilon", "nan"], "--epsilon 1"),
+        (["python:guard_examples:Right", "--epsilon", "1", "--noise", "gaussian"], "--delta"),
+        (["python:guard_examples:Right", "--epsilon", "1", "--unit", "rule"], "--unit client"),
+        (["python:guard_examples:Right", "--epsilon", "1", "--shape", "2y"], "20x4"),
+        (["python:guard_examples:Right", "--epsilon", "1", "--options", "[]"], "JSON"),
+        (["python:guard_examples:Right", "--epsilon", "1", "--runs", "10"], "--runs 4000"),
+        (["python:guard_examples:Right", "--epsilon", "1", "--table", "no.csv"], "no.csv"),
+    ],
+)
+def test_bad_input_is_one_line_that_says_what_to_write(
+    arguments: list[str], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No traceback, no verdict."""
+    assert status(["check-guard", *arguments]) == BAD_INPUT
+    told = capsys.readouterr().err
+    assert hint in told and len(told.splitlines()) == 1
+
+
+def test_a_name_is_of_a_known_stack() -> None:
+    """Anything else is refused before anything is imported."""
+    with pytest.raises(InputError, match="flower:MODULE:NAME"):
+        opened("tff:a:b")

@@ -1,0 +1,142 @@
+"""Pages for a board and a regulator: the same figures as the engineer's, in sentences and by rule."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privfed.accountants.risk import Risk
+from privfed.accountants.zcdp import ZeroConcentrated
+from privfed.attacks.finding import Finding
+from privfed.errors import InputError
+from privfed.privacy.accountant import Budget
+from privfed.privacy.policy import Policy
+from privfed.reports import letters
+from privfed.reports.account import ClientAccount, KindLine, PolicyAccount
+from privfed.reports.board import answers, chosen
+from privfed.reports.budget import PolicyReport, Report
+from privfed.reports.letters import BROWSERS, board, regulator, write_pdf
+from privfed.reports.regulator import pyramid
+from privfed.study import Study
+from privfed.study.choices import AboutChoice
+
+ABOUT = AboutChoice(
+    "Plan beds", "Ashford Trust", "dpo@ashford.example", "Ethics board 12/24", "2024", "Stays", "A. Officer"
+)  # fmt: skip
+
+
+NOISY = KindLine("small.level", "Sums.", {"sums": "gaussian"}, 1, ("rho 0.1",), True, ())
+EXACT = replace(NOISY, parts={}, losses=("no finite guarantee",), protected=False)
+HAD = Finding("recovery", "Which?", "records recovered", 7, 331, severity="breach")
+
+
+def report_of(
+    line: KindLine = NOISY, found: tuple[Finding, ...] = (), **changes: Any
+) -> PolicyReport:
+    """A policy of epsilon 8 of which little was spent."""
+    plain: dict[str, Any] = {
+        "released": 1,
+        "epsilon": 2.5,
+        "delta": 1e-5,
+        "budget": 8.0,
+        "ceiling": 8.0,
+        "total": (Fraction(1, 10), Fraction(0)),
+        "risk": Risk({0.001: 0.02, 0.01: 0.2, 0.1: 0.5}, 0.4, 0.01, 0.17, 0.2),
+    }
+    policy = Policy({}, name="one", accountant="zcdp", budget=Budget.of("8", "1e-5"))
+    client = ClientAccount("north", **(plain | changes))
+    return PolicyReport(PolicyAccount(policy, ZeroConcentrated(), (client,), (line,)), found)
+
+
+def report(*policies: PolicyReport, about: AboutChoice = ABOUT) -> Report:
+    """A report of the built-in study under some policies."""
+    return Report(replace(Study.built_in(), about=about), policies, "0")
+
+
+def words(html: str) -> str:
+    """A page's text."""
+    return " ".join(re.sub(r"<style>.*?</style>|<[^>]+>", " ", html, flags=re.DOTALL).split())
+
+
+def test_a_board_reads_what_left_the_odds_what_is_left_and_what_to_do() -> None:
+    """In this order, with who answers for it above, and what is not covered below."""
+    said = words(board(report(report_of())))
+    headings = (
+        "Purpose",
+        "What left, and to whom",
+        "How risky",
+        "What is left",
+        "What to do",
+        "What no figure",
+    )
+    assert [said.index(one) for one in headings] == sorted(said.index(one) for one in headings)
+    assert "finds at most 20 on average" in said and "epsilon 2.5 of 8 is spent" in said
+    assert "Ashford Trust" in said and "not stated" not in said and "[about]" not in said
+    assert "Made on 20" in said and "opendp" in said
+
+
+def test_what_is_not_stated_is_named() -> None:
+    """Both where it should stand, and as something to do."""
+    said = words(board(report(report_of(), about=AboutChoice(purpose="Plan beds"))))
+    assert said.count("not stated") == 5
+    assert "controller, contact, legal_basis, period, data_description, approver" in said
+
+
+def test_a_board_is_never_told_that_what_is_open_is_protected() -> None:
+    """Neither verdict nor odds: there is no bound to state."""
+    policy = report_of(EXACT, (HAD,), epsilon=None, ceiling=None, risk=None, unprotected=1)
+    said = answers(report(policy), policy)
+    assert not said.good and said.verdict == "Not protected, and an attack succeeded"
+    assert not any("on average" in text for text in said.risk)
+    assert any("Do not let this model" in text for text in said.to_do)
+
+
+def test_a_board_decides_on_one_policy() -> None:
+    """The first with a guarantee unless named; the others in one sentence; an unknown name is an error."""
+    policy = report_of(EXACT, (HAD,), epsilon=None, ceiling=None, risk=None, unprotected=1)
+    account = replace(policy.account, policy=policy.account.policy.renamed("open"))
+    both = report(replace(policy, account=account), report_of())
+    assert chosen(both).name == "one" and chosen(both, "open").name == "open"
+    assert "Also tried" in words(board(both))
+    with pytest.raises(InputError, match="no policy 'other'"):
+        board(both, "other")
+
+
+def test_blocks_are_met_by_rule() -> None:
+    """Parameters by epsilon and delta; persons by the unit; what nobody looked at is not met by that."""
+    states = {block.name: block.state for block in pyramid(report(report_of()), report_of())}
+    assert states["Privacy parameters"] == "met" and states["Unit of privacy"] == "not met"
+    assert (
+        states["Utility"] == "not examined" and states["Data collection exposure"] == "not examined"
+    )
+    assert states["Data security and access control"] == "outside"
+    weak = report_of(epsilon=30.0, ceiling=30.0)
+    assert {b.name: b.state for b in pyramid(report(weak), weak)}["Privacy parameters"] == "not met"
+    assert "3 of 11 blocks met" in words(regulator(report(report_of())))
+
+
+def test_a_board_s_pages_are_two(tmp_path: Path) -> None:
+    """Printed on A4 by a real browser, where there is one."""
+    if not any(map(shutil.which, BROWSERS)) or not shutil.which("pdfinfo"):
+        pytest.skip("no browser, or no pdfinfo")
+    page, pdf = tmp_path / "board.html", tmp_path / "board.pdf"
+    page.write_text(board(report(report_of())), encoding="utf-8")
+    write_pdf(page, pdf)
+    told = subprocess.run(["pdfinfo", str(pdf)], capture_output=True, text=True, check=True).stdout
+    assert int(re.findall(r"Pages:\s+(\d+)", told)[0]) <= 2
+
+
+def test_without_a_browser_a_pdf_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what to do instead."""
+    monkeypatch.setattr(letters, "which", lambda name: None)
+    with pytest.raises(InputError, match="install Chromium, or open"):
+        write_pdf(tmp_path / "board.html", tmp_path / "board.pdf")
