@@ -248,7 +248,7 @@ def _date_format(texts: Sequence[str]) -> str:
 
 def _checked(texts: Sequence[str], made: list[str]) -> list[str]:
     """With check digits as IBANs, cards and products have them, where all the texts have them."""
-    if all(_iban(one) == 1 for one in texts):
+    if all(_is_iban(one) for one in texts):
         country, rest = texts[0][:2], [one[4:] for one in made]
         return [f"{country}{98 - _iban(f'{country}00{one}'):02}{one}" for one in rest]
     for check in (_luhn, _ean):
@@ -257,11 +257,14 @@ def _checked(texts: Sequence[str], made: list[str]) -> list[str]:
     return made
 
 
+def _is_iban(text: str) -> bool:
+    form = re.fullmatch(r"[A-Z]{2}\d{2}[A-Z0-9]{11,30}", text.replace(" ", ""))
+    return form is not None and _iban(text) == 1
+
+
 def _iban(text: str) -> int:
-    """The check sum of an IBAN, 1 where it is right; -1 where it is none."""
+    """The check sum of an IBAN: 1 where its check digits are right."""
     plain = text.replace(" ", "")
-    if not re.fullmatch(r"[A-Z]{2}\d{2}[A-Z0-9]{11,30}", plain):
-        return -1
     return int("".join(str(int(one, 36)) for one in plain[4:] + plain[:4])) % 97
 
 

@@ -21,6 +21,10 @@ from privfed.testing.assertions.suite import Looked, current
 
 #: How many findings a message tells of.
 SHOWN = 4
+_NOTHING = (
+    "nothing left at all, so that there is nothing to look through; pass what was released, or "
+    "may_be_empty=True where that may be nothing"
+)
 
 
 class RawValueLeft(AssertionError):
@@ -49,9 +53,9 @@ def assert_no_raw(  # noqa: PLR0913  # each is a decision of one test, by name
 ) -> None:
     """Assert that no raw value left, nor a function of fewer than k records, in any form.
 
-    What left is taken apart down to numbers, texts and bytes (:mod:`privfed.leaks.reading`) and
-    scored against the raw table by the rules of :mod:`privfed.leaks`. A rule convicts only where the
-    raw table explains what left better than each of 200 tables that are drawn anew in its shape.
+    What left is taken apart (:mod:`privfed.leaks.reading`) and scored by the rules of
+    :mod:`privfed.leaks`. A rule convicts only where the raw table explains what left better than each
+    of 200 tables that are drawn anew in its shape.
 
     Args:
         left: whatever left, in any nesting: containers, arrays, tables, tensors, models, bytes,
@@ -63,8 +67,8 @@ def assert_no_raw(  # noqa: PLR0913  # each is a decision of one test, by name
         tolerance: share of a value by which released numbers may differ on top of their own rounding.
         k: a value that k records share is nobody's own, and a group of k records is not small.
         schema: the public data dictionary, by whose bounds values may have been scaled.
-        alpha: how often it may convict a release that has nothing to do with the table; the share of
-            the running test, or ``ALONE``, unless given.
+        alpha: how often it may convict a release that has nothing to do with the table; the running
+            test's share unless given.
         may_be_empty: whether it is fine that nothing left at all, as in a log without a line.
         off: families of rules to switch off, beside those of the suite (``privfed_off``).
 
@@ -86,10 +90,7 @@ def assert_no_raw(  # noqa: PLR0913  # each is a decision of one test, by name
     if released.empty:
         if may_be_empty:
             return
-        raise AssertionError(
-            "nothing left at all, so that there is nothing to look through; pass what was released, "
-            "or may_be_empty=True where that may be nothing"
-        )
+        raise AssertionError(_NOTHING)
     settings = Settings(share(alpha), slack, off)
     found = search(tables, released, settings)
     blind = [name for table in tables for name in too_common(table, settings)]
