@@ -41,7 +41,6 @@ class FloatLaplace(Planted, Laplace):
         self._rng = np.random.default_rng(seed)
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """Draw numpy's Laplace noise, in floats."""
         return self._rng.laplace(0.0, law.parameter, cells)
 
 
@@ -52,7 +51,6 @@ class Thinner(Planted, AdditiveNoise):
         self.factor = factor
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """Draw noise that is too small."""
         return super().draw(type(law)(law.parameter / self.factor), noise, cells)
 
 
@@ -71,7 +69,6 @@ class Understating(Planted, AdditiveNoise):
         self.factor = factor
 
     def scale(self, bound: Bound, spend: Fraction) -> float:
-        """The scale for a smaller sensitivity."""
         return super().scale(bound, spend) / self.factor  # type: ignore[safe-super]
 
 
@@ -87,7 +84,6 @@ class FirstPartLaplace(Planted, Laplace):
     """Calibrates the noise of a whole group to the sensitivity of its first part."""
 
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
-        """The honest price, and the noise that the first part alone would need."""
         first = next(iter(group.values())).bound
         assert first is not None
         law = self.law(self.scale(first, spend))
@@ -98,7 +94,6 @@ class SharedBetweenPartsLaplace(Planted, Laplace):
     """Draws noise once and adds it to every part, so that a difference of parts has none."""
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
-        """Add one draw to all parts, as much of it as each needs."""
         widest = max(priced.laws.values(), key=lambda law: law.parameter)
         drawn = self.draw(widest, noise, max(x.size for x in exact.values()))
         return {name: unmasked(x + drawn[: x.size].reshape(x.shape)) for name, x in exact.items()}
@@ -108,7 +103,6 @@ class SharedBetweenCellsLaplace(Planted, Laplace):
     """Draws half as much noise as there are cells, and uses it twice."""
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """The second half of the cells gets the noise of the first."""
         half = super().draw(law, noise, (cells + 1) // 2)
         return np.concatenate([half, half])[:cells]
 
@@ -120,7 +114,6 @@ class SeededLaplace(Planted, Laplace):
         self._noise = TestNoise(seed)
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """Draw from the generator that everybody can repeat."""
         return super().draw(law, self._noise, cells)
 
 
@@ -128,7 +121,6 @@ class ThinCellLaplace(Planted, Laplace):
     """Gives the last cell of a part a third of the noise that it needs."""
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """Draw the last cell's noise by itself."""
         rest = super().draw(law, noise, cells - 1)
         return np.concatenate([rest, super().draw(type(law)(law.parameter / 3), noise, 1)])
 
@@ -137,7 +129,6 @@ class TwoAnswersLaplace(Planted, Laplace):
     """Answers twice for one charge, and gives the mean of both answers."""
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """The mean of two draws, in whole units."""
         one, other = (super(TwoAnswersLaplace, self).draw(law, noise, cells) for _ in range(2))
         return np.asarray((one + other) // 2)
 
@@ -146,7 +137,6 @@ class RoundedLaplace(FloatLaplace):
     """Noise in floating point, rounded to three decimals: adding it to the value undoes that."""
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """Draw numpy's Laplace noise, to three decimals."""
         return np.round(super().draw(law, noise, cells), 3)
 
 
@@ -156,7 +146,6 @@ class Truncated(Planted, AdditiveNoise):
     scales: ClassVar[float]
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """Draw until nothing lies too far out."""
         drawn = super().draw(law, noise, cells)
         while (far := np.abs(drawn) > self.scales * law.parameter).any():
             drawn[far] = super().draw(law, noise, int(far.sum()))
@@ -182,7 +171,6 @@ class ForgetfulLaplace(Planted, Laplace):
         self.once_in = once_in
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """Draw, and leave some cells without noise."""
         forgotten = noise.bits(cells, Fraction(2**64 // self.once_in, 2**64))
         return np.where(forgotten, 0, super().draw(law, noise, cells))
 
@@ -191,7 +179,6 @@ class NearLaplace(Planted, Laplace):
     """Adds no noise to answers of more than 30 scales, as if they could tell nothing."""
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
-        """Put far answers back."""
         noisy = super().protect(exact, priced, noise, reveals)
         return {
             name: unmasked(np.where(np.abs(x) > 30 * priced.laws[name].parameter, x, noisy[name]))
@@ -206,7 +193,6 @@ class SilentGaussian(Planted, Gaussian):
         self.every, self.answers = every, 0
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """Nothing, or as it should be."""
         silent, self.answers = self.answers % self.every == 0, self.answers + 1
         return super().draw(law, noise, cells) * (not silent)
 
@@ -219,7 +205,6 @@ class YesLeaningResponse(Planted, RandomizedResponse):
     """
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
-        """Answer each bit."""
         flip = flip_of(priced.group, priced.spend)
         answers = {}
         for name in priced.group:
@@ -233,7 +218,6 @@ class UnsharedResponse(Planted, RandomizedResponse):
     """Flips each bit as if all were spent on it alone: true epsilon is m times the charge of m bits."""
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
-        """Protect as if the spend were given to each bit anew."""
         whole = self.price(priced.group, priced.spend * joint(priced.group).l1)
         return super().protect(exact, whole, noise, reveals)
 
@@ -242,7 +226,6 @@ class OpenBitResponse(Planted, RandomizedResponse):
     """Flips all bits as it should, but for the first one, which it lets out as it is."""
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
-        """Protect, and put the first bit's truth back."""
         answers = dict(super().protect(exact, priced, noise, reveals))
         for name, answer in answers.items():
             answer[0] = exact[name][0]

@@ -30,24 +30,18 @@ class Looked:
 
 @dataclass
 class Suite:
-    """The settings of a suite, and what its assertions saw.
+    """The settings of a suite, and what its assertions saw; while recording, findings are accepted."""
 
-    Args:
-        off: families of rules that are switched off.
-        accepted: hashes of findings that were reviewed and accepted.
-        recording: whether new findings are accepted instead of raised.
-        test: the running test, which a finding is accepted for.
-        seen: what each assertion looked at.
-        used: hashes of accepted findings that were met.
-        tables: the raw tables of the running test, none of whose values is to be printed.
-    """
-
+    #: Families of rules that are switched off.
     off: tuple[str, ...] = ()
+    #: What a reviewer reads of accepted findings, by their digests.
     accepted: dict[str, str] = field(default_factory=dict)
     recording: bool = False
     test: str = ""
     seen: list[Looked] = field(default_factory=list)
+    #: Digests of accepted findings that were met.
     used: set[str] = field(default_factory=set)
+    #: The raw tables of the running test, none of whose values is to be printed.
     tables: list[RawTable] = field(default_factory=list)
 
     def judged(
@@ -104,11 +98,7 @@ class Suite:
 
 
 def read_baseline(path: Path) -> dict[str, str]:
-    """The accepted findings of a file; none where there is no file.
-
-    Raises:
-        InputError: it is no baseline.
-    """
+    """The accepted findings of a file, none where there is none; an InputError if it is no baseline."""
     if not path.exists():
         return {}
     try:
