@@ -79,8 +79,10 @@ class RemainingBudget:
         """Subtract a query of a fixed fraction."""
         self._left -= share
 
-    def part(self, share: Fraction) -> Fraction | None:
-        """Take a fraction of rho for the next query; None leaves it to the owner."""
+    def part(self, share: Fraction | float) -> Fraction | None:
+        """Take a fraction of rho (a float's to a thousandth); None leaves it to the owner."""
+        if isinstance(share, float):
+            share = Fraction(share).limit_denominator(1000)
         share = min(share, self._left)
         self._left -= share
         if self._rho is None:
