@@ -55,7 +55,10 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
     own = {client: _rows(counts, blank) for client, counts in answer.each("counts").items()}
     sizes = {client: total_of(rows, [1.0] * len(blank))[0] for client, rows in own.items()}
     unit = answer.deviation("counts") * math.sqrt(float(SETTINGS.histogram_fraction) / len(blank))
-    budget = RemainingBudget(_budget_of(answer, len(blank)))
+    noises = [release.parts["counts"] for release in answer.releases.values()]
+    scale = max((p.noise.parameter * float(p.grid) for p in noises if p.noise), default=0.0)
+    whole = len(blank) / (2 * scale**2) / float(SETTINGS.histogram_fraction) if scale else None
+    budget = RemainingBudget(whole)  # zCDP, by the cost of the first round
     refinement = _Refinement(federation, budget, sizes, blank)
     refinement.join(refinement.told(answer), refinement.ask_target(SETTINGS.target_fraction))
     if refinement.records < 2 * math.sqrt(refinement.uncertain):
@@ -217,10 +220,3 @@ def _rows(counts: np.ndarray, columns: list[ColumnEstimate]) -> list[np.ndarray]
         return [np.asarray(counts, float)]
     each = zip(counts, columns, strict=True)
     return [np.asarray(row[: len(own.cuts) + 1], float) for row, own in each]
-
-
-def _budget_of(answer: Answer, columns: int) -> float | None:
-    """The whole budget of a client in zCDP, by the cost of the first round."""
-    parts = [release.parts["counts"] for release in answer.releases.values()]
-    scale = max((p.noise.parameter * float(p.grid) for p in parts if p.noise), default=0.0)
-    return columns / (2 * scale**2) / float(SETTINGS.histogram_fraction) if scale else None
