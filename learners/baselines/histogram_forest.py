@@ -16,7 +16,7 @@ from privfed.learners.forest.growth import ForestParams
 from privfed.learners.forest.published import PublishedForest
 from privfed.learners.forest.queries import BinStatistics, Sketches
 from privfed.learners.parameters import Constraints, Integers, inherited
-from privfed.learners.ways import Ways
+from privfed.learners.ways import LearnerByWays, Ways
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
@@ -41,7 +41,7 @@ class HistogramForest(PublishedForest):
     queries: ClassVar[tuple[type[Query], ...]] = (Sketches, BinStatistics)
 
 
-class _HistogramForest(Baseline):
+class _HistogramForest(Baseline, LearnerByWays):
     """What both share: their parameters, and bins of equal width."""
 
     ways: ClassVar[Ways] = (HistogramForest,)
@@ -72,7 +72,7 @@ class _HistogramForest(Baseline):
         )
 
     def _params(self, schema: Schema) -> ForestParams:
-        params: ForestParams = super()._params(schema)
+        params: ForestParams = super()._params(schema)  # type: ignore[safe-super]
         return replace(params, quantiles=self.n_bins, candidates="range")
 
 
