@@ -72,6 +72,9 @@ class Sensitivity:
     replace_one: Bound | None = None
     #: all data of one individual replaced by any other data (local privacy)
     anything: Bound | None = None
+    #: all data of one client added or removed, where a query bounds what a client adds as a whole;
+    #: it needs no cap
+    client: Bound | None = None
 
     @classmethod
     def of(cls, l1: int, l2_squared: int | None = None) -> Sensitivity:
@@ -99,6 +102,8 @@ class Sensitivity:
             return record
         if unit == "individual" and self.anything is not None:
             return self.anything
+        if unit == "client" and self.client is not None:
+            return self.client.times(1 if relation == "add-or-remove" else 2)
         if cap is None:
             raise PolicyError(
                 f"unit {unit!r} needs cap = the most records of one {unit}; "
