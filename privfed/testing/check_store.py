@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -26,8 +25,8 @@ from privfed.testing.conformance import Check, checks_of, run_checks
 
 #: A context in which an exception of a kind must come.
 expected = TestCase().assertRaises
-#: How often a writing process is killed, and the most seconds that it lives.
-KILLS, LIFE = 8, 0.1
+#: How often a writing process is killed, and after how many rows at most.
+KILLS, ROWS = 8, 25
 #: Processes that reserve at once, tries of each, and what fits in all.
 PROCESSES, TRIES, FITS = 4, 20, 50
 #: How many single bytes of the files are changed, one at a time.
@@ -197,10 +196,9 @@ def check_killed_processes_lose_nothing(case: StoreCase) -> None:
         os.close(theirs)  # so that the lines end when the child does
         with os.fdopen(ours) as lines:
             lines.readline()  # it lives
-            timer = threading.Timer(draw.uniform(0, LIFE), os.kill, (child, signal.SIGKILL))
-            timer.start()
-            heads = [line for line in lines if line.endswith("\n")]
-        timer.join()
+            heads = [lines.readline() for _ in range(draw.randint(1, ROWS))]
+            os.kill(child, signal.SIGKILL)  # while it goes on
+            heads = [line for line in (*heads, *lines) if line.endswith("\n")]
         os.waitpid(child, 0)
         told = Head.parse(heads[-1]) if heads else told
         with case.opened(path) as store:
