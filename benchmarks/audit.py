@@ -56,7 +56,7 @@ from privfed.privacy.policy import Guard, Policy
 from privfed.questions.part import Bound, Part, PartType
 from privfed.tables.schema import Schema
 from privfed.testing import faulty
-from privfed.testing.faulty_gates import AnewGate, LaxCapGate
+from privfed.testing.faulty import AnewGate, LaxCapGate
 from privfed.testing.hospitals import NUMERIC
 from privfed.testing.queries import Histogram
 

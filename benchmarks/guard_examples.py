@@ -7,17 +7,23 @@ Gaussian noise of the deviation :data:`SIGMA`, drawn anew in each round, for one
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from privfed.engines.updates import UpdateGate
 from privfed.guards.claim import GuardClaim
+from privfed.ledger import Ledger
 from privfed.privacy.noise import TestNoise
+from privfed.privacy.policy import Guard, Policy
 
 CLAIM = GuardClaim(1.0, 1e-5, rounds=1, clip=1.0, noise="gaussian")
 assert CLAIM.least_scale is not None
 SIGMA: float = CLAIM.least_scale * (1 + 1e-9)
 GRID = 2.0**-20
+#: Zero-concentrated cost of one round: sigma^2 = 1 / (2 rho).
+RHO = Fraction(1 / (2 * SIGMA**2)).limit_denominator(10**9)
 Arrays = list[np.ndarray]
 #: Where guards' seeds come from; a test may seed it. Their noise is for trials, and protects nobody.
 SEEDS: list[np.random.Generator] = [np.random.default_rng()]
@@ -137,6 +143,30 @@ class PassesScalars(Right):
         return told and [
             new if np.ndim(old) else old for new, old in zip(told, update, strict=True)
         ]
+
+
+def gate() -> UpdateGate:
+    """privfed's own gate around a model: one round at the claim's cost, replayable noise."""
+    policy = Policy(
+        {"model.update": (Guard.of("gaussian", spend=RHO, times=1),)},
+        unit="client",
+        accountant="zcdp",
+    )
+    return UpdateGate("a", policy, Ledger(), clip=1.0, noise=TestNoise(seed()))
+
+
+def gated_mod() -> Any:
+    """privfed's mod for Flower."""
+    from privfed.engines.flower import guard
+
+    return guard(gate())
+
+
+def gated_filter() -> Any:
+    """privfed's filter for FLARE."""
+    from privfed.engines.flare_filter import GateFilter
+
+    return GateFilter(gate())
 
 
 def flower_mod(message: Any, context: Any, call_next: Any) -> Any:

@@ -38,10 +38,8 @@ class Planned:
 
     query: Query  #: of the kind that will be asked, as costly as any of them
     times: int  #: the most often it will be asked
-    #: the learner's proposal for each; None leaves it to the policy's guard
-    spend: Fraction | None = None
-    #: whether ``spend`` is for all such queries together, as many as it buys; ``times`` is then 1
-    together: bool = False
+    spend: Fraction | None = None  #: the learner's proposal for each; None: the policy's
+    together: bool = False  #: whether ``spend`` is for all together, and ``times`` 1
 
 
 def check_round(wanted: int | None, clients: int, name: str = "clients_per_round") -> None:
@@ -58,14 +56,10 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     """
 
     queries: ClassVar[tuple[type[Query], ...]] = ()  #: The kinds of query it asks
-    #: Whether it only serves as a yardstick, so that the policy called "published" leaves it out.
-    baseline: ClassVar[bool] = False
-    #: Whether it leaves a model of its own with each client; see :class:`PersonalLearner`.
-    personal: ClassVar[bool] = False
-    #: What each parameter may be; see :mod:`privfed.learners.parameters`.
-    _parameter_constraints: ClassVar[Constraints] = {}
-    #: Parameters' names in earlier versions, and what they are called now; each is refused by name.
-    old_names: ClassVar[Mapping[str, str]] = {}
+    baseline: ClassVar[bool] = False  #: Whether it is a yardstick, left out by "published"
+    personal: ClassVar[bool] = False  #: As a :class:`PersonalLearner` is
+    _parameter_constraints: ClassVar[Constraints] = {}  #: See :mod:`privfed.learners.parameters`
+    old_names: ClassVar[Mapping[str, str]] = {}  #: New names by earlier ones, which are refused
 
     schema_: Schema  #: The federation's public data dictionary, set by ``fit``
     clients_: tuple[str, ...]  #: The names of the federation's clients, set by ``fit``
@@ -93,12 +87,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
-        """Predict the target of each row.
-
-        Args:
-            X: rows, a column for each feature.
-            client: whose model predicts, where each client has one of its own; else only checked.
-        """
+        """Predict the target of each row, a column for each feature; ``client`` says by whose model."""
 
     @abstractmethod
     def published(self) -> Policy:
@@ -108,15 +97,10 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     def private(
         self, epsilon: Number, delta: Number = "1e-5", *, schema: Schema | None = None
     ) -> Policy:
-        """A policy with a finite guarantee end to end, the budget planned over kinds and rounds.
-
-        Args:
-            epsilon: of the whole guarantee, nats.
-            delta: of the guarantee.
-            schema: the public data dictionary, where the budget's division depends on it.
+        """A policy of this epsilon (nats) and delta from end to end, planned over kinds and rounds.
 
         Raises:
-            PolicyError: there is no private way, or it needs the schema.
+            PolicyError: there is no private way, or its division of the budget needs the schema.
         """
 
     def check(self, schema: Schema) -> None:
@@ -150,12 +134,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         return np.array(self.schema_.names, dtype=object)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the fitted model as plain data.
-
-        Returns:
-            ``format``, ``learner``, ``parameters``, ``schema`` and ``clients``; then what
-            :meth:`readable` says; and ``state``, from which :meth:`from_dict` makes it again.
-        """
+        """The fitted model as plain data: :meth:`readable`, and from what :meth:`from_dict` makes it again."""
         return {
             "format": FORMAT,
             "learner": type(self).__name__,
@@ -168,11 +147,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Make a fitted model from what :meth:`to_dict` gave; it predicts the same to the bit.
-
-        Raises:
-            InputError: another form, another learner's model, or a damaged one.
-        """
+        """Make a fitted model from what :meth:`to_dict` gave, the same to the bit; InputError if damaged."""
         name = cls.__name__
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise InputError(f"no model in the form {FORMAT!r}; save it anew by this version")
@@ -238,7 +213,6 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Fitted state that is not there yet says what to do about it."""
             if name.endswith("_") and not name.startswith("_"):
                 raise NotFittedError(
                     f"{type(self).__name__} is not fitted; call fit(federation) first"
@@ -264,7 +238,6 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     def _score(
         self, measure: Callable[[np.ndarray], float], X: pd.DataFrame | np.ndarray, client: Any
     ) -> float:
-        """A measure of predictions with the truth."""
         return float(measure(self.predict(X, client=client)))
 
     def _clients_of_rows(self, client: str | Sequence[str], rows: int) -> np.ndarray:
@@ -284,12 +257,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
             )
 
     def _encode(self, X: pd.DataFrame | np.ndarray, client: str | None = None) -> np.ndarray:
-        """Encode and clip inputs to the schema, shape (rows, features).
-
-        Raises:
-            SchemaError: inputs that the schema does not allow.
-            InputError: a client that took no part.
-        """
+        """Inputs, encoded and clipped to the schema, shape (rows, features)."""
         schema: Schema = self.schema_
         self._check_client(client)
         if isinstance(X, pd.DataFrame):
@@ -398,7 +366,6 @@ class PersonalLearner(FederatedLearner):
             setattr(cls, name, _row_by_row(vars(cls)[name]))
 
     def __getstate__(self) -> dict[str, Any]:
-        """The public part: copies and pickles hold no client's model."""
         state: dict[str, Any] = super().__getstate__()
         return {name: value for name, value in state.items() if name not in _LOCAL}
 
@@ -427,12 +394,7 @@ class PersonalLearner(FederatedLearner):
         return self
 
     def at_home(self, client: str | None, call: str = "predict(X, client={client!r})") -> Any:
-        """The local model of a client that has taken the public part home; InputError if it has not.
-
-        Args:
-            client: its name.
-            call: what the message says to write where no client is named.
-        """
+        """A client's model, if it is here; otherwise InputError, which says to write ``call``."""
         if client is None:
             write = call.format(client=self.clients_[0] if self.clients_ else "...")
             raise NoCommonModel(
@@ -463,7 +425,6 @@ class PersonalLearner(FederatedLearner):
             )
 
     def _find_local_models(self, federation: Disclosure) -> None:
-        """Keep the clients' models that a simulated federation holds in this process."""
         found = {}
         for client, shelf in getattr(federation, "shelves", {}).items():
             with suppress(KeyError, InputError):

@@ -30,16 +30,7 @@ class CohortLearner(FederatedLearner):
 
     @abstractmethod
     def read(self, folder: Path, schema: Schema) -> CohortRecords:
-        """Read each individual's file in a study's folder.
-
-        Args:
-            folder: the study's ``source``.
-            schema: the study's public data dictionary.
-
-        Raises:
-            InputError: no such folder, nothing in it, or a file that does not fit; the message names
-                it and shows nothing of its content.
-        """
+        """Read each individual's file in a study's folder; InputError names a file, and none of its content."""
 
     @abstractmethod
     def held(self, records: Any) -> int:

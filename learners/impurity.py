@@ -37,11 +37,7 @@ def neg_weighted_impurity(
     """Minus a set's impurity times its size, up to a constant that cancels in a decrease.
 
     Gini: sum n_c^2 / n. Entropy: sum n_c log(n_c / n), in nats. Squared error: (sum y)^2 / n.
-
-    Args:
-        statistics: of each set, the last axis.
-        criterion: the impurity.
-        noise: what noise adds on average to the squares of noisy statistics (not of entropy).
+    ``noise`` is what it adds on average to the squares of noisy statistics (not of entropy).
     """
     size = np.maximum(sizes(statistics, criterion), 1)
     if criterion == "entropy":

@@ -13,10 +13,8 @@ import numpy as np
 
 #: Std of a cell's count about an even share of the mass, in such shares: equally likely factors.
 STRAYS = np.array([0.3, 1.0, 3.0])[:, None]
-#: Fraction of the records that lies outside of a run: what shows beyond it makes the run longer.
-TAIL = 0.01
-#: Above this many cells only so many lengths of runs are tried: time and memory grow with cells alone.
-_LENGTHS = 64
+TAIL = 0.01  #: Fraction of the records outside of a run: what shows beyond it makes it longer
+_LENGTHS = 64  #: Most lengths of runs that are tried: time and memory grow with cells alone
 _EXACT = 1e-9  #: Least variance of a count, in squared records: an enormous budget adds no noise
 
 
@@ -34,15 +32,9 @@ class Mass:
     ) -> Mass:
         """Average over all runs of neighbouring cells, each as likely as it makes the counts.
 
-        With N records, a run of L among M cells and a stray k, a count is N(m, (k m)^2 + v) inside,
-        m = N (1 - tail) / L, and N(t, t^2 + v) outside, t = N tail / (M - L). A run has the prior
-        1 / L over the number of runs of its length.
-
-        Args:
-            counts: noisy ones c, shape (columns, cells).
-            variance: v, of the noise in a column's counts, shape (columns,).
-            records: N, shape (columns,).
-            tail: fraction of the records outside of a run.
+        With N records in a column, a run of L among M cells and a stray k, a count with noise of variance v is
+        N(m, (k m)^2 + v) inside, m = N (1 - tail) / L, and N(t, t^2 + v) outside, t = N tail / (M - L). A run
+        has the prior 1 / L over the number of runs of its length. Counts have shape (columns, cells).
         """
         top = np.full((len(counts), 1, 1), -np.inf)
         expected, starts, ends = np.zeros((3, *counts.shape))

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 import numbers
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
 from reprlib import Repr
@@ -32,15 +32,8 @@ SHOWN = 60  #: A parameter's value in a message is cut to this many characters
 class Allowed(ABC):
     """One kind of value that a parameter may have."""
 
-    @property
-    @abstractmethod
-    def words(self) -> str:
-        """The same for people, after "must be"."""
-
-    @property
-    @abstractmethod
-    def example(self) -> str:
-        """A value to write instead, as Python and TOML have it."""
+    words: str  #: What it must be, for people
+    example: str  #: A value to write instead, as Python and TOML have it
 
     @abstractmethod
     def holds(self, value: Any) -> bool:
@@ -51,62 +44,49 @@ class Allowed(ABC):
 Constraints = Mapping[str, Sequence[Allowed | None]]
 
 
-@dataclass(frozen=True)
 class Integers(Allowed):
-    """An integer from `at_least` to `at_most`, or without an upper end."""
+    """An integer from `at_least` to `at_most`, or without an upper end; 2.0 is none."""
 
-    at_least: int
-    at_most: int | None = None
-
-    @property
-    def words(self) -> str:
-        """See the base."""
-        if self.at_most is None:
-            return f"a whole number of at least {self.at_least}"
-        return f"a whole number from {self.at_least} to {self.at_most}"
-
-    @property
-    def example(self) -> str:
-        """The least."""
-        return str(self.at_least)
+    def __init__(self, at_least: int, at_most: int | None = None) -> None:
+        self.at_least, self.at_most = at_least, at_most
+        ends = f"of at least {at_least}" if at_most is None else f"from {at_least} to {at_most}"
+        self.words, self.example = f"a whole number {ends}", str(at_least)
 
     def holds(self, value: Any) -> bool:
-        """See the base; 2.0 is not whole."""
+        """See the base."""
         number = isinstance(value, numbers.Integral) and not isinstance(value, bool)
         return number and self.at_least <= value and (self.at_most is None or value <= self.at_most)
 
 
-@dataclass(frozen=True, kw_only=True)
+_INSIDE = {
+    "of at least": operator.ge,
+    "above": operator.gt,
+    "at most": operator.le,
+    "below": operator.lt,
+}
+
+
 class Reals(Allowed):
     """A finite number; its ends belong to it (`at_least`, `at_most`) or not (`above`, `below`)."""
 
-    at_least: float | None = None
-    above: float | None = None
-    at_most: float | None = None
-    below: float | None = None
-
-    @property
-    def words(self) -> str:
-        """See the base."""
-        return f"a number{self._ends}"
-
-    @property
-    def _ends(self) -> str:
-        if None not in (self.at_least, self.at_most):
-            return f" from {self.at_least:g} to {self.at_most:g}"
-        known = {"of at least": self.at_least, "above": self.above}
-        known |= {"at most": self.at_most, "below": self.below}
-        ends = [f"{word} {end:g}" for word, end in known.items() if end is not None]
-        return f" {' and '.join(ends)}" if ends else ""
-
-    @property
-    def example(self) -> str:
-        """The middle, or near the one end there is."""
-        lows = [end for end in (self.at_least, self.above) if end is not None]
-        highs = [end for end in (self.at_most, self.below) if end is not None]
-        low = lows[0] if lows else highs[0] - 2 if highs else 0.0
-        high = highs[0] if highs else low + 2
-        return f"{(low + high) / 2:g}"
+    def __init__(
+        self,
+        *,
+        at_least: float | None = None,
+        above: float | None = None,
+        at_most: float | None = None,
+        below: float | None = None,
+    ) -> None:
+        every = zip(_INSIDE, (at_least, above, at_most, below), strict=True)
+        self._ends = {word: end for word, end in every if end is not None}
+        text = " and ".join(f"{word} {end:g}" for word, end in self._ends.items())
+        if at_least is not None and at_most is not None:
+            text = f"from {at_least:g} to {at_most:g}"
+        self.words = f"a number {text}".rstrip()
+        high = at_most if at_most is not None else below
+        low = at_least if at_least is not None else above
+        low = low if low is not None else 0.0 if high is None else high - 2
+        self.example = f"{(low + (low + 2 if high is None else high)) / 2:g}"
 
     def holds(self, value: Any) -> bool:
         """See the base."""
@@ -114,27 +94,15 @@ class Reals(Allowed):
         return number and math.isfinite(value) and self._inside(value)
 
     def _inside(self, value: Any) -> bool:
-        return bool(
-            (self.at_least is None or value >= self.at_least)
-            and (self.above is None or value > self.above)
-            and (self.at_most is None or value <= self.at_most)
-            and (self.below is None or value < self.below)
-        )
+        return all(_INSIDE[word](value, end) for word, end in self._ends.items())
 
 
-@dataclass(frozen=True, kw_only=True)
 class Exact(Reals):
     """An exact number, best written as decimal text: a share of a budget, or an epsilon."""
 
-    @property
-    def words(self) -> str:
-        """See the base."""
-        return f"an exact number{self._ends}"
-
-    @property
-    def example(self) -> str:
-        """As text."""
-        return f'"{super().example}"'
+    def __init__(self, **ends: float) -> None:
+        super().__init__(**ends)
+        self.words, self.example = f"an exact {self.words[2:]}", f'"{self.example}"'
 
     def holds(self, value: Any) -> bool:
         """See the base."""
@@ -152,16 +120,7 @@ class StrOptions(Allowed):
 
     def __init__(self, *names: str) -> None:
         self.names = names
-
-    @property
-    def words(self) -> str:
-        """See the base."""
-        return f"one of {', '.join(self.names)}"
-
-    @property
-    def example(self) -> str:
-        """The first."""
-        return f'"{self.names[0]}"'
+        self.words, self.example = f"one of {', '.join(names)}", f'"{names[0]}"'
 
     def holds(self, value: Any) -> bool:
         """See the base."""
@@ -197,12 +156,7 @@ class Learner(Allowed):
     words = "a learner"
 
     def __init__(self, kind: type) -> None:
-        self.kind = kind
-
-    @property
-    def example(self) -> str:
-        """One built with its defaults."""
-        return f"{self.kind.__name__}()"
+        self.kind, self.example = kind, f"{kind.__name__}()"
 
     def holds(self, value: Any) -> bool:
         """See the base."""
@@ -210,12 +164,7 @@ class Learner(Allowed):
 
 
 def inherited(*without: str, **defaults: Any) -> Callable[[type[T]], type[T]]:
-    """Give a class its parent's constructor with other defaults, or without some parameters.
-
-    Args:
-        without: names of parameters that the class does not have; they keep the parent's defaults.
-        defaults: by parameter.
-    """
+    """Give a class its parent's constructor with other defaults, or without some parameters."""
 
     def changed(cls: type[T]) -> type[T]:
         parent: Callable[..., None] = cls.__init__
@@ -239,13 +188,7 @@ def inherited(*without: str, **defaults: Any) -> Callable[[type[T]], type[T]]:
 
 
 def refuse_old_names(learner: str, given: Iterable[str], old_names: Mapping[str, str]) -> None:
-    """Raise InputError if parameters are given by names that they no longer have.
-
-    Args:
-        learner: its name.
-        given: names of parameters, as called, written in a study, or saved.
-        old_names: by old name, the new one.
-    """
+    """Raise InputError if parameters are given by names that they no longer have."""
     renamed = [f"{name} is now {old_names[name]}" for name in given if name in old_names]
     if renamed:
         raise InputError(f"{learner}: {', '.join(renamed)}; see docs/migration.md")
@@ -254,13 +197,7 @@ def refuse_old_names(learner: str, given: Iterable[str], old_names: Mapping[str,
 def check_values(
     learner: str, values: Mapping[str, object], constraints: Constraints, default: Mapping[str, Any]
 ) -> None:
-    """Hold every parameter of a learner to its constraints.
-
-    Args:
-        learner: its name.
-        values: by parameter.
-        constraints: by parameter; those that are not listed are left alone.
-        default: each parameter's default, which serves as an example.
+    """Hold every listed parameter of a learner to its constraints.
 
     Raises:
         InputError: names the first that is not allowed, and what to write instead.
@@ -271,8 +208,11 @@ def check_values(
             continue
         words = " or ".join("None" if one is None else one.words for one in allowed)
         example = _literal(default[name]) or next(one.example for one in allowed if one)
+        short = Repr()
+        short.maxstring = short.maxother = SHOWN
+        shown = " ".join(short.repr(value).split())
         raise InputError(
-            f"{learner}: {name} must be {words}, not {_shown(value)} ({type(value).__name__}); "
+            f"{learner}: {name} must be {words}, not {shown} ({type(value).__name__}); "
             f"write for example {name} = {example}"
         )
 
@@ -282,9 +222,3 @@ def _literal(default: Any) -> str:
     if isinstance(default, str):
         return f'"{default}"'
     return str(default) if isinstance(default, bool | int | float) else ""
-
-
-def _shown(value: object) -> str:
-    short = Repr()
-    short.maxstring = short.maxother = SHOWN
-    return " ".join(short.repr(value).split())

@@ -13,7 +13,6 @@ from privfed.learners.base import FederatedLearner
 from privfed.questions import plugins
 from privfed.tables.toml_file import naming
 
-#: What messages say is a model.
 _WANTED = "give a model.json of a study, or what privfed.learners.save wrote"
 LARGEST = 2**30  #: Largest file that is read, in bytes
 #: A list without lists or tables in it, over several lines; no text in JSON holds a line break.
@@ -22,12 +21,7 @@ _BREAK = re.compile(r"\n\s*")
 
 
 def save(model: FederatedLearner, path: str | Path) -> None:
-    """Write a fitted model as JSON; :func:`load` makes it again.
-
-    Raises:
-        NotFittedError: it is not fitted.
-        InputError: its state is no plain data.
-    """
+    """Write a fitted model as JSON; :func:`load` makes it again; InputError if it is no plain data."""
     data = model.to_dict()
     try:
         text = json.dumps(data, indent=2, allow_nan=False)
@@ -41,9 +35,7 @@ def save(model: FederatedLearner, path: str | Path) -> None:
 def load(path: str | Path, *, learner: type[FederatedLearner] | None = None) -> FederatedLearner:
     """Read a model that :func:`save` or a study wrote; it predicts the same to the bit.
 
-    Args:
-        path: the JSON file.
-        learner: its class, where that is not installed as a plugin.
+    ``learner`` is its class, where that is not installed as a plugin.
 
     Raises:
         InputError: no such file, no model in it, or a damaged one.

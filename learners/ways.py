@@ -19,11 +19,7 @@ Result = TypeVar("Result")
 
 
 class Way(ABC, Generic[Params, Result]):
-    """How a learner learns under one kind of policy.
-
-    Args:
-        params: the learner's parameters, as its ``_params`` gives them for a schema.
-    """
+    """How a learner learns under one kind of policy, by what its ``_params`` gives for a schema."""
 
     name: ClassVar[str]  #: ``"published"`` or ``"private"``
     queries: ClassVar[tuple[type[Query], ...]]  #: The kinds of query that it asks
@@ -45,15 +41,7 @@ class Way(ABC, Generic[Params, Result]):
 
     @abstractmethod
     def learn(self, federation: Disclosure, rng: np.random.Generator) -> Result:
-        """Learn from releases alone.
-
-        Args:
-            federation: the clients.
-            rng: the server's randomness.
-
-        Raises:
-            NobodyAnswered: no client answered the first query.
-        """
+        """Learn from releases alone; NobodyAnswered if no client answered the first query."""
 
 
 Ways = tuple[type[Way[Any, Any]], ...]  #: The ways of a learner, the preferred one first
@@ -83,12 +71,7 @@ class LearnerByWays(FederatedLearner):
         return self.way_ == "private"
 
     def fit(self, federation: Disclosure) -> Self:
-        """Learn from releases alone; the class says which attributes this sets.
-
-        Raises:
-            InputError: a parameter makes no sense, or the target is of the wrong kind.
-            NobodyAnswered: no client answered the first query.
-        """
+        """Learn from releases alone; NobodyAnswered if no client answered the first query."""
         self._start(federation)
         ways = self._ways(self.schema_)
         way = next((way for way in ways[:-1] if way.offered(federation)), ways[-1])

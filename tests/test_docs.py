@@ -387,3 +387,15 @@ def test_every_path_link_and_name_leads_somewhere() -> None:
             assert not heading or heading in slugs, f"{page}: {link}"
     for name in set(re.findall(r"`(privfed(?:\.\w+)+)`", TEXT)):
         assert resolve_name(name) is not None
+
+
+def test_the_architecture_names_every_room_and_no_module_that_is_not_there() -> None:
+    """Each room has a row; each module in the core's rows is a file of its room."""
+    rows = dict(
+        re.findall(r"^\| `(?:privfed/)?(\w+)/` \| (.*) \|$", PAGES["architecture"], re.MULTILINE)
+    )
+    rooms = {path.parent.name for path in (ROOT / "privfed").glob("*/__init__.py")}
+    assert rows.keys() == rooms
+    for room, text in rows.items():
+        for module in re.findall(r"`(\w+)`", text):
+            assert (ROOT / "privfed" / room / f"{module}.py").is_file(), f"{room}: {module}"

@@ -43,7 +43,6 @@ class Baseline(FederatedLearner):
         )
 
     def _n_classes(self, schema: Schema) -> int:
-        """How many classes it predicts; 0 for numbers."""
         return class_count(schema) if self._classifies else 0
 
     def _predicted(self, x: Rows, client: Any) -> np.ndarray:
@@ -51,7 +50,6 @@ class Baseline(FederatedLearner):
         raise NotImplementedError
 
     def _described(self, model: str, **more: Any) -> dict[str, Any]:
-        """What people read of a fitted model: its name, its target, and more."""
         assert self.schema_.target is not None
         return {"model": model, "target": self.schema_.target.name, **more}
 
@@ -60,12 +58,7 @@ class BaselineClassifier(Baseline, FederatedClassifier):
     """A baseline that predicts classes."""
 
     def predict_proba(self, X: Rows, *, client: Any = None) -> np.ndarray:
-        """Probabilities of the classes, shape (rows, classes).
-
-        Args:
-            client: whose model predicts, where each client has one; ``Local...`` also take a name
-                for each row.
-        """
+        """Probabilities of the classes, shape (rows, classes); ``Local...`` take a client for each row."""
         return self._predicted(X, client)
 
 

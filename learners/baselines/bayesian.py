@@ -22,8 +22,7 @@ from privfed.questions.part import Part, PartType
 from privfed.questions.query import Query, View
 from privfed.tables.schema import Schema
 
-#: Greatest precision, and the inverse of the least, with which curvatures can be inverted.
-MAX_PRECISION = 1e9
+MAX_PRECISION = 1e9  #: Greatest precision, inverse of the least, that can be inverted
 
 
 @dataclass(frozen=True)

@@ -123,6 +123,5 @@ class LocalForests(BinaryBaseline):
 
 
 def _grown(nodes: np.ndarray) -> tree.Forest:
-    """A client's forest from its rows."""
     starts = np.flatnonzero(np.diff(nodes[:, 0], prepend=-1))
     return forest_of([tuple(own[:, 1:5].T) for own in np.split(nodes, starts[1:])])

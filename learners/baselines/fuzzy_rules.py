@@ -149,7 +149,6 @@ class FuzzyRulesRegressor(BaselineRegressor):
         self.consequents_ = merged / self.weights_[:, None]
 
     def _predicted(self, x: Rows, client: Any) -> np.ndarray:
-        """The strongest rule's model, within the target's public bounds."""
         assert self.schema_.target is not None
         low, high = self.schema_.target.bounds
         unit = to_unit(self._encode(x, client), self.lower_, self.upper_)
@@ -159,7 +158,6 @@ class FuzzyRulesRegressor(BaselineRegressor):
         return np.asarray(low + (unit_target[:, None] + 0.5) * (high - low))
 
     def _match(self, unit: np.ndarray) -> np.ndarray:
-        """The rule of each row."""
         chosen = np.zeros(len(unit), np.int64)
         for first in range(0, len(unit), 256):
             rows = slice(first, first + 256)

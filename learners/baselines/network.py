@@ -95,7 +95,6 @@ def _target(records: Records, classes: int) -> np.ndarray:
 
 
 def _layers(schema: Schema, hidden: Sequence[int], classes: int) -> list[tuple[int, int]]:
-    """Inputs and outputs of each layer."""
     wide = sum(len(column.categories) or 1 for column in schema.features)
     sizes = [wide, *hidden, classes or 1]
     return list(pairwise(sizes))
@@ -249,11 +248,9 @@ class _FedAvgNetwork(Baseline):
         return np.asarray((np.clip(outputs, -0.5, 0.5) + 0.5) * (high - low) + low)
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """One query a round."""
         return [Planned(self._query(schema, self._first(schema), 0), self.n_rounds)]
 
     def readable(self) -> dict[str, Any]:
-        """What the state's weights are of."""
         layers = [{"inputs": inside, "outputs": out} for inside, out in self._shape(self.schema_)]
         return self._described("neural network by federated averaging", layers=layers)
 

@@ -61,11 +61,7 @@ class RawBaseline(Baseline):
     models_: dict[str, Any]  #: The fitted models by client, or one called ``pooled``
 
     def fit(self, federation: Disclosure) -> Self:
-        """Ask for the records and learn; sets ``models_``; a client without records has no model.
-
-        Raises:
-            InputError: nobody has a record; or as for the base.
-        """
+        """Ask for the records and learn; a client without any has no model; InputError if none has."""
         self._start(federation)
         replies = federation.ask(RawRecords()).each("records")
         tables = {client: np.asarray(table) for client, table in replies.items() if len(table)}
@@ -143,7 +139,6 @@ class _RawRuleFit(RawBaseline):
         return np.asarray(np.mean(each, axis=0))
 
     def check(self, schema: Schema) -> None:
-        """Also whatever the learner inside checks."""
         super().check(schema)
         self._unfitted().check(schema)
 
@@ -151,12 +146,10 @@ class _RawRuleFit(RawBaseline):
         return from_dict(data)
 
     def saved_parameters(self) -> dict[str, Any]:
-        """The learner inside and its own parameters."""
         return {"learner": None if self.learner is None else settings(self.learner)}
 
     @classmethod
     def restored_parameters(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The learner inside, built again."""
         return {"learner": None if data["learner"] is None else built(data["learner"])}
 
 

@@ -26,20 +26,12 @@ class EncodedForest:
     """A grown forest, and what its categories are replaced by."""
 
     forest: tree.Forest  #: the trees
-    #: class probabilities, or the mean target, of each node; shape (nodes, values)
-    values: np.ndarray
-    #: a number for each category of each categorical feature, by the feature's index
-    codes: Mapping[int, np.ndarray]
+    values: np.ndarray  #: class probabilities or mean target, shape (nodes, values)
+    codes: Mapping[int, np.ndarray]  #: numbers of categories, by the feature's index
 
     @classmethod
     def grown(cls, model: Any, records: Records, classes: int) -> Self:
-        """Order the categories by their mean target (of the most frequent class), and fit.
-
-        Args:
-            model: scikit-learn's forest, not fitted yet.
-            records: what it learns from.
-            classes: how many there are; 0 for numbers.
-        """
+        """Order the categories by their mean target (of the most frequent class), and fit."""
         x, y, schema = records.x, records.target, records.schema
         said = (y == np.bincount((y - y.min()).astype(int)).argmax() + y.min()) if classes else y
         codes = {
@@ -91,7 +83,6 @@ def forest_of(trees: Sequence[tuple[np.ndarray, ...]]) -> tree.Forest:
 
 
 def _numbers(x: np.ndarray, codes: Mapping[int, np.ndarray]) -> np.ndarray:
-    """The rows with numbers for categories."""
     x = x.copy()
     for index, numbers in codes.items():
         x[:, index] = numbers[x[:, index].astype(int)]
@@ -164,7 +155,6 @@ class _ScikitForest(RawBaseline):
         return mean
 
     def readable(self) -> dict[str, Any]:
-        """What was fitted, and how large it is."""
         nodes = {name: len(model.forest.feature) for name, model in self.models_.items()}
         return self._described("scikit-learn's random forest", nodes=nodes)
 

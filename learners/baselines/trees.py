@@ -88,7 +88,6 @@ class _LocalTree(_Trees, PersonalLearner):
     queries: ClassVar[tuple[type[Query], ...]] = (KeepOwn,)
 
     def fit(self, federation: Disclosure) -> Self:
-        """Ask every client to keep a tree of its own."""
         self._start(federation)
         federation.ask(self._keep)
         return self
@@ -98,12 +97,6 @@ class _LocalTree(_Trees, PersonalLearner):
         return KeepOwn(self._scoring, self.min_depth, self.max_depth)
 
     def own(self, shelf: Mapping[str, Any]) -> PersonalTree:
-        """A client's tree, off its shelf.
-
-        Raises:
-            KeyError: it keeps none.
-            InputError: it keeps a tree over another schema, or a damaged one.
-        """
         outputs = classes(self.schema_) if self._classifies else 1
         return PersonalTree.off_shelf(shelf[KeepOwn.kind], self.schema_, outputs)
 
@@ -113,15 +106,12 @@ class _LocalTree(_Trees, PersonalLearner):
         return tree.predict(encoded)
 
     def published(self) -> Policy:
-        """A local effect, and nothing else."""
         return Policy({KeepOwn.kind: ()}, name="published")
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """One query, of which nothing leaves."""
         return once(self._keep)
 
     def state(self) -> dict[str, Any]:
-        """Nothing: the trees are the clients'."""
         return {}
 
     def restore(self, state: Any) -> None:

@@ -103,7 +103,6 @@ class TruexTreeClassifier(BaselineClassifier):
         return padded(rows, max(map(len, rows)))
 
     def _predicted(self, x: Rows, client: Any) -> np.ndarray:
-        """Noisy class probabilities of each row's leaf, shape (rows, classes)."""
         reached = self.shared_.tree.reach(self._encode(x, client))
         shares: np.ndarray = self.shared_.values[reached]
         return shares

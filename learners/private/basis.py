@@ -41,11 +41,7 @@ class Trees:
         return 1 << int(self.features.shape[1])
 
     def check(self, columns: int) -> None:
-        """Check against the number of columns.
-
-        Raises:
-            QueryError: unknown columns, depths, counts or scales out of range.
-        """
+        """Raise QueryError for unknown columns, and depths, counts or scales out of range."""
         shape = self.features.shape
         if len(shape) != 2 or not 1 <= shape[1] <= DEEPEST or not 1 <= shape[0] <= MOST_TREES:
             raise QueryError("malformed", f"1 to {MOST_TREES} trees of depth 1 to {DEEPEST}")
@@ -73,8 +69,7 @@ class Trees:
 class BasisIndices:
     """Nonzero basis functions of a block of records."""
 
-    #: index of each group's indicator among all functions, shape (groups, records)
-    places: np.ndarray
+    places: np.ndarray  #: of each group's indicator, shape (groups, records)
     lines: np.ndarray  #: the linear terms, shape (columns, records)
 
 
@@ -94,11 +89,7 @@ class Basis:
     trees: tuple[Trees, ...]  #: random trees, by depth
 
     def check(self, schema: Schema) -> None:
-        """Hold all public values to the schema, before any record is read.
-
-        Raises:
-            QueryError: shapes, ranges or sizes that make no sense.
-        """
+        """Raise QueryError unless all public values fit the schema, before any record is read."""
         columns = len(schema.features)
         self.grid.check(schema, columns)
         shape = (columns, int(self.grid.sizes.max()))
@@ -186,17 +177,10 @@ class Basis:
         return BasisIndices(places + self.starts[:, None], lines)
 
     def scores(self, cells: BasisIndices, weights: np.ndarray) -> np.ndarray:
-        """Weighted sums of a block's functions, each record's from that record alone.
+        """Weighted sums of a block's functions, shape (records, outputs), each record's from itself alone.
 
         Functions are added in one order for every table: where they cancel, a matrix product would round a
         record by its neighbours.
-
-        Args:
-            cells: of the block.
-            weights: shape (functions, outputs).
-
-        Returns:
-            shape (records, outputs).
         """
         total = np.zeros((cells.places.shape[1], weights.shape[1]))
         for output in range(weights.shape[1]):
@@ -210,17 +194,9 @@ class Basis:
         return total
 
     def sums(self, cells: BasisIndices, factors: np.ndarray, unit: float) -> np.ndarray:
-        """Sums over a block's records of functions times factors, in units.
+        """Sums over a block's records of functions times factors, whole units, shape (functions, outputs).
 
         Each record's contribution to each function is truncated towards zero before it is added.
-
-        Args:
-            cells: of the block.
-            factors: shape (records, outputs).
-            unit: of the sums.
-
-        Returns:
-            integers, float64, shape (functions, outputs).
         """
         places = cells.places.ravel()
         total = np.empty((self.size, factors.shape[1]))

@@ -25,8 +25,7 @@ class PlattScaling:
 
     outcome: Outcome  #: the link
     start: np.ndarray  #: intercept, shape (outputs,)
-    #: scores of the synthetic records less the intercept, shape (records, outputs)
-    added: np.ndarray
+    added: np.ndarray  #: scores of synthetic records less it, shape (records, outputs)
     shares: np.ndarray  #: weights of the synthetic records, mean 1
     cuts: np.ndarray  #: thresholds of the scores, shape (outputs, bins - 1)
 
@@ -46,18 +45,10 @@ class PlattScaling:
         return cls(outcome, start, added, shares, cuts)
 
     def corrected(self, sums: np.ndarray, noise: float, records: float) -> tuple[float, np.ndarray]:
-        """The most probable factor b and shift a.
+        """The most probable factor b and shift a, shape (outputs,), by sums of shape (2, outputs, bins).
 
         With b and a the n predictions of a bin rise by n (mean then - mean now), over synthetic records; up to
         noise and sampling (n times a class's own variance) that is the bin's sum of residuals.
-
-        Args:
-            sums: of residuals and of :data:`.COUNT` by output and bin, shape (2, outputs, bins).
-            noise: std of the noise in each.
-            records: N.
-
-        Returns:
-            b, and a of shape (outputs,).
         """
         before, doubt = self._means(1.0, np.zeros(len(self.start))), noise / float(COUNT)
         expected = records * self._by_bin(np.ones_like(self.added), mean=False)

@@ -10,8 +10,7 @@ from privfed.errors import QueryError
 from privfed.tables.schema import Column, Schema
 
 MOST_CUTS = 250  #: Most cut-offs of one column: codes must fit a byte
-#: Columns of whole numbers or categories with at most this many values get a bin for each.
-WHOLE = 32
+WHOLE = 32  #: Most values of whole numbers of which each gets a bin
 
 
 def one_bin_each(column: Column) -> bool:
@@ -53,11 +52,7 @@ class BinEdges:
         return cls(tuple(tuple(float(cut) for cut in own) for own in inner))
 
     def check(self, schema: Schema, columns: int) -> None:
-        """Check against the schema.
-
-        Raises:
-            QueryError: a wrong number of columns, too many thresholds, or some that do not rise.
-        """
+        """Raise QueryError for another number of columns, too many thresholds, or some that do not rise."""
         if len(self.cuts) != columns:
             raise QueryError("malformed", f"cut-offs are needed for {columns} columns")
         for own in self.cuts:
@@ -72,14 +67,7 @@ class BinEdges:
         return np.array([len(own) + 1 for own in self.cuts])
 
     def codes(self, x: np.ndarray) -> np.ndarray:
-        """How many thresholds each value has reached: ``x >= cuts[k]`` exactly if ``code > k``.
-
-        Args:
-            x: shape (records, columns).
-
-        Returns:
-            uint8, shape (columns, records).
-        """
+        """Thresholds reached, ``x >= cuts[k]`` exactly if ``code > k``; uint8, shape (columns, records)."""
         codes = np.empty((len(self.cuts), len(x)), np.uint8)
         for j, own in enumerate(self.cuts):
             codes[j] = np.searchsorted(np.array(own), x[:, j], side="right")

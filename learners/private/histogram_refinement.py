@@ -46,11 +46,6 @@ class Look:
 def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
     """Query all rounds; how much the first tells chooses the model's parameters.
 
-    Args:
-        federation: the clients.
-        linear: whether linear terms are wanted.
-        number: whether the target is one to predict.
-
     Raises:
         NobodyAnswered: no client answered the first round.
     """
@@ -96,21 +91,17 @@ class _Refinement:
     purse: RemainingBudget
     sizes: Mapping[str, float]
     columns: list[ColumnEstimate]
-    #: Records, the variance of that figure, and that of the last count of the target.
-    records: float = 0.0
+    records: float = 0.0  #: by all counts so far
     uncertain: float = field(default=math.inf)
     variance: float = field(default=math.inf)
-    #: Noisy counts of the target's values over all rounds, if each has a bin, and their variance.
-    values: np.ndarray | None = None
+    values: np.ndarray | None = None  #: Noisy counts of the target's values over all rounds
     unsure: float = field(default=math.inf)
 
     @property
     def count(self) -> float:
-        """Records, at least ``min_records``."""
         return max(SETTINGS.min_records, self.records)
 
     def closer(self, params: ModelParams, signal: float) -> None:
-        """One more round, on bins that follow what is known so far."""
         look = max(params.look, self.locating(signal)) if params.look else 0.0
         finer = [own.closer(params.resolution) for own in self.columns]
         every = None
@@ -125,9 +116,6 @@ class _Refinement:
 
         To tell one of M bins from the others, the records in it must be sqrt(2 ln M) times the noise
         in a count or more, and their ratio is the signal times the root of a tenth of the fraction.
-
-        Args:
-            signal: see :func:`.signal_of`.
         """
         beliefs = [own.beliefs for own in self.columns[:-1]]
         narrow = sum(own.narrow for own in beliefs if own is not None) / max(len(beliefs), 1)
@@ -135,7 +123,6 @@ class _Refinement:
         return narrow * most
 
     def ask_target(self, share: Fraction) -> _Told | None:
-        """Count the target alone."""
         own = self.columns[-1:]
         return self._asked(TargetHistogram(_grid(own)), own, self.purse.part(share))
 
@@ -157,7 +144,6 @@ class _Refinement:
         return _Told(rows, (answer.deviation("counts") / present) ** 2)
 
     def join(self, every: _Told | None, target: _Told | None) -> None:
-        """Join counts with what was expected, each by its precision."""
         rows = [] if every is None else list(every.rows)
         variances = [] if every is None else [every.variance] * len(rows)
         if target is not None:
@@ -181,20 +167,17 @@ class _Refinement:
         self.variance = variances[-1]
 
     def _share_widths(self) -> None:
-        """Let all columns tell how wide bounds are."""
         told = [(j, own.beliefs) for j, own in enumerate(self.columns) if own.beliefs is not None]
         every = shared([beliefs for _, beliefs in told])
         for (j, _), beliefs in zip(told, every, strict=True):
             self.columns[j] = self.columns[j].believed(beliefs, self.count)
 
     def shares(self) -> Shares | None:
-        """The classes' fractions, by the counts of the target's values."""
         if self.values is None:
             return None
         return Shares.from_counts(self.values, self.unsure, self.count, self.uncertain)
 
     def _count(self, rows: list[np.ndarray], variances: list[float]) -> None:
-        """The records, over all rounds, each by its noise."""
         records, uncertain = total_of(rows, variances)
         trust = 1.0 if math.isinf(self.uncertain) else self.uncertain / (self.uncertain + uncertain)
         self.records += trust * (records - self.records)
@@ -242,7 +225,6 @@ def _budget_of(answer: Answer, columns: int) -> float | None:
 
 
 def _warn_if_drowned(refinement: _Refinement, stacklevel: int) -> None:
-    """Warn where noise could be all that there is."""
     if refinement.records < 2 * math.sqrt(refinement.uncertain):
         warnings.warn(
             f"the noise in all histograms together could be {refinement.records:.0f} records by "

@@ -23,14 +23,7 @@ class MainEffects:
 
     @classmethod
     def from_sums(cls, basis: Basis, sums: np.ndarray, noise: float, share: float) -> MainEffects:
-        """From released sums of scaled functions.
-
-        Args:
-            basis: linear terms and bins alone.
-            sums: shape (functions, outputs).
-            noise: its std.
-            share: fraction of the budget that they cost.
-        """
+        """From released sums of scaled functions, shape (functions, outputs), and the std of their noise."""
         scales = basis.multipliers
         asked = scales > 0
         scales = np.where(asked, scales, 1.0)
@@ -40,12 +33,7 @@ class MainEffects:
         )
 
     def mean_squares(self, marginals: Marginals, variance: float) -> np.ndarray:
-        """What each column explains beyond noise and sampling, by its trend or by its bins.
-
-        Args:
-            marginals: of the columns.
-            variance: of the target.
-        """
+        """What each column explains beyond noise and sampling, by its trend or by its bins."""
         ends = self.basis.columns + np.cumsum(self.basis.widths)
         starts = ends - self.basis.widths
         each = [
@@ -57,7 +45,6 @@ class MainEffects:
     def _mean_square(
         self, column: int, bins: slice, marginals: Marginals, variance: float
     ) -> float:
-        """One column's, whose indicators are ``bins``."""
         own, noise = self.told.values[bins], float(self.told.variance[bins.start])
         outputs, shares = own.shape[1], marginals.shares()[column]
         mass = np.bincount(self.basis.bins[column], shares, minlength=len(own))

@@ -17,8 +17,7 @@ from privfed.learners.private.support_posterior import SupportPosterior
 from privfed.tables.schema import Column
 
 LARGEST_LOGIT, LOGITS = 10.0, 401  #: Log-odds at which shares of classes are tried
-#: Squared records below which a count is certain: an enormous budget adds no noise at all.
-EXACT = 1e-12
+EXACT = 1e-12  #: Squared records below which a count is certain: a huge budget adds no noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +27,8 @@ class ColumnEstimate:
     column: Column  #: the public column
     cuts: np.ndarray  #: its cut-offs, strictly inside the bounds
     counts: np.ndarray  #: estimates by bin, none negative
-    #: what is still unknown about them; none before this grid was counted
-    variances: np.ndarray | None = None
-    #: what intervals of the bounds say; none where values have bins of their own, or for a target,
-    #: which is asked about more often
-    beliefs: SupportPosterior | None = None
+    variances: np.ndarray | None = None  #: what is left unknown; None before it was counted
+    beliefs: SupportPosterior | None = None  #: None for targets and few values
 
     @classmethod
     def blank(cls, column: Column) -> ColumnEstimate:
@@ -111,16 +107,11 @@ class ColumnEstimate:
         return finer.believed(self.beliefs.over(finer.places), float(self.counts.sum()))
 
     def updated(self, noisy: np.ndarray, variance: float, records: float) -> ColumnEstimate:
-        """Join noisy counts with what was expected, each by its precision.
+        """Join noisy counts, whose noise has this variance, with what was expected, each by its precision.
 
         The expectation is the support posterior's, if there is one. Otherwise, over bins not counted before,
         the excess of the noisy counts' variance tells the counts' own (empirical Bayes); over others, what was
         left open. Counts are then projected: none negative, and no more than the records.
-
-        Args:
-            noisy: counts by bin.
-            variance: of the noise in each.
-            records: how many there are, about.
         """
         if self.beliefs is not None:
             beliefs = self.beliefs.updated(noisy / records, variance / records**2)
@@ -168,8 +159,7 @@ class Shares:
     """The classes' fractions of the records."""
 
     means: np.ndarray  #: adding up to one, shape (classes,)
-    #: the standard deviation of what is unknown of their log-odds, the mean over classes
-    spread: float
+    spread: float  #: mean std of their log-odds
 
     @classmethod
     def from_counts(
@@ -177,14 +167,9 @@ class Shares:
     ) -> Shares:
         """Posterior means under Jeffreys' prior, each class against the others.
 
-        A class's share is told by c_k - (sum of c - N) / K, whose noise has the variance v (1 - 1/K),
-        and N is uncertain too; half a record of each class stands for what no budget could tell.
-
-        Args:
-            counts: noisy ones c, shape (classes,).
-            variance: v, of the noise in each.
-            records: N.
-            uncertain: variance of the noise in N.
+        A class's share is told by c_k - (sum of c - N) / K, with noisy counts c, shape (classes,), and N
+        ``records``. Its noise has the variance v (1 - 1/K), and N is uncertain too; half a record of each
+        class stands for what no budget could tell.
         """
         classes = len(counts)
         shares = (counts - (counts.sum() - records) / classes) / records
@@ -209,9 +194,7 @@ class Marginals:
     features: tuple[ColumnEstimate, ...]  #: of each feature
     target: ColumnEstimate  #: of the target
     records: float  #: how many there are, at least one
-    #: records over the noise of one count that would cost the whole budget, made comparable for
-    #: different numbers of columns
-    signal: float
+    signal: float  #: see :func:`signal_of`
 
     @property
     def grid(self) -> BinEdges:
@@ -247,10 +230,8 @@ def total_of(counts: list[np.ndarray], variances: list[float]) -> tuple[float, f
 
 
 def signal_of(ratio: float, columns: int) -> float:
-    """Signal-to-noise ratio N sqrt(2 rho / K) sqrt(10 / p) for K clients of one rho; chooses the model's size.
+    """Signal-to-noise ratio N sqrt(2 rho / K) sqrt(10 / p) for K clients of one rho and p columns.
 
-    Args:
-        ratio: records over the noise of one count that cost the whole budget.
-        columns: number of features p.
+    It chooses the model's size; ``ratio`` is of records to the noise of one count at the whole budget.
     """
     return ratio * math.sqrt(10 / max(columns, 3))

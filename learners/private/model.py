@@ -32,8 +32,7 @@ class PrivateModel:
     rounds: int  #: gradients that it was fitted to
     records: float  #: about how many there were
     source: SyntheticSource  #: of synthetic records
-    #: posterior covariance of the first output's weights of the source's directions; none without rounds
-    covariance: np.ndarray | None
+    covariance: np.ndarray | None  #: of the first output's weights of the source's directions
 
     @cached_property
     def effects(self) -> np.ndarray:
@@ -56,9 +55,9 @@ class PrivateModel:
         """The trees as a forest reads them.
 
         Yields:
-            columns of the levels, shape (depth,); thresholds, right being ``x >= threshold``, shape
-            (depth,), infinite where a level does not split; and the leaves' scores, shape
-            (2^depth, outputs), the first level being the lowest bit of a leaf's number.
+            columns of the levels, shape (depth,); thresholds, right being ``x >= threshold``, shape (depth,),
+            infinite where a level does not split; and leaves' scores, shape (2^depth, outputs), the first
+            level being the lowest bit of a leaf's number.
         """
         basis, effects = self.basis, self.effects
         group = basis.columns
@@ -79,9 +78,6 @@ class PrivateModel:
 
     def steps(self, column: int) -> tuple[np.ndarray, np.ndarray]:
         """What a column alone adds to the scores.
-
-        Args:
-            column: index of the feature.
 
         Returns:
             rising thresholds, shape (cuts,), and what each interval between them adds (a linear term at

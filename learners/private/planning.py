@@ -68,12 +68,7 @@ def guards(rho: Fraction) -> Mapping[str, tuple[Guard, ...]]:
 
 
 class RemainingBudget:
-    """What is left after the first histogram, read off what that cost.
-
-    Args:
-        rho: the whole budget of a client in zCDP; None where releases are exact, and owners spend
-            what their guards say.
-    """
+    """What is left after the first histogram, of a client's rho (zCDP); None where releases are exact."""
 
     def __init__(self, rho: float | None) -> None:
         self.rho = rho

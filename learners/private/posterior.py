@@ -26,8 +26,7 @@ class MarginalLikelihood:
     """Of sums t ~ N(0, sum over groups g of s_g^2 M_g + rest), by output."""
 
     values: Sequence[np.ndarray]  #: t by output, each of shape (directions,)
-    #: M_g = G A_g G' by output and group, each of shape (directions, directions)
-    moved: Sequence[Sequence[np.ndarray]]
+    moved: Sequence[Sequence[np.ndarray]]  #: M_g = G A_g G' by output, (directions, directions)
     rest: Sequence[np.ndarray]  #: covariance that does not depend on the scales s, by output
     share: float = 1.0  #: factor of the logarithm, where several evidences are of the same sums
 
@@ -42,7 +41,6 @@ class MarginalLikelihood:
 
     @cached_property
     def _rows(self) -> list[np.ndarray]:
-        """M by output, a row for each group."""
         return [np.array(moved).reshape(len(moved), -1) for moved in self.moved]
 
     def likelihood(self, scales: np.ndarray) -> float:
@@ -55,17 +53,14 @@ class MarginalLikelihood:
         return self.share * found
 
     def likeliest(self, scales: np.ndarray, unit: float) -> np.ndarray:
-        """Maximise the posterior density of the scales, coordinate by coordinate from the best common one.
+        """Maximise the posterior density of the scales, shape (groups,), coordinate by coordinate.
 
-        Args:
-            scales: where to begin, beside common ones; shape (groups,).
-            unit: the scale of :class:`.ModelParams`.
+        It begins at the best of the given scales and common ones; ``unit`` is the scale of :class:`.ModelParams`.
         """
 
         tried_before: dict[bytes, float] = {}  # sweeps come by the same scales again
 
         def density(logs: np.ndarray) -> float:
-            """Of the scales' logarithms, up to a constant."""
             if (key := logs.tobytes()) not in tried_before:
                 stray = float(((logs - SETTINGS.log_scale_mean) ** 2).sum())
                 prior = stray / (2 * SETTINGS.log_scale_std**2)
@@ -117,12 +112,8 @@ class Subspace:
     def from_matrix(cls, matrix: np.ndarray, most: int, rng: np.random.Generator) -> Subspace:
         """Directions of the largest second moments, by powers of a random subspace.
 
+        The matrix holds the functions of the synthetic records, float32, shape (records, functions).
         Source: Halko, Martinsson and Tropp 2011, Algorithm 4.4.
-
-        Args:
-            matrix: all functions of the synthetic records, float32, shape (records, functions).
-            most: largest number of directions.
-            rng: the server's randomness.
         """
         size = matrix.shape[1]
         axes = np.eye(size, dtype=np.float32)
@@ -139,8 +130,7 @@ class NoisyMoments:
     """Estimate of t after some rounds."""
 
     values: np.ndarray  #: by function, shape (functions, outputs)
-    #: of the noise in each of them, shape (functions,); infinite where nothing was told
-    variance: np.ndarray
+    variance: np.ndarray  #: of its noise, shape (functions,); infinite where untold
 
     def rescaled(self, scale_factors: np.ndarray) -> NoisyMoments:
         """Of functions times these factors."""
@@ -157,9 +147,7 @@ class ProjectedMoments:
 
     values: np.ndarray  #: at some weights, shape (directions, outputs)
     noise: np.ndarray  #: its covariance, shape (directions, directions)
-    #: how values change with the weights, by output, shape (outputs, directions, directions); none
-    #: where synthetic records count as real ones
-    slopes: np.ndarray | None = None
+    slopes: np.ndarray | None = None  #: dt/dw, (outputs, directions, directions); None for 0
 
     def at(self, step: np.ndarray) -> np.ndarray:
         """The values a step away from those weights; ``step`` has shape (directions, outputs)."""
@@ -176,12 +164,9 @@ class ProjectedMoments:
 class Prior:
     """w ~ N(0, C), C = sum over g of s_g^2 A_g + free^2 c c'."""
 
-    #: A_g = V_g' V_g, V_g being the leading directions' rows of one kind of functions; shape
-    #: (groups, directions, directions)
-    groups: np.ndarray
+    groups: np.ndarray  #: A_g = V_g' V_g of V's rows of a kind, (groups, directions, directions)
     scales: np.ndarray  #: s, standard deviations of scaled weights, shape (groups,)
-    #: c, weights of the function that is 1 for every record, shape (directions,)
-    constant: np.ndarray
+    constant: np.ndarray  #: c, of the function 1, shape (directions,)
     free: float  #: standard deviation of what the prior lets it add
 
     @property
@@ -265,15 +250,10 @@ class WeightPosterior:
     ) -> np.ndarray:
         """Gauss-Newton steps w = C G' (G C G' + s H + V)^-1 (t(w) - g(w) + G w), with backtracking.
 
-        H is the synthetic records' curvature, and G = H - dt/dw what rounds make of it. Of several classes
-        each has K / (K - 1) of the softmax's diagonal, exact along weights that sum to zero where
-        probabilities are equal; elsewhere steps are halved until the posterior's misfit falls.
-
-        Args:
-            sums: t, with the covariance V of its noise.
-            local: the weights to start from, at which t is told.
-            sampling: s, the variance that sampling (and errors of synthetic records) adds.
-            steps: how many.
+        V is the noise of the sums t, told at ``local``, and s (``sampling``) the variance that sampling and
+        errors of synthetic records add. H is the synthetic records' curvature, and G = H - dt/dw what rounds
+        make of it. Of several classes each has K / (K - 1) of the softmax's diagonal, exact along weights that
+        sum to zero where probabilities are equal; elsewhere steps are halved until the posterior's misfit falls.
         """
         start = now = local
         for left in range(steps, 0, -1):
@@ -288,7 +268,6 @@ class WeightPosterior:
     def _wanted(
         self, sums: ProjectedMoments, start: Linearization, now: Linearization, sampling: float
     ) -> np.ndarray:
-        """The end of a whole step."""
         rest, wanted = sums.at(now.weights - start.weights) - now.told, np.empty_like(now.told)
         for output, curvature in enumerate(now.curvatures):
             jacobian = sums.jacobian(curvature, output)
@@ -309,7 +288,6 @@ class WeightPosterior:
         roots = [factor(sampling * own + sums.noise + least_noise) for own in now.curvatures]
 
         def misfit(tried: np.ndarray, told: np.ndarray) -> float:
-            """Of weights, and of the sums that synthetic records have there: less is likelier."""
             rest = sums.at(tried - start.weights) - told
             total = self.prior.against(tried)
             for output, root in enumerate(roots):
@@ -337,13 +315,7 @@ class WeightPosterior:
     def evidence(
         self, sums: ProjectedMoments, local: Linearization, sampling: float
     ) -> MarginalLikelihood:
-        """Marginal likelihood of the prior's scales.
-
-        Args:
-            sums: the estimate so far.
-            local: where it is told.
-            sampling: see :meth:`weights`.
-        """
+        """Marginal likelihood of the prior's scales, by sums told at ``local``."""
         right = sums.values - local.told
         jacobian = [sums.jacobian(own, output) for output, own in enumerate(local.curvatures)]
         return MarginalLikelihood(

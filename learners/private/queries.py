@@ -21,10 +21,8 @@ from privfed.tables.schema import Schema
 
 UNIT = Fraction(1, 2**20)  #: One unit of a released sum
 RANK_UNIT = 2.0**-12  #: Mid-ranks are cut to multiples of this before they are multiplied
-#: Greatest weight or score that a question may name, so that no record's prediction overflows.
-LARGEST = 2.0**20
-#: Codes are kept for the next question where they take less memory than this, in bytes.
-KEPT = 2**25
+LARGEST = 2.0**20  #: Greatest weight or score of a question, so that no prediction overflows
+KEPT = 2**25  #: Most bytes of codes that are kept for the next question
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +91,6 @@ class TargetHistogram(FeatureHistogram):
 
 
 def _bins(axes: tuple[str, ...], shape: tuple[int, ...], reached: int) -> Part:
-    """Counts of which a record moves so many by one, and replacing it twice as many."""
     sensitivity = Sensitivity(Bound(reached, reached), Bound(2 * reached, 2 * reached))
     return Part(PartType.COUNTS, axes, shape, sensitivity)
 
@@ -337,7 +334,6 @@ class CalibrationSums(Gradient):
         return {"sums": own.astype(np.int64)}
 
     def _placed(self, cells: BasisIndices, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Each record's bin and residual in units, by output; both of shape (records, outputs)."""
         scores = self.start + self.basis.scores(cells, self.weights)
         rest = self.window.residuals(self.outcome.targets(y), self.outcome.predictions(scores))
         bins = [

@@ -24,8 +24,7 @@ from privfed.learners.private.settings import SETTINGS
 
 FACTORS = 10.0 ** np.arange(-3.0, 2.6, 0.5)  #: Factors of the usual misspecification that are tried
 
-#: Variance that sums have at least, as a share of what mismatch makes: rounds may be more than directions.
-LEAST_NOISE = 1e-11
+LEAST_NOISE = 1e-11  #: Least variance of sums, as a share of what mismatch makes
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,14 +42,7 @@ class SyntheticHessian:
         return cls(own, np.mean(local.curvatures, axis=0), posterior.records)
 
     def products(self, steps: np.ndarray) -> np.ndarray:
-        """u' H v / N of each pair of steps, by output.
-
-        Args:
-            steps: shape (steps, directions, outputs).
-
-        Returns:
-            shape (outputs, steps, steps).
-        """
+        """u' H v / N of steps, shape (steps, directions, outputs); shape (outputs, steps, steps)."""
         own = steps.transpose(2, 0, 1)
         return np.asarray(own @ self.whole @ own.transpose(0, 2, 1) / self.records)
 
@@ -73,13 +65,7 @@ class GradientRounds:
     def at(
         self, weights: np.ndarray, curvature: SyntheticHessian, misspecification: float
     ) -> NoisyMoments:
-        """The BLUE of the sums at some weights, and its variance.
-
-        Args:
-            weights: shape (directions, outputs).
-            curvature: there, nearly.
-            misspecification: m.
-        """
+        """The BLUE of the sums at weights of shape (directions, outputs), and its variance."""
         white = self._white(weights, curvature, misspecification)
         return NoisyMoments(white.means, (1 / white.precision).mean(axis=1))
 
@@ -90,11 +76,7 @@ class GradientRounds:
         misspecification: float,
         axes: np.ndarray,
     ) -> np.ndarray:
-        """Derivative of the sums by the weights in the subspace, the estimate of N E.
-
-        Returns:
-            shape (outputs, directions, directions).
-        """
+        """N E: derivative of the sums by the subspace's weights, shape (outputs, directions, directions)."""
         white, away = self._white(weights, curvature, misspecification), self._away(weights)
         rest = white.values - white.ones * white.means[..., None]
         solved = np.linalg.solve(white.root.swapaxes(2, 3), rest[..., None])[..., 0]
@@ -107,7 +89,6 @@ class GradientRounds:
         usual = usual_misspecification(curvature.records)
 
         def density(factor: float) -> float:
-            """The logarithm of m's posterior density, up to a constant."""
             white = self._white(self.weights[-1], curvature, factor * usual)
             explained = white.precision * white.means**2
             rest = (white.values**2).sum(axis=2) - explained
@@ -118,7 +99,6 @@ class GradientRounds:
         return usual * float(FACTORS[int(np.argmax([density(float(own)) for own in FACTORS]))])
 
     def _away(self, weights: np.ndarray) -> np.ndarray:
-        """Where each round was told, from some weights; shape (rounds, directions, outputs)."""
         return np.asarray(np.array(self.weights) - weights)
 
     def _white(
@@ -146,19 +126,16 @@ class GradientRounds:
 class _White:
     """Whitened observations of each function and output."""
 
-    #: Cholesky factor of their covariance, shape (functions, outputs, rounds, rounds)
-    root: np.ndarray
+    root: np.ndarray  #: Cholesky factor of their covariance, (functions, outputs, rounds, rounds)
     ones: np.ndarray  #: a row of ones, shape (functions, outputs, rounds)
     values: np.ndarray  #: the rounds' sums, the same shape
 
     @property
     def precision(self) -> np.ndarray:
-        """Of the estimate, shape (functions, outputs)."""
         return np.asarray((self.ones**2).sum(axis=2))
 
     @property
     def means(self) -> np.ndarray:
-        """The estimate, shape (functions, outputs)."""
         return np.asarray((self.ones * self.values).sum(axis=2) / self.precision)
 
     @property

@@ -22,8 +22,7 @@ class Settings:
     # histograms and the records that they count
     first_bins: int = 16  #: over the public bounds
     min_records: float = 10.0  #: that a noisy total stands for
-    #: fraction of rho that finds the mass in wide bounds, times squared signal
-    locating: float = 150.0
+    locating: float = 150.0  #: fraction of rho that finds the mass, times squared signal
     min_stray: float = 1.0  #: variance of a count about its expectation, in squared expectations
     min_expected: float = 0.1  #: expected count for that, in even shares
     max_halvings: int = 8  #: of an outermost bin, towards a tail
@@ -38,8 +37,7 @@ class Settings:
     tail: float = 0.025  #: fraction of a column beyond each limit of its linear term
     target_tail: float = 0.002  #: the same of the target, at least
     max_target_tail: float = 0.05  #: at most, where noise is large
-    #: noise of the target's counts, in records, up to which they are taken
-    counted_noise: float = 0.05
+    counted_noise: float = 0.05  #: noise of the target's counts up to which they are taken
     uniform_rate: float = 4.0  #: how fast the target's counts turn uniform beyond that
     min_level_std: float = 0.5  #: prior of what a model adds to the intercept, log-odds
     max_level_std: float = 1.0  #: the same at most
@@ -95,10 +93,8 @@ class ModelParams:
 
     linear: float  #: fraction of a record's squared norm that linear terms have
     binned: float  #: the fraction of columns' bins
-    #: trees, their depth, and their fraction, for each depth
-    trees: tuple[tuple[int, int, float], ...]
-    #: whether linear terms are mid-ranks, which a few noisy bins tell better than limits
-    ranked: bool
+    trees: tuple[tuple[int, int, float], ...]  #: trees, depth and fraction, for each depth
+    ranked: bool  #: whether linear terms are mid-ranks, which a few noisy bins tell better
     look: float  #: fraction of rho for each later histogram of all columns; 0 for none
     target: float  #: fraction of rho for each later histogram of the target
     correlated: bool  #: whether correlations are queried
@@ -156,5 +152,4 @@ _ROWS: tuple[tuple[float, ModelParams], ...] = (
     (float("inf"), _SNR_ABOVE),
 )
 MIN_NUMBER_SIGNAL = 25.0  #: Signal below which little more than a number's mean is told
-#: Most rounds of gradients, the first for main effects.
-MAX_ROUNDS = 1 + max(row.rounds for _, row in _ROWS)
+MAX_ROUNDS = 1 + max(row.rounds for _, row in _ROWS)  #: Of gradients, the first for main effects

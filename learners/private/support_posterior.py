@@ -96,14 +96,10 @@ class SupportPosterior:
         return replace(self, edges=edges, shares=np.diff(self.below(edges), axis=1))
 
     def updated(self, noisy: np.ndarray, variance: float) -> SupportPosterior:
-        """Joined with noisy shares.
+        """Joined with noisy shares by bin, whose noise has the variance v.
 
-        Under an interval a bin's share s is N(m, max(m, least)^2) beforehand and is told with a noise of
-        variance v: what is told is N(m, max(m, least)^2 + v), and s has a Gaussian posterior.
-
-        Args:
-            noisy: shares by bin.
-            variance: of the noise in each.
+        Under an interval a bin's share s is N(m, max(m, least)^2) beforehand; what is told is
+        N(m, max(m, least)^2 + v), and s has a Gaussian posterior.
         """
         spread = np.maximum(self.shares, SETTINGS.min_share_std / len(noisy)) ** 2
         rest, each = noisy - self.shares, spread + variance

@@ -12,18 +12,10 @@ from privfed.learners.private.settings import SETTINGS
 
 
 def copula(products: np.ndarray, variances: np.ndarray, noise: float) -> np.ndarray:
-    """Correlations of a Gaussian copula, from noisy mean products of mid-ranks.
+    """Correlations of a Gaussian copula, from noisy mean products of mid-ranks, shape (columns, columns).
 
     Rank correlations r become 2 sin(pi r / 6); eigenvalues within the noise are shrunk, and none is left
-    below .01.
-
-    Args:
-        products: symmetric, zero diagonal, shape (columns, columns).
-        variances: of the ranks, shape (columns,).
-        noise: std of the noise in a mean product.
-
-    Returns:
-        a correlation matrix.
+    below .01. ``variances`` are of the ranks, ``noise`` is the std in a mean product.
     """
     scale = np.sqrt(np.multiply.outer(variances, variances))
     ranks = products / scale
@@ -49,17 +41,7 @@ def shrunk(matrix: np.ndarray, edge: float) -> np.ndarray:
 def draw(
     correlations: np.ndarray, shares: np.ndarray, records: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Codes of synthetic records.
-
-    Args:
-        correlations: of the Gaussian copula, shape (columns, columns).
-        shares: by column and code, rows summing to one, shape (columns, codes).
-        records: how many.
-        rng: the server's randomness.
-
-    Returns:
-        uint8, shape (columns, records).
-    """
+    """Codes of synthetic records, uint8, shape (columns, records); shares are by column and code."""
     root = np.linalg.cholesky(correlations)
     levels = ndtr(root @ rng.normal(size=(len(root), records)))
     codes = np.empty(levels.shape, np.uint8)
@@ -75,21 +57,14 @@ class SyntheticSource:
 
     correlations: np.ndarray  #: of the Gaussian copula, shape (columns, columns)
     shares: np.ndarray  #: by column and code, shape (columns, codes)
-    #: from the basis' functions to leading directions, shape (functions, directions)
-    projection: np.ndarray
-    #: mean of each direction by released leaf counts, shape (directions,); none without counts
-    wanted: np.ndarray | None
+    projection: np.ndarray  #: to leading directions, shape (functions, directions)
+    wanted: np.ndarray | None  #: mean of each direction, shape (directions,), by leaf counts
     noise: float  #: std of the noise in such a mean
 
     def draw(
         self, basis: Basis, records: int, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Draw records anew, weighted so that leaves hold what their counts say.
-
-        Args:
-            basis: the functions.
-            records: how many.
-            rng: the server's randomness.
 
         Returns:
             codes, uint8, shape (columns, records); weights with mean 1, shape (records,); leading
@@ -103,13 +78,7 @@ class SyntheticSource:
 
 
 def weighted(features: np.ndarray, wanted: np.ndarray, noise: float) -> np.ndarray:
-    """:func:`tilted`, the penalty being the noise and the synthetic records' own sampling.
-
-    Args:
-        features: shape (records, features).
-        wanted: means to come near, shape (features,).
-        noise: std of each.
-    """
+    """:func:`tilted`, the penalty being the noise's std and the synthetic records' own sampling."""
     spread, size = np.cov(features, rowvar=False, bias=True), features.shape[1]
     penalty = (noise**2 * np.eye(size) + spread / len(features)) * (size / 2)
     return tilted(features, wanted, penalty)
@@ -119,18 +88,10 @@ TILTS = 6  #: Newton's steps of a reweighting, at most
 
 
 def tilted(features: np.ndarray, wanted: np.ndarray, penalty: np.ndarray) -> np.ndarray:
-    """Weights of synthetic records under which their mean features are near given ones.
+    """Weights, mean 1, of records under which their mean features, shape (features,), are as wanted.
 
-    Maximum entropy, exp(features . theta), with a quadratic penalty for noise in the given means; by
+    Maximum entropy, exp(features . theta), with a quadratic penalty for noise in the wanted means; by
     Newton's steps with backtracking. Weights that leave too few records in effect are evened out.
-
-    Args:
-        features: shape (records, features).
-        wanted: shape (features,).
-        penalty: positive definite, shape (features, features).
-
-    Returns:
-        weights with mean 1, shape (records,).
     """
     theta, records = np.zeros(features.shape[1]), len(features)
     for _ in range(TILTS):

@@ -42,11 +42,7 @@ class Outcome:
         return cls("classes", int(high - low) + 1, low, high)
 
     def check(self, schema: Schema) -> None:
-        """Check against the schema.
-
-        Raises:
-            QueryError: no target, or classes or limits that do not fit it.
-        """
+        """Raise QueryError for a schema without target, or with classes or limits that do not fit it."""
         target = schema.target
         if target is None:
             raise QueryError("malformed", "the schema has no target")
@@ -79,11 +75,7 @@ class Outcome:
         return np.asarray(held / (self.upper - self.lower))[:, None]
 
     def predictions(self, scores: np.ndarray) -> np.ndarray:
-        """Means that go with scores, each record's from its own scores to the last bit.
-
-        Args:
-            scores: shape (records, classes).
-        """
+        """Means that go with scores, shape (records, classes), each record's from its own to the last bit."""
         if self.kind == "binary":
             return np.asarray(expit(scores))
         if self.kind == "number":
@@ -129,11 +121,7 @@ class ResidualBounds:
     clip: float  #: greatest residual
 
     def check(self, outcome: Outcome) -> None:
-        """Check limits against the range of predictions.
-
-        Raises:
-            QueryError: wrong shapes, NaN, limits that do not rise or lie outside.
-        """
+        """Raise QueryError for limits of another shape, not rising, or outside the range of predictions."""
         least = -0.5 if outcome.kind == "number" else 0.0
         for limit in (self.low, self.high):
             if limit.shape != (outcome.classes,) or limit.dtype.kind != "f":

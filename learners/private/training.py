@@ -35,13 +35,7 @@ from privfed.learners.private.weight_updates import WeightUpdates
 def learn(
     federation: Disclosure, outcome: Outcome, rng: np.random.Generator, *, linear: bool = True
 ) -> PrivateModel:
-    """Learn from private releases alone.
-
-    Args:
-        federation: the clients.
-        outcome: what is learned; a number's limits are moved to where its mass is.
-        rng: the server's randomness (random trees, synthetic records).
-        linear: whether columns have linear terms; else their fraction goes to their bins.
+    """Learn from private releases alone; ``rng`` is the server's, and a number's limits move to its mass.
 
     Raises:
         NobodyAnswered: no client answered the histograms.
@@ -111,12 +105,7 @@ class _Learning:
         self._centre(found.noise, found.classes)
 
     def _centre(self, noise: float, told: Shares | None) -> None:
-        """The outcome's limits, means and intercept.
-
-        Args:
-            noise: of a count, in fractions of the records: limits leave out tails that it could make.
-            told: the classes' fractions, where the target has classes.
-        """
+        """The outcome's limits (without tails that noise could make), means and intercept."""
         counted = self.marginals.target
         tail = float(np.clip(2 * noise, SETTINGS.target_tail, SETTINGS.max_target_tail))
         if self.outcome.kind == "number":
@@ -169,7 +158,6 @@ class _Learning:
     def _scales(
         self, weighed: np.ndarray, linear: float, binned: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Scales of columns' linear terms and bins; the order of categories means nothing."""
         ordered = np.array([own.column.kind != "category" for own in self.marginals.features])
         return (
             np.sqrt(np.where(ordered, linear, 0.0) * weighed),
@@ -179,7 +167,6 @@ class _Learning:
     # --- synthetic records ------------------------------------------------------------------------
 
     def _make_up(self) -> np.ndarray:
-        """Codes of synthetic records, by released marginals and correlations."""
         shares = self.marginals.shares()
         latent = np.eye(len(shares))
         if len(shares) > 1 and self.params.correlated:
@@ -248,7 +235,6 @@ class _Learning:
         return padded(rows).astype(np.uint8)
 
     def _trees(self, weighed: np.ndarray, count: int, depth: int, share: float) -> Trees:
-        """Random trees: columns drawn by their weight, thresholds at random ranks."""
         columns = len(weighed)
         features = np.empty((count, depth), np.int64)
         for own in features:
@@ -267,13 +253,7 @@ class _Learning:
     def _weighed(
         self, basis: Basis, codes: np.ndarray, scale_factors: np.ndarray
     ) -> tuple[np.ndarray, Subspace]:
-        """Weights of the synthetic records under which leaves hold what their counts say.
-
-        Args:
-            basis: the functions.
-            codes: of the synthetic records.
-            scale_factors: of the functions beyond their scales; 1 for leaves.
-        """
+        """Weights of the synthetic records under which leaves hold what their counts say."""
         matrix = basis.matrix(codes) * scale_factors.astype(np.float32)
         leading = Subspace.from_matrix(matrix, self.params.directions, self.rng)
         projection = scale_factors[:, None] * leading.axes
@@ -320,7 +300,6 @@ class _Learning:
         )
 
     def _unit(self) -> float:
-        """Std of a scaled weight, as the model's parameters have it."""
         if self.outcome.kind == "number":
             return self.params.spread * math.sqrt(self.variance)
         return self.params.prior
@@ -383,7 +362,6 @@ class _Learning:
     def _asked(
         self, basis: Basis, weights: np.ndarray, window: ResidualBounds, spend: Fraction | None
     ) -> NoisyMoments | None:
-        """One noisy gradient, scaled up to all clients; None where none answers."""
         query = Gradient(basis, self.outcome, window, weights, self.start)
         try:
             answer = self.federation.ask(query, spend=spend).only
@@ -399,12 +377,6 @@ def _unsure(shares: np.ndarray, moved: np.ndarray, edges: np.ndarray, noise: flo
 
     Shares sum to one, so that independent noise of each moves the mean by the bins' distances to it; the
     shares that were moved on purpose move it as far; and within a bin it may lie anywhere.
-
-    Args:
-        shares: of the records by bin, summing to one.
-        moved: how far each was moved towards the public bounds.
-        edges: of the bins.
-        noise: std of each share.
     """
     middles = (edges[:-1] + edges[1:]) / 2
     away = middles - shares @ middles

@@ -26,14 +26,11 @@ class WeightUpdates:
     posterior: WeightPosterior  #: from sums to weights
     rounds: GradientRounds  #: what was told so far
     weights: np.ndarray  #: of leading directions, shape (directions, outputs)
-    #: of the last step (:meth:`.SyntheticHessian.mean_square`); before the first, about what a
-    #: model adds
-    mean_square: float
+    mean_square: float  #: of the last step, or about what a model adds
     unit: float  #: the scale of weights that the settings name
     origin: Linearization  #: synthetic records where no weights are
     taken: int = 0  #: how many
-    #: of the first output's weights, shape (directions, directions); none before the first step
-    covariance: np.ndarray | None = None
+    covariance: np.ndarray | None = None  #: of the first output's weights, None at first
 
     @classmethod
     def begun(
@@ -48,10 +45,6 @@ class WeightUpdates:
 
         How far the step goes says how certain the sums are where it ends, and the reverse: a first guess is
         tried, then what goes with its end, and the step is their mean.
-
-        Args:
-            sums: of all functions.
-            sampling: variance that sampling adds to sums, in units of the curvature.
         """
         rounds = self.rounds.joined(sums, self.weights)
         local = self.posterior.at(self.weights) if self.taken else self.origin
@@ -90,7 +83,6 @@ class WeightUpdates:
         )
 
     def _held(self, curvature: SyntheticHessian, step: np.ndarray) -> tuple[np.ndarray, float]:
-        """A step clipped to its largest mean square, and that."""
         mean_square = curvature.mean_square(step)
         if mean_square <= self._most:
             return step, mean_square
@@ -98,7 +90,6 @@ class WeightUpdates:
 
     @property
     def _most(self) -> float:
-        """Largest mean square of the next step."""
         if not self.taken:
             return math.inf
         second = self.taken == 1 and self.posterior.outcome.kind == "number"

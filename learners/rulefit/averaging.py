@@ -119,15 +119,10 @@ def residuals_on_the_way(
 
 
 def steepest(design: Slopes, records: int, terms: int) -> float:
-    """The largest eigenvalue of X'X / n, the largest curvature of a client's mean squared loss.
+    """The largest eigenvalue of X'X / n of n records' columns, of a mean squared loss the curvature.
 
     By Lanczos steps from a public vector. Where they do not converge, the trace, which bounds it: no client
     fails by what its records are.
-
-    Args:
-        design: X, the centred columns.
-        records: n, at least one.
-        terms: number of columns, the intercept counted.
     """
     nothing = np.zeros(records)
 
@@ -155,14 +150,9 @@ def steepest(design: Slopes, records: int, terms: int) -> float:
 def stable_step(pooled: float, logistic: bool, clients: Sequence[float] = ()) -> float:
     """A step size that cannot diverge, on the pooled objective nor on any client's own.
 
-    The Hessian of a mean loss is at most (1/4 for the logistic loss) the columns' second moments. Gradient
-    steps below twice the inverse of the largest eigenvalue converge; a client's local steps stay bounded,
-    and so does their average, if they are below twice the inverse of that client's own.
-
-    Args:
-        pooled: largest eigenvalue over all records, or a bound on it: the trace, or the clients' mean.
-        logistic: the loss.
-        clients: each client's own.
+    The Hessian of a mean loss is at most (1/4 for the logistic loss) the columns' second moments, whose
+    largest eigenvalues these are, or bounds on them. Gradient steps below twice the inverse of the largest
+    converge; a client's local steps stay bounded, and so does their average, below twice that of its own.
     """
     curvature = 0.25 if logistic else 1.0
     return min([1.8 / pooled, *(1.95 / own for own in clients)]) / curvature

@@ -18,8 +18,7 @@ class Boosting:
     trees: int  #: number of base learners C
     leaves: float  #: mean number of leaves L of a tree; 2 makes every tree a stump
     shrinkage: float  #: learning rate nu
-    #: fraction of the records that each tree sees; 0 takes min(N / 2, 100 + 6 sqrt N)
-    subsample: float
+    subsample: float  #: fraction of records a tree sees; 0 for min(N / 2, 100 + 6 sqrt N)
     min_leaf: int  #: fewest records of a leaf
     logistic: bool  #: logistic pseudo-residuals, else plain ones
 
@@ -47,14 +46,9 @@ def grow_rules(
     boosting: Boosting,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Boost trees and turn every node but the root into a rule.
+    """Boost trees over codes, shape (records, features), and turn nodes but the root into rules.
 
-    Args:
-        codes: cut-off codes, shape (records, features).
-        target: in [0, 1] (logistic) or centred.
-        sizes: number of codes of each covariate.
-        boosting: how rules are grown.
-        rng: the client's own randomness.
+    The target lies in [0, 1] (logistic), or is centred.
 
     Returns:
         different boxes of codes, uint8, shape (rules, features, 2), and how often each was grown; none

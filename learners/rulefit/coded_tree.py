@@ -11,8 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-#: A split must lower the sum of squared errors by more than this for each of its records.
-EXPLAINED = 1e-12
+EXPLAINED = 1e-12  #: Least decrease of squared error by a split, for each of its records
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,6 @@ class Growing:
         return np.asarray(self.codes[:, self.order] + starts)
 
     def _best(self, rows: np.ndarray) -> _Best:
-        """The split that lowers the squared error most; without gain where there is none."""
         many, features = len(rows), len(self.order)
         nothing = _Best(0.0, 0, 0)
         if many < 2 * self.least:

@@ -18,8 +18,7 @@ from privfed.learners.rulefit.settings import SETTINGS
 from privfed.tables.schema import Column, Schema
 
 MOST_CUTS = 250  #: Most cut-offs of one covariate: codes must fit a byte
-#: Largest number that a question may multiply by, so that no record's contribution overflows.
-LARGEST = 2.0**20
+LARGEST = 2.0**20  #: Largest factor in a question, so that no contribution overflows
 
 
 def inner_edges(column: Column, bins: int) -> np.ndarray:
@@ -45,21 +44,15 @@ def bins_needed(schema: Schema, features: tuple[int, ...], bins: int) -> int:
 class Cutoffs:
     """What all clients share about the covariates."""
 
-    #: rising cut-off values of each covariate, C_j; possibly none
-    cuts: tuple[tuple[float, ...], ...]
-    #: lower, upper: winsorising limits delta-minus and delta-plus, shape (features,)
-    lower: np.ndarray
+    cuts: tuple[tuple[float, ...], ...]  #: rising cut-off values C_j
+    lower: np.ndarray  #: winsorising limits delta-minus and delta-plus, shape (features,)
     upper: np.ndarray
     scale: np.ndarray  #: standard deviation s_j of the winsorised covariate
 
     def check(self, schema: Schema) -> None:
-        """Hold the values to the schema, and to sizes with which no sum can overflow.
+        """Raise QueryError unless values fit the schema, and have sizes with which no sum can overflow.
 
         A query whose answer overflows for some records and not for others would tell them apart.
-
-        Raises:
-            QueryError: a wrong number of covariates, cut-offs that do not rise, limits more than a width
-                beyond the bounds, scales out of all proportion to it, NaN.
         """
         features, width = len(schema.features), schema.upper - schema.lower
         arrays = (self.lower, self.upper, self.scale)
@@ -86,7 +79,7 @@ class Cutoffs:
         return np.column_stack(columns).astype(np.uint8)
 
     def linear(self, x: np.ndarray) -> np.ndarray:
-        """The linear terms 0.4 l_j(x_j) / s_j, centred between the limits (paper, Eq. 1).
+        """The linear terms 0.4 l_j(x_j) / s_j (paper, Eq. 1), centred between the limits.
 
         Centring moves the intercept only, and halves what a record can contribute.
         """
@@ -112,13 +105,7 @@ class Cutoffs:
 
 
 def read_cutoffs(counts: np.ndarray, schema: Schema, bins: int, levels: int) -> Cutoffs:
-    """Read everything off summed (noisy) histograms.
-
-    Args:
-        counts: by covariate and bin, shape (features, at least :func:`bins_needed`).
-        schema: the public data dictionary.
-        bins: bins of a number.
-        levels: number Q of quantile levels.
+    """Read everything off summed (noisy) histograms, shape (features, at least :func:`bins_needed`).
 
     Warns:
         UserWarning: counts add up to nothing (cut-offs are then evenly spaced over the bounds), or nearly
@@ -162,7 +149,6 @@ class _Marginal:
 
     @classmethod
     def of(cls, counts: np.ndarray, column: Column, bins: int, levels: int) -> _Marginal:
-        """Read a covariate's quantiles and bounds off its noisy counts."""
         inner = inner_edges(column, bins)
         low, high = column.bounds
         edges = np.concatenate([[low], inner, [high]])
@@ -195,11 +181,9 @@ def _deviation(values: np.ndarray, masses: np.ndarray) -> float:
 
 
 def distribution(counts: np.ndarray, widths: np.ndarray) -> tuple[np.ndarray, bool]:
-    """A cumulative distribution from noisy counts by isotonic regression.
+    """A cumulative distribution at the edges, shape (bins + 1,), by isotonic regression of noisy counts.
 
-    Returns:
-        values at the edges, from 0 to 1, shape (bins + 1,); and whether the counts added up to nothing,
-        in which case the distribution is uniform over the widths.
+    If they add up to nothing it is uniform over the widths, and the second value is true.
     """
     total = float(counts.sum())
     if total <= 0 or not (counts > 0).any():

@@ -31,8 +31,7 @@ class Estimate:
     weights: np.ndarray  #: of intercept, rules and linear terms
     rounds: int  #: how many rounds were answered
     objective: float  #: pooled mean loss plus penalty at the end; NaN where it was not released
-    #: objective minus that of the proximal-gradient optimum; NaN where it was not asked for
-    gap: float = math.nan
+    gap: float = math.nan  #: objective minus the proximal-gradient optimum's; NaN if not asked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,8 +134,7 @@ class Estimation(ABC):
         """The local steps of the first round."""
 
     @abstractmethod
-    def _step(self, curvatures: Curvatures) -> float:
-        """The size of a step that cannot diverge."""
+    def _step(self, curvatures: Curvatures) -> float: ...
 
     @abstractmethod
     def _estimated(self, context: FitContext, step: float) -> tuple[np.ndarray, int]:
@@ -221,7 +219,6 @@ class Averaging(Estimation):
         return primal(dual, elapsed * self.penalty), rounds
 
     def _drawn(self, context: FitContext) -> Sequence[str] | None:
-        """The clients of one round, in the federation's order; None for all."""
         if self.clients_per_round is None or context.rng is None:
             return None
         clients = context.federation.clients

@@ -36,17 +36,15 @@ from privfed.privacy.policy import Policy
 from privfed.questions.exact import Number
 from privfed.tables.schema import Schema
 
-#: Fitted values that are saved as they are, beside the model.
-_KEPT = ("private_", "rounds_", "objective_", "gap_", "target_limits_")
+_KEPT = ("private_", "rounds_", "objective_", "gap_", "target_limits_")  #: Saved as is
 
 
 class _RuleFit(LearnerByWays):
     """What the classifier and the regressor share; parameters are documented at :class:`RuleFitClassifier`.
 
-    ``fit`` sets ``schema_``, ``clients_``, ``cutoffs_``, ``model_``, ``way_`` and ``private_`` (how it
-    learned), ``rounds_``, ``target_limits_``, ``objective_`` (pooled mean loss plus penalty at the end;
-    NaN where withheld) and ``gap_`` (the objective minus the proximal-gradient optimum; NaN unless
-    ``reference_rounds`` asks for it).
+    ``fit`` sets ``model_``, ``cutoffs_``, ``way_`` and ``private_`` (how it learned), ``rounds_``,
+    ``target_limits_``, ``objective_`` (pooled mean loss plus penalty at the end; NaN where withheld) and
+    ``gap_`` (the objective minus the proximal-gradient optimum; NaN without ``reference_rounds``).
     """
 
     ways: ClassVar[Ways] = (PublishedRuleFit, PrivateRuleFit)
@@ -122,7 +120,6 @@ class _RuleFit(LearnerByWays):
     # --- learning ------------------------------------------------------------------------------
 
     def _start(self, federation: Disclosure) -> None:
-        """Check what depends on the federation too; see the base."""
         super()._start(federation)
         check_round(self.clients_per_round, len(federation.clients))
         if self.clients_per_round is not None and self.solver == "gradient":
@@ -152,7 +149,6 @@ class _RuleFit(LearnerByWays):
         )
 
     def _estimation(self) -> Estimation:
-        """How coefficients are found."""
         given: dict[str, Any] = {
             "rounds": self.n_rounds,
             "client_step": self.client_learning_rate,
@@ -201,20 +197,15 @@ class _RuleFit(LearnerByWays):
         return self.model_.variable_importances
 
     def table(self, top: int | None = None, least_support: float = 0.0) -> pd.DataFrame:
-        """The terms as a clinician reads them; see :meth:`RuleEnsemble.table`."""
         return self.model_.table(top, least_support)
 
     def describe(self, top: int = 20) -> str:
-        """The most important terms as text."""
         return self.model_.describe(top)
 
     # --- policies ------------------------------------------------------------------------------
 
     def published(self, epsilon: Number = 1) -> Policy:
-        """What the paper releases: noise on histograms only, epsilon for each covariate.
-
-        p covariates cost p * epsilon by composition; all else is unprotected: no finite guarantee.
-        """
+        """Noise on histograms only: p covariates cost p * epsilon, and all else is unprotected."""
         return published(epsilon)
 
     def private(
@@ -233,7 +224,6 @@ class _RuleFit(LearnerByWays):
         return {**{name: plain(getattr(self, name)) for name in _KEPT}, **self.model_.to_state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """See the base."""
         self.way_ = "private" if state["private_"] else "published"
         super().restore({name: state[name] for name in _KEPT[1:]})
         self.model_ = RuleEnsemble.from_state(self.schema_, state)

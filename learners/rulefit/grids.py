@@ -62,7 +62,6 @@ class Grid:
         return np.asarray((outer[:, None] * self.shape[last] + np.array(bins[last])) * inner)
 
     def _bins(self, feature: int, named: Named) -> tuple[int, int]:
-        """The bins that a rule wants of a covariate, from and up to."""
         cuts = self.cuts[feature]
         low, high = named.get(feature, (0, END))
         return int(np.searchsorted(cuts, low, "right")), int(np.searchsorted(cuts, high)) + 1
@@ -93,8 +92,7 @@ class Grids:
 
     grids: tuple[Grid | Lone, ...]  #: the grids, one after the other
     starts: np.ndarray  #: where each grid's cells begin, shape (grids + 1,)
-    #: 1 where one of a rule's runs ends and -1 where one begins, shape (rules, cells + 1)
-    ends: csr_array
+    ends: csr_array  #: 1 where a rule's run ends, -1 where one begins, (rules, cells + 1)
     steps: csr_array = field(init=False)
 
     def __post_init__(self) -> None:
@@ -164,7 +162,6 @@ class _Portion:
 
     @cached_property
     def cells(self) -> int:
-        """How many cells the cuts make."""
         return math.prod(own.bit_count() + 1 for own in self.cuts.values())
 
     def joined(self, other: _Portion) -> _Portion:

@@ -28,7 +28,7 @@ class PooledHistogram:
         return SyntheticRecords.draw(*self._distributions(schema), rng)
 
     def linear_moments(self, schema: Schema, cutoffs: Cutoffs) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances of the linear terms over all records, as exact as bins and noise, at no cost."""
+        """Means and variances of the linear terms over all records, as exact as bins and noise."""
         shares, values = self._distributions(schema)
         means, variances = np.zeros(len(values)), np.zeros(len(values))
         for feature, own in enumerate(values):

@@ -26,13 +26,8 @@ class RuleEnsemble:
     schema: Schema  #: the public data dictionary
     terms: Terms  #: the base functions
     weights: np.ndarray  #: coefficients of intercept, rules and linear terms, shape (1 + terms,)
-    #: fraction of records that satisfy each rule; NaN where nothing was released
-    supports: np.ndarray
-    #: std of each term's column, shape (terms,), pooled within clients (paper, Section 2.3, with
-    #: the variance under the root that is printed as a deviation): from exact supports, sums and
-    #: sums of squares, or from histograms where those are withheld; `private` takes them from
-    #: synthetic records
-    deviations: np.ndarray
+    supports: np.ndarray  #: fraction of records in each rule; NaN where not released
+    deviations: np.ndarray  #: std of each term's column, pooled within clients, shape (terms,)
 
     def scores(self, x: np.ndarray) -> np.ndarray:
         """F of each encoded record; terms with coefficient zero are not evaluated."""
@@ -89,9 +84,7 @@ class RuleEnsemble:
     def table(self, top: int | None = None, least_support: float = 0.0) -> pd.DataFrame:
         """The terms as a clinician reads them, most important first (paper, Table 1).
 
-        Args:
-            top: how many rows; None for all with a coefficient.
-            least_support: rules with a known support below this are left out.
+        Rules with a known support below ``least_support`` are left out, and all rows but the first ``top``.
 
         Returns:
             columns term, coefficient, exp_coefficient, importance (largest is 100), support.
@@ -171,12 +164,7 @@ class RuleEnsemble:
 
     @classmethod
     def from_state(cls, schema: Schema, state: Mapping[str, Any]) -> RuleEnsemble:
-        """Make it again from what :meth:`to_state` gave.
-
-        Raises:
-            ValueError: arrays that do not belong together.
-            QueryError: terms that do not fit the schema.
-        """
+        """Make it again from what :meth:`to_state` gave; ValueError or QueryError where it does not fit."""
         boxes, linear = restored(state["boxes"]), tuple(state["linear_terms"])
         terms = Terms(Cutoffs.from_dict(state["cutoffs"]), boxes, linear)
         terms.check(schema)

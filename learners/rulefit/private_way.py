@@ -120,7 +120,6 @@ def _leaves(trees: Trees, sizes: np.ndarray) -> np.ndarray:
 
 
 def _merged(boxes: np.ndarray, told: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Equal boxes become one rule: weights add up, supports are alike. A constant has none."""
     wide = boxes.shape[1] * boxes.shape[2]
     flat, first, inverse = np.unique(
         boxes.reshape(len(boxes), wide), axis=0, return_index=True, return_inverse=True

@@ -103,14 +103,12 @@ class PublishedRuleFit(Way[RuleFitParams, FittedRules]):
         return FittedRules(model, (low, high), estimate.rounds, estimate.objective, estimate.gap)
 
     def _boosted(self, federation: Disclosure, cutoffs: Cutoffs) -> np.ndarray:
-        """The union of the clients' rules, possibly empty."""
         answers = federation.ask_offered(BoostedRules(cutoffs, self.params.boosting))
         groups = [(r["boxes"].data, r["mentions"].data) for r in answers.releases()]
         boxes, _ = union(groups, len(federation.schema.features))
         return boxes[: self.params.max_rules]
 
     def _linear(self, schema: Schema, cutoffs: Cutoffs) -> tuple[int, ...]:
-        """Covariates with an order and more than one winsorised value."""
         ordered = [column.numeric or len(column.categories) == 2 for column in schema.features]
         chosen = (cutoffs.upper > cutoffs.lower) & np.array(ordered) & self.params.linear
         return tuple(np.flatnonzero(chosen).tolist())
@@ -125,7 +123,6 @@ def published(epsilon: Number) -> Policy:
 
 
 def _placeholder(schema: Schema) -> Terms:
-    """Terms of the right shape, to price queries before any data are read."""
     features = len(schema.features)
     middle = (schema.lower + schema.upper) / 2
     cuts = tuple((float(m),) for m in middle)

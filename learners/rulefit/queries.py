@@ -31,8 +31,7 @@ from privfed.tables.schema import Schema
 
 ROUNDED = 1e-6  #: How far a sum of losses may be off by rounding
 BLOCK = 2**26  #: How many records times conditions are held at a time, a byte each
-#: Most numbers of a design matrix that is formed: for few records that is quicker than sums by cell.
-FEW = 2**18
+FEW = 2**18  #: Most numbers of a design matrix that is formed, which is quicker for few records
 #: Most rules in one question, and most rounds' local work, so that a gate cannot be worn out.
 MOST_RULES, MOST_TREES, MOST_STEPS = 100_000, 10_000, 1_000
 
@@ -73,7 +72,6 @@ class CovariateHistogram(Query):
         return {"counts": np.stack(self._bins(view), axis=1)[..., None] == np.arange(width)}
 
     def _bins(self, view: View) -> list[np.ndarray]:
-        """The records' bins, by covariate."""
         edges = [inner_edges(view.schema.features[f], self.bins) for f in self.features]
         return [
             np.searchsorted(inner, view.table.x[:, f], side="right")
@@ -131,12 +129,10 @@ class _Model(Query):
         self.terms.check(schema)
 
     def _design(self, view: View) -> DesignOperator:
-        """The terms over the records, kept for the next question about the same terms."""
         design: DesignOperator = self._kept(view, "rulefit.design", DesignOperator)
         return design
 
     def _matrix(self, view: View) -> np.ndarray:
-        """The design matrix, row by row, kept for the next question about the same terms."""
         matrix: np.ndarray = self._kept(view, "rulefit.matrix", _matrix_of)
         return matrix
 
@@ -158,7 +154,6 @@ class _Model(Query):
 
     @cached_property
     def _key(self) -> str:
-        """Digest of the terms; a question is one value for all clients of a process."""
         return wire.digest(wire.encode(self.terms))
 
 
@@ -316,7 +311,6 @@ class Objective(_Model):
         }
 
     def _losses(self, view: View) -> np.ndarray:
-        """Each record's loss, shape (records,)."""
         design, target = self._design(view), unit_target(view, self.logistic)
         predictor = design.predictor(self.weights)
         each = [

@@ -122,12 +122,8 @@ def union(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Join clients' rules; equal boxes are logically equal rules (paper, end of Section 2.2.2).
 
-    Args:
-        groups: for each client, boxes (rules, features, 2) and how often each was grown (rules,).
-        features: number of covariates.
-
-    Returns:
-        boxes without duplicates, most often grown first (ties in canonical order), and how often.
+    Groups are boxes (rules, features, 2) and how often each was grown (rules,); so is the result, without
+    duplicates, most often grown first, ties in canonical order.
     """
     nothing = np.zeros((0, features, 2), np.uint8), np.zeros(0, np.int64)
     boxes, mentions = zip(nothing, *groups, strict=True)
@@ -155,9 +151,7 @@ class Terms:
     """The base functions of a model: cut-offs, rules as boxes of codes, and the linear terms."""
 
     cutoffs: Cutoffs  #: what all clients share about the covariates
-    #: ``boxes[k, j] = (a, b)`` means that rule k wants ``a <= code_j < b``; uint8, shape (rules,
-    #: features, 2)
-    boxes: np.ndarray
+    boxes: np.ndarray  #: ``a <= code_j < b`` by rule and feature; uint8, (rules, features, 2)
     linear: tuple[int, ...]  #: which covariates have a linear term
 
     def check(self, schema: Schema) -> None:
@@ -173,7 +167,6 @@ class Terms:
             raise QueryError("malformed", "linear terms name covariates, rising")
 
     def __len__(self) -> int:
-        """Terms without the intercept: rules, then linear terms."""
         return len(self.boxes) + len(self.linear)
 
     @cached_property

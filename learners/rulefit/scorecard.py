@@ -36,11 +36,7 @@ class ScoreCard:
 
     @classmethod
     def from_ensemble(cls, model: RuleEnsemble, max_points: int = 10) -> ScoreCard:
-        """Round an ensemble of log-odds.
-
-        Args:
-            model: its terms; a short one makes a short card.
-            max_points: largest absolute points of a rule or a band.
+        """Round an ensemble of log-odds; no rule or band has more than ``max_points`` in absolute value.
 
         Raises:
             InputError: no term has a coefficient, or ``max_points`` is below 1.
@@ -80,7 +76,6 @@ class ScoreCard:
         return pd.DataFrame({"total": totals, "risk": self.risk(totals)})
 
     def __str__(self) -> str:
-        """The card for print: points, and the risk that goes with a total."""
         lines = ["Add the points of every line that holds:"]
         lines += [f"{p:+4d}  if {text}" for p, text in self.table().itertuples(index=False)]
         lines += ["Risk by total (points of all lines that hold):"]
@@ -130,7 +125,6 @@ def _latex(text: str) -> str:
 
 
 def _banded(model: RuleEnsemble) -> tuple[list[Rule], list[float], float]:
-    """Rules and bands with what they add to the log-odds, and the intercept."""
     count, cutoffs = len(model.terms.boxes), model.terms.cutoffs
     rules = list(model.rules)
     values, intercept = model.weights[1 : 1 + count].tolist(), float(model.weights[0])

@@ -47,14 +47,7 @@ SETTINGS = ShortSettings()
 def shortened(
     fitted: PrivateModel, max_terms: int, rng: np.random.Generator, *, stable: bool = False
 ) -> RuleEnsemble:
-    """Write a fitted model with one score as at most so many rules and lines.
-
-    Args:
-        fitted: the engine's model.
-        max_terms: most terms.
-        rng: the server's randomness (synthetic records, boosting).
-        stable: whether rules are steps of single columns only.
-    """
+    """Write a model with one score as at most so many rules and lines; ``stable``: steps alone."""
     return _Shortening(fitted, rng, stable).run(max_terms)
 
 
@@ -87,7 +80,6 @@ class _Shortening:
         return np.asarray(heavy / max(float(heavy.mean()), 1e-300))
 
     def run(self, max_terms: int) -> RuleEnsemble:
-        """Choose terms, refit them, and round their thresholds."""
         limits = self._limits()
         boxes, held = self._boxes()
         numeric = [column.kind != "category" for column in self.fitted.schema.features]
@@ -187,7 +179,6 @@ class _Shortening:
         return np.concatenate(found)
 
     def _grown(self) -> list[np.ndarray]:
-        """Nodes of trees boosted on F, over records drawn by their mass."""
         chances = self.mass / self.mass.sum()
         drawn = self.rng.choice(len(chances), len(chances), p=chances)
         codes, target = self.codes.T[drawn], self.scores[drawn] - self.scores[drawn].mean()
@@ -203,7 +194,6 @@ class _Shortening:
     # --- choosing ---------------------------------------------------------------------------------
 
     def _chosen(self, columns: np.ndarray, most: int) -> list[int]:
-        """Indices of chosen columns."""
         weights = self.weights / self.weights.sum()
         centred = columns - weights @ columns
         target = self.scores - weights @ self.scores
@@ -234,7 +224,6 @@ class _Shortening:
     # --- thresholds -------------------------------------------------------------------------------
 
     def _compact(self, boxes: np.ndarray, limits: np.ndarray) -> tuple[Cutoffs, np.ndarray]:
-        """Cut-offs that the rules use, rounded, and the rules over them."""
         cuts, found = [], np.zeros_like(boxes)
         for j, column in enumerate(self.fitted.schema.features):
             ends = boxes[:, j].astype(int)
@@ -285,20 +274,13 @@ def roundest(low: float, high: float, near: float) -> float:
 
 
 class _Selection:
-    """Columns for weighted least squares, by their Gram matrix.
-
-    Args:
-        gram: of centred columns, shape (columns, columns).
-        moment: with the centred target, shape (columns,).
-        total: the target's variance.
-    """
+    """Columns for weighted least squares, by the Gram matrix of centred columns."""
 
     def __init__(self, gram: np.ndarray, moment: np.ndarray, total: float) -> None:
         self.gram, self.moment, self.total = gram, moment, total
         self.usable = np.diag(gram) > 1e-9
 
     def run(self, most: int, enough: float) -> list[int]:
-        """Add columns until there are so many, or the lack of fit is at most ``enough``."""
         chosen: list[int] = []
         while len(chosen) < most and self.lack(chosen) > max(enough, 1e-9 * self.total):
             best = self._best(chosen)

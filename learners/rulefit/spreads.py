@@ -70,12 +70,7 @@ def ask_spreads(
 ) -> np.ndarray | None:
     """Variances of the linear terms about each client's mean, over N - K, shape (linear,); None if withheld.
 
-    Args:
-        federation: the clients.
-        cutoffs: the shared limits and scales.
-        linear: which covariates.
-        sizes: each client's number of records.
-        means: pooled means, which deviations are from, over N, where no client has two records.
+    Where no client has two records, they are about the pooled ``means``, over N.
     """
     if not linear:
         return None

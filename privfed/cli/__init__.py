@@ -20,7 +20,7 @@ from typing import Any
 import click
 
 from privfed import __version__
-from privfed.cli.common import BAD_INPUT, BREACH, FAULT, FINE, bad
+from privfed.cli.common import BAD_INPUT, BREACH, FAULT, FINE, INTERRUPTED, bad
 from privfed.cli.guards import check_guard
 from privfed.cli.ledgers import key, ledger
 from privfed.cli.odds import epsilon
@@ -66,7 +66,8 @@ def status(arguments: Sequence[str] | None = None) -> int:
     except PrivfedError as error:
         return bad(str(error))
     except (KeyboardInterrupt, click.exceptions.Abort):
-        return bad("interrupted; no output was written. Persistent ledgers keep what was charged")
+        bad("interrupted; no output was written. Persistent ledgers keep what was charged")
+        return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FINE

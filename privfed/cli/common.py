@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-FINE, BREACH, BAD_INPUT, FAULT = 0, 1, 2, 3  #: Exit status of each outcome
+FINE, BREACH, BAD_INPUT, FAULT, INTERRUPTED = 0, 1, 2, 3, 130  #: Exit status of each outcome
 PATH: Any = click.Path(path_type=Path)
 folder_argument = click.argument("folder", type=PATH)
 client_option = click.option("--client", help="Only this client.")

@@ -180,6 +180,8 @@ def price(study: Path | None, epsilon: str | None, delta: str | None) -> int:
 @click.option("--target", help="The column to predict.")
 @click.option("--sep", default=",", show_default=True, help="Column separator.")
 @click.option("--encoding", default="utf-8", show_default=True, help="Text encoding.")
+@click.option("--decimal", default=".", show_default=True, help="Before a number's decimals.")
+@click.option("--thousands", default="", help="Between groups of three digits.")
 @click.option(
     "--categories",
     is_flag=True,
@@ -188,11 +190,13 @@ def price(study: Path | None, epsilon: str | None, delta: str | None) -> int:
 )
 @file_option
 @replace_option
-def schema(
+def schema(  # noqa: PLR0913 - click gives each option by its name
     table: Path,
     target: str | None,
     sep: str,
     encoding: str,
+    decimal: str,
+    thousands: str,
     categories: bool,
     out: Path | None,
     overwrite: bool,
@@ -201,7 +205,7 @@ def schema(
     from privfed.study import scaffold
     from privfed.tables.csv_text import Text
 
-    text = Text(sep.replace("\\t", "\t"), encoding)
+    text = Text(sep.replace("\\t", "\t"), encoding, decimal, thousands)
     template = scaffold.schema_text(table, target, text=text, categories=categories)
     written = f"wrote {out}; fill in its bounds, then name it under [data]"
     return _write(template, out, overwrite, written)

@@ -12,7 +12,16 @@ from typing import Any, TypeVar
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # it would tell a third party of studies
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+import numpy as np
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Message,
+    MetricRecord,
+    RecordDict,
+)
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
@@ -21,6 +30,7 @@ from privfed.engines.local import LocalDisclosure
 from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.simulated import behind_sockets, remote_over
 from privfed.engines.sockets import call_socket
+from privfed.engines.updates import UpdateGate
 from privfed.exchange.channel import ChannelDisclosure
 from privfed.tables.schema import Schema
 
@@ -106,3 +116,49 @@ def _message(node: int, data: bytes) -> Message:
 def _bytes(message: Message) -> bytes:
     data = message.content[RECORD][FIELD]
     return data if isinstance(data, bytes) else b""
+
+
+def guard(gate: UpdateGate) -> Callable[[Message, Context, Callable[..., Message]], Message]:
+    """Make a mod that lets a trained update leave through a data owner's gate alone.
+
+    The update is what training added to the model that was sent. It leaves as one clipped vector with
+    noise in whole numbers, added to that model again; beside it leaves ``num-examples`` = 1, so that
+    every client weighs alike, and nothing else that the app replied. A refusal is a reply with no arrays;
+    training that failed is an update of zero. A round is known by the message's ``server-round``, else by
+    the message. Use it as the outermost mod: ``ClientApp(mods=[guard(UpdateGate(...))])``.
+
+    Args:
+        gate: the owner's; its policy says what is protected and what it costs.
+    """
+
+    def mod(message: Message, context: Context, call_next: Callable[..., Message]) -> Message:
+        content = RecordDict()
+        if len(message.content.array_records) == 1:
+            ((name, sent),) = message.content.array_records.items()
+            before = sent.to_numpy_ndarrays()
+            update = _trained(before, lambda: call_next(message, context))
+            configs = message.content.config_records.values()
+            rounds = (int(each["server-round"]) for each in configs if "server-round" in each)
+            number, run = next(rounds, None), str(context.run_id)
+            run = run if number is not None else f"{run}/{message.metadata.message_id}"
+            told = gate.release(update, round=number or 0, run=run)
+            if told is not None:
+                kept = (np.asarray(old + new) for old, new in zip(before, told, strict=True))
+                named = zip(sent.keys(), map(Array, kept), strict=True)
+                content[name] = ArrayRecord(dict(named))
+                content["metrics"] = MetricRecord({"num-examples": 1})
+        return Message(content, reply_to=message)
+
+    return mod
+
+
+def _trained(before: Sequence[np.ndarray], train: Callable[[], Message]) -> list[np.ndarray]:
+    """What training added; zeros where it failed, or made another model, for that would tell of records."""
+    try:
+        (made,) = train().content.array_records.values()
+        after = made.to_numpy_ndarrays()
+        if [each.shape for each in after] == [each.shape for each in before]:
+            return [np.subtract(new, old) for new, old in zip(after, before, strict=True)]
+    except Exception:
+        logging.getLogger(__name__).warning("training failed; an update of zero is released")
+    return [np.zeros(each.shape) for each in before]

@@ -52,6 +52,8 @@ class OwnerFile:
     individual: str | None = None  #: the column that names the person behind each record
     sep: str = ","  #: the table's column separator
     encoding: str = "utf-8"  #: the table's encoding
+    decimal: str = "."  #: before the decimals of its numbers
+    thousands: str = ""  #: between groups of three digits
     #: file of the key that signs replies and the ledger's heads, or None
     signing_key: str | None = None
     #: what limits per round count by: ``asker``, ``minute``, ``hour`` or ``day``
@@ -155,7 +157,8 @@ class OwnerFile:
         schema = Schema.from_toml(self._path(self.schema))
         policy = Policy.from_toml(self._path(self.policy))
         self._check_agreed(schema, policy)
-        table = read_table(self._path(self.data), text=Text(self.sep, self.encoding))
+        text = Text(self.sep, self.encoding, self.decimal, self.thousands)
+        table = read_table(self._path(self.data), text=text)
         records = Records.from_frame(table, schema, self.individual, self.client)
         doubts = [] if confirm is None else DataQuality.of(table, schema).warnings()
         if confirm is not None and doubts:

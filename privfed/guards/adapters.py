@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from functools import partial
 from importlib import import_module
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -86,12 +87,20 @@ def _flower(mod: Any) -> Answering:
 
     Outside of its own processes Flower makes no message unless a task's identity is set.
     """
-    from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+    from flwr.app import (
+        Array,
+        ArrayRecord,
+        ConfigRecord,
+        Context,
+        Message,
+        MetricRecord,
+        RecordDict,
+    )
     from flwr.supercore.task_identity import TaskIdentity
 
     TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    context = Context(1, 1, {}, RecordDict(), {})
+    context, number = Context(1, 1, {}, RecordDict(), {}), count(1)
 
     def record(arrays: Sequence[np.ndarray]) -> RecordDict:
         named = {str(at): Array(np.asarray(each)) for at, each in enumerate(arrays)}
@@ -99,11 +108,13 @@ def _flower(mod: Any) -> Answering:
 
     def answer(given: Given) -> list[np.ndarray] | None:
         def trained(message: Message, _: Context) -> Message:
-            content = record(given)
-            content["metrics"] = MetricRecord({"num-examples": 1})
-            return Message(content, reply_to=message)
+            made = record(given)
+            made["metrics"] = MetricRecord({"num-examples": 1})
+            return Message(made, reply_to=message)
 
-        asked = Message(record([np.zeros_like(each) for each in given]), 1, "train")
+        content = record([np.zeros_like(each) for each in given])
+        content["config"] = ConfigRecord({"server-round": next(number)})
+        asked = Message(content, 1, "train")
         told = mod(asked, context, trained)
         if not told.has_content() or not told.content.array_records:
             return None
@@ -115,18 +126,21 @@ def _flower(mod: Any) -> Answering:
 
 def _flare(dxo_filter: Any) -> Answering:
     """A DXO filter on a weight difference."""
-    from nvflare.apis.dxo import DXO, DataKind
+    from nvflare.apis.dxo import DXO, DataKind, MetaKey
     from nvflare.apis.fl_context import FLContext
     from nvflare.apis.shareable import Shareable
 
     logging.getLogger(type(dxo_filter).__name__).setLevel(logging.ERROR)
     dxo_filter.logger.setLevel(logging.ERROR)
+    number = count(1)
 
     def answer(given: Given) -> list[np.ndarray] | None:
         data = {str(at): np.array(each) for at, each in enumerate(given)}
         dxo = DXO(DataKind.WEIGHT_DIFF, data=data)
-        told = dxo_filter.process_dxo(dxo, Shareable(), FLContext())
-        return None if told is None else [np.asarray(each) for each in told.data.values()]
+        shareable = Shareable()
+        shareable.set_header(MetaKey.CURRENT_ROUND, next(number))
+        told = dxo_filter.process_dxo(dxo, shareable, FLContext())
+        return [np.asarray(each) for each in told.data.values()] if told and told.data else None
 
     return answer
 

@@ -66,6 +66,7 @@ class Sensitivity:
     add_or_remove: Bound  #: one record more or less
     replace_one: Bound | None = None  #: in another's place; twice that unless derived tighter
     anything: Bound | None = None  #: all data of one individual replaced (local privacy)
+    client: Bound | None = None  #: all data of one client added or removed, if the query bounds it
 
     @classmethod
     def of(cls, l1: int, l2_squared: int | None = None) -> Sensitivity:
@@ -85,6 +86,8 @@ class Sensitivity:
             return record
         if unit == "individual" and self.anything is not None:
             return self.anything
+        if unit == "client" and self.client is not None:
+            return self.client.times(1 if relation == "add-or-remove" else 2)
         if cap is None:
             raise PolicyError(
                 f"unit {unit!r} needs cap = the most records of one {unit}; "

@@ -41,20 +41,24 @@ class DataChoice:
     test: float = 0.25  #: fraction of each client's records that is held out
     sep: str = ","  #: column separator of a ``.csv``
     encoding: str = "utf-8"  #: of a ``.csv``
+    decimal: str = "."  #: before the decimals of its numbers
+    thousands: str = ""  #: between groups of three digits
     #: the positive one of the target's two categories; default: the second
     positive: str | None = None
 
     @property
     def text(self) -> Text:
         """Format of a ``.csv``; an InputError if it is contradictory."""
-        return Text(self.sep, self.encoding)
+        return Text(self.sep, self.encoding, self.decimal, self.thousands)
 
     def check(self, where: str) -> None:
         """Check the values; a StudyError tells the first fault."""
         with naming(where):
             written = self.text
         if written != PLAIN and not self.source.endswith(".csv"):
-            raise StudyError(f"{where}: sep and encoding are of a .csv; leave them out")
+            raise StudyError(
+                f"{where}: sep, encoding, decimal and thousands are of a .csv; leave them out"
+            )
         if not 0 < self.test < 1:
             raise StudyError(f"{where}: test must lie between 0 and 1; write test = 0.25")
 

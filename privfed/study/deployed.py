@@ -216,6 +216,8 @@ class Deployment:
             individual=self.study.data.individual,
             sep=self.study.data.sep,
             encoding=self.study.data.encoding,
+            decimal=self.study.data.decimal,
+            thousands=self.study.data.thousands,
             signing_key="owner.key",
             block=self.choice.block,
             agreed={"schema": schema_digest(schema)},

@@ -11,7 +11,7 @@ import pandas as pd
 import tomli_w
 
 from privfed.errors import InputError, did_you_mean
-from privfed.tables.csv_text import PLAIN, Text
+from privfed.tables.csv_text import PLAIN, Text, looks_european
 from privfed.tables.records import label
 from privfed.tables.schema import Kind
 from privfed.tables.sources import columns, read_table
@@ -41,6 +41,16 @@ def schema_text(
         raise InputError(
             f"data file {path}: no column {target!r} for the target; its columns are "
             f"{', '.join(names)}{did_you_mean(target, names)}"
+        )
+    if commas := [
+        str(name)
+        for name in frame.columns
+        if not pd.api.types.is_numeric_dtype(frame[name])
+        and looks_european(frame[name].dropna().astype(str))
+    ]:
+        raise InputError(
+            f"data file {path}: the numbers of {', '.join(map(repr, commas))} have commas before their decimals; "
+            'write --decimal "," (and under [data], decimal = ",")'
         )
     head = _ABOUT.format(table=path.name) + (_REVEALED if categories else "")
     lines = [_line("name", path.stem)]

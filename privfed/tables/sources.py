@@ -151,7 +151,14 @@ def _rows(path: Path, where: str, header: list[str], text: Text) -> pd.DataFrame
     try:
         with warnings.catch_warnings(), _readable(where, text):
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            return pd.read_csv(path, index_col=False, sep=text.sep, encoding=text.encoding)
+            return pd.read_csv(
+                path,
+                index_col=False,
+                sep=text.sep,
+                encoding=text.encoding,
+                decimal=text.decimal,
+                thousands=text.thousands or None,
+            )
     except (pd.errors.ParserError, pd.errors.ParserWarning):
         uneven = _uneven(path, len(header), text)
         which = f" ({rows(uneven)})" if len(uneven) else ", or a quote is never closed"

@@ -1,34 +1,7 @@
 """What third parties need to test their own code and plugins, and what privfed's tests stand on.
 
-Assertions for any test suite, in any framework (the names of ``__all__``, imported on first use):
-
-- ``assertions``: no raw value left, support, audits, ledgers, budgets.
-- ``sentinel_tables``: made-up tables whose values are recognised in any form.
-- ``strategies``: neighbouring tables, divisions, schedules and hostile schemas for Hypothesis.
-- ``plugin``: fixtures and a marker for pytest.
-
-Kits, each a list of checks that must hold for every newcomer:
-
-- ``check_mechanism``: costs, shapes, noise from the source alone, the published law, audits by
-  drawing.
-- ``check_accountant``: exact sums, sharp ceilings, guarantees held against exact composition.
-- ``check_query``: declared sensitivities held against neighbours that are searched for, hostile fields,
-  order, grid, sums (needs hypothesis: ``pip install privfed[test]``).
-- ``check_learner``: scikit-learn's manners, honest policies, a model that releases alone explain.
-- ``check_store``: a ledger's store is durable, exclusive, all or nothing, and tells of tampering.
-- ``check_sharing``: any function that shares something of a table: nothing raw, nothing of few.
-- ``conformance``: runs a kit, check by check, the skipped ones with a reason.
-
-Audits of mechanisms, gates and trainings: :mod:`privfed.audits`.
-
-Small things to test with:
-
-- ``hospitals``: simulated patients of three hospitals, their schemas, a federation of them.
-- ``rows``: rows of awkward values, out of which neighbouring tables are made.
-- ``hostile_fields``: a query's public values, changed for the worse.
-- ``queries``: three small queries of three styles, which show how one is written.
-- ``gates``: asks a gate by bytes, reads its ledger's events, and a query that tells when it is read.
-- ``faulty``, ``faulty_gates``: mechanisms and gates with planted faults, which an audit must convict.
+The assertions in ``__all__`` serve any test suite, in any framework; ``check_mechanism`` and its like
+are kits, each a list of checks that must hold for every newcomer.
 """
 
 from __future__ import annotations

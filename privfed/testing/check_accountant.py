@@ -1,7 +1,7 @@
 """Conformance of an accountant: exact sums, sharp ceilings, and no guarantee that is untrue.
 
-Guarantees are compared with the exact composition of the two worst cases: randomized response,
-which dominates every pure loss, and Gaussian noise, which a zCDP loss may be.
+Guarantees are compared with the exact composition of randomized response, which dominates every pure
+loss, and of Gaussian noise, which a zCDP loss may be.
 """
 
 from __future__ import annotations
@@ -69,21 +69,14 @@ class AccountantCase:
 def check_accountant(
     accountant: Accountant, budget: Budget | None = None, *, skip: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Run every check on an accountant.
+    """Run every check on an accountant; as :func:`.run_checks`.
 
     Args:
         accountant: what is checked.
         budget: a ceiling that it can hold; (2, 1e-5) unless given.
         skip: checks that do not apply, each with the reason.
-
-    Returns:
-        The names of the checks that ran.
-
-    Raises:
-        AssertionError: a check failed; the message names it.
     """
-    case = AccountantCase(accountant, budget or Budget.of(2, "1e-5"))
-    return run_checks(CHECKS, case, skip)
+    return run_checks(CHECKS, AccountantCase(accountant, budget or Budget.of(2, "1e-5")), skip)
 
 
 def check_composes_something(case: AccountantCase) -> None:
@@ -95,8 +88,7 @@ def check_amounts(case: AccountantCase) -> None:
     """An amount has an exact, non-negative number for each component."""
     size = len(case.accountant.components)
     assert case.accountant.nothing == (Fraction(0),) * size
-    for loss in case.composed():
-        amount = case.accountant.amount(loss)
+    for amount in map(case.accountant.amount, case.composed()):
         assert len(amount) == size
         assert all(isinstance(part, Fraction) and part >= 0 for part in amount)
         assert any(amount)
@@ -148,25 +140,21 @@ def check_a_larger_budget_holds_more(case: AccountantCase) -> None:
 
 def check_pure_losses(case: AccountantCase) -> None:
     """What is guaranteed of randomized responses is true of them."""
-    for loss in (Loss.pure("0.1"), Loss.pure("0.7")):
-        for times, epsilon, delta in case.guaranteed(loss):
-            true = responses_delta(float(loss.epsilon or 0), times, epsilon)
-            assert true <= delta * (1 + 1e-6) + 1e-12
+    for each in ("0.1", "0.7"):
+        for times, epsilon, delta in case.guaranteed(Loss.pure(each)):
+            assert responses_delta(float(each), times, epsilon) <= delta * (1 + 1e-6) + 1e-12
 
 
 def check_gaussian_losses(case: AccountantCase) -> None:
     """What is guaranteed of Gaussian noise is true of it."""
-    for loss in (Loss.zcdp("0.01"), Loss.zcdp("0.3")):
-        for times, epsilon, delta in case.guaranteed(loss):
-            mu = math.sqrt(2 * float(loss.rho or 0) * times)
+    for rho in ("0.01", "0.3"):
+        for times, epsilon, delta in case.guaranteed(Loss.zcdp(rho)):
+            mu = math.sqrt(2 * float(rho) * times)
             assert gaussian_delta(mu, epsilon) <= delta * (1 + 1e-6)
 
 
 def responses_delta(each: float, times: int, epsilon: float) -> float:
-    """The least delta at which ``times`` randomized responses are (epsilon, delta)-DP, exactly.
-
-    The number of truths is binomial under either neighbour.
-    """
+    """The least delta at which so many randomized responses are (epsilon, delta)-DP: binomial truths."""
     truths = np.arange(times + 1)
     truth = 1 / (1 + math.exp(-each))
     one = stats.binom.pmf(truths, times, truth)

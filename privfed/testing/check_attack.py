@@ -26,8 +26,8 @@ from privfed.testing.queries import Histogram, LevelSums
 DIGITS = 5
 #: A bound on time that is up before anything is read.
 NO_TIME = 1e-9
-#: Changes one part into what another program may have written.
-Damage = Callable[[ReleasedPart], ReleasedPart]
+#: Changes an entry into what another program may have written.
+Change = Callable[[TranscriptEntry], TranscriptEntry]
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class AttackCase:
     schema: PublicSchema | None
 
     def run(self, transcript: Transcript | None = None, *, attack: Any = None) -> list[Finding]:
-        """The findings under test's transcript or another, scored by the truth."""
-        heard = self.transcript if transcript is None else transcript
-        found: list[Finding] = (attack or self.attack).run(heard, self.truth, self.schema)
-        return found
+        """The findings in its transcript or another one, scored by the truth."""
+        read = self.transcript if transcript is None else transcript
+        findings: list[Finding] = (attack or self.attack).run(read, self.truth, self.schema)
+        return findings
 
 
 def check_attack(
@@ -54,21 +54,14 @@ def check_attack(
     schema: PublicSchema | None = None,
     skip: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Run every check on an attack.
+    """Run every check on an attack; as :func:`.run_checks`.
 
     Args:
         attack: what is checked.
-        transcript: one in which the attack finds something to work on; counts and sums of three
-            small clients, exact and noisy ones, unless given.
+        transcript: one in which it finds something; :func:`small_transcript` unless given.
         truth: the raw records by client, with a transcript.
         schema: the public data dictionary, likewise.
         skip: checks that do not apply, each with the reason.
-
-    Returns:
-        The names of the checks that ran.
-
-    Raises:
-        AssertionError: a check failed; the message names it.
     """
     if transcript is None:
         transcript, truth, schema = small_transcript()
@@ -84,26 +77,21 @@ def small_transcript() -> tuple[Transcript, Truth, Schema]:
     frame = pd.DataFrame(rng.uniform(size=(60, 2)), columns=["x", "y"])
     owned = frame.assign(owner=np.repeat(["one", "two", "three"], 20))
     queries = (Histogram(0, edges), LevelSums((((0, 0),), ((0, 1),))))
-    heard: list[TranscriptEntry] = []
+    entries: list[TranscriptEntry] = []
+    setting: dict[str, Any] = {"client": "owner", "schema": schema, "seed": 0}
     for guard in (Guard.of("open"), Guard.of("laplace", spend=1)):
         policy = Policy({Histogram.kind: (guard,), LevelSums.kind: (guard,)})
         federation = LocalDisclosure.from_frame(
-            owned,
-            "y",
-            client="owner",
-            schema=schema,
-            policy=policy,
-            seed=0,
-            queries=[*map(type, queries)],
+            owned, "y", policy=policy, queries=[*map(type, queries)], **setting
         )
         for query in queries:
             federation.ask(query)
-        heard += federation.transcript().entries
+        entries += federation.transcript().entries
     truth = {
         str(owner): Records.from_frame(own.drop(columns="owner"), schema)
         for owner, own in owned.groupby("owner")
     }
-    return Transcript(tuple(heard)), truth, schema
+    return Transcript(tuple(entries)), truth, schema
 
 
 def check_says_what_it_asks(case: AttackCase) -> None:
@@ -125,18 +113,18 @@ def check_empty(case: AttackCase) -> None:
     nothing = tuple(
         replace(entry, release=replace(entry.release, parts={})) for entry in case.transcript
     )
-    for heard in (Transcript(), Transcript(nothing)):
-        found = [each for each in case.run(heard) if each.value]
-        assert not found, f"it tells {found[0].metric!r} of nothing"
+    for empty in (Transcript(), Transcript(nothing)):
+        findings = [each for each in case.run(empty) if each.value]
+        assert not findings, f"it tells {findings[0].metric!r} of nothing"
     assert not case.attack.attackable(Transcript()), "nothing can be worked on in nothing"
 
 
 def check_foreign(case: AttackCase) -> None:
     """It raises nothing over text, numbers that are not finite, other shapes, kinds and fields."""
-    for what, heard in foreign(case.transcript):
+    for what, transcript in foreign(case.transcript):
         try:
-            case.attack.attackable(heard)
-            case.run(heard)
+            case.attack.attackable(transcript)
+            case.run(transcript)
         except Exception as error:  # whatever it is, a transcript from elsewhere ends the audit
             raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
 
@@ -157,8 +145,8 @@ def check_findings(case: AttackCase) -> None:
         assert set(found.releases) <= kinds, f"{where} names kinds that did not leave"
         figures = (found.value, found.of, found.low, found.high, found.baseline)
         assert all(x is None or math.isfinite(x) for x in figures), f"{where} is not finite"
-        told = json.loads(json.dumps(found.to_dict()))
-        assert Finding.from_dict(told).metric == found.metric, f"{where} is no plain data"
+        plain = json.loads(json.dumps(found.to_dict()))
+        assert Finding.from_dict(plain).metric == found.metric, f"{where} is no plain data"
 
 
 def check_no_raw_values(case: AttackCase) -> None:
@@ -166,7 +154,9 @@ def check_no_raw_values(case: AttackCase) -> None:
     raw = {value for table in case.truth.values() for value in _distinctive(table)}
     assert raw, f"no raw value of {DIGITS} digits to look for; skip this, with the reason"
     for found in case.run():
-        assert not raw & set(_told(found.to_dict())), f"finding {found.metric!r} tells a raw value"
+        assert not raw & set(_numbers(found.to_dict())), (
+            f"finding {found.metric!r} tells a raw value"
+        )
 
 
 def check_without_truth(case: AttackCase) -> None:
@@ -187,48 +177,38 @@ def check_time(case: AttackCase) -> None:
 
 def foreign(transcript: Transcript) -> Iterator[tuple[str, Transcript]]:
     """The same transcript as other programs may write it, each with what is odd about it."""
-    for what, damage in _DAMAGES.items():
-        yield what, Transcript(tuple(_damaged(entry, damage) for entry in transcript))
     for what, change in _CHANGES.items():
         yield what, Transcript(tuple(change(entry) for entry in transcript))
 
 
-def _damaged(entry: TranscriptEntry, damage: Damage) -> TranscriptEntry:
-    parts = {name: damage(part) for name, part in entry.release.parts.items()}
-    return replace(entry, release=replace(entry.release, parts=parts))
+def _parts(damage: Callable[[ReleasedPart], ReleasedPart], prefix: str = "") -> Change:
+    def change(entry: TranscriptEntry) -> TranscriptEntry:
+        parts = {prefix + name: damage(part) for name, part in entry.release.parts.items()}
+        return replace(entry, release=replace(entry.release, parts=parts))
+
+    return change
 
 
-def _filled(value: Any) -> Damage:
-    return lambda part: replace(part, units=np.full(part.units.shape, value))
+def _filled(value: Any) -> Change:
+    return _parts(lambda part: replace(part, units=np.full(part.units.shape, value)))
 
 
 def _flat(part: ReleasedPart) -> ReleasedPart:
-    mask = None if part.mask is None else part.mask.ravel()
-    return replace(part, units=part.units.ravel()[1:], mask=None if mask is None else mask[1:])
+    mask = None if part.mask is None else part.mask.ravel()[1:]
+    return replace(part, units=part.units.ravel()[1:], mask=mask)
 
 
-def _hidden(part: ReleasedPart) -> ReleasedPart:
-    return replace(part, mask=np.ones(part.units.shape, bool))
-
-
-_DAMAGES: Mapping[str, Damage] = {
+_CHANGES: Mapping[str, Change] = {
     "text": _filled("a"),
     "not a number": _filled(np.nan),
     "infinite": _filled(np.inf),
     "negative": _filled(-1),
-    "another shape": _flat,
-    "all hidden": _hidden,
-}
-_CHANGES: Mapping[str, Callable[[TranscriptEntry], TranscriptEntry]] = {
+    "another shape": _parts(_flat),
+    "all hidden": _parts(lambda part: replace(part, mask=np.ones(part.units.shape, bool))),
     "an unknown kind": lambda entry: replace(entry, kind="strange.kind"),
     "fields that are none": lambda entry: replace(entry, fields=b"\xc1"),
     "no fields": lambda entry: replace(entry, fields=b"\x80"),
-    "parts of other names": lambda entry: replace(
-        entry,
-        release=replace(
-            entry.release, parts={f"odd {name}": part for name, part in entry.release.parts.items()}
-        ),
-    ),
+    "parts of other names": _parts(lambda part: part, "odd "),
 }
 
 
@@ -240,14 +220,14 @@ def _distinctive(table: Any) -> Iterator[float]:
             yield float(value)
 
 
-def _told(plain: Any) -> Iterator[float]:
+def _numbers(plain: Any) -> Iterator[float]:
     """Every number in plain data, and those that its texts hold."""
     if isinstance(plain, Mapping):
         for key, value in plain.items():
-            yield from (*_told(key), *_told(value))
+            yield from (*_numbers(key), *_numbers(value))
     elif isinstance(plain, list | tuple):
         for value in plain:
-            yield from _told(value)
+            yield from _numbers(value)
     elif isinstance(plain, str):
         for word in plain.replace(",", " ").split():
             try:

@@ -1,7 +1,7 @@
 """Conformance of a query: its declarations hold for every two neighbouring tables.
 
-Neighbours are searched for by hypothesis (which shrinks what it finds), between corners of the
-schema, and by climbing from the corners towards whatever moves an answer most.
+Neighbours are searched for by hypothesis, between corners of the schema, and by climbing from the
+corners towards whatever moves an answer most.
 """
 
 from __future__ import annotations
@@ -26,14 +26,10 @@ from privfed.testing.rows import Rows, table_rows
 
 #: The client's secret under which neighbours are compared: the same for both.
 SECRET = b"a client's durable secret"
-#: Most cells that a stranger's question is answered with here.
-MOST_CELLS = 2**20
-#: How many records a table is made of to be longer than any piece it may be summed in.
-LONG = 20_000
-#: How many equal records a crowd has.
-CROWD = 30
-#: Where floats end being whole numbers.
-LARGEST = 2.0**53
+#: Most cells that a stranger's question is answered with; where floats end being whole numbers.
+MOST_CELLS, LARGEST = 2**20, 2.0**53
+#: Equal records of a crowd; records of a table longer than any piece that it may be summed in.
+CROWD, LONG = 30, 20_000
 #: Columns and values of a column that a climb tries, and how often it goes round.
 COLUMNS, VALUES, ROUNDS = 8, 8, 2
 
@@ -105,7 +101,7 @@ def check_query(
     examples: int = 60,
     skip: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Run every check on a query, over tables of a schema.
+    """Run every check on a query, over tables of a schema; as :func:`.run_checks`.
 
     Args:
         query: the query, with public values that make sense.
@@ -113,12 +109,6 @@ def check_query(
         rows: where tables come from, for records that are no table; see :class:`Rows`.
         examples: pairs of neighbours that hypothesis tries, for each relation.
         skip: checks that do not apply, each with the reason.
-
-    Returns:
-        The names of the checks that ran.
-
-    Raises:
-        AssertionError: a check failed; the message names it, the part, and by how much.
     """
     case = QueryCase(query, schema, rows or table_rows(schema, query), examples)
     return run_checks(CHECKS, case, skip)
@@ -136,7 +126,7 @@ def check_fields(case: QueryCase) -> None:
 
 def check_shapes(case: QueryCase) -> None:
     """Every part comes in its declared shape, in whole units, from no records up."""
-    corners = list(case.rows.corners)
+    corners = case.rows.corners
     for table in ([], *([corner] for corner in corners), corners, *case.crowds):
         case.answer(table)
 
@@ -144,11 +134,8 @@ def check_shapes(case: QueryCase) -> None:
 def check_total(case: QueryCase) -> None:
     """It answers for all records, rare ones too: a query that fails for some tells that they are there."""
     rare = list(case.rows.rare)
-    for table in (
-        rare,
-        *([row] for row in rare),
-        *([row, *case.rows.corners] for row in rare[:50]),
-    ):
+    beside = ([row, *case.rows.corners] for row in rare[:50])
+    for table in (rare, *([row] for row in rare), *beside):
         try:
             case.query.evaluate(case.view(table))
         except Exception as error:
@@ -207,9 +194,7 @@ def check_replace_one(case: QueryCase) -> None:
 def check_anything(case: QueryCase) -> None:
     """All rows of one person replaced by any others move no part beyond its bounds for that."""
     person = case.rows.person
-    local = [
-        part for part in case.bounded.values() if part.sensitivity and part.sensitivity.anything
-    ]
+    local = any(declared(part, "anything") for part in case.bounded.values())
     if person is None or not local:
         return
 
@@ -280,17 +265,16 @@ def check_hostile_fields(case: QueryCase) -> None:
     for fields in hostile_fields(case.query):
         query = opened(type(case.query), fields, case)
         if query is not None:
-            asked = replace(case, query=query)
+            hostile = replace(case, query=query)
             try:
                 for row in case.rows.corners:
-                    assert_within(asked, [], [row], "add_or_remove")
-                asked.answer(list(case.rows.corners))
+                    assert_within(hostile, [], [row], "add_or_remove")
+                hostile.answer(list(case.rows.corners))
             except AssertionError:
                 raise
             except Exception as error:
-                raise AssertionError(
-                    f"{_told(query)} is accepted and then fails: {error!r}"
-                ) from error
+                text = f"{_shown(query)} is accepted and then fails: {error!r}"
+                raise AssertionError(text) from error
 
 
 def opened(kind: type[Query], fields: bytes, case: QueryCase) -> Query | None:
@@ -318,17 +302,13 @@ class Moves:
     def __init__(self, case: QueryCase, base: Table) -> None:
         self.case, self.base = case, list(base)
         self._without = case.answer(self.base)
-        self._with: dict[Any, Answer] = {}
+        self._with: dict[str, Answer] = {}
 
     def answer(self, row: Any) -> Answer:
         """The answer with one record more."""
         if repr(row) not in self._with:
             self._with[repr(row)] = self.case.answer([row, *self.base])
         return self._with[repr(row)]
-
-    def added(self, row: Any) -> Mapping[str, Bound]:
-        """What a record more moves."""
-        return within(self.case, self._without, self.answer(row), "add_or_remove")
 
     def replaced(self, row: Any, other: Any) -> Mapping[str, Bound]:
         """What one record in another's place moves."""
@@ -339,7 +319,10 @@ class Moves:
         """The row that moves a part most, added or instead of another one, one column at a time."""
 
         def height(row: Any) -> int:
-            moves = self.added(row) if instead_of is None else self.replaced(instead_of, row)
+            if instead_of is None:
+                moves = within(self.case, self._without, self.answer(row), "add_or_remove")
+            else:
+                moves = self.replaced(instead_of, row)
             return int(getattr(moves[part], norm))
 
         best = max(self.case.rows.corners, key=height)
@@ -347,10 +330,8 @@ class Moves:
         choices = self.case.rows.choices
         for _ in range(ROUNDS if choices else 0):
             for column in rng.permutation(len(choices))[:COLUMNS]:
-                tried = rng.permutation(len(choices[column]))[:VALUES]
-                others = [
-                    (*best[:column], choices[column][at], *best[column + 1 :]) for at in tried
-                ]
+                values = [choices[column][at] for at in rng.permutation(len(choices[column]))]
+                others = ((*best[:column], v, *best[column + 1 :]) for v in values[:VALUES])
                 best = max([best, *others], key=height)
         return best
 
@@ -373,13 +354,11 @@ def within(case: QueryCase, one: Answer, other: Answer, relation: str) -> Mappin
         bound = declared(case.bounded[name], relation)
         if bound is None:
             continue
-        for norm, (far, most) in {
-            "L1": (change.l1, bound.l1),
-            "squared L2": (change.l2_squared, bound.l2_squared),
-        }.items():
+        norms = {"L1": (change.l1, bound.l1), "squared L2": (change.l2_squared, bound.l2_squared)}
+        for norm, (far, most) in norms.items():
             assert far <= most, (
                 f"{name}, {relation.replace('_', ' ')}: {norm} moves by {far} units where {most} "
-                f"are declared, {_told(case.query)}"
+                f"are declared, {_shown(case.query)}"
             )
     return changes
 
@@ -417,7 +396,7 @@ def checked(answer: Answer, parts: Mapping[str, Part]) -> Answer:
     return answer
 
 
-def _told(query: Query) -> str:
+def _shown(query: Query) -> str:
     text = repr(query)
     return text if len(text) < 500 else f"{text[:500]}..."
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from types import FunctionType
+from inspect import isfunction
 from typing import Any, TypeVar
 
 Subject = TypeVar("Subject")
@@ -14,26 +14,24 @@ Check = Callable[[Subject], None]
 
 def checks_of(module: str) -> tuple[Check[Any], ...]:
     """A module's functions of one argument whose names begin with ``check_``, in order."""
+    functions = [each for each in vars(sys.modules[module]).values() if isfunction(each)]
     return tuple(
         each
-        for name, each in vars(sys.modules[module]).items()
-        if name.startswith("check_") and isinstance(each, FunctionType)
-        if each.__code__.co_argcount == 1 and each.__module__ == module
+        for each in functions
+        if each.__name__.startswith("check_") and each.__module__ == module
+        if each.__code__.co_argcount == 1
     )
 
 
 def run_checks(
     checks: Sequence[Check[Any]], subject: Any, skip: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Run the checks on a subject, in order.
+    """Run the checks on a subject, in order; give the names of those that ran, without ``check_``.
 
     Args:
         checks: functions whose names begin with ``check_``.
         subject: what is checked.
-        skip: names of checks that do not apply (without ``check_``), each with the reason.
-
-    Returns:
-        The names of the checks that ran.
+        skip: names of checks that do not apply, each with the reason.
 
     Raises:
         AssertionError: a check failed; the message holds its name, its rule and what was found.
@@ -46,15 +44,12 @@ def run_checks(
             raise ValueError(f"skip needs a reason for one of {', '.join(names)}; not {name!r}")
     ran = []
     for name, check in zip(names, checks, strict=True):
-        if name not in skipped:
-            _run(name, check, subject)
-            ran.append(name)
+        if name in skipped:
+            continue
+        try:
+            check(subject)
+        except AssertionError as error:
+            rule = (check.__doc__ or "").strip().splitlines()[0]
+            raise AssertionError(f"{name}: {rule} {error}".rstrip()) from error
+        ran.append(name)
     return ran
-
-
-def _run(name: str, check: Check[Any], subject: Any) -> None:
-    try:
-        check(subject)
-    except AssertionError as error:
-        rule = (check.__doc__ or "").strip().splitlines()[0]
-        raise AssertionError(f"{name}: {rule} {error}".rstrip()) from error

@@ -1,186 +1,134 @@
-"""Mechanisms with planted faults: test doubles that an audit must convict. Never use them.
-
-Each claims the cost of its honest parent and does something else.
-"""
+"""Mechanisms and gates that let out more than they charge for: an audit must convict them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from privfed.exchange.messages import Envelope, Request
+from privfed.ledger import Entry, Ledger
 from privfed.mechanisms.additive import AdditiveNoise
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse, flip_of
+from privfed.owner.gate import Gate
+from privfed.owner.guards import capped
 from privfed.privacy.laws import Law
-from privfed.privacy.mechanism import BoundedPart, Protected, Protection, joint, unmasked
+from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection, joint, unmasked
 from privfed.privacy.noise import Noise, TestNoise
+from privfed.privacy.policy import Policy
 from privfed.questions.part import Bound
 
-
-class HalvedLaplace(Laplace):
-    """Laplace noise of half the scale that the charge stands for: its true epsilon is twice that."""
-
-    name: ClassVar[str] = "faulty-laplace-halved"
-
-    def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """Draw as if twice as much were spent."""
-        return super().draw(type(law)(law.parameter / 2), noise, cells)
+#: Arrays of a group's parts, by name.
+Cells = Mapping[str, np.ndarray]
 
 
-class HalvedGaussian(Gaussian):
-    """Gaussian noise of half the deviation: its true rho is four times the charge."""
+class Planted(Mechanism):
+    """A mechanism with a fault, named after its class; it claims what its honest parent costs."""
 
-    name: ClassVar[str] = "faulty-gaussian-halved"
-
-    def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """Draw as if four times as much were spent."""
-        return super().draw(type(law)(law.parameter / 2), noise, cells)
+    def __init_subclass__(cls) -> None:
+        cls.name = f"faulty-{cls.__name__}"
 
 
-class FloatLaplace(Laplace):
-    """The textbook's Laplace noise in floating point, whose low bits give the input away.
-
-    Source of the fault: Mironov 2012, "On significance of the least significant bits".
-    """
-
-    name: ClassVar[str] = "faulty-laplace-float"
+class FloatLaplace(Planted, Laplace):
+    """Laplace noise in floating point, whose low bits give the input away (Mironov 2012)."""
 
     def __init__(self, seed: int = 0) -> None:
         self._rng = np.random.default_rng(seed)
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """Draw numpy's Laplace noise, in floats."""
         return self._rng.laplace(0.0, law.parameter, cells)
 
 
-class Thinner(AdditiveNoise):
+class Thinner(Planted, AdditiveNoise):
     """Noise whose scale is divided by a factor, while its published law and its cost are honest."""
 
     def __init__(self, factor: float = 2.0) -> None:
         self.factor = factor
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """Draw noise that is too small."""
         return super().draw(type(law)(law.parameter / self.factor), noise, cells)
 
 
 class ThinnerLaplace(Thinner, Laplace):
     """Laplace noise whose true epsilon is the factor times the charge."""
 
-    name: ClassVar[str] = "faulty-laplace-thinner"
-
 
 class ThinnerGaussian(Thinner, Gaussian):
     """Gaussian noise whose true rho is the squared factor times the charge."""
 
-    name: ClassVar[str] = "faulty-gaussian-thinner"
 
-
-class Understating(AdditiveNoise):
+class Understating(Planted, AdditiveNoise):
     """Believes a sensitivity that is too small by a factor, and publishes noise that fits it."""
 
     def __init__(self, factor: float = 2.0) -> None:
         self.factor = factor
 
     def scale(self, bound: Bound, spend: Fraction) -> float:
-        """The scale for a smaller sensitivity."""
         return super().scale(bound, spend) / self.factor  # type: ignore[safe-super]
 
 
 class UnderstatingLaplace(Understating, Laplace):
     """An L1 sensitivity that is too small, as when the L2 norm is taken for it."""
 
-    name: ClassVar[str] = "faulty-laplace-understating"
-
 
 class UnderstatingGaussian(Understating, Gaussian):
     """An L2 sensitivity that is too small, as when replacing a record is taken for adding one."""
 
-    name: ClassVar[str] = "faulty-gaussian-understating"
 
-
-class FirstPartLaplace(Laplace):
+class FirstPartLaplace(Planted, Laplace):
     """Calibrates the noise of a whole group to the sensitivity of its first part."""
 
-    name: ClassVar[str] = "faulty-laplace-first-part"
-
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
-        """The honest price, and the noise that the first part alone would need."""
         first = next(iter(group.values())).bound
         assert first is not None
         law = self.law(self.scale(first, spend))
         return replace(super().price(group, spend), laws=dict.fromkeys(group, law))
 
 
-class SharedBetweenPartsLaplace(Laplace):
+class SharedBetweenPartsLaplace(Planted, Laplace):
     """Draws noise once and adds it to every part, so that a difference of parts has none."""
 
-    name: ClassVar[str] = "faulty-laplace-shared-parts"
-
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        priced: Protection,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
-        """Add one draw to all parts, as much of it as each needs."""
-        most = max(array.size for array in exact.values())
+    def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         widest = max(priced.laws.values(), key=lambda law: law.parameter)
-        drawn = self.draw(widest, noise, most)
-        return {
-            name: unmasked(array + drawn[: array.size].reshape(array.shape))
-            for name, array in exact.items()
-        }
+        drawn = self.draw(widest, noise, max(x.size for x in exact.values()))
+        return {name: unmasked(x + drawn[: x.size].reshape(x.shape)) for name, x in exact.items()}
 
 
-class SharedBetweenCellsLaplace(Laplace):
+class SharedBetweenCellsLaplace(Planted, Laplace):
     """Draws half as much noise as there are cells, and uses it twice."""
 
-    name: ClassVar[str] = "faulty-laplace-shared-cells"
-
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """The second half of the cells gets the noise of the first."""
         half = super().draw(law, noise, (cells + 1) // 2)
         return np.concatenate([half, half])[:cells]
 
 
-class SeededLaplace(Laplace):
+class SeededLaplace(Planted, Laplace):
     """Draws from a generator of its own with a fixed seed: after a restart the noise comes again."""
-
-    name: ClassVar[str] = "faulty-laplace-seeded"
 
     def __init__(self, seed: int = 0) -> None:
         self._noise = TestNoise(seed)
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """Draw from the generator that everybody can repeat."""
         return super().draw(law, self._noise, cells)
 
 
-class ThinCellLaplace(Laplace):
+class ThinCellLaplace(Planted, Laplace):
     """Gives the last cell of a part a third of the noise that it needs."""
 
-    name: ClassVar[str] = "faulty-laplace-thin-cell"
-
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """Draw the last cell's noise by itself."""
         rest = super().draw(law, noise, cells - 1)
         return np.concatenate([rest, super().draw(type(law)(law.parameter / 3), noise, 1)])
 
 
-class TwoAnswersLaplace(Laplace):
+class TwoAnswersLaplace(Planted, Laplace):
     """Answers twice for one charge, and gives the mean of both answers."""
 
-    name: ClassVar[str] = "faulty-laplace-two-answers"
-
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """The mean of two draws, in whole units."""
         one, other = (super(TwoAnswersLaplace, self).draw(law, noise, cells) for _ in range(2))
         return np.asarray((one + other) // 2)
 
@@ -188,21 +136,16 @@ class TwoAnswersLaplace(Laplace):
 class RoundedLaplace(FloatLaplace):
     """Noise in floating point, rounded to three decimals: adding it to the value undoes that."""
 
-    name: ClassVar[str] = "faulty-laplace-rounded"
-
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """Draw numpy's Laplace noise, to three decimals."""
         return np.round(super().draw(law, noise, cells), 3)
 
 
-class Truncated(AdditiveNoise):
+class Truncated(Planted, AdditiveNoise):
     """Draws again whatever lies farther out than so many scales: far outputs tell all."""
 
-    def __init__(self, scales: float) -> None:
-        self.scales = scales
+    scales: ClassVar[float]
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """Draw until nothing lies too far out."""
         drawn = super().draw(law, noise, cells)
         while (far := np.abs(drawn) > self.scales * law.parameter).any():
             drawn[far] = super().draw(law, noise, int(far.sum()))
@@ -212,87 +155,56 @@ class Truncated(AdditiveNoise):
 class TruncatedLaplace(Truncated, Laplace):
     """Laplace noise without its tails: seven outputs in a thousand would lie there."""
 
-    name: ClassVar[str] = "faulty-laplace-truncated"
-
-    def __init__(self, scales: float = 5.0) -> None:
-        super().__init__(scales)
+    scales: ClassVar[float] = 5.0
 
 
 class TruncatedGaussian(Truncated, Gaussian):
     """Gaussian noise without its tails: at 4 sigma six outputs in 100,000, out of audits' reach."""
 
-    name: ClassVar[str] = "faulty-gaussian-truncated"
-
-    def __init__(self, scales: float = 4.0) -> None:
-        super().__init__(scales)
+    scales: ClassVar[float] = 4.0
 
 
-class ForgetfulLaplace(Laplace):
+class ForgetfulLaplace(Planted, Laplace):
     """Forgets the noise of a cell once in so many draws."""
-
-    name: ClassVar[str] = "faulty-laplace-forgetful"
 
     def __init__(self, once_in: int = 1000) -> None:
         self.once_in = once_in
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """Draw, and leave some cells without noise."""
         forgotten = noise.bits(cells, Fraction(2**64 // self.once_in, 2**64))
         return np.where(forgotten, 0, super().draw(law, noise, cells))
 
 
-class NearLaplace(Laplace):
+class NearLaplace(Planted, Laplace):
     """Adds no noise to answers of more than 30 scales, as if they could tell nothing."""
 
-    name: ClassVar[str] = "faulty-laplace-near"
-
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        priced: Protection,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
-        """Put far answers back."""
-        told = super().protect(exact, priced, noise, reveals)
+    def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
+        noisy = super().protect(exact, priced, noise, reveals)
         return {
-            name: unmasked(np.where(np.abs(x) > 30 * priced.laws[name].parameter, x, told[name]))
+            name: unmasked(np.where(np.abs(x) > 30 * priced.laws[name].parameter, x, noisy[name]))
             for name, x in exact.items()
         }
 
 
-class SilentGaussian(Gaussian):
+class SilentGaussian(Planted, Gaussian):
     """Adds no noise to the first of every so many answers, and says that it did."""
-
-    name: ClassVar[str] = "faulty-gaussian-silent"
 
     def __init__(self, every: int) -> None:
         self.every, self.answers = every, 0
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """Nothing, or as it should be."""
         silent, self.answers = self.answers % self.every == 0, self.answers + 1
         return super().draw(law, noise, cells) * (not silent)
 
 
-class YesLeaningResponse(RandomizedResponse):
+class YesLeaningResponse(Planted, RandomizedResponse):
     """Tells the truth with probability p, and otherwise says yes with probability q = 1 - p.
 
-    A published implementation of federated rule search does this instead of telling the opposite of
-    the truth. Its true epsilon is ln(1 + e^eps + e^(2 eps)), never below ln 3: yes comes with
-    probability p + q^2 where it is true and q^2 where it is not, and p / q = e^eps.
+    Its true epsilon is ln(1 + e^eps + e^(2 eps)), never below ln 3: yes comes with probability
+    p + q^2 where it is true and q^2 where it is not, and p / q = e^eps.
     """
 
-    name: ClassVar[str] = "faulty-randomized-response"
-
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        priced: Protection,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
-        """Answer each bit."""
+    def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         flip = flip_of(priced.group, priced.spend)
         answers = {}
         for name in priced.group:
@@ -302,41 +214,38 @@ class YesLeaningResponse(RandomizedResponse):
         return answers
 
 
-class UnsharedResponse(RandomizedResponse):
-    """Flips each bit as if the whole spend were for it alone.
+class UnsharedResponse(Planted, RandomizedResponse):
+    """Flips each bit as if all were spent on it alone: true epsilon is m times the charge of m bits."""
 
-    Of m bits that one unit can change, its true epsilon is m times the charge: right for one bit,
-    and for no more.
-    """
-
-    name: ClassVar[str] = "faulty-randomized-response-unshared"
-
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        priced: Protection,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
-        """Protect as if the spend were given to each bit anew."""
+    def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         whole = self.price(priced.group, priced.spend * joint(priced.group).l1)
         return super().protect(exact, whole, noise, reveals)
 
 
-class OpenBitResponse(RandomizedResponse):
+class OpenBitResponse(Planted, RandomizedResponse):
     """Flips all bits as it should, but for the first one, which it lets out as it is."""
 
-    name: ClassVar[str] = "faulty-randomized-response-open"
-
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        priced: Protection,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
-        """Protect, and put the first bit's truth back."""
+    def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         answers = dict(super().protect(exact, priced, noise, reveals))
         for name, answer in answers.items():
             answer[0] = exact[name][0]
         return answers
+
+
+class LaxCapGate(Gate):
+    """Keeps one record more of each person than the cap on which its charge stands."""
+
+    def __init__(
+        self, owner: str, records: Any, policy: Policy, ledger: Ledger, **settings: Any
+    ) -> None:
+        super().__init__(owner, records, policy, ledger, **settings)
+        lax = replace(policy, cap=(policy.cap or 0) + 1)
+        self._view = replace(self._view, records=capped(records, lax))
+
+
+class AnewGate(Gate):
+    """Answers a retry with noise drawn anew, and charges nothing for it."""
+
+    def _again(self, request: Request, entry: Entry) -> Envelope:
+        query, quote, _ = self._prepare(request)
+        return self._evaluate(request, query, quote)

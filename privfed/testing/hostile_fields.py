@@ -21,11 +21,8 @@ def hostile_fields(query: Query) -> Iterator[bytes]:
     Numbers become huge, negative, zero, infinite or missing; lists and arrays empty, longer, shorter,
     turned round or repeated; arrays also of another type and another number of axes.
     """
-    plain = msgspec.msgpack.decode(query.fields)
-    for changed in _changed(plain):
-        fields = msgspec.msgpack.encode(changed)
-        if fields != query.fields:
-            yield fields
+    changed = _changed(msgspec.msgpack.decode(query.fields))
+    yield from (each for each in map(msgspec.msgpack.encode, changed) if each != query.fields)
 
 
 def _changed(value: Any) -> Iterator[Any]:
@@ -35,8 +32,12 @@ def _changed(value: Any) -> Iterator[Any]:
     elif isinstance(value, dict):
         for name, inner in value.items():
             yield from ({**value, name: changed} for changed in _changed(inner))
+    elif isinstance(value, list) and not value:
+        yield from ([0], [0.0], [[]])
     elif isinstance(value, list):
-        yield from _lists(value)
+        yield from ([], value[:-1], [*value, value[-1]], value[::-1], value * 40)
+        for at in {0, len(value) - 1}:
+            yield from ([*value[:at], new, *value[at + 1 :]] for new in _changed(value[at]))
     elif isinstance(value, bool):
         yield not value
     elif isinstance(value, int):
@@ -49,16 +50,6 @@ def _changed(value: Any) -> Iterator[Any]:
         yield from (0, 0.0, "", [])
 
 
-def _lists(value: list[Any]) -> Iterator[Any]:
-    if not value:
-        yield from ([0], [0.0], [[]])
-        return
-    yield from ([], value[:-1], [*value, value[-1]], value[::-1], value * 40)
-    for at in {0, len(value) - 1}:
-        for changed in _changed(value[at]):
-            yield [*value[:at], changed, *value[at + 1 :]]
-
-
 def _arrays(array: np.ndarray) -> Iterator[np.ndarray]:
     yield from (array[:0], array[None], array.astype(float), array.astype(np.int64))
     if array.ndim and len(array):
@@ -68,9 +59,7 @@ def _arrays(array: np.ndarray) -> Iterator[np.ndarray]:
     if array.dtype.kind == "b":
         yield ~array
         return
-    for filling in (
-        BROKEN if array.dtype.kind == "f" else (0, 1, 255) if array.dtype.kind == "u" else WHOLE
-    ):
+    for filling in {"f": BROKEN, "u": (0, 1, 255)}.get(array.dtype.kind, WHOLE):
         yield np.full_like(array, filling)
         if array.size:
             for at in {0, array.size - 1}:

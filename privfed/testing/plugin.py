@@ -33,15 +33,9 @@ _MARKER = (
 
 @dataclass(frozen=True)
 class Claim:
-    """What a test's marker claims.
+    """What a test's marker claims, as :func:`privfed.testing.assert_dp` takes it.
 
-    Args:
-        epsilon: in nats.
-        delta: of the claim.
-        unit: ``"record"``, or the column that names individuals or clients.
-        trials: of the audit.
-        seed: of whatever the test draws; from the test's name unless given.
-        gaussian: whether the noise is Gaussian.
+    ``seed`` is that of whatever the test draws; it comes from the test's name unless given.
     """
 
     epsilon: float | None = None
@@ -53,12 +47,7 @@ class Claim:
 
 
 class LeakCheck:
-    """Everything of ``privfed.testing``, with the marker's claim and a seed of the test's own.
-
-    Args:
-        claim: what the marker says.
-        seed: repeatable, and different from test to test.
-    """
+    """Everything of ``privfed.testing``, with the marker's claim and a repeatable seed of the test's."""
 
     def __init__(self, claim: Claim, seed: int) -> None:
         self.claim, self.seed = claim, seed
@@ -112,11 +101,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Count the tests that name the assertions and the others, before any are deselected.
+    """Split half of alpha over the tests that name the assertions, half over all others.
 
-    Half of alpha is split over each of the two groups: thousands of tests that assert nothing of
-    privfed's cannot blunt the few that do, and one that asserts by way of a helper module still
-    has a share.
+    Thousands of tests that assert nothing of privfed's cannot blunt the few that do, and one that
+    asserts by way of a helper module still has a share.
     """
     naming = sum(_names_assertions(item) for item in items)
     config.stash[_SHARES] = {True: 0.5 / max(1, naming), False: 0.5 / max(1, len(items) - naming)}
@@ -127,8 +115,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Give the running test its share of alpha, and the suite's settings."""
     from privfed.testing.assertions.alpha import spending
 
-    alpha = _suite_alpha(item.config) * item.config.stash[_SHARES][_names_assertions(item)]
-    if not _names_assertions(item) and not _loaded():
+    naming = _names_assertions(item)
+    alpha = _suite_alpha(item.config) * item.config.stash[_SHARES][naming]
+    if not naming and "privfed.testing.assertions.no_raw" not in sys.modules:
         with spending(alpha):
             return (yield)
     from privfed.testing.assertions.suite import running
@@ -137,11 +126,6 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     off = [one for mark in item.iter_markers("leaks") for one in mark.kwargs.get("off", ())]
     with spending(alpha), running(replace(suite, off=(*suite.off, *off)), item.nodeid):
         return (yield)
-
-
-def _loaded() -> bool:
-    """Whether anybody has imported the assertion about raw values."""
-    return "privfed.testing.assertions.no_raw" in sys.modules
 
 
 def _suite(config: pytest.Config) -> Suite:
@@ -173,11 +157,10 @@ def pytest_runtest_makereport(
         from privfed.testing.redaction import Redaction
 
         redaction = Redaction(suite.tables)
-        if redaction:
-            whole = str(report.longrepr)
-            if (clean := redaction.of(whole)) != whole:
-                report.longrepr = clean
-            report.sections = [(name, redaction.of(text)) for name, text in report.sections]
+        whole = str(report.longrepr)
+        if (clean := redaction.of(whole)) != whole:
+            report.longrepr = clean
+        report.sections = [(name, redaction.of(text)) for name, text in report.sections]
     return report
 
 
@@ -214,14 +197,11 @@ def _names_assertions(item: pytest.Item) -> bool:
     if "leakcheck" in getattr(item, "fixturenames", ()):
         return True
     held = vars(module).values() if (module := getattr(item, "module", None)) else ()
-    return any(_is_of_assertions(value) for value in held)
-
-
-def _is_of_assertions(value: object) -> bool:
-    home = getattr(value, "__module__", None)
-    if isinstance(home, str) and home.startswith("privfed.testing.assertions"):
-        return True
-    return getattr(value, "__name__", None) == "privfed.testing"
+    return any(
+        str(getattr(value, "__module__", "")).startswith("privfed.testing.assertions")
+        or getattr(value, "__name__", None) == "privfed.testing"
+        for value in held
+    )
 
 
 def _suite_alpha(config: pytest.Config) -> float:
@@ -238,18 +218,13 @@ def _suite_alpha(config: pytest.Config) -> float:
 @pytest.fixture
 def leakcheck(request: pytest.FixtureRequest) -> LeakCheck:
     """privfed's assertions, with what the test's ``privacy`` marker claims."""
-    claim = _claim(request.node.get_closest_marker("privacy"))
-    named = crc32(request.node.nodeid.encode())
-    return LeakCheck(claim, named if claim.seed is None else claim.seed)
-
-
-def _claim(marker: pytest.Mark | None) -> Claim:
-    if marker is None:
-        return Claim()
-    known = [one.name for one in fields(Claim)]
+    marker = request.node.get_closest_marker("privacy") or pytest.mark.privacy().mark
+    known = [field.name for field in fields(Claim)]
     unknown = sorted(set(marker.kwargs) - set(known))
     if unknown or len(marker.args) > 1:
         raise pytest.UsageError(
             f"the privacy marker knows {', '.join(known)}; not {unknown or 'more'}"
         )
-    return Claim(*marker.args, **marker.kwargs)
+    claim = Claim(*marker.args, **marker.kwargs)
+    seed = crc32(request.node.nodeid.encode()) if claim.seed is None else claim.seed
+    return LeakCheck(claim, seed)

@@ -37,13 +37,11 @@ class LevelSums(Query):
         check_paths(self.nodes, len(schema.features), 2)
         if schema.target is None:
             raise QueryError("malformed", "the schema has no target")
-        shape = (len(self.nodes),)
-        units = int(1 / GRID)
+        nodes, shape = ("node",), (len(self.nodes),)
+        one, sums = Sensitivity(Bound(1, 1), Bound(2, 2)), Sensitivity.of(int(1 / GRID))
         return {
-            "counts": Part(
-                PartType.COUNTS, ("node",), shape, Sensitivity(Bound(1, 1), Bound(2, 2))
-            ),
-            "sums": Part(PartType.SUMS, ("node",), shape, Sensitivity.of(units), GRID),
+            "counts": Part(PartType.COUNTS, nodes, shape, one),
+            "sums": Part(PartType.SUMS, nodes, shape, sums, GRID),
         }
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
@@ -52,16 +50,13 @@ class LevelSums(Query):
         assert schema.target is not None
         low, high = schema.target.bounds
         target = on_grid((table.target - low) / (high - low))
-        middle = (schema.lower + schema.upper) / 2
-        right = table.x >= middle
-        inside = [
-            np.all([right[:, f] == bool(b) for f, b in path], axis=0)
-            if path
-            else np.ones(len(table), bool)
-            for path in self.nodes
-        ]
+        right = table.x >= (schema.lower + schema.upper) / 2
+        inside = np.ones((len(self.nodes), len(table)), dtype=bool)
+        for node, path in enumerate(self.nodes):
+            for feature, side in path:
+                inside[node] &= right[:, feature] == bool(side)
         return {
-            "counts": np.array([mask.sum() for mask in inside], dtype=np.int64),
+            "counts": inside.sum(axis=1),
             "sums": np.array([target[mask].sum() for mask in inside]),
         }
 

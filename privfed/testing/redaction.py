@@ -24,13 +24,7 @@ TEXTS = 50_000
 
 
 class Redaction:
-    """What must not be printed, of the tables that a test has passed.
-
-    Synthetic tables are left as they are. Dates are, too.
-
-    Args:
-        tables: the raw tables.
-    """
+    """What must not be printed of raw tables; synthetic ones and dates are left as they are."""
 
     def __init__(self, tables: Iterable[RawTable]) -> None:
         self._tables = [table for table in tables if not table.sentinel]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -43,8 +44,8 @@ class Rows:
     build: Callable[[Sequence[Any]], Any]
     person: Callable[[Any], Hashable] | None = None
     instead: Callable[[Any, Any], Any] = lambda row, other: other
-    choices: Sequence[Sequence[float]] = field(default=())
-    rare: Sequence[Any] = field(default=())
+    choices: Sequence[Sequence[float]] = ()
+    rare: Sequence[Any] = ()
 
 
 def table_rows(schema: Schema, query: Query | None = None) -> Rows:
@@ -56,8 +57,8 @@ def table_rows(schema: Schema, query: Query | None = None) -> Rows:
     named = () if query is None else named_numbers(query)
     choices = [values_of(column, named) for column in schema.columns]
     places = [
-        st.one_of(st.sampled_from(own), _between(column))
-        for own, column in zip(choices, schema.columns, strict=True)
+        st.one_of(st.sampled_from(values), _between(column))
+        for values, column in zip(choices, schema.columns, strict=True)
     ]
     whose = st.integers(0, PERSONS - 1).map(float)
 
@@ -96,7 +97,7 @@ def _rare(
 
 def code_numbers(function: Any) -> list[float]:
     """The numbers in a function's code, and in that of functions beside it that it calls."""
-    found: set[float] = set()
+    numbers: set[float] = set()
     waiting, seen = [getattr(function, "__code__", None)], set()
     beside = getattr(function, "__globals__", {})
     while waiting:
@@ -104,14 +105,11 @@ def code_numbers(function: Any) -> list[float]:
         if not isinstance(code, CodeType) or code in seen:
             continue
         seen.add(code)
-        for constant in code.co_consts:
-            if isinstance(constant, CodeType):
-                waiting.append(constant)
-            elif isinstance(constant, int | float) and not isinstance(constant, bool):
-                found.add(float(constant))
+        numbers |= {float(x) for x in code.co_consts if type(x) in (int, float)}
         called = (beside.get(name) for name in code.co_names)
         waiting += [each.__code__ for each in called if isinstance(each, FunctionType)]
-    return sorted(value for value in found if np.isfinite(value))
+        waiting += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
+    return sorted(filter(math.isfinite, numbers))
 
 
 def corners_of(schema: Schema) -> list[tuple[float, ...]]:
@@ -142,20 +140,18 @@ def values_of(column: Column, named: Iterable[float] = ()) -> list[float]:
 
 def named_numbers(query: Query) -> list[float]:
     """The numbers among a query's public values, each once."""
-    found: list[float] = []
+    numbers: set[float] = set()
     waiting = [msgspec.msgpack.decode(query.fields)]
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict) and set(value) == {"kind", "shape", "data"}:
             array = wire.convert(value, np.ndarray)
-            found += array.astype(float).ravel().tolist() if array.dtype.kind == "f" else []
-        elif isinstance(value, dict):
-            waiting += value.values()
-        elif isinstance(value, list):
-            waiting += value
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            found.append(float(value))
-    return sorted({value for value in found if np.isfinite(value)})
+            numbers |= set(array.astype(float).ravel().tolist() if array.dtype.kind == "f" else ())
+        elif isinstance(value, dict | list):
+            waiting += value.values() if isinstance(value, dict) else value
+        elif type(value) in (int, float):
+            numbers.add(float(value))
+    return sorted(filter(math.isfinite, numbers))
 
 
 def _between(column: Column) -> st.SearchStrategy[float]:

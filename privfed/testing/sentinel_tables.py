@@ -23,7 +23,7 @@ from privfed.leaks.table import step_of
 from privfed.leaks.texts import NAMING
 
 if TYPE_CHECKING:
-    from privfed.tables.schema import Column, Schema
+    from privfed.tables.schema import Schema
 
 #: Share of a column's range that is left free at either end: bounds are public, and so is zero.
 MARGIN = 0.04
@@ -99,19 +99,17 @@ def _columns(
     if not hasattr(source, "columns") or not hasattr(source, "features"):
         raise InputError("sentinels are made from a Schema or a DataFrame")
     known = {} if like is None else {str(name): like[name] for name in like.columns}
-    return {
-        column.name: _like(known[column.name], n, rng)
-        if column.name in known
-        else _of(column, n, rng)
-        for column in source.columns
-    }
-
-
-def _of(column: Column, n: int, rng: np.random.Generator) -> np.ndarray:
-    low, high = column.bounds
-    if column.kind == "category":
-        return _shuffled(np.array(column.categories, dtype=object), n, rng)
-    return _whole(low, high, n, rng) if column.kind == "integer" else _spread(low, high, n, rng)
+    columns: dict[Any, Any] = {}
+    for column in source.columns:
+        if column.name in known:
+            columns[column.name] = _like(known[column.name], n, rng)
+        elif column.kind == "category":
+            columns[column.name] = _shuffled(np.array(column.categories, dtype=object), n, rng)
+        else:
+            drawn = _whole if column.kind == "integer" else _spread
+            low, high = column.bounds
+            columns[column.name] = drawn(low, high, n, rng)
+    return columns
 
 
 def _like(series: pd.Series[Any], n: int, rng: np.random.Generator) -> Any:
@@ -182,11 +180,9 @@ def _texts(texts: list[str], n: int, rng: np.random.Generator) -> list[str]:
     made: list[str] = []
     unique = len(set(texts)) == len(texts)
     for turn in range(TRIES):
-        taken, left = {*texts, *made}, n - len(made)
+        taken, left, wide = {*texts, *made}, n - len(made), unique and turn > 2
         if columns:
-            parts = [
-                _parts(column, kept, left, rng, wide=unique and turn > 2) for column in columns
-            ]
+            parts = [_parts(column, kept, left, rng, wide=wide) for column in columns]
             fresh = ["".join(one) for one in zip(*parts, strict=True)]
         else:
             chosen = [tokens[at] for at in rng.integers(len(tokens), size=left)]
@@ -253,7 +249,8 @@ def _date_format(texts: Sequence[str]) -> str:
 def _checked(texts: Sequence[str], made: list[str]) -> list[str]:
     """With check digits as IBANs, cards and products have them, where all the texts have them."""
     if all(_is_iban(one) for one in texts):
-        return [_iban(texts[0][:2] + one[2:]) for one in made]
+        country, rest = texts[0][:2], [one[4:] for one in made]
+        return [f"{country}{98 - _iban(f'{country}00{one}'):02}{one}" for one in rest]
     for check in (_luhn, _ean):
         if all(check(one) == 0 for one in texts):
             return [one[:-1] + str((10 - check(one[:-1] + "0")) % 10) for one in made]
@@ -261,16 +258,14 @@ def _checked(texts: Sequence[str], made: list[str]) -> list[str]:
 
 
 def _is_iban(text: str) -> bool:
-    plain = text.replace(" ", "")
-    if not re.fullmatch(r"[A-Z]{2}\d{2}[A-Z0-9]{11,30}", plain):
-        return False
-    return int("".join(str(int(one, 36)) for one in plain[4:] + plain[:4])) % 97 == 1
+    form = re.fullmatch(r"[A-Z]{2}\d{2}[A-Z0-9]{11,30}", text.replace(" ", ""))
+    return form is not None and _iban(text) == 1
 
 
-def _iban(text: str) -> str:
+def _iban(text: str) -> int:
+    """The check sum of an IBAN: 1 where its check digits are right."""
     plain = text.replace(" ", "")
-    rest = int("".join(str(int(one, 36)) for one in plain[4:] + plain[:2])) * 100 % 97
-    return f"{text[:2]}{98 - rest:02}{text[4:]}"
+    return int("".join(str(int(one, 36)) for one in plain[4:] + plain[:4])) % 97
 
 
 def _luhn(text: str) -> int:

@@ -21,10 +21,8 @@ COLUMNS = 30
 LEVELS = 12
 #: Least epsilon of the planted fault, where next to nothing is claimed.
 LEAST = 0.5
-#: Grid of the planted fault's noise.
-_GRID = 2.0**20
-#: Seed of the planted fault.
-_SEED = 0xA0D17
+#: Grid and seed of the planted fault's noise.
+_GRID, _SEED = 2.0**20, 0xA0D17
 #: Two data sets that differ in one unit.
 Pair = tuple[Any, Any]
 
@@ -85,9 +83,9 @@ def assert_dp(  # noqa: PLR0913 - by name where a test says it
         samples = _samples(run, one, other, trials, batched)
         if samples is not None:
             looked = True
-            found = audit_outputs(*samples, claim=claim, alpha=rate)
-            if found.value > epsilon:
-                raise ClaimRefuted(_message(found, claim, unit, place, rate))
+            finding = audit_outputs(*samples, claim=claim, alpha=rate)
+            if finding.value > epsilon:
+                raise ClaimRefuted(_message(finding, claim, unit, place, rate))
     if not looked:
         raise AssertionError(
             "run gives one and the same constant on all neighbours, so that there is nothing to "
@@ -95,30 +93,28 @@ def assert_dp(  # noqa: PLR0913 - by name where a test says it
         )
 
 
-def _message(found: Finding, claim: PrivacyClaim, unit: str, place: int, rate: float) -> str:
-    detail = found.detail
+def _message(finding: Finding, claim: PrivacyClaim, unit: str, place: int, rate: float) -> str:
+    detail = finding.detail
     return (
         f"epsilon {claim.epsilon:g} at delta {claim.delta:g} a {unit} is claimed, and {detail['trials']} outputs "
-        f"on pair {place} of neighbours prove at least {found.value:.3g} (wrongly with probability "
+        f"on pair {place} of neighbours prove at least {finding.value:.3g} (wrongly with probability "
         f"{rate:.0e}); the event is a {detail.get('event')} beyond {detail.get('threshold'):.6g}. "
         "Check the sensitivity, what is shared between releases, and where the noise comes from"
     )
 
 
 def _pairs(neighbours: Any, unit: str) -> Iterator[Pair]:
-    if isinstance(neighbours, pd.DataFrame | np.ndarray):
-        yield from _left_out(neighbours, unit)
+    """The pairs that are passed; or a table with and without its farthest unit, then its first."""
+    if not isinstance(neighbours, pd.DataFrame | np.ndarray):
+        listed = [neighbours] if isinstance(neighbours, tuple) else list(neighbours)
+        if not listed or not all(isinstance(one, tuple) and len(one) == 2 for one in listed):
+            raise InputError(
+                "neighbours are a pair (with, without), a list of pairs, or a table to leave a unit "
+                "out of"
+            )
+        yield from listed
         return
-    listed = [neighbours] if isinstance(neighbours, tuple) else list(neighbours)
-    if not listed or not all(isinstance(one, tuple) and len(one) == 2 for one in listed):
-        raise InputError(
-            "neighbours are a pair (with, without), a list of pairs, or a table to leave a unit out of"
-        )
-    yield from listed
-
-
-def _left_out(table: Any, unit: str) -> Iterator[Pair]:
-    """The table with and without its farthest unit, and with and without its first."""
+    table = neighbours
     numbers = pd.DataFrame(table).select_dtypes("number").to_numpy(dtype=float)
     far = np.zeros(len(table))
     if numbers.size:
@@ -157,21 +153,20 @@ def _outputs(
         if len(outputs) != runs:
             raise InputError(f"run gave {len(outputs)} outputs where {runs} were asked for")
         return [_row(output, shapes) for output in outputs]
-    found = []
+    rows = []
     for _ in range(runs):
         try:
             left = run(data)
         except Exception as error:  # noqa: BLE001  # that it fails may depend on the data
             left = f"raised {type(error).__name__}"
-        found.append(_row(left, shapes))
-    return found
+        rows.append(_row(left, shapes))
+    return rows
 
 
 def _row(left: object, shapes: dict[object, int]) -> np.ndarray:
     """An output as numbers: which shape it has, by order of appearance, and what is in it."""
     if isinstance(left, np.ndarray | np.generic) and np.asarray(left).dtype.kind in "fiub":
-        plain = np.asarray(left, dtype=float).ravel()
-        return _finite(np.append(0.0, plain))
+        return _finite(np.append(0.0, np.asarray(left, dtype=float)))
     numbers, shape = [np.empty(0)], []
     for leaf in flatten(left):
         if isinstance(leaf.value, np.ndarray):
@@ -195,29 +190,28 @@ def _chosen(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     spread = np.sqrt(mine.var(axis=0) + theirs.var(axis=0))
     gap = np.abs(mine.mean(axis=0) - theirs.mean(axis=0)) / np.maximum(spread, 1e-12)
     columns = np.argsort(-gap, kind="stable")[:COLUMNS]
-    parts = [[sample[:, columns]] for sample in (one, other)]
-    for column in columns[:COLUMNS]:
-        levels = np.unique(np.concatenate([mine[:, column], theirs[:, column]]))
-        if 2 < len(levels) <= LEVELS:
-            for part, sample in zip(parts, (one, other), strict=True):
-                part.append((sample[:, [column]] == levels).astype(float))
-    merged = [np.column_stack(part) for part in parts]
-    if merged[0].shape[1] > COLUMNS:
-        ahead = np.abs(merged[0][:cut].mean(axis=0) - merged[1][:cut].mean(axis=0))
-        scale = np.maximum(merged[0][:cut].std(axis=0) + merged[1][:cut].std(axis=0), 1e-12)
-        kept = np.argsort(-ahead / scale, kind="stable")[:COLUMNS]
-        merged = [sample[:, kept] for sample in merged]
-    return merged[0], merged[1]
+    levels = {at: np.unique(np.concatenate([mine[:, at], theirs[:, at]])) for at in columns}
+    few = {at: values for at, values in levels.items() if 2 < len(values) <= LEVELS}
+    one, other = (
+        np.column_stack([x[:, columns], *(x[:, [at]] == values for at, values in few.items())])
+        for x in (one, other)
+    )
+    if one.shape[1] > COLUMNS:
+        mine, theirs = one[:cut], other[:cut]
+        spread = np.maximum(mine.std(axis=0) + theirs.std(axis=0), 1e-12)
+        gap = np.abs(mine.mean(axis=0) - theirs.mean(axis=0)) / spread
+        kept = np.argsort(-gap, kind="stable")[:COLUMNS]
+        one, other = one[:, kept], other[:, kept]
+    return one, other
 
 
 def _check_power(epsilon: float, delta: float, trials: int, alpha: float) -> None:
-    """Whether a fault of twice the claim would be convicted with so many trials."""
     rng = np.random.default_rng(_SEED)
     true = max(2 * epsilon, LEAST)
     # on a grid, for in floats its low bits would convict it however few the trials
     noise = np.rint(rng.laplace(0, 1 / true, (2, trials // 2, 1)) * _GRID) / _GRID
-    found = audit_outputs(1 + noise[0], noise[1], claim=PrivacyClaim(epsilon, delta), alpha=alpha)
-    if found.value <= epsilon:
+    finding = audit_outputs(1 + noise[0], noise[1], claim=PrivacyClaim(epsilon, delta), alpha=alpha)
+    if finding.value <= epsilon:
         raise AssertionError(
             f"{trials} trials are too few to tell epsilon {true:g} from the claimed {epsilon:g} at "
             f"alpha {alpha:.0e}; pass more trials, or batched=True where run can draw many at once"

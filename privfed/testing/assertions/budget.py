@@ -23,8 +23,6 @@ def assert_refuses_over_budget(
 ) -> None:
     """Assert that a system answers as often as its budget allows, and never again.
 
-    That it answers at first is the assertion's own test: one that always refuses is not passed.
-
     Args:
         ask: asks the question of some number, each at an equal share of the budget. Ask differently
             each time: other names, other clients, other fields.
@@ -51,18 +49,16 @@ def assert_refuses_over_budget(
             f"only {sum(answered)} questions were answered where the budget allows {times}; question "
             f"{early} was refused. Pass the number that fits, or mend the accounting"
         )
-    _check(sum(answered) - times, f"{times} questions fit the budget, and", "")
-    if restart is not None:
+    over, mend = sum(answered) - times, ""
+    before = f"{times} questions fit the budget, and"
+    if not over and restart is not None:
         restart()
-        after = _answered(ask, range(times + more, times + 2 * more), judge, threads)
-        _check(sum(after), "the budget was used up, and after a restart", "; make it durable")
-
-
-def _check(over: int, told: str, mend: str) -> None:
-    if over > 0:
+        over = sum(_answered(ask, range(times + more, times + 2 * more), judge, threads))
+        before, mend = "the budget was used up, and after a restart", "; make it durable"
+    if over:
         raise BudgetExceeded(
-            f"{told} {over} more {'was' if over == 1 else 'were'} answered; check and reserve in one "
-            f"exclusive step before the data are read{mend}"
+            f"{before} {over} more {'was' if over == 1 else 'were'} answered; check and reserve in "
+            f"one exclusive step before the data are read{mend}"
         )
 
 
@@ -88,6 +84,4 @@ def is_refusal(reply: object) -> bool:
     if hasattr(reply, "reason") and not hasattr(reply, "parts"):
         return True
     releases = getattr(reply, "releases", None)
-    if releases is None:
-        return False
-    return not (releases() if callable(releases) else releases)
+    return releases is not None and not (releases() if callable(releases) else releases)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from privfed.errors import InputError
-from privfed.leaks.reading.leaf import Leaf, fits
+from privfed.leaks.reading.leaf import Leaf
 from privfed.leaks.reading.walk import flatten
 
 #: How many findings a message tells of.
@@ -53,32 +53,25 @@ def assert_ledger(left: object, ledger: Any, *, allow: Sequence[str] = ()) -> No
             "a planted number was taken for one with an entry: a pattern of the ledger fits every "
             "path; name the paths that were charged"
         )
-    missing = list(_missing(leaves, accounted, allow))
+    missing = []
+    for leaf in filter(None, (whole.less(allow) for whole in leaves)):
+        entered = accounted(leaf)
+        if not entered.all():
+            first = leaf.element(int(np.argmin(entered)))
+            missing.append(f"- {first}: {np.sum(~entered)} of {len(entered)} there")
     if missing:
-        shown = "\n".join(
-            f"- {path}: {count} of {size} there" for path, count, size in missing[:SHOWN]
-        )
+        shown = "\n".join(missing[:SHOWN])
         raise NotAccountedFor(
             f"numbers left without an entry in the ledger, at {len(missing)} paths:\n{shown}\n"
             "  charge them before the data are read, or leave them out"
         )
 
 
-def _missing(
-    leaves: Sequence[Leaf], accounted: Accounted, allow: Sequence[str]
-) -> Iterator[tuple[str, int, int]]:
-    for whole in leaves:
-        leaf = whole.less(allow)
-        if leaf is not None:
-            without = np.flatnonzero(~accounted(leaf))
-            if len(without):
-                yield leaf.element(int(without[0])), len(without), len(accounted(leaf))
-
-
 def _reader(ledger: Any) -> Accounted:
-    recorded = list(_recorded(ledger))
-    if recorded:
-        return _by_value(recorded)
+    if recorded := list(_recorded(ledger)):
+        parts = [x.value.ravel() for x in flatten(recorded) if isinstance(x.value, np.ndarray)]
+        known = np.unique(np.concatenate([np.empty(0), *(part.astype(float) for part in parts)]))
+        return lambda leaf: np.isin(np.asarray(leaf.value).ravel().astype(float), known)
     if isinstance(ledger, Mapping) and all(isinstance(key, str) for key in ledger):
         return _by_path(ledger)
     raise InputError(
@@ -100,16 +93,6 @@ def _recorded(ledger: Any) -> Iterator[object]:
         yield ledger
 
 
-def _by_value(recorded: Sequence[object]) -> Accounted:
-    parts = [leaf.value.ravel() for leaf in flatten(recorded) if isinstance(leaf.value, np.ndarray)]
-    known = np.unique(np.concatenate([np.empty(0), *(part.astype(float) for part in parts)]))
-    return lambda leaf: np.isin(np.asarray(leaf.value).ravel().astype(float), known)
-
-
-def _elements(leaf: Leaf) -> set[str]:
-    return {leaf.element(place) for place in range(np.asarray(leaf.value).size)}
-
-
 def _by_path(ledger: Mapping[str, Any]) -> Accounted:
     for pattern, cost in ledger.items():
         if not isinstance(cost, int | float | Fraction | Decimal) or not 0 <= cost < math.inf:
@@ -119,13 +102,10 @@ def _by_path(ledger: Mapping[str, Any]) -> Accounted:
             )
 
     def accounted(leaf: Leaf) -> np.ndarray:
-        size = np.asarray(leaf.value).size
-        if fits(leaf.path, list(ledger)):
-            return np.ones(size, dtype=bool)
         rest = leaf.less(list(ledger))
         if rest is None or leaf.labels is None:
-            return np.full(size, rest is None)
-        without = _elements(rest)
-        return np.array([leaf.element(place) not in without for place in range(size)])
+            return np.full(np.size(leaf.value), rest is None)
+        without = {rest.element(place) for place in range(np.size(rest.value))}
+        return np.array([leaf.element(at) not in without for at in range(np.size(leaf.value))])
 
     return accounted

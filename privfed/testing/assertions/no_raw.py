@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,21 +19,16 @@ from privfed.leaks.table import DRAWS, RawTable, raw_tables
 from privfed.testing.assertions.alpha import share
 from privfed.testing.assertions.suite import Looked, current
 
+#: How many findings a message tells of.
+SHOWN = 4
 _NOTHING = (
     "nothing left at all, so that there is nothing to look through; pass what was released, or "
     "may_be_empty=True where that may be nothing"
 )
-#: How many findings a message tells of.
-SHOWN = 4
 
 
 class RawValueLeft(AssertionError):
-    """Raw values left.
-
-    Args:
-        message: what is found, where, and how to mend it.
-        matches: the findings, the plainest first.
-    """
+    """Raw values left; ``matches`` are the findings, the plainest first."""
 
     def __init__(self, message: str, matches: Sequence[Evidence] = ()) -> None:
         super().__init__(message)
@@ -58,9 +53,9 @@ def assert_no_raw(  # noqa: PLR0913  # each is a decision of one test, by name
 ) -> None:
     """Assert that no raw value left, nor a function of fewer than k records, in any form.
 
-    What left is taken apart down to numbers, texts and bytes (:mod:`privfed.leaks.reading`) and
-    scored against the raw table by the rules of :mod:`privfed.leaks`. A rule convicts only where the
-    raw table explains what left better than each of 200 tables that are drawn anew in its shape.
+    What left is taken apart (:mod:`privfed.leaks.reading`) and scored by the rules of
+    :mod:`privfed.leaks`. A rule convicts only where the raw table explains what left better than each
+    of 200 tables that are drawn anew in its shape.
 
     Args:
         left: whatever left, in any nesting: containers, arrays, tables, tensors, models, bytes,
@@ -72,8 +67,8 @@ def assert_no_raw(  # noqa: PLR0913  # each is a decision of one test, by name
         tolerance: share of a value by which released numbers may differ on top of their own rounding.
         k: a value that k records share is nobody's own, and a group of k records is not small.
         schema: the public data dictionary, by whose bounds values may have been scaled.
-        alpha: how often it may convict a release that has nothing to do with the table; the share of
-            the running test, or ``ALONE``, unless given.
+        alpha: how often it may convict a release that has nothing to do with the table; the running
+            test's share unless given.
         may_be_empty: whether it is fine that nothing left at all, as in a log without a line.
         off: families of rules to switch off, beside those of the suite (``privfed_off``).
 
@@ -87,7 +82,9 @@ def assert_no_raw(  # noqa: PLR0913  # each is a decision of one test, by name
     suite, slack = current(), 0.0 if tolerance is None else tolerance
     _check(k, slack, off := (*off, *suite.off))
     numbers, texts = _allowed(allow)
-    tables = [_without(one, texts) for one in raw_tables(raw, schema, numbers, k)]
+    tables = raw_tables(raw, schema, numbers, k)
+    if texts:
+        tables = [replace(t, texts=tuple(c.without(texts) for c in t.texts)) for t in tables]
     suite.tables += tables
     released = Released.of(flatten(left, rows=True), texts)
     if released.empty:
@@ -113,21 +110,10 @@ def _check(k: int, tolerance: float, off: Sequence[str]) -> None:
 
 def _allowed(allow: object) -> tuple[np.ndarray, list[str]]:
     """The numbers and the texts among what may leave."""
-    listed = [allow] if isinstance(allow, str) else allow
-    leaves = list(flatten(listed))
-    numbers = [
-        leaf.value.ravel().astype(float) for leaf in leaves if isinstance(leaf.value, np.ndarray)
-    ]
-    texts = [leaf.value for leaf in leaves if isinstance(leaf.value, str)]
+    values = [leaf.value for leaf in flatten([allow] if isinstance(allow, str) else allow)]
+    numbers = [value.ravel().astype(float) for value in values if isinstance(value, np.ndarray)]
+    texts = [value for value in values if isinstance(value, str)]
     return np.concatenate([np.empty(0), *numbers]), [t for text in texts for t in text.split("\n")]
-
-
-def _without(table: RawTable, texts: Iterable[str]) -> RawTable:
-    """The table less the texts that may leave."""
-    public = list(texts)
-    if not public:
-        return table
-    return replace(table, texts=tuple(column.without(public) for column in table.texts))
 
 
 def _message(found: Sequence[Evidence], tables: Sequence[RawTable], blind: Sequence[str]) -> str:
@@ -171,11 +157,6 @@ def _hidden(path: str, tables: Sequence[RawTable], sentinel: bool) -> str:
 
 
 def _check_power(tables: Sequence[RawTable], settings: Settings) -> None:
-    """Say so where even a copy of the table would not be noticed.
-
-    Raises:
-        Powerless: it would not.
-    """
     for table in tables:
         if is_powerless(table, settings):
             raise Powerless(

@@ -22,12 +22,7 @@ FORMAT = "privfed-leaks-baseline 1"
 
 @dataclass(frozen=True)
 class Looked:
-    """One assertion that looked for raw values.
-
-    Args:
-        findings: how many there were.
-        blind: columns of which a single cell was too common to convict.
-    """
+    """One assertion that looked: its findings, and columns of which a cell was too common to convict."""
 
     findings: int
     blind: tuple[str, ...] = ()
@@ -35,47 +30,36 @@ class Looked:
 
 @dataclass
 class Suite:
-    """The settings of a suite, and what its assertions saw.
+    """The settings of a suite, and what its assertions saw; while recording, findings are accepted."""
 
-    Args:
-        off: families of rules that are switched off.
-        accepted: hashes of findings that were reviewed and accepted.
-        recording: whether new findings are accepted instead of raised.
-        test: the running test, which a finding is accepted for.
-        seen: what each assertion looked at.
-        used: hashes of accepted findings that were met.
-        tables: the raw tables of the running test, none of whose values is to be printed.
-    """
-
+    #: Families of rules that are switched off.
     off: tuple[str, ...] = ()
+    #: What a reviewer reads of accepted findings, by their digests.
     accepted: dict[str, str] = field(default_factory=dict)
     recording: bool = False
     test: str = ""
     seen: list[Looked] = field(default_factory=list)
+    #: Digests of accepted findings that were met.
     used: set[str] = field(default_factory=set)
+    #: The raw tables of the running test, none of whose values is to be printed.
     tables: list[RawTable] = field(default_factory=list)
 
     def judged(
         self, found: Sequence[Evidence], looked: Looked, hidden: Callable[[str], str]
     ) -> list[Evidence]:
-        """The findings that nobody has accepted; paths without raw texts are what is digested."""
+        """The findings that nobody has accepted, by digests of test, path (without raw texts), rule."""
         self.seen.append(looked)
         new = []
         for one in found:
-            key, told = self._key(one, hidden)
+            text = "\0".join((self.test, hidden(one.where), one.rule))
+            key = hashlib.sha256(text.encode()).hexdigest()[:24]
             if self.recording:
-                self.accepted.setdefault(key, told)
+                self.accepted.setdefault(key, f"{self.test}: {one.rule}")
             if key in self.accepted:
                 self.used.add(key)
             else:
                 new.append(one)
         return new
-
-    def _key(self, one: Evidence, hidden: Callable[[str], str]) -> tuple[str, str]:
-        """A digest of test, path and rule (no value goes into it), and what a reviewer reads."""
-        told = f"{self.test}: {one.rule}"
-        text = "\0".join((self.test, hidden(one.where), one.rule))
-        return hashlib.sha256(text.encode()).hexdigest()[:24], told
 
     def told(self) -> dict[str, Any]:
         """All that a worker tells the session, as plain data."""
@@ -100,14 +84,11 @@ class Suite:
         lines = [f"{looked}, {len(self.used)} of them accepted by the baseline"]
         if self.off:
             lines.append(f"switched off: {', '.join(self.off)}")
-        for name, count in self.blind().most_common():
+        blind = Counter(name for one in self.seen for name in one.blind)
+        for name, count in blind.most_common():
             lines.append(f"a single cell of {name!r} was too common to convict, {count} times")
         stale = len(set(self.accepted) - self.used)
         return [*lines, f"{stale} accepted findings were not met again"] if stale else lines
-
-    def blind(self) -> Counter[str]:
-        """How many assertions could not have seen a single cell, by column."""
-        return Counter(name for one in self.seen for name in one.blind)
 
     def write(self, path: Path) -> None:
         """Write the accepted findings, in a form that two reviews can be compared by."""
@@ -117,11 +98,7 @@ class Suite:
 
 
 def read_baseline(path: Path) -> dict[str, str]:
-    """The accepted findings of a file; none where there is no file.
-
-    Raises:
-        InputError: it is no baseline.
-    """
+    """The accepted findings of a file, none where there is none; an InputError if it is no baseline."""
     if not path.exists():
         return {}
     try:
@@ -133,18 +110,12 @@ def read_baseline(path: Path) -> dict[str, str]:
     raise InputError(f"{path.name} is no baseline; write it with --privfed-update-baseline")
 
 
-_ALONE = Suite()
 _suite: ContextVar[Suite | None] = ContextVar("the running suite", default=None)
 
 
 def current() -> Suite:
     """The running suite, or one without settings that remembers nothing."""
-    suite = _suite.get()
-    if suite is None:
-        _ALONE.seen.clear()
-        _ALONE.tables.clear()
-        return _ALONE
-    return suite
+    return _suite.get() or Suite()
 
 
 @contextmanager

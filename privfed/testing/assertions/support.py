@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,12 @@ from privfed.leaks.reading.walk import flatten
 CONFIRMED = 3
 #: How many findings a message tells of.
 SHOWN = 4
+#: Where the planted value lies.
+PLANTED = "planted"
 #: A leaf by its path, and by which of the leaves of that path it is.
 Key = tuple[str, int]
+#: The records that elements of leaves depend on, where they are few.
+Few = Mapping[tuple[Key, int], tuple[int, ...]]
 
 
 class FewRecords(AssertionError):
@@ -52,183 +57,125 @@ def assert_support(
         InputError: the table has fewer than two records or k is below 2.
     """
     __tracebackhide__ = True
-    records = _Records.of(raw)
-    if k < 2 or records.count < 2:
+    if k < 2 or len(raw) < 2:
         raise InputError("support needs k of at least 2 and a table of at least two records")
-    study = _Study(run, records, k, tuple(allow), seed)
+    study = _Study(run, raw, k, allow, seed)
     few = study.few()
-    if all(key[0].startswith(PLANTED) for key in study.base):
+    if all(path.startswith(PLANTED) for path, _ in study.base):
         raise AssertionError("nothing left at all, so that there is nothing to look at")
-    planted = [found for found in few if found.key[0].startswith(PLANTED)]
-    told = [found for found in few if not found.key[0].startswith(PLANTED)]
-    if told:
-        raise FewRecords(_message(told, k))
-    if not planted:
+    left = {at: records for at, records in few.items() if not at[0][0].startswith(PLANTED)}
+    if left:
+        raise FewRecords(_message(study, left))
+    if not few:
         raise AssertionError(
             "a planted value of one record was not noticed: leaving a record out changes nothing in "
             "the table that run was given; pass the table itself, not a copy that run does not read"
         )
 
 
-#: Where the planted value lies.
-PLANTED = "planted"
-
-
 @dataclass(frozen=True)
-class _Records:
-    """A table that can be taken apart by records, whatever its type."""
-
-    table: Any
-    count: int
-
-    @classmethod
-    def of(cls, raw: Any) -> _Records:
-        """Hold records of any type that has a length."""
-        return cls(raw, len(raw))
-
-    def take(self, chosen: np.ndarray) -> Any:
-        """The table of some records, in that order; of the same type."""
-        if isinstance(self.table, pd.DataFrame | pd.Series):
-            return self.table.iloc[chosen]
-        if isinstance(self.table, list | tuple):
-            return type(self.table)(self.table[int(place)] for place in chosen)
-        return self.table[chosen]
-
-    def first(self, some: Any) -> object:
-        """A record that no other one equals, as it is in a table."""
-        if isinstance(some, pd.DataFrame | pd.Series):
-            return some.iloc[:1].to_numpy().tolist()
-        return some[:1]
-
-
-@dataclass
 class _Seen:
-    """One leaf over all runs.
+    """A leaf, which of its elements are noised, and the records that changed each.
 
-    Args:
-        leaf: what it was, and where.
-        noised: which of its elements differ between two runs on the same table.
-        changed: for each way of changing a record, the records that changed each element; no more
-            than are needed.
-        count: how many did, shape (ways, elements).
+    ``changed`` holds up to k records for each way of changing one and each element, shape
+    (2, elements, k); ``count`` says how many, shape (2, elements).
     """
 
     leaf: Leaf
     noised: np.ndarray
+    changed: np.ndarray
     count: np.ndarray
-    changed: list[dict[int, set[int]]] = field(default_factory=lambda: [{}, {}])
 
-    @property
-    def value(self) -> np.ndarray:
-        """Its elements; a text and a string of bytes are one each."""
-        return elements(self.leaf)
-
-    def settled(self, k: int) -> bool:
-        """Whether enough records have changed each element, in each way."""
-        enough = np.all(self.count >= k, axis=0)
-        return bool(np.all(enough | self.noised))
-
-
-@dataclass(frozen=True)
-class Few:
-    """An element that depends on few records alone."""
-
-    key: Key
-    element: int
-    records: tuple[int, ...]
-    where: str = ""
+    def settled(self) -> bool:
+        """Whether k records have changed each element, in each way."""
+        enough = (self.count == self.changed.shape[2]).all(axis=0)
+        return bool((enough | self.noised).all())
 
 
 class _Study:
     """Runs on changed tables, and what changed."""
 
     def __init__(
-        self,
-        run: Callable[[Any], object],
-        records: _Records,
-        k: int,
-        allow: tuple[str, ...],
-        seed: int,
+        self, run: Callable[[Any], object], raw: Any, k: int, allow: Sequence[str], seed: int
     ) -> None:
-        self.records, self.k, self._run, self._allow = records, k, run, allow
-        self._rng = np.random.default_rng(seed)
-        everybody = np.arange(records.count)
-        first, again = self._leaves(everybody), self._leaves(everybody)
-        self.base = {
-            key: _Seen(leaf, differs, np.zeros((2, differs.size), np.int64))
-            for key, leaf in first.items()
-            for differs in [_differ(leaf, again.get(key))]
-        }
+        self.k, self._run, self._raw, self._allow = k, run, raw, allow
+        self._rng, self._everybody = np.random.default_rng(seed), np.arange(len(raw))
+        first, again = self._leaves(self._everybody), self._leaves(self._everybody)
+        self.base: dict[Key, _Seen] = {}
+        for key, leaf in first.items():
+            noised = _differ(leaf, again.get(key))
+            changed = np.zeros((2, noised.size, k), np.int32)
+            count = np.zeros((2, noised.size), np.int64)
+            self.base[key] = _Seen(leaf, noised, changed, count)
 
     def _leaves(self, chosen: np.ndarray) -> dict[Key, Leaf]:
-        some = self.records.take(chosen)
-        planted = self.records.first(some)
-        left = dict(_keyed(self._run(some), "left", self._allow))
-        return left | dict(_keyed(planted, PLANTED, ()))
+        some = _taken(self._raw, chosen)
+        frame = isinstance(some, pd.DataFrame | pd.Series)
+        first = some.iloc[:1].to_numpy().tolist() if frame else some[:1]
+        return _keyed(self._run(some), "left", self._allow) | _keyed(first, PLANTED, ())
 
-    def few(self) -> list[Few]:
+    def few(self) -> Few:
         """Elements that fewer than k records change, and that stay where all others are redrawn."""
-        everybody = np.arange(self.records.count)
-        for record in self._rng.permutation(self.records.count):
-            if all(seen.settled(self.k) for seen in self.base.values()):
+        everybody, count = self._everybody, len(self._everybody)
+        for record in self._rng.permutation(count):
+            if all(seen.settled() for seen in self.base.values()):
                 break
-            self._change(0, int(record), np.delete(everybody, record))
             other = everybody.copy()
-            other[record] = (record + 1 + self.records.count // 3) % self.records.count
-            self._change(1, int(record), other)
-        return self._confirmed(list(self._suspects()))
+            other[record] = (record + 1 + count // 3) % count
+            for way, chosen in enumerate((np.delete(everybody, record), other)):
+                self._change(way, int(record), self._leaves(chosen))
+        redrawn: dict[tuple[int, ...], list[dict[Key, Leaf]]] = {}
+        few = {}
+        for key, element, records in self._suspects():
+            if records not in redrawn:
+                redrawn[records] = [self._redrawn(records) for _ in range(CONFIRMED)]
+            leaf = self.base[key].leaf
+            if not any(_differ(leaf, left.get(key))[element] for left in redrawn[records]):
+                few[key, element] = records
+        return few
 
-    def _change(self, way: int, record: int, chosen: np.ndarray) -> None:
-        now = self._leaves(chosen)
+    def _change(self, way: int, record: int, now: Mapping[Key, Leaf]) -> None:
         for key, seen in self.base.items():
             differs = _differ(seen.leaf, now.get(key)) & ~seen.noised
-            for element in np.flatnonzero(differs & (seen.count[way] < self.k)):
-                seen.changed[way].setdefault(int(element), set()).add(record)
-            seen.count[way] += differs
+            at = np.flatnonzero(differs & (seen.count[way] < self.k))
+            seen.changed[way, at, seen.count[way, at]] = record
+            seen.count[way, at] += 1
 
-    def _suspects(self) -> Iterator[Few]:
+    def _suspects(self) -> Iterator[tuple[Key, int, tuple[int, ...]]]:
         for key, seen in self.base.items():
-            for way in (0, 1):
-                counted = seen.count[way]
-                for element in np.flatnonzero((counted > 0) & (counted < self.k)):
-                    whose = tuple(sorted(seen.changed[way][int(element)]))
-                    yield Few(key, int(element), whose, seen.leaf.element(int(element)))
-
-    def _confirmed(self, suspects: list[Few]) -> list[Few]:
-        """Suspects that stay as they are while all records but their own are drawn anew."""
-        runs: dict[tuple[int, ...], list[dict[Key, Leaf]]] = {}
-        kept = []
-        for one in suspects:
-            if one.records not in runs:
-                runs[one.records] = [self._redrawn(one.records) for _ in range(CONFIRMED)]
-            leaf = self.base[one.key].leaf
-            stays = [
-                not _differ(leaf, left.get(one.key))[one.element] for left in runs[one.records]
-            ]
-            if all(stays):
-                kept.append(one)
-        return kept
+            for way, element in np.argwhere((seen.count > 0) & (seen.count < self.k)).tolist():
+                records = seen.changed[way, element, : seen.count[way, element]]
+                yield key, element, tuple(sorted(records.tolist()))
 
     def _redrawn(self, fixed: Sequence[int]) -> dict[Key, Leaf]:
-        chosen = np.arange(self.records.count)
+        chosen = self._everybody.copy()
         others = np.setdiff1d(chosen, fixed)
         if len(others):
             chosen[others] = self._rng.choice(others, len(others))
         return self._leaves(chosen)
 
 
-def _keyed(left: object, root: str, allow: Sequence[str]) -> Iterator[tuple[Key, Leaf]]:
-    """What left by path, and by which of the leaves of that path it is."""
-    times: dict[str, int] = {}
+def _taken(table: Any, chosen: np.ndarray) -> Any:
+    """The table of some records, in that order; of the same type."""
+    if isinstance(table, pd.DataFrame | pd.Series):
+        return table.iloc[chosen]
+    if isinstance(table, list | tuple):
+        return type(table)(table[int(place)] for place in chosen)
+    return table[chosen]
+
+
+def _keyed(left: object, root: str, allow: Sequence[str]) -> dict[Key, Leaf]:
+    times: Counter[str] = Counter()
+    keyed = {}
     for whole in flatten(left, root):
         leaf = whole.less(allow)
         if leaf is not None:
-            place = times.get(leaf.path, 0)
-            times[leaf.path] = place + 1
-            yield (leaf.path, place), leaf
+            keyed[leaf.path, times[leaf.path]] = leaf
+            times[leaf.path] += 1
+    return keyed
 
 
-def elements(leaf: Leaf) -> np.ndarray:
+def _elements(leaf: Leaf) -> np.ndarray:
     """Numbers one by one; a text or a string of bytes as one element."""
     if isinstance(leaf.value, np.ndarray):
         return leaf.value.reshape(-1)
@@ -237,8 +184,8 @@ def elements(leaf: Leaf) -> np.ndarray:
 
 def _differ(leaf: Leaf, now: Leaf | None) -> np.ndarray:
     """Which elements differ; all of them where there are more or fewer."""
-    value = elements(leaf)
-    other = None if now is None else elements(now)
+    value = _elements(leaf)
+    other = None if now is None else _elements(now)
     if other is None or other.shape != value.shape or value.dtype.kind != other.dtype.kind:
         return np.ones(value.shape, dtype=bool)
     differs = value != other
@@ -247,14 +194,13 @@ def _differ(leaf: Leaf, now: Leaf | None) -> np.ndarray:
     return np.asarray(differs)
 
 
-def _message(few: Sequence[Few], k: int) -> str:
-    by_path: Mapping[tuple[Key, int], Few] = {(one.key, one.element): one for one in few}
-    lines = [f"{len(by_path)} released items depend on fewer than {k} records:"]
-    for one in list(by_path.values())[:SHOWN]:
-        whose = ", ".join(map(str, one.records))
-        lines.append(f"- {one.where}: on record {whose} alone")
+def _message(study: _Study, few: Few) -> str:
+    lines = [f"{len(few)} released items depend on fewer than {study.k} records:"]
+    for (key, element), records in list(few.items())[:SHOWN]:
+        where = study.base[key].leaf.element(element)
+        lines.append(f"- {where}: on record {', '.join(map(str, records))} alone")
     lines.append(
-        f"  pool at least {k} records in each number, suppress what has fewer (and what could be "
-        "subtracted), or add noise"
+        f"  pool at least {study.k} records in each number, suppress what has fewer (and what could "
+        "be subtracted), or add noise"
     )
     return "\n".join(lines)

@@ -12,7 +12,7 @@ from privfed.privacy.mechanism import Mechanism
 from privfed.privacy.noise import TestNoise
 from privfed.privacy.policy import Guard, Policy
 from privfed.tables.schema import Column, Schema
-from privfed.testing.faulty import HalvedLaplace
+from privfed.testing.faulty import ThinnerLaplace
 from privfed.testing.queries import Histogram, LevelSums
 
 SCHEMA = Schema((Column("age", lower=0, upper=100),), Column("risk", lower=0, upper=1))
@@ -40,7 +40,7 @@ def test_honest_noise_is_not_convicted(mechanism: str) -> None:
 
 def test_half_the_noise_is_convicted() -> None:
     """The power twin: the outputs prove more than the mechanism says it costs."""
-    found = audit_guards(PLAN, SCHEMA, _policy(HalvedLaplace(), Gaussian()), TestNoise(3))
+    found = audit_guards(PLAN, SCHEMA, _policy(ThinnerLaplace(), Gaussian()), TestNoise(3))
     assert [finding.severity for finding in found] == ["breach", "none"]
     assert found[0].value > 1.0
 

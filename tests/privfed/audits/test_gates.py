@@ -16,8 +16,7 @@ from privfed.privacy.mechanism import Mechanism
 from privfed.privacy.noise import Noise, SecureNoise, TestNoise
 from privfed.privacy.policy import Guard, Policy
 from privfed.tables.records import Records
-from privfed.testing.faulty import ThinnerGaussian
-from privfed.testing.faulty_gates import AnewGate, LaxCapGate
+from privfed.testing.faulty import AnewGate, LaxCapGate, ThinnerGaussian
 from privfed.testing.queries import Histogram, LevelSums
 
 #: One audit in a thousand may convict an innocent gate.

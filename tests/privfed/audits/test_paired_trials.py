@@ -21,8 +21,8 @@ from privfed.privacy.mechanism import Mechanism
 from privfed.privacy.noise import Noise, SecureNoise, TestNoise
 from privfed.testing.faulty import (
     FloatLaplace,
-    HalvedGaussian,
-    HalvedLaplace,
+    ThinnerGaussian,
+    ThinnerLaplace,
     YesLeaningResponse,
 )
 
@@ -73,8 +73,8 @@ def test_honest_mechanisms_are_acquitted(
 @pytest.mark.parametrize(
     ("mechanism", "spend", "delta", "least"),
     [
-        (HalvedLaplace(), "1", 0.0, 1.7),
-        (HalvedGaussian(), "0.5", 1e-5, 8.0),
+        (ThinnerLaplace(), "1", 0.0, 1.7),
+        (ThinnerGaussian(), "0.5", 1e-5, 8.0),
         (FloatLaplace(), "1", 0.0, 5.0),
         (YesLeaningResponse(), "1", 0.0, 2.1),
         (YesLeaningResponse(), "0.1", 0.0, 1.0),

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from privfed.cli import BAD_INPUT, FINE, status
-from privfed.errors import SchemaError
+from privfed.errors import InputError, SchemaError
+from privfed.study.scaffold import schema_text
+from privfed.tables.csv_text import Text
 from privfed.tables.schema import Schema
 
 TABLE = (
@@ -80,3 +82,12 @@ def test_a_slip_is_one_line(
     """With what to write instead."""
     assert status(["schema", str(table), *arguments]) == BAD_INPUT
     assert told in capsys.readouterr().err
+
+
+def test_numbers_with_decimal_commas_are_no_categories(tmp_path: Path) -> None:
+    """A template would list them as such; the error names the columns and what to write."""
+    path = tmp_path / "europe.csv"
+    path.write_text("age;ward\n54,5;A\n61;B\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"'age' have commas .* write --decimal"):
+        schema_text(path, None, text=Text(";"))
+    assert 'kind = "number"' in schema_text(path, None, text=Text(";", decimal=","))

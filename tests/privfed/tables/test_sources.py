@@ -9,8 +9,16 @@ import pytest
 from sklearn import datasets
 
 from privfed.errors import InputError
+from privfed.tables.csv_text import Text, looks_european
 from privfed.tables.records import Records
-from privfed.tables.sources import bundled, load, load_csv, load_openml, public_schema
+from privfed.tables.sources import (
+    bundled,
+    load,
+    load_csv,
+    load_openml,
+    public_schema,
+    read_table,
+)
 
 GOOD = "age,weight,risk\n30,70,1\n40,80,2\n50,90,3\n"
 
@@ -131,3 +139,42 @@ def test_openml_gives_its_own_target(monkeypatch: pytest.MonkeyPatch) -> None:
     fetched = load_openml("iris")
     assert fetched.target == "target"
     assert len(fetched.frame) == 150
+
+
+def test_a_european_export_is_read_as_it_is_written(tmp_path: Path) -> None:
+    """Semicolons, commas before decimals, points between thousands."""
+    path = tmp_path / "europe.csv"
+    path.write_text("age;cost\n54,5;1.234,25\n61;987,5\n", encoding="utf-8")
+    read = read_table(path, text=Text(";", decimal=",", thousands="."))
+    assert read["age"].tolist() == [54.5, 61] and read["cost"].tolist() == [1234.25, 987.5]
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"decimal": ","}, "not what splits"),
+        ({"decimal": ";"}, "decimal must be"),
+        ({"thousands": "x"}, "thousands must be"),
+        ({"thousands": "."}, "thousands must be"),
+    ],
+)
+def test_contradictory_marks_are_refused(options: dict[str, str], fault: str) -> None:
+    """One mark has one meaning."""
+    with pytest.raises(InputError, match=fault):
+        Text(**options)
+
+
+@pytest.mark.parametrize(
+    ("cells", "european"),
+    [
+        (["54,5", "61"], True),
+        (["1.234,5"], True),
+        (["61", "62"], False),
+        (["E11,9", "54,5"], False),
+        (["a, b"], False),
+        ([], False),
+    ],
+)
+def test_commas_before_decimals_are_noticed(cells: list[str], european: bool) -> None:
+    """Every cell is such a number, and one at least has a comma: a code is none."""
+    assert looks_european(cells) is european

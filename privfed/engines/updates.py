@@ -1,0 +1,158 @@
+"""A gate around somebody's model: a client's update leaves as one clipped vector, and is paid for.
+
+The model is anybody's, trained by any code. Its update is charged to the ledger and the budget of the
+gate that also answers for rules and trees.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from privfed.errors import QueryError
+from privfed.exchange.messages import Release, Request
+from privfed.ledger import Ledger
+from privfed.owner.gate import Gate
+from privfed.privacy.policy import Policy
+from privfed.questions.part import Bound, Part, PartType, Sensitivity
+from privfed.questions.query import Query, View
+from privfed.tables.records import Records
+from privfed.tables.schema import Column, Schema
+
+#: Grid units of a clip: 2^24 at least, 2^25 at most, so that truncation moves a cell by 6e-8 of it.
+FINENESS = 24
+#: The data dictionary of a client who has no table beside her model.
+NO_TABLE = Schema((Column("none", lower=0, upper=1),), name="a model's update")
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedRecords(Records):
+    """A client's records, and the update that she trained last; the gate hands it to no other query."""
+
+    trained: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @classmethod
+    def beside(cls, records: Records | None) -> TrainedRecords:
+        """The records with room for an update; of a client without a table, none."""
+        known = Records(NO_TABLE, np.zeros((0, 1))) if records is None else records
+        return cls(known.schema, known.x, known.y, known.individual, known.clipped)
+
+
+@dataclass(frozen=True)
+class ModelUpdate(Query):
+    """A client's update of a model, one vector clipped to an L2 norm c.
+
+    Sensitivity: what leaves is t(u) with t(u) = trunc(u min(1, c / ||u||) / g), towards zero, so that
+    ||t(u)|| <= c / g in grid units; cells that are not finite count as zero. A client who is not there
+    adds the zero vector: one client more or less moves the vector by ||t(u)|| <= c / g, and another
+    client's update in its place by at most 2c / g (triangle inequality, attained at -u). One record, or one
+    individual, may change all of u through training, however little it changes the data: 2c / g for
+    either relation. L1 <= sqrt(d) L2 for d cells (Cauchy-Schwarz).
+    """
+
+    cells: int  #: of the update
+    clip: float  #: L2 norm, in the update's own units
+    round: int = 0  #: of the training; each is a new charge
+    kind: ClassVar[str] = "model.update"
+    linear: ClassVar[bool] = False
+
+    @property
+    def grid(self) -> Fraction:
+        """Value of one unit, a power of two."""
+        return Fraction(2) ** (math.floor(math.log2(self.clip)) - FINENESS)
+
+    @property
+    def most(self) -> int:
+        """The largest squared L2 norm, in grid units, exactly."""
+        return math.floor((Fraction(self.clip) / self.grid) ** 2)
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """``update``, flat."""
+        if not 1 <= self.cells <= 2**28:
+            raise QueryError("malformed", "an update has from 1 to 2^28 cells")
+        if not 2.0**-100 <= self.clip <= 2.0**100:
+            raise QueryError("malformed", "clip is a number above 0, of no absurd size")
+        one = Bound(math.isqrt(self.cells * self.most), self.most)
+        two = one.times(2)
+        bound = Sensitivity(two, replace_one=two, anything=two, client=one)
+        return {"update": Part(PartType.SUMS, ("cell",), (self.cells,), bound, self.grid)}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Clip, and truncate to the grid; the norm is held in whole numbers, so that no rounding passes."""
+        assert isinstance(view.records, TrainedRecords)
+        flat = view.records.trained.get("update", np.zeros(0))
+        if flat.shape != (self.cells,):
+            return {"update": np.zeros(self.cells, np.int64)}
+        kept = np.where(np.isfinite(flat), flat, 0.0)
+        top = float(np.abs(kept).max())
+        norm = top * float(np.linalg.norm(kept / top)) if top else 0.0
+        scale = 1.0 if norm <= self.clip else self.clip / norm
+        units = np.trunc(kept * scale / float(self.grid))
+        while sum(int(each) ** 2 for each in units[units != 0]) > self.most:
+            units = np.trunc(units * (1 - 2.0**-30))
+        return {"update": units.astype(np.int64)}
+
+
+class UpdateGate:
+    """One client's gate for a model of hers, and for whatever else her policy allows.
+
+    Args:
+        owner: the client's public name.
+        policy: names the kind ``model.update`` with its guards; its unit says what is protected.
+        ledger: where everything is charged.
+        clip: L2 norm to which an update is clipped.
+        records: her table, for rules and trees under the same budget; or none.
+        rest: see :class:`.Gate`.
+
+    Raises:
+        QueryError: the clip is no size.
+    """
+
+    def __init__(
+        self,
+        owner: str,
+        policy: Policy,
+        ledger: Ledger,
+        *,
+        clip: float,
+        records: Records | None = None,
+        **rest: Any,
+    ) -> None:
+        ModelUpdate(1, clip).parts(NO_TABLE)
+        self.clip, self._records = clip, TrainedRecords.beside(records)
+        queries = (ModelUpdate, *rest.pop("queries", ()))
+        #: Answers for rules and trees too.
+        self.gate = Gate(owner, self._records, policy, ledger, queries=queries, **rest)
+
+    def release(
+        self,
+        update: Sequence[np.ndarray],
+        *,
+        round: int = 0,
+        principal: str = "server",
+        run: str = "",
+    ) -> list[np.ndarray] | None:
+        """Give what leaves of an update, in its shapes; None where the policy refuses.
+
+        The same round of the same run asked again gets the same bytes, whatever was trained meanwhile.
+        """
+        flat = np.concatenate([np.zeros(0), *(np.ravel(each).astype(float) for each in update)])
+        query = ModelUpdate(flat.size, self.clip, round)
+        self._records.trained["update"] = flat
+        try:
+            told = self.gate.answer(
+                Request.of(f"{run}/{round}", query, principal, round=str(round))
+            ).open()
+        finally:
+            self._records.trained.clear()
+        if not isinstance(told, Release):
+            return None
+        values = np.asarray(told["update"].filled(0.0), float)
+        ends = np.cumsum([np.size(each) for each in update])[:-1]
+        parts = zip(np.split(values, ends), update, strict=True)
+        return [part.reshape(np.shape(each)) for part, each in parts]

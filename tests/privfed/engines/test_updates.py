@@ -1,0 +1,183 @@
+"""A gate around somebody's model: what leaves is bounded, charged, and the gate's own."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import guard_examples
+import numpy as np
+import pytest
+from guard_examples import CLAIM, gate
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from privfed.engines.updates import ModelUpdate, TrainedRecords, UpdateGate
+from privfed.errors import PrivfedError, QueryError
+from privfed.exchange.messages import Reason, Refusal, Release, Request
+from privfed.guards import checks
+from privfed.guards.adapters import _flare, _flower
+from privfed.guards.trial import GuardTrial
+from privfed.ledger import Ledger
+from privfed.privacy.accountant import Budget
+from privfed.privacy.noise import TestNoise
+from privfed.privacy.policy import Guard, Policy
+from privfed.questions.query import View
+from privfed.tables.records import Records
+from privfed.tables.schema import Column, Schema
+from privfed.testing.queries import Histogram
+
+SCHEMA = Schema((Column("age", lower=0, upper=100),))
+UPDATES = arrays(float, 5, elements=st.floats(allow_nan=True, allow_infinity=True))
+CLIPS = st.floats(1e-6, 1e6)
+
+
+def left(update: np.ndarray, clip: float) -> tuple[np.ndarray, ModelUpdate]:
+    """What would leave of an update, without noise."""
+    records = TrainedRecords.beside(None)
+    records.trained["update"] = update
+    query = ModelUpdate(update.size, clip)
+    return query.evaluate(View(records, records.schema))["update"], query
+
+
+def squared(units: np.ndarray) -> int:
+    """Squared L2 norm, exactly."""
+    return sum(int(each) ** 2 for each in units)
+
+
+@given(UPDATES, UPDATES, CLIPS)
+def test_no_pair_of_updates_is_further_apart_than_the_derived_sensitivity(
+    one: np.ndarray, other: np.ndarray, clip: float
+) -> None:
+    """Add-or-remove of a client against nothing, and any two updates; both norms, in whole numbers."""
+    (u, query), (v, _) = left(one, clip), left(other, clip)
+    sensitivity = query.parts(SCHEMA)["update"].sensitivity
+    assert sensitivity is not None
+    for moved, unit, relation in (
+        (u, "client", "add-or-remove"),
+        (u - v, "client", "replace-one"),
+        (u - v, "record", "add-or-remove"),
+        (u - v, "individual", "add-or-remove"),
+    ):
+        bound = sensitivity.under(unit, relation, None)  # type: ignore[arg-type]
+        assert squared(moved) <= bound.l2_squared
+        assert int(np.abs(moved).sum()) <= bound.l1
+
+
+@given(CLIPS)
+def test_the_bounds_are_attained_but_for_the_grid(clip: float) -> None:
+    """A sensitivity far above what can happen would waste budget: u against nothing, and against -u."""
+    u, query = left(np.full(4, 1e9), clip)
+    assert squared(u) > (1 - 1e-6) * query.most
+    assert squared(u - left(np.full(4, -1e9), clip)[0]) > (1 - 1e-6) * 4 * query.most
+
+
+def table() -> Records:
+    """A client's table."""
+    return Records(SCHEMA, np.array([[30.0], [60.0]]))
+
+
+def both_kinds(budget: str) -> UpdateGate:
+    """A gate for updates and for histograms, both to protect the client."""
+    guards = {
+        "model.update": (Guard.of("gaussian", spend="0.01"),),
+        "small.histogram": (Guard.of("gaussian", spend="0.01"),),
+    }
+    policy = Policy(
+        guards, unit="client", cap=2, accountant="zcdp", budget=Budget.of(budget, "1e-5")
+    )
+    return UpdateGate(
+        "a", policy, Ledger(), clip=1.0, records=table(), queries=(Histogram,), noise=TestNoise(1)
+    )
+
+
+def test_models_and_tables_share_one_ledger_and_one_budget() -> None:
+    """What is spent on the one is gone for the other."""
+    asked: list[Any] = []
+    own = both_kinds("1")
+    question = Request.of("q", Histogram(0, (0.0, 50.0, 100.0)))
+    assert isinstance(own.gate.answer(question).open(), Release)
+    while own.release([np.ones(3)], round=len(asked)) is not None:
+        asked.append(1)
+    late = own.gate.answer(Request.of("late", Histogram(0, (0.0, 40.0, 100.0)))).open()
+    assert isinstance(late, Refusal) and late.reason == Reason.BUDGET
+    alone = both_kinds("1")
+    without = 0
+    while alone.release([np.ones(3)], round=without) is not None:
+        without += 1
+    assert 0 < len(asked) < without
+
+
+def test_a_round_asked_again_gets_the_same_bytes_and_is_charged_once() -> None:
+    """Even if another update was trained meanwhile; a new round is a new charge."""
+    own = gate()
+    first = own.release([np.ones((2, 2)), np.array(3.0)], round=1)
+    again = own.release([np.zeros((2, 2)), np.array(0.0)], round=1)
+    assert first is not None and again is not None
+    assert [a.tobytes() for a in first] == [b.tobytes() for b in again]
+    assert [each.shape for each in first] == [(2, 2), ()]
+    assert own.release([np.ones((2, 2)), np.array(3.0)], round=2) is None
+    assert [e.event for e in own.gate.ledger.entries()].count("reserved") == 1
+
+
+def test_an_update_stays_with_the_query_that_releases_it() -> None:
+    """Between two releases the gate holds none."""
+    own = gate()
+    own.release([np.ones(3)])
+    assert own._records.trained == {}
+
+
+def test_sizes_that_make_no_sense_are_refused() -> None:
+    """Clips of zero, below, NaN; no cells."""
+    for clip in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(PrivfedError):
+            UpdateGate("a", gate().gate.policy, Ledger(), clip=clip)
+    with pytest.raises(QueryError):
+        ModelUpdate(0, 1.0).parts(SCHEMA)
+
+
+@pytest.mark.parametrize("stack", ["flwr", "nvflare"])
+def test_both_engines_guards_pass_the_check_of_guards(
+    stack: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shapes, scalars, clipping, fresh noise in whole numbers, of the scale that the claim needs."""
+    pytest.importorskip(stack)
+    monkeypatch.setattr(guard_examples, "SEEDS", [np.random.default_rng(1)])
+    monkeypatch.setattr(checks, "DRAWS", 60)
+    made = {
+        "flwr": lambda: _flower(guard_examples.gated_mod()),
+        "nvflare": lambda: _flare(guard_examples.gated_filter()),
+    }[stack]
+    case = GuardTrial(made, CLAIM)
+    quick = (
+        checks.check_shapes,
+        checks.check_untouched,
+        checks.check_clipping,
+        checks.check_fresh,
+        checks.check_law,
+        checks.check_low_bits,
+    )
+    found = [check(case) for check in quick]
+    assert {each.attack: each.state for each in found} == {each.attack: "looked" for each in found}
+
+
+def test_training_that_fails_at_a_flower_node_is_an_update_of_zero(tmp_path: Path) -> None:
+    """Neither the error's text nor the failure itself leaves."""
+    pytest.importorskip("flwr")
+    from flower_grid import become_a_task
+    from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
+
+    become_a_task()
+
+    def fails(message: Message, context: Context) -> Message:
+        raise RuntimeError("SECRET=42")
+
+    content = RecordDict({"arrays": ArrayRecord({"0": Array(np.zeros(3))})})
+    reply = guard_examples.gated_mod()(
+        Message(content, 1, "train"), Context(1, 1, {}, RecordDict(), {}), fails
+    )
+    assert not reply.has_error() and "SECRET" not in repr(reply)
+    (told,) = reply.content["arrays"].to_numpy_ndarrays()
+    assert told.shape == (3,) and told.any()
