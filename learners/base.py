@@ -121,8 +121,6 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """The longest public schedule under a policy, which prices a study before data are read."""
 
-    # --- the fitted model ----------------------------------------------------------------------
-
     @property
     def n_features_in_(self) -> int:
         """How many features the model reads."""
@@ -218,8 +216,6 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
                     f"{type(self).__name__} is not fitted; call fit(federation) first"
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    # --- for those who write learners ----------------------------------------------------------
 
     def _start(self, federation: Disclosure) -> None:
         """Check parameters and schema, then set what every model has."""

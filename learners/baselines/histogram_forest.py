@@ -15,8 +15,8 @@ from privfed.learners.forest import FedForestClassifier, FedForestRegressor
 from privfed.learners.forest.growth import ForestParams
 from privfed.learners.forest.published import PublishedForest
 from privfed.learners.forest.queries import BinStatistics, Sketches
-from privfed.learners.parameters import Constraints, Integers
-from privfed.learners.ways import Ways
+from privfed.learners.parameters import Constraints, Integers, inherited
+from privfed.learners.ways import LearnerByWays, Ways
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
@@ -33,7 +33,6 @@ _CONSTRAINTS: Constraints = {
     },
     "n_bins": [Integers(at_least=2, at_most=1000)],
 }
-_OLD_NAMES = {"trees": "n_estimators", "min_leaf": "min_samples_leaf", "bins": "n_bins"}
 
 
 class HistogramForest(PublishedForest):
@@ -42,54 +41,16 @@ class HistogramForest(PublishedForest):
     queries: ClassVar[tuple[type[Query], ...]] = (Sketches, BinStatistics)
 
 
-class HistogramForestClassifier(Baseline, FedForestClassifier):
-    """A federated forest over equal-width bins.
-
-    Args:
-        n_estimators: how many.
-        max_depth: most splits on a path.
-        min_samples_leaf: fewest records of a leaf.
-        max_features: how many features each node looks at.
-        n_bins: equal widths of each feature.
-        random_state: seed of the server's own draws.
-    """
+class _HistogramForest(Baseline, LearnerByWays):
+    """What both share: their parameters, and bins of equal width."""
 
     ways: ClassVar[Ways] = (HistogramForest,)
     _parameter_constraints: ClassVar[Constraints] = _CONSTRAINTS
-    old_names: ClassVar[Mapping[str, str]] = _OLD_NAMES
-
-    def __init__(
-        self,
-        *,
-        n_estimators: int = 100,
-        max_depth: int | None = 10,
-        min_samples_leaf: int = 5,
-        max_features: float | str | None = "sqrt",
-        n_bins: int = 10,
-        random_state: int | None = None,
-    ) -> None:
-        self.n_bins = n_bins
-        super().__init__(
-            n_estimators=n_estimators,
-            max_depth=max_depth,
-            min_samples_leaf=min_samples_leaf,
-            max_features=max_features,
-            random_state=random_state,
-        )
-
-    def _params(self, schema: Schema) -> ForestParams:
-        return replace(super()._params(schema), quantiles=self.n_bins, candidates="range")
-
-
-class HistogramForestRegressor(Baseline, FedForestRegressor):
-    """A federated regression forest over equal-width bins.
-
-    Parameters as :class:`HistogramForestClassifier`.
-    """
-
-    ways: ClassVar[Ways] = (HistogramForest,)
-    _parameter_constraints: ClassVar[Constraints] = _CONSTRAINTS
-    old_names: ClassVar[Mapping[str, str]] = _OLD_NAMES
+    old_names: ClassVar[Mapping[str, str]] = {
+        "trees": "n_estimators",
+        "min_leaf": "min_samples_leaf",
+        "bins": "n_bins",
+    }
 
     def __init__(
         self,
@@ -111,4 +72,23 @@ class HistogramForestRegressor(Baseline, FedForestRegressor):
         )
 
     def _params(self, schema: Schema) -> ForestParams:
-        return replace(super()._params(schema), quantiles=self.n_bins, candidates="range")
+        params: ForestParams = super()._params(schema)  # type: ignore[safe-super]
+        return replace(params, quantiles=self.n_bins, candidates="range")
+
+
+@inherited(max_features="sqrt")
+class HistogramForestClassifier(_HistogramForest, FedForestClassifier):
+    """A federated forest over equal-width bins.
+
+    Args:
+        n_estimators: how many.
+        max_depth: most splits on a path.
+        min_samples_leaf: fewest records of a leaf.
+        max_features: how many features each node looks at.
+        n_bins: equal widths of each feature.
+        random_state: seed of the server's own draws.
+    """
+
+
+class HistogramForestRegressor(_HistogramForest, FedForestRegressor):
+    """A regression forest over equal-width bins; parameters as :class:`HistogramForestClassifier`."""

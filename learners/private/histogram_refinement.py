@@ -55,10 +55,19 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
     own = {client: _rows(counts, blank) for client, counts in answer.each("counts").items()}
     sizes = {client: total_of(rows, [1.0] * len(blank))[0] for client, rows in own.items()}
     unit = answer.deviation("counts") * math.sqrt(float(SETTINGS.histogram_fraction) / len(blank))
-    budget = RemainingBudget(_budget_of(answer, len(blank)))
+    noises = [release.parts["counts"] for release in answer.releases.values()]
+    scale = max((p.noise.parameter * float(p.grid) for p in noises if p.noise), default=0.0)
+    whole = len(blank) / (2 * scale**2) / float(SETTINGS.histogram_fraction) if scale else None
+    budget = RemainingBudget(whole)  # zCDP, by the cost of the first round
     refinement = _Refinement(federation, budget, sizes, blank)
     refinement.join(refinement.told(answer), refinement.ask_target(SETTINGS.target_fraction))
-    _warn_if_drowned(refinement, stacklevel=5)
+    if refinement.records < 2 * math.sqrt(refinement.uncertain):
+        warnings.warn(
+            f"the noise in all histograms together could be {refinement.records:.0f} records by "
+            "itself: the budget is too small for so few; the model may be no better than a constant",
+            Note,
+            stacklevel=5,
+        )
     signal = signal_of(refinement.count / max(unit, 1e-9), len(blank) - 1)
     params = ModelParams.for_signal(signal, number=number).with_linear(linear)
     for _ in range(SETTINGS.n_histograms - 1):
@@ -107,9 +116,9 @@ class _Refinement:
         every = None
         if look:
             query = FeatureHistogram(_grid(finer))
-            every = self._asked(query, finer, self.purse.part(_share(look)))
+            every = self._asked(query, finer, self.purse.part(look))
         self.columns = [*(self.columns if every is None else finer)[:-1], finer[-1]]
-        self.join(every, self.ask_target(_share(params.target)))
+        self.join(every, self.ask_target(params.target))
 
     def locating(self, signal: float) -> float:
         """Fraction of the budget for finding the mass: the more the wider the bounds seem to be.
@@ -122,7 +131,7 @@ class _Refinement:
         most = min(float(SETTINGS.max_histogram_fraction), SETTINGS.locating / signal**2)
         return narrow * most
 
-    def ask_target(self, share: Fraction) -> _Told | None:
+    def ask_target(self, share: Fraction | float) -> _Told | None:
         own = self.columns[-1:]
         return self._asked(TargetHistogram(_grid(own)), own, self.purse.part(share))
 
@@ -205,30 +214,9 @@ def _grid(columns: list[ColumnEstimate]) -> BinEdges:
     return BinEdges.from_arrays([own.cuts for own in columns])
 
 
-def _share(share: float) -> Fraction:
-    return Fraction(share).limit_denominator(1000)
-
-
 def _rows(counts: np.ndarray, columns: list[ColumnEstimate]) -> list[np.ndarray]:
     """Each column's own counts; noise beyond its bins is dropped."""
     if counts.ndim == 1:
         return [np.asarray(counts, float)]
     each = zip(counts, columns, strict=True)
     return [np.asarray(row[: len(own.cuts) + 1], float) for row, own in each]
-
-
-def _budget_of(answer: Answer, columns: int) -> float | None:
-    """The whole budget of a client in zCDP, by the cost of the first round."""
-    parts = [release.parts["counts"] for release in answer.releases.values()]
-    scale = max((p.noise.parameter * float(p.grid) for p in parts if p.noise), default=0.0)
-    return columns / (2 * scale**2) / float(SETTINGS.histogram_fraction) if scale else None
-
-
-def _warn_if_drowned(refinement: _Refinement, stacklevel: int) -> None:
-    if refinement.records < 2 * math.sqrt(refinement.uncertain):
-        warnings.warn(
-            f"the noise in all histograms together could be {refinement.records:.0f} records by "
-            "itself: the budget is too small for so few; the model may be no better than a constant",
-            Note,
-            stacklevel=stacklevel + 1,
-        )

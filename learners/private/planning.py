@@ -79,8 +79,10 @@ class RemainingBudget:
         """Subtract a query of a fixed fraction."""
         self._left -= share
 
-    def part(self, share: Fraction) -> Fraction | None:
-        """Take a fraction of rho for the next query; None leaves it to the owner."""
+    def part(self, share: Fraction | float) -> Fraction | None:
+        """Take a fraction of rho (a float's to a thousandth); None leaves it to the owner."""
+        if isinstance(share, float):
+            share = Fraction(share).limit_denominator(1000)
         share = min(share, self._left)
         self._left -= share
         if self._rho is None:
@@ -97,7 +99,10 @@ def schedule(schema: Schema, outcome: Outcome) -> Sequence[Planned]:
     features, bins = len(schema.features), SETTINGS.first_bins
     every = BinEdges.from_arrays([first_cuts(column, bins) for column in schema.columns])
     grid = BinEdges(every.cuts[:features])
-    basis = placeholder(grid)
+    width, still = int(grid.sizes.max()), np.zeros(features)
+    stump = Trees(np.zeros((1, 1), np.int64), np.ones((1, 1), np.uint8), 1.0)
+    values = np.zeros((features, width))
+    basis = Basis(grid, values, values.astype(np.uint8), still, still, (stump,))
     window = ResidualBounds(np.zeros(outcome.classes), np.ones(outcome.classes), 1.0)
     if outcome.kind == "number":
         window = ResidualBounds(np.array([-0.5]), np.array([0.5]), 1.0)
@@ -107,8 +112,7 @@ def schedule(schema: Schema, outcome: Outcome) -> Sequence[Planned]:
         Planned(TargetHistogram(BinEdges(every.cuts[features:])), SETTINGS.n_histograms),
     ]
     if features > 1:
-        ranks = np.zeros((features, int(grid.sizes.max())))
-        found.append(Planned(Correlations(grid, ranks, 1.0), 1))
+        found.append(Planned(Correlations(grid, values, 1.0), 1))
     cuts = np.tile(np.arange(1.0, SETTINGS.score_bins), (outcome.classes, 1))
     model = (basis, outcome, window, weights, start)
     return [
@@ -117,11 +121,3 @@ def schedule(schema: Schema, outcome: Outcome) -> Sequence[Planned]:
         Planned(Gradient(*model), MAX_ROUNDS),
         Planned(CalibrationSums(*model, cuts), 1),
     ]
-
-
-def placeholder(grid: BinEdges) -> Basis:
-    """A basis of the right shape over some grid."""
-    columns, width = len(grid.cuts), int(grid.sizes.max())
-    stump = Trees(np.zeros((1, 1), np.int64), np.ones((1, 1), np.uint8), 1.0)
-    values, still = np.zeros((columns, width)), np.zeros(columns)
-    return Basis(grid, values, values.astype(np.uint8), still, still, (stump,))

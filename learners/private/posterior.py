@@ -269,10 +269,14 @@ class WeightPosterior:
         self, sums: ProjectedMoments, start: Linearization, now: Linearization, sampling: float
     ) -> np.ndarray:
         rest, wanted = sums.at(now.weights - start.weights) - now.told, np.empty_like(now.told)
+        covariance = self.prior.covariance
         for output, curvature in enumerate(now.curvatures):
             jacobian = sums.jacobian(curvature, output)
             right = rest[:, output] + jacobian @ now.weights[:, output]
-            wanted[:, output] = self._solved(jacobian, right, sampling * curvature + sums.noise)
+            moved = jacobian @ covariance
+            root = factor(moved @ jacobian.T + (sampling * curvature + sums.noise))
+            solved = cho_solve((root, True), right, check_finite=False)
+            wanted[:, output] = covariance @ (jacobian.T @ solved)
         return wanted
 
     def _as_far_as_it_helps(
@@ -305,12 +309,6 @@ class WeightPosterior:
             elif best is not weights:
                 break
         return best
-
-    def _solved(self, jacobian: np.ndarray, wanted: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        covariance = self.prior.covariance
-        root = factor(jacobian @ covariance @ jacobian.T + noise)
-        solved = cho_solve((root, True), wanted, check_finite=False)
-        return np.asarray(covariance @ (jacobian.T @ solved))
 
     def evidence(
         self, sums: ProjectedMoments, local: Linearization, sampling: float

@@ -95,6 +95,13 @@ def _bins(axes: tuple[str, ...], shape: tuple[int, ...], reached: int) -> Part:
     return Part(PartType.COUNTS, axes, shape, sensitivity)
 
 
+def _sums(
+    axes: tuple[str, ...], shape: tuple[int, ...], l1: int, l2_squared: int, unit: Fraction
+) -> Part:
+    sensitivity = Sensitivity.of(max(l1, math.isqrt(l2_squared) + 1), l2_squared)
+    return Part(PartType.SUMS, axes, shape, sensitivity, unit)
+
+
 @dataclass(frozen=True, eq=False)
 class _Coded(Query):
     """A query about codes of the features."""
@@ -149,15 +156,9 @@ class Correlations(_Coded):
             raise QueryError("malformed", "clip must lie between 2^-10 and the number of columns")
         clip = Fraction(self.clip) * (1 + Fraction(1, 2**30))
         l2_squared = math.ceil((clip * 2**24) ** 2 * (p - 1) / (2 * p))
-        l1 = max(math.ceil(clip * 2**24 * (p - 1) / 2), math.isqrt(l2_squared) + 1)
-        part = Part(
-            PartType.SUMS,
-            ("pair",),
-            (p * (p - 1) // 2,),
-            Sensitivity.of(l1, l2_squared),
-            Fraction(1, 2**24),
-        )
-        return {"products": part}
+        l1 = math.ceil(clip * 2**24 * (p - 1) / 2)
+        shape = (p * (p - 1) // 2,)
+        return {"products": _sums(("pair",), shape, l1, l2_squared, Fraction(1, 2**24))}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Add up by block; the factors are integers, so a matrix product is exact."""
@@ -251,28 +252,28 @@ class Gradient(_Coded):
         l2_squared = math.ceil(Fraction(self.basis.squares) * norm**2 * slack)
         outputs = Fraction(math.sqrt(self.outcome.classes))
         l1 = math.ceil(Fraction(self.basis.absolutes) * outputs * norm * slack)
-        sensitivity = Sensitivity.of(max(l1, math.isqrt(l2_squared) + 1), l2_squared)
-        return {"sums": Part(PartType.SUMS, ("function", "output"), shape, sensitivity, UNIT)}
+        return {"sums": _sums(("function", "output"), shape, l1, l2_squared, UNIT)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Score, take residuals and add up, block by block."""
         basis, total = self.basis, np.zeros((self.basis.size, self.outcome.classes))
         for chosen, codes in self._blocks(view, basis.grid, basis.blocks(len(view.table))):
             cells = basis.cells(codes)
-            rest = self._residuals(cells, view.table.target[chosen])
+            _, rest = self._scored(cells, view.table.target[chosen])
             total += basis.sums(cells, rest, float(UNIT))
         return {"sums": total.astype(np.int64)}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
         """A record's functions times its residuals."""
         cells = self.basis.cells(self.basis.grid.codes(view.table.x))
-        rest = self._residuals(cells, view.table.target)
+        _, rest = self._scored(cells, view.table.target)
         return {"sums": self.basis.each(cells, rest, float(UNIT)).astype(np.int64)}
 
-    def _residuals(self, cells: BasisIndices, y: np.ndarray) -> np.ndarray:
+    def _scored(self, cells: BasisIndices, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Scores and residuals."""
         scores = self.start + self.basis.scores(cells, self.weights)
         targets = self.outcome.targets(y)
-        return self.window.residuals(targets, self.outcome.predictions(scores))
+        return scores, self.window.residuals(targets, self.outcome.predictions(scores))
 
 
 COUNT = Fraction(1, 2)  #: What a record counts beside its residual: a release tells both
@@ -308,11 +309,9 @@ class CalibrationSums(Gradient):
         norm, count = Fraction(self.window.norm(self.outcome)) / UNIT, COUNT / UNIT
         slack = 1 + Fraction(1, 2**30)
         l2_squared = math.ceil(norm**2 * slack + outputs * count**2)
-        root = Fraction(math.sqrt(outputs))
-        l1 = math.ceil(root * norm * slack + outputs * count)
-        sensitivity = Sensitivity.of(max(l1, math.isqrt(l2_squared) + 1), l2_squared)
+        l1 = math.ceil(Fraction(math.sqrt(outputs)) * norm * slack + outputs * count)
         shape = (2, outputs, cuts.shape[1] + 1)
-        return {"sums": Part(PartType.SUMS, ("kind", "output", "bin"), shape, sensitivity, UNIT)}
+        return {"sums": _sums(("kind", "output", "bin"), shape, l1, l2_squared, UNIT)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Score, take residuals and add up, block by block."""
@@ -334,8 +333,7 @@ class CalibrationSums(Gradient):
         return {"sums": own.astype(np.int64)}
 
     def _placed(self, cells: BasisIndices, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        scores = self.start + self.basis.scores(cells, self.weights)
-        rest = self.window.residuals(self.outcome.targets(y), self.outcome.predictions(scores))
+        scores, rest = self._scored(cells, y)
         bins = [
             np.searchsorted(own, each, side="right")
             for own, each in zip(self.cuts, scores.T, strict=True)

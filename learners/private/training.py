@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -95,8 +96,6 @@ class _Learning:
             covariance=steps.covariance,
         )
 
-    # --- where the mass is ------------------------------------------------------------------------
-
     def _look(self) -> None:
         number = self.outcome.kind == "number"
         found = look(self.federation, linear=self.linear, number=number)
@@ -130,8 +129,6 @@ class _Learning:
             self.variance = float((self.means * (1 - self.means)).mean())
         self.start = self.outcome.start(self.means)
 
-    # --- which columns matter ---------------------------------------------------------------------
-
     def _main_effects(self) -> np.ndarray:
         """Weight of each column, summing to one, by a first round of main effects."""
         self.main: MainEffects | None = None
@@ -144,7 +141,7 @@ class _Learning:
         basis = Basis(self.marginals.grid, self._values(), self._bins(), *scales, ())
         still = np.zeros((basis.size, self.outcome.classes))
         window = self._window(None, self.variance)
-        sums = self._asked(basis, still, window, self.purse.part(_share(share)))
+        sums = self._asked(basis, still, window, self.purse.part(share))
         if sums is None:
             return even
         noise = math.sqrt(float(sums.variance[0]))
@@ -164,32 +161,23 @@ class _Learning:
             np.sqrt(np.where(ordered, binned, linear + binned) * weighed),
         )
 
-    # --- synthetic records ------------------------------------------------------------------------
-
     def _make_up(self) -> np.ndarray:
-        shares = self.marginals.shares()
-        latent = np.eye(len(shares))
-        if len(shares) > 1 and self.params.correlated:
-            latent = self._correlated(latent)
+        shares, ranks = self.marginals.shares(), self.marginals.ranks()
+        p = len(shares)
+        latent = np.eye(p)
+        if p > 1 and self.params.correlated:
+            query = Correlations(self.marginals.grid, ranks, p / SETTINGS.rank_clip)
+            with suppress(NobodyAnswered):
+                answer = self.federation.ask(query).only
+                self.purse.paid(SETTINGS.correlation_fraction)
+                records = self.marginals.records * self.present(answer)
+                products = np.zeros((p, p))
+                products[np.triu_indices(p, 1)] = answer.total("products") / records
+                variances = np.maximum((shares * ranks**2).sum(axis=1), 1e-3)
+                noise = answer.deviation("products") / records
+                latent = synthetic_records.copula(products + products.T, variances, noise)
         self.source = SyntheticSource(latent, shares, np.zeros((0, 0)), None, 0.0)
         return synthetic_records.draw(latent, shares, self.params.synthetic_records, self.rng)
-
-    def _correlated(self, unknown: np.ndarray) -> np.ndarray:
-        ranks, shares, p = self.marginals.ranks(), self.marginals.shares(), len(unknown)
-        query = Correlations(self.marginals.grid, ranks, p / SETTINGS.rank_clip)
-        try:
-            answer = self.federation.ask(query).only
-        except NobodyAnswered:
-            return unknown
-        self.purse.paid(SETTINGS.correlation_fraction)
-        products = np.zeros((p, p))
-        records = self.marginals.records * self.present(answer)
-        products[np.triu_indices(p, 1)] = answer.total("products") / records
-        products += products.T
-        variances = np.maximum((shares * ranks**2).sum(axis=1), 1e-3)
-        return synthetic_records.copula(products, variances, answer.deviation("products") / records)
-
-    # --- the basis --------------------------------------------------------------------------------
 
     def _basis(self, weighed: np.ndarray) -> Basis:
         return Basis(
@@ -275,8 +263,6 @@ class _Learning:
         wanted = leading.axes.T @ means
         self.source = replace(self.source, wanted=wanted, noise=noise)
         return synthetic_records.weighted(leading.features, wanted, noise), leading
-
-    # --- gradients --------------------------------------------------------------------------------
 
     def _window(self, predictions: np.ndarray | None, variance: float) -> ResidualBounds:
         """Limits of residuals, by the synthetic records' predictions so far."""
@@ -382,10 +368,6 @@ def _unsure(shares: np.ndarray, moved: np.ndarray, edges: np.ndarray, noise: flo
     away = middles - shares @ middles
     within = shares @ np.diff(edges) ** 2 / 12
     return float(noise**2 * (away @ away) + (moved @ away) ** 2 + within)
-
-
-def _share(share: float) -> Fraction:
-    return Fraction(share).limit_denominator(1000)
 
 
 def _moments(basis: Basis, codes: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

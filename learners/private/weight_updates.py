@@ -71,7 +71,10 @@ class WeightUpdates:
         )
         there = replace(there, slopes=slopes)
         far = mixed(priors, there, local, sampling)
-        step, mean_square = self._held(curvature, (near + far) / 2 - self.weights)
+        step, most = (near + far) / 2 - self.weights, self._most
+        mean_square = curvature.mean_square(step)
+        if mean_square > most:
+            step, mean_square = step * math.sqrt(most / mean_square), most
         return replace(
             self,
             posterior=posterior,
@@ -81,12 +84,6 @@ class WeightUpdates:
             taken=self.taken + 1,
             covariance=covariance(priors, there, local, sampling),
         )
-
-    def _held(self, curvature: SyntheticHessian, step: np.ndarray) -> tuple[np.ndarray, float]:
-        mean_square = curvature.mean_square(step)
-        if mean_square <= self._most:
-            return step, mean_square
-        return step * math.sqrt(self._most / mean_square), self._most
 
     @property
     def _most(self) -> float:

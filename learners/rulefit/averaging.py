@@ -32,15 +32,11 @@ class Centred:
 
     def scores(self, weights: np.ndarray) -> np.ndarray:
         """Linear predictor of each record."""
-        own = weights.astype(self.matrix.dtype, copy=False)
-        scores: np.ndarray = self.matrix @ own - self.matrix.dtype.type(self.means @ weights)
-        return scores
+        return np.asarray(self.matrix @ weights - self.means @ weights)
 
     def slope(self, residual: np.ndarray) -> np.ndarray:
         """Sum over records of residual times column."""
-        own = residual.astype(self.matrix.dtype, copy=False)
-        plain = (own @ self.matrix).astype(float, copy=False)
-        return np.asarray(plain - self.means * float(own.sum(dtype=float)))
+        return np.asarray(residual @ self.matrix - self.means * float(residual.sum()))
 
     def gradient(self, target: np.ndarray, weights: np.ndarray, logistic: bool) -> np.ndarray:
         """See :class:`Slopes`."""

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import logit
 
 from privfed.learners.rulefit.averaging import residuals
-from privfed.learners.rulefit.coded_tree import CodedTree, Growing
+from privfed.learners.rulefit.coded_tree import Growing
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ def grow_rules(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Boost trees over codes, shape (records, features), and turn nodes but the root into rules.
 
+    A tree has 2 + floor(Exponential(mean L - 2)) leaves, the best split first.
+
     The target lies in [0, 1] (logistic), or is centred.
 
     Returns:
@@ -64,23 +66,11 @@ def grow_rules(
     for _ in range(boosting.trees):
         chosen = rng.permutation(len(codes))[:drawn]
         residual = boosting.residuals(target[chosen], score[chosen])
-        tree = _tree(codes[chosen], residual, boosting, rng)
+        leaves = 2 + int(rng.exponential(boosting.leaves - 2))
+        ties = np.random.default_rng(int(rng.integers(2**31))).permutation(features)
+        tree = Growing(codes[chosen], residual, boosting.min_leaf, ties).tree(leaves)
         score += boosting.shrinkage * tree.predict(columns)
         grown.append(tree.boxes(sizes))
-    return _different(np.concatenate(grown), features)
-
-
-def _tree(
-    codes: np.ndarray, residual: np.ndarray, boosting: Boosting, rng: np.random.Generator
-) -> CodedTree:
-    """A tree of 2 + floor(Exponential(mean L - 2)) leaves, the best split first."""
-    leaves = 2 + int(rng.exponential(boosting.leaves - 2))
-    ties = np.random.default_rng(int(rng.integers(2**31))).permutation(codes.shape[1])
-    return Growing(codes, residual, boosting.min_leaf, ties).tree(leaves)
-
-
-def _different(boxes: np.ndarray, features: int) -> tuple[np.ndarray, np.ndarray]:
-    if not len(boxes):
-        return boxes.reshape(0, features, 2), np.zeros(0, np.int64)
-    flat, often = np.unique(boxes.reshape(len(boxes), -1), axis=0, return_counts=True)
-    return flat.reshape(-1, features, 2), often.astype(np.int64)
+    flat = np.concatenate(grown).reshape(-1, 2 * features)
+    boxes, often = np.unique(flat, axis=0, return_counts=True)
+    return boxes.reshape(-1, features, 2), often.astype(np.int64)

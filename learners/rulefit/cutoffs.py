@@ -154,8 +154,10 @@ class _Marginal:
         edges = np.concatenate([[low], inner, [high]])
         reached, lost = distribution(counts[: len(inner) + 1], np.diff(edges))
         at = np.arange(1, levels + 1) / (levels + 1)
-        cuts = inner[_first_reaching(reached, at, len(inner))] if len(inner) else inner
-        ends = edges[[_below(reached, 0.025), _above(reached, 0.975)]]
+        first = np.searchsorted(reached[1:], at - 1e-12)  # (paper, step 3)
+        cuts = inner[np.clip(first, 0, len(inner) - 1)] if len(inner) else inner
+        lower = int(np.searchsorted(reached, 0.025, side="right")) - 1
+        ends = edges[[lower, int(np.searchsorted(reached, 0.975))]]
         values = np.clip((edges[:-1] + edges[1:]) / 2, *ends)
         if column.kind != "number":
             values = np.clip(np.concatenate([[low], inner]), *ends)
@@ -192,17 +194,3 @@ def distribution(counts: np.ndarray, widths: np.ndarray) -> tuple[np.ndarray, bo
     reached = np.concatenate([[0.0], rising / total])
     reached[-1] = 1.0
     return reached, False
-
-
-def _first_reaching(reached: np.ndarray, at: np.ndarray, last: int) -> np.ndarray:
-    """Index of the inner edge at which each share is first reached (paper, step 3)."""
-    index = np.searchsorted(reached[1:], at - 1e-12, side="left")
-    return np.clip(index, 0, last - 1)
-
-
-def _below(reached: np.ndarray, share: float) -> int:
-    return int(np.searchsorted(reached, share, side="right")) - 1
-
-
-def _above(reached: np.ndarray, share: float) -> int:
-    return int(np.searchsorted(reached, share, side="left"))

@@ -16,12 +16,12 @@ from privfed.errors import InputError, Note
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners import private
 from privfed.learners.base import FederatedClassifier, FederatedRegressor, check_round
-from privfed.learners.parameters import Constraints
+from privfed.learners.parameters import Boolean, Constraints, Integers, Reals, StrOptions
 from privfed.learners.plain import plain
 from privfed.learners.rulefit.boosting import Boosting
-from privfed.learners.rulefit.estimation import Averaging, Estimation, Gradients
+from privfed.learners.rulefit.cutoffs import MOST_CUTS
+from privfed.learners.rulefit.estimation import Averaging, Gradients
 from privfed.learners.rulefit.model import RuleEnsemble
-from privfed.learners.rulefit.parameters import ALLOWED, PAPER
 from privfed.learners.rulefit.private_way import PrivateRuleFit
 from privfed.learners.rulefit.published import (
     FittedRules,
@@ -37,6 +37,43 @@ from privfed.questions.exact import Number
 from privfed.tables.schema import Schema
 
 _KEPT = ("private_", "rounds_", "objective_", "gap_", "target_limits_")  #: Saved as is
+
+
+ALLOWED: Constraints = {
+    "n_bins": [Integers(at_least=2, at_most=100_000)],
+    "n_quantiles": [Integers(at_least=1, at_most=MOST_CUTS)],
+    "n_estimators": [Integers(at_least=1, at_most=10_000)],
+    "tree_size": [Reals(at_least=2, at_most=64)],
+    "learning_rate": [Reals(above=0, at_most=1)],
+    "subsample": [Reals(at_least=0, at_most=1)],
+    "min_samples_leaf": [Integers(at_least=1, at_most=10**9)],
+    "max_rules": [Integers(at_least=1), None],
+    "include_linear": [Boolean()],
+    "alpha": [Reals(at_least=0, at_most=10**6)],
+    "solver": [StrOptions("gradient", "averaging")],
+    "n_rounds": [Integers(at_least=1, at_most=10**6)],
+    "local_steps": [Integers(at_least=1, at_most=1_000)],
+    "server_learning_rate": [Reals(above=0, at_most=10)],
+    "client_learning_rate": [Reals(above=0, at_most=10), None],
+    "clients_per_round": [Integers(at_least=1), None],
+    "reference_rounds": [Integers(at_least=0, at_most=10**6)],
+    "max_terms": [Integers(at_least=1, at_most=1_000), None],
+    "stable": [Boolean()],
+    "random_state": [Integers(at_least=0), None],
+}
+
+#: What the paper prints (Section 3.1) where the defaults differ; Algorithm 1 keeps all rules, fits trees to
+#: all records and knows no least leaf. Its "mean depth 2" is read as four leaves: stumps make no such rules.
+PAPER: Mapping[str, Any] = {
+    "alpha": 0.01,
+    "solver": "averaging",
+    "n_rounds": 300,
+    "local_steps": 20,
+    "client_learning_rate": 0.01,
+    "max_rules": None,
+    "min_samples_leaf": 1,
+    "subsample": 1,
+}
 
 
 class _RuleFit(LearnerByWays):
@@ -117,8 +154,6 @@ class _RuleFit(LearnerByWays):
         """The settings that the paper prints, with any of them changed; see :data:`PAPER`."""
         return cls(**(dict(PAPER) | changes))
 
-    # --- learning ------------------------------------------------------------------------------
-
     def _start(self, federation: Disclosure) -> None:
         super()._start(federation)
         check_round(self.clients_per_round, len(federation.clients))
@@ -137,18 +172,6 @@ class _RuleFit(LearnerByWays):
             self.min_samples_leaf,
             self._logistic,
         )
-        return RuleFitParams(
-            self.n_bins,
-            self.n_quantiles,
-            boosting,
-            self.max_rules,
-            self.include_linear,
-            self._estimation(),
-            max_terms=self.max_terms,
-            stable=self.stable,
-        )
-
-    def _estimation(self) -> Estimation:
         given: dict[str, Any] = {
             "rounds": self.n_rounds,
             "client_step": self.client_learning_rate,
@@ -156,13 +179,19 @@ class _RuleFit(LearnerByWays):
             "logistic": self._logistic,
             "reference_rounds": self.reference_rounds,
         }
-        if self.solver == "gradient":
-            return Gradients(**given)
-        return Averaging(
-            **given,
-            local_steps=self.local_steps,
-            server_step=self.server_learning_rate,
-            clients_per_round=self.clients_per_round,
+        if self.solver == "averaging":
+            given["local_steps"] = self.local_steps
+            given["server_step"] = self.server_learning_rate
+            given["clients_per_round"] = self.clients_per_round
+        return RuleFitParams(
+            self.n_bins,
+            self.n_quantiles,
+            boosting,
+            self.max_rules,
+            self.include_linear,
+            Gradients(**given) if self.solver == "gradient" else Averaging(**given),
+            max_terms=self.max_terms,
+            stable=self.stable,
         )
 
     def _keep(self, result: FittedRules) -> None:
@@ -182,8 +211,6 @@ class _RuleFit(LearnerByWays):
         known = {name: None if math.isnan(value) else value for name, value in values.items()}
         return {"convergence": {"rounds": self.rounds_, **known}}
 
-    # --- the model as people read it -----------------------------------------------------------
-
     @property
     def rules_(self) -> list[Rule]:
         """The rules with a coefficient other than zero."""
@@ -202,8 +229,6 @@ class _RuleFit(LearnerByWays):
     def describe(self, top: int = 20) -> str:
         return self.model_.describe(top)
 
-    # --- policies ------------------------------------------------------------------------------
-
     def published(self, epsilon: Number = 1) -> Policy:
         """Noise on histograms only: p covariates cost p * epsilon, and all else is unprotected."""
         return published(epsilon)
@@ -216,8 +241,6 @@ class _RuleFit(LearnerByWays):
 
     def _scores(self, x: pd.DataFrame | np.ndarray, client: str | None) -> np.ndarray:
         return self.model_.scores(self._encode(x, client))
-
-    # --- saving --------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
         """See the base: how learning went, and the model with all its candidate rules."""

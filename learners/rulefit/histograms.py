@@ -11,7 +11,7 @@ from privfed.errors import NobodyAnswered
 from privfed.exchange.disclosure import Answers, Disclosure
 from privfed.learners.rulefit.cutoffs import Cutoffs, distribution, inner_edges
 from privfed.learners.rulefit.queries import CovariateHistogram
-from privfed.learners.rulefit.synthetic import SyntheticRecords
+from privfed.learners.rulefit.settings import SETTINGS
 from privfed.tables.schema import Schema
 
 
@@ -23,9 +23,9 @@ class PooledHistogram:
     sizes: Mapping[str, float]
     bins: int
 
-    def synthetic(self, schema: Schema, rng: np.random.Generator) -> SyntheticRecords:
-        """Records drawn from the product of the marginals."""
-        return SyntheticRecords.draw(*self._distributions(schema), rng)
+    def synthetic(self, schema: Schema, rng: np.random.Generator) -> np.ndarray:
+        """Covariates drawn from the product of the marginals, shape (records, features)."""
+        return drawn(*self._distributions(schema), rng)
 
     def linear_moments(self, schema: Schema, cutoffs: Cutoffs) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances of the linear terms over all records, as exact as bins and noise."""
@@ -51,6 +51,20 @@ class PooledHistogram:
             middles = (edges[:-1] + edges[1:]) / 2
             values.append(middles if column.kind == "number" else edges[:-1])
         return shares, tuple(values)
+
+
+def drawn(
+    marginals: np.ndarray,
+    values: tuple[np.ndarray, ...],
+    rng: np.random.Generator,
+    records: int = SETTINGS.synthetic_records,
+) -> np.ndarray:
+    """Draw each covariate on its own, by probabilities and values of its bins."""
+    columns = [
+        own[np.searchsorted(np.cumsum(row[: len(own)])[:-1], rng.random(records))]
+        for row, own in zip(marginals, values, strict=True)
+    ]
+    return np.column_stack(columns)
 
 
 def ask_marginals(federation: Disclosure, bins: int) -> PooledHistogram:

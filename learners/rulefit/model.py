@@ -89,31 +89,21 @@ class RuleEnsemble:
         Returns:
             columns term, coefficient, exp_coefficient, importance (largest is 100), support.
         """
-        rows = self._rule_rows(least_support) + self._linear_rows()
+        rows: list[tuple[Any, ...]] = []
+        for k in np.flatnonzero(self.weights[1 : 1 + self._rules]).tolist():
+            support = float(self.supports[k])
+            if not support < least_support:
+                rows.append((self.rules[k].text(self.schema), *self._numbers(k), support))
+        for k, feature in enumerate(self.terms.linear):
+            if self._linear_weights[k]:
+                name = f"linear: {self.schema.names[feature]}"
+                rows.append((name, *self._numbers(self._rules + k), 1.0))
         columns = ["term", "coefficient", "exp_coefficient", "importance", "support"]
         table = pd.DataFrame(rows, columns=columns)
         largest = self.term_importances.max(initial=0.0)
         table["importance"] *= 100 / largest if largest > 0 else 0.0
         ordered = table.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
         return ordered if top is None else ordered.head(top)
-
-    def _rule_rows(self, least_support: float) -> list[tuple[Any, ...]]:
-        chosen = [
-            int(k)
-            for k in np.flatnonzero(self.weights[1 : 1 + self._rules])
-            if not self.supports[k] < least_support
-        ]
-        return [
-            (self.rules[k].text(self.schema), *self._numbers(k), float(self.supports[k]))
-            for k in chosen
-        ]
-
-    def _linear_rows(self) -> list[tuple[Any, ...]]:
-        return [
-            (f"linear: {self.schema.names[feature]}", *self._numbers(self._rules + k), 1.0)
-            for k, feature in enumerate(self.terms.linear)
-            if self._linear_weights[k]
-        ]
 
     def _numbers(self, term: int) -> tuple[float, float, float]:
         weight = float(self.weights[1 + term])

@@ -12,7 +12,6 @@ from privfed.learners.rulefit.histograms import PooledHistogram
 from privfed.learners.rulefit.queries import Supports
 from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.spreads import ask_spreads
-from privfed.learners.rulefit.synthetic import SyntheticRecords
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,15 +31,21 @@ class Pooled:
         return np.asarray(weights @ vectors / weights.sum())
 
 
+def moments(terms: Terms, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means and variances of the terms' columns over some records, shape (1 + terms,) each."""
+    design = terms.design(x)
+    return design.mean(axis=0), design.var(axis=0)
+
+
 def ask_pooled(
-    federation: Disclosure, terms: Terms, marginal: PooledHistogram, synthetic: SyntheticRecords
+    federation: Disclosure, terms: Terms, marginal: PooledHistogram, synthetic: np.ndarray
 ) -> Pooled:
     """Ask for supports, sizes and spreads; withheld ones are read off synthetic records and histograms."""
     rules, linear = len(terms.boxes), list(terms.linear)
     told = [own[linear] for own in marginal.linear_moments(federation.schema, terms.cutoffs)]
     answers = federation.ask_offered(Supports(terms)).only
     if "counts" not in answers:
-        guessed = [own[1 : 1 + rules] for own in synthetic.moments(terms)]
+        guessed = [own[1 : 1 + rules] for own in moments(terms, synthetic)]
         means, variances = map(np.concatenate, zip(guessed, told, strict=True))
         return Pooled(marginal.sizes, means, variances, np.full(rules, np.nan))
     sizes = {client: float(own[0]) for client, own in answers.each("size").items()}

@@ -133,7 +133,9 @@ class _Model(Query):
         return design
 
     def _matrix(self, view: View) -> np.ndarray:
-        matrix: np.ndarray = self._kept(view, "rulefit.matrix", _matrix_of)
+        matrix: np.ndarray = self._kept(
+            view, "rulefit.matrix", lambda terms, x: np.ascontiguousarray(terms.design(x))
+        )
         return matrix
 
     def _centred(self, view: View, means: np.ndarray) -> Slopes:
@@ -318,10 +320,6 @@ class Objective(_Model):
             for block in design.blocks()
         ]
         return np.concatenate([np.empty(0), *each])
-
-
-def _matrix_of(terms: Terms, x: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(terms.design(x))
 
 
 def unit_target(view: View, logistic: bool) -> np.ndarray:

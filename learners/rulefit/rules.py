@@ -190,10 +190,10 @@ class Terms:
                 held[:, k] &= known[j, a, b]
         return held
 
-    def design(self, x: np.ndarray, dtype: type[np.floating[Any]] = np.float64) -> np.ndarray:
+    def design(self, x: np.ndarray) -> np.ndarray:
         """Intercept, rules, linear terms; shape (records, 1 + terms)."""
         rules = len(self.boxes)
-        matrix = np.ones((len(x), 1 + len(self)), dtype=dtype, order="F")
+        matrix = np.ones((len(x), 1 + len(self)), order="F")
         matrix[:, 1 : 1 + rules] = self.rules(x)
         matrix[:, 1 + rules :] = self.cutoffs.linear(x)[:, list(self.linear)]
         return matrix

@@ -8,6 +8,7 @@ each of five bands of equal width, the lowest band zero.
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import dataclass
 from html import escape
 
@@ -21,6 +22,8 @@ from privfed.learners.rulefit.rules import Condition, Rule
 from privfed.learners.rulefit.short import roundest
 from privfed.tables.schema import Schema
 
+_LATEX = {"\\": "\\textbackslash ", "<=": "$\\le$", ">=": "$\\ge$", "<": "$<$"}
+_LATEX |= {mark: f"\\{mark}" for mark in "&%$#_{}"}
 BANDS, MOST_RISKS = 5, 25  #: Bands of a line, and most rows of the table of risks
 
 
@@ -94,10 +97,7 @@ class ScoreCard:
 
     def to_latex(self) -> str:
         """Both tables as LaTeX tabulars."""
-        rows = [
-            f"{points:+d} & {_latex(text)} \\\\"
-            for points, text in self.table().itertuples(index=False)
-        ]
+        rows = [f"{p:+d} & {_latex(text)} \\\\" for p, text in self.table().itertuples(index=False)]
         risks = [
             f"{total:+d} & {100 * risk:.1f}\\,\\% \\\\"
             for total, risk in self.risks().itertuples(index=False)
@@ -110,18 +110,7 @@ class ScoreCard:
 
 def _latex(text: str) -> str:
     """Text with LaTeX's special characters escaped, comparisons as mathematics."""
-    for plain, written in (
-        ("\\", "\\textbackslash "),
-        ("<=", "\x00"),
-        (">=", "\x01"),
-        ("<", "\x02"),
-    ):
-        text = text.replace(plain, written)
-    for mark in "&%$#_{}":
-        text = text.replace(mark, "\\" + mark)
-    for mark, written in (("\x00", "$\\le$"), ("\x01", "$\\ge$"), ("\x02", "$<$")):
-        text = text.replace(mark, written)
-    return text
+    return re.sub("|".join(map(re.escape, _LATEX)), lambda mark: _LATEX[mark[0]], text)
 
 
 def _banded(model: RuleEnsemble) -> tuple[list[Rule], list[float], float]:

@@ -106,8 +106,6 @@ class _Shortening:
             self.fitted.schema, terms, weights, means[: len(rules)], np.sqrt(spread)
         )
 
-    # --- candidates -------------------------------------------------------------------------------
-
     def _limits(self) -> np.ndarray:
         """Limits of lines, rounded within a fiftieth of their distance; shape (columns, 2)."""
         rounded = self.fitted.limits.copy()
@@ -191,8 +189,6 @@ class _Shortening:
             found.append(boxes.astype(np.int64))
         return found
 
-    # --- choosing ---------------------------------------------------------------------------------
-
     def _chosen(self, columns: np.ndarray, most: int) -> list[int]:
         weights = self.weights / self.weights.sum()
         centred = columns - weights @ columns
@@ -220,8 +216,6 @@ class _Shortening:
             if np.abs(step).max() < 1e-9:
                 break
         return found
-
-    # --- thresholds -------------------------------------------------------------------------------
 
     def _compact(self, boxes: np.ndarray, limits: np.ndarray) -> tuple[Cutoffs, np.ndarray]:
         cuts, found = [], np.zeros_like(boxes)

@@ -17,7 +17,7 @@ from privfed.learners.rulefit.averaging import (
     stable_step,
     steepest,
 )
-from privfed.learners.rulefit.proximal import optimum
+from privfed.learners.rulefit.estimation import optimum
 
 
 def problem(seed: int = 0, records: int = 300) -> tuple[Centred, np.ndarray]:

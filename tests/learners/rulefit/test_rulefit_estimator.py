@@ -22,8 +22,8 @@ from privfed.exchange.disclosure import Answers, ReplayDisclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import RuleFitClassifier, RuleFitRegressor
 from privfed.learners.rulefit.averaging import Centred, losses, residuals
+from privfed.learners.rulefit.estimation import Iterate, descending_step, optimum
 from privfed.learners.rulefit.model import RuleEnsemble
-from privfed.learners.rulefit.proximal import Iterate, descending_step, optimum
 from privfed.testing.hospitals import BINARY, FEATURES, NAMES, NUMERIC, QUICK, gates, patients
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from privfed.learners.rulefit.proximal import Iterate, descending_step, optimum
+from privfed.learners.rulefit.estimation import Iterate, descending_step, optimum
 
 
 def problem(seed: int, columns: int = 12) -> tuple[np.ndarray, np.ndarray]:
