@@ -32,7 +32,11 @@ source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["examples/*"]
 myst_heading_anchors = 4
 # A role or a fence of another language than Sphinx's is shown as it stands.
-suppress_warnings = ["myst.header", "config.cache"]
+suppress_warnings = [
+    "myst.header",
+    "config.cache",
+    "ref.python",
+]  # a field named as a type is no ambiguity
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
