@@ -1,8 +1,7 @@
 """Budget allocation: how much to propose spending next, from past releases and nothing else.
 
-An allocator belongs to the asking side. It sees what has left already (public by then) and never
-records, gates or ledgers, so that the amounts may be adaptive and the data owners' filters stay
-valid. What it proposes is no charge: every owner's policy caps it, and every ledger checks it.
+An allocator belongs to the asking side: amounts may be adaptive and the owners' filters stay valid.
+What it proposes is no charge: every owner's policy caps it, and every ledger checks it.
 """
 
 from __future__ import annotations
@@ -17,11 +16,7 @@ from privfed.questions.exact import Number, exact
 
 
 class Allocator(ABC):
-    """Proposes amounts that never exceed a total, in a mechanism's currency (epsilon or rho).
-
-    Args:
-        total: all that may be proposed.
-    """
+    """Proposes amounts that never exceed a total, in a mechanism's currency (epsilon or rho)."""
 
     def __init__(self, total: Number) -> None:
         self.total = exact(total, "an allocator's total")
@@ -32,14 +27,7 @@ class Allocator(ABC):
         """The next amount by this allocator's rule, before what is left caps it."""
 
     def next(self, past: Sequence[Release] = ()) -> Fraction:
-        """Propose an amount for the next round.
-
-        Args:
-            past: what has left so far, in order.
-
-        Raises:
-            BudgetError: nothing is left.
-        """
+        """Propose an amount for the next round, from what has left so far (BudgetError: none)."""
         left = self.total - sum(self.proposed)
         if left <= 0:
             raise BudgetError("all of the allocator's total has been proposed; plan fewer rounds")
@@ -65,10 +53,7 @@ class Uniform(Allocator):
 class Geometric(Allocator):
     """Amounts in geometric progression that add up to the total over the rounds, exactly.
 
-    Args:
-        total: all that may be proposed.
-        rounds: how many there will be.
-        ratio: of each amount to the one before; below 1 spends early, above 1 late.
+    A ``ratio`` of each to the one before below 1 spends early, above 1 late.
     """
 
     def __init__(self, total: Number, rounds: int, ratio: Number) -> None:
@@ -96,13 +81,7 @@ class Scheduled(Allocator):
 
 
 class ByRule(Allocator):
-    """Amounts by a function of past releases, such as DP-RuL's least epsilon that still tells apart
-    (Section 3.6): the rule then calls :func:`privfed.learners.rule_search.least_epsilon.least_epsilon`.
-
-    Args:
-        total: all that may be proposed.
-        rule: gives the next amount from past releases and what is left.
-    """
+    """Amounts by a function of past releases and of what is left, such as DP-RuL's Section 3.6."""
 
     def __init__(
         self, total: Number, rule: Callable[[Sequence[Release], Fraction], Number]

@@ -13,16 +13,15 @@ from privfed.privacy.conversion import largest_rho, to_epsilon
 from privfed.privacy.loss import Loss, pure_to_zcdp
 from privfed.questions.exact import round_up
 
-#: The share of a budget's delta that pays for converting rho; the rest is for the losses' own.
-CONVERSION = Fraction(1, 2)
+CONVERSION = Fraction(1, 2)  #: The share of a budget's delta that converts rho
 
 
 class ApproximateZeroConcentrated(Accountant):
     """Adds (rho, delta): delta-approximate rho-zCDP composes so (Bun and Steinke 2016, Lemma 8.2).
 
-    An (epsilon, delta) loss enters as delta-approximate epsilon * tanh(epsilon / 2)-zCDP: but for an
-    event of probability delta it is pure epsilon (Kairouz, Oh and Viswanath 2015). Valid as a
-    filter like zCDP's own (Whitehouse et al. 2023). Total deltas and the conversion's add up.
+    An (epsilon, delta) loss enters as delta-approximate epsilon * tanh(epsilon / 2)-zCDP: but for
+    an event of probability delta it is pure epsilon (Kairouz, Oh and Viswanath 2015). A filter like
+    zCDP's own (Whitehouse et al. 2023). Total deltas and the conversion's add up.
     """
 
     name: ClassVar[str] = "approximate"

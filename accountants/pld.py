@@ -1,13 +1,9 @@
 """Tight figures: privacy loss distributions of all that a policy allowed before the first answer.
 
-Each release's noise is turned into the hockey-stick curve of a pair of distributions that dominates
-it, the curve into a discrete privacy loss distribution by connecting the dots (Doroshenko et al.
-2022, Algorithm 1), and all of them are composed by convolution. Kinds of noise may be mixed.
-
-A composed distribution is no filter: it holds for pairs that were written down before the first
-answer, and not for the laws of what was charged, which follow from questions that a server may have
-chosen by earlier answers. Where a policy bounds neither how often nor how much, only the accountant's
-own figure counts.
+Hockey-stick curves of dominating pairs become discrete privacy loss distributions by connecting the
+dots (Doroshenko et al. 2022, Algorithm 1), composed by convolution. A composed distribution is no
+filter: it holds for pairs that were written down before the first answer, and not for the laws of
+what was charged, which follow from questions that a server may have chosen by earlier answers.
 """
 
 from __future__ import annotations
@@ -36,9 +32,7 @@ def pairs(losses: Iterable[Loss]) -> Counter[DominatingPair]:
     """The dominating pairs of some releases, with how often each occurs.
 
     A loss without a law enters by its epsilon (randomized response dominates every pure loss).
-
-    Raises:
-        UnsupportedLoss: a loss has neither a law nor a pure epsilon, or no finite guarantee.
+    UnsupportedLoss: a loss has neither a law nor a pure epsilon, or no finite guarantee.
     """
     found: Counter[DominatingPair] = Counter()
     for loss, times in Counter(losses).items():  # a Counter keeps its counts
@@ -55,10 +49,7 @@ def pairs(losses: Iterable[Loss]) -> Counter[DominatingPair]:
 
 
 def bucketed(found: Counter[DominatingPair], step: float = BUCKET) -> Counter[DominatingPair]:
-    """Sort pairs into few buckets, each as costly as the costliest in it.
-
-    Gaussian noise needs none: shifts in standard deviations add up in squares, exactly.
-    """
+    """Sort pairs into few buckets, as costly as the costliest; Gaussian shifts add in squares."""
     sorted_: Counter[DominatingPair] = Counter()
     squares = sum(n * pair.size**2 for pair, n in found.items() if isinstance(pair, GaussianPair))
     if squares:
@@ -74,11 +65,9 @@ def bucketed(found: Counter[DominatingPair], step: float = BUCKET) -> Counter[Do
 def distribution(
     found: Counter[DominatingPair], interval: float | None = None
 ) -> PrivacyLossDistribution:
-    """Compose dominating pairs into one privacy loss distribution.
+    """Compose dominating pairs, at least one, into one privacy loss distribution.
 
-    Args:
-        found: pairs and how often each occurs; at least one.
-        interval: width of the grid of losses; a thirtieth of the typical loss unless given.
+    ``interval`` is the width of the grid of losses: a thirtieth of the typical loss unless given.
     """
     width = interval or _interval(found)
     queue: list[tuple[int, int, PrivacyLossDistribution]] = []
@@ -108,7 +97,6 @@ def _discretised(pair: DominatingPair, width: float) -> PrivacyLossDistribution:
 
 
 def _support(distribution: PrivacyLossDistribution) -> int:
-    """Size of the support; smaller ones are composed first."""
     return int(distribution._pmf_remove.size)
 
 
@@ -147,15 +135,12 @@ class KindAllowance:
 
     kind: str  #: the kind of query
     times: int  #: the most answers
-    #: of one answer, one for each of its guards: what dominates all that the guard may release at
-    #: the most that it may spend
-    losses: tuple[Loss, ...]
+    losses: tuple[Loss, ...]  #: by guard: what dominates all that it may release
 
     def covers(self, loss: Loss) -> bool:
-        """Whether an answer's own loss is no more than one answer may lose, by the laws allowed for.
+        """Whether an answer's own loss is no more than one may lose, by the laws allowed for.
 
-        A law stands for noise of its name alone, and for no more than it loses; a pure loss without
-        one dominates every pure law.
+        A law stands for noise of its name alone; a pure loss without one dominates every pure law.
         """
         names = {charged.law.name for own in self.losses for charged in own.laws}
         pure = any(not own.laws for own in self.losses)
@@ -178,18 +163,13 @@ def _stands_for(loss: Loss) -> bool:
 
 
 def retrospective(allowed: Sequence[KindAllowance], delta: float, own: float) -> ComposedGuarantee:
-    """The tightest figure that is valid for all that a policy allowed.
+    """The tightest figure at a delta that is valid for all that a policy allowed.
 
-    Whatever a server asks, when, and for what reason, every answer of a kind is a randomised function
-    of one draw from that kind's dominating pair; so the whole exchange, stopped at any moment, is a
-    function of all the draws together, and those are independent. This holds because what is allowed
-    was written down before the first answer: not the laws of what was charged, which follow from
-    questions that may have been chosen by earlier answers.
-
-    Args:
-        allowed: every kind that may be answered.
-        delta: where to state epsilon.
-        own: the epsilon at this delta by the accountant that enforced the budget.
+    Whatever a server asks, when, and for what reason, every answer of a kind is a randomised
+    function of one draw from that kind's dominating pair; so the whole exchange, stopped at any
+    moment, is a function of all the draws together, and those are independent. This holds because
+    what is allowed was written down before the first answer. ``own`` is the enforcing accountant's
+    epsilon.
     """
     best = ComposedGuarantee(own, delta, "filter", ADAPTIVE)
     if delta <= 0 or not allowed:
@@ -206,7 +186,6 @@ def retrospective(allowed: Sequence[KindAllowance], delta: float, own: float) ->
 
 
 def _in_all(allowed: Sequence[KindAllowance]) -> Counter[Loss]:
-    """The losses of everything that may be answered, with how often each occurs."""
     losses: Counter[Loss] = Counter()
     for kind in allowed:
         losses.update({loss: kind.times * kind.losses.count(loss) for loss in kind.losses})
@@ -214,20 +193,12 @@ def _in_all(allowed: Sequence[KindAllowance]) -> Counter[Loss]:
 
 
 def distribution_of(allowed: Sequence[KindAllowance]) -> PrivacyLossDistribution:
-    """The composed distribution of all that may be answered; some of it costs something.
-
-    Raises:
-        UnsupportedLoss: see :func:`pairs`.
-    """
+    """The composed distribution of all that may be answered; see :func:`pairs`."""
     return distribution(bucketed(pairs(_in_all(allowed))))
 
 
 def rdp_epsilons(allowed: Sequence[KindAllowance]) -> list[tuple[float, float]]:
-    """Epsilon at each of many deltas, by the Renyi curve of all that may be answered.
-
-    Raises:
-        UnsupportedLoss: see :func:`privfed.accountants.rdp.curve`.
-    """
+    """Epsilon at each of many deltas, by the Renyi curve of all that may be answered."""
     losses = _in_all(allowed)
     return [(rdp.epsilon_at(losses, 10.0**-power), 10.0**-power) for power in range(1, 13)]
 
@@ -235,13 +206,9 @@ def rdp_epsilons(allowed: Sequence[KindAllowance]) -> list[tuple[float, float]]:
 def of_entries(
     entries: Iterable[Recorded], allowed: Sequence[KindAllowance] | None, delta: float, own: float
 ) -> ComposedGuarantee:
-    """The tightest figure that is valid for what a ledger holds.
+    """The tightest figure valid for what a ledger holds; ``own`` is its accountant's epsilon.
 
-    Args:
-        entries: the ledger's rows.
-        allowed: what the policy in force allows; none where it does not bound how often or how much.
-        delta: where to state epsilon.
-        own: the epsilon at this delta by the ledger's accountant.
+    ``allowed`` is none where the policy in force does not bound how often or how much.
     """
     held = allowed if allowed is not None and _held(list(entries), allowed) else ()
     return retrospective(held, delta, own)
@@ -268,9 +235,6 @@ def epsilon_at(losses: Iterable[Loss], delta: float) -> float:
     """The least epsilon at a delta, by the composed distribution; zero for no releases.
 
     Never above the sum of pure epsilons, which a few releases on a grid could exceed.
-
-    Raises:
-        UnsupportedLoss: see :func:`pairs`.
     """
     counted = Counter(losses)
     found = bucketed(pairs(counted))
@@ -282,10 +246,6 @@ def epsilon_at(losses: Iterable[Loss], delta: float) -> float:
 
 
 def delta_at(losses: Iterable[Loss], epsilon: float) -> float:
-    """The least delta at an epsilon, by the composed distribution; zero for no releases.
-
-    Raises:
-        UnsupportedLoss: see :func:`pairs`.
-    """
+    """The least delta at an epsilon, by the composed distribution; zero for no releases."""
     found = bucketed(pairs(losses))
     return float(distribution(found).get_delta_for_epsilon(epsilon)) if found else 0.0

@@ -11,10 +11,7 @@ from privfed.privacy.loss import Loss
 
 
 class PureEpsilon(Accountant):
-    """Adds (epsilon, delta): exact basic composition, a valid filter under full adaptivity.
-
-    Basic composition holds for adaptively chosen parameters too (Rogers et al. 2016, Section 3).
-    """
+    """Adds (epsilon, delta): a filter, adaptive parameters too (Rogers et al. 2016, Section 3)."""
 
     name: ClassVar[str] = "pure"
     components: ClassVar[tuple[str, ...]] = ("epsilon", "delta")

@@ -15,16 +15,11 @@ from privfed.errors import UnsupportedLoss
 from privfed.privacy.laws import pure_renyi
 from privfed.privacy.loss import Loss
 
-#: Orders at which curves are added up; any order gives a valid figure.
-ORDERS = 1 + np.geomspace(1e-2, 1e4, 400)
+ORDERS = 1 + np.geomspace(1e-2, 1e4, 400)  #: Of a curve; any order gives a valid figure
 
 
 def curve(loss: Loss) -> np.ndarray:
-    """The Rényi divergence of one release at every order, shape (orders,).
-
-    Raises:
-        UnsupportedLoss: no finite guarantee of any order.
-    """
+    """The Rényi divergence of one release at every order (UnsupportedLoss: finite at none)."""
     if not loss.finite or loss.delta:
         raise UnsupportedLoss("a release with a delta of its own has no Rényi curve")
     stated = np.full(ORDERS.shape, np.inf)
@@ -38,11 +33,7 @@ def curve(loss: Loss) -> np.ndarray:
 
 
 def epsilon_at(losses: Iterable[Loss], delta: float) -> float:
-    """The least epsilon at a delta over all orders; zero for no releases.
-
-    Raises:
-        UnsupportedLoss: see :func:`curve`.
-    """
+    """The least epsilon at a delta over all orders; zero for no releases."""
     total = np.zeros(ORDERS.shape)
     for loss, times in Counter(losses).items():
         total = total + times * curve(loss)

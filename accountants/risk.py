@@ -1,9 +1,9 @@
 """From a privacy guarantee to what an attacker can do: risks in words a privacy officer can use.
 
 All figures come from one trade-off curve: the least share of members missed, f(alpha), by any test
-that accuses at most alpha of the others (Wasserman and Zhou 2010; Dong, Roth and Su 2022). A curve is
-the upper envelope of the lines that each (epsilon, delta) statement of a guarantee gives; a zCDP
-statement also bounds the Renyi divergence of any test's two outcomes, which rules out some more.
+that accuses at most alpha of the others (Wasserman and Zhou 2010; Dong, Roth and Su 2022): the
+upper envelope of the lines that each (epsilon, delta) statement gives. A zCDP statement also bounds
+the Renyi divergence of any test's two outcomes, which rules out some more.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ class Tradeoff:
 
     epsilon: np.ndarray  #: at least 0, increasing, shape (statements,)
     delta: np.ndarray  #: the guarantee's delta at each of them
-    #: rho and delta of a zCDP statement that holds besides, or none
-    concentrated: tuple[float, float] | None = None
+    concentrated: tuple[float, float] | None = None  #: rho and delta of a zCDP statement
 
     @classmethod
     def pure(cls, epsilon: float) -> Tradeoff:
@@ -48,7 +47,7 @@ class Tradeoff:
 
     @classmethod
     def zcdp(cls, rho: float, delta: float = 0.0) -> Tradeoff:
-        """Of rho-zCDP except with probability delta: its conversion at many epsilon, and its orders."""
+        """Of rho-zCDP except with probability delta: its conversions, and its orders."""
         if rho == 0:
             return cls.approximate(0.0, delta)
         grid = _grid(rho + 12 * np.sqrt(rho), 400)
@@ -76,7 +75,7 @@ class Tradeoff:
         return cls(grid, np.asarray(distribution.get_delta_for_epsilon(grid.tolist())))
 
     def missed(self, accused: float | np.ndarray) -> np.ndarray:
-        """f(alpha): the least share of members that is missed when alpha of the others are accused."""
+        """f(alpha): the least share of members missed when alpha of the others are accused."""
         alpha = np.atleast_1d(np.asarray(accused, dtype=float))[:, None]
         weight = np.exp(-np.minimum(self.epsilon, 700.0))
         lines = np.maximum(1 - self.delta - alpha / weight, (1 - self.delta - alpha) * weight)
@@ -93,27 +92,19 @@ class Tradeoff:
 
     @property
     def advantage(self) -> float:
-        """The most that true positives can exceed false positives, over all tests.
-
-        The curve is its own mirror image, so that it is greatest where f(alpha) = alpha.
-        """
+        """The most that true positives exceed false positives: at f(alpha) = alpha, by symmetry."""
         return 1 - 2 * float(brentq(lambda a: a - self.missed(a)[0], 0.0, 1.0))
 
     @property
     def area(self) -> float:
-        """The largest area under a test's ROC curve: how often it ranks a member above another.
-
-        One less the area under f, which only falls, so that steps bound it from below.
-        """
+        """The largest area under a test's ROC curve; f only falls, so that steps bound it."""
         rates = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 2001)])
         return 1 - float(self.missed(rates[1:]) @ np.diff(rates))
 
     def posterior(self, prior: float, accused: float | None = None) -> float:
-        """How sure the best test can be of a member, from a prior.
+        """How sure the best test can be of a member, from a prior share of members in (0, 1).
 
-        Args:
-            prior: share of members among the suspects, above 0 and below 1.
-            accused: the test's false-positive rate; the rate of the surest test unless given.
+        At a false-positive rate ``accused``; unless given, that of the surest test.
         """
         _check_share("prior", prior)
         rates = np.geomspace(1e-9, 1.0, 801) if accused is None else np.array([accused])
@@ -121,7 +112,7 @@ class Tradeoff:
         return float(np.max(hits / (hits + (1 - prior) * rates)))
 
     def reconstructed(self, prior: float) -> float:
-        """The most often that a record can be reconstructed, if it can be guessed that often already.
+        """How often a record can be reconstructed that can be guessed that often already.
 
         1 - f(kappa) for a baseline kappa (Hayes, Mahloujifar and Balle 2023; Kaissis et al. 2023).
         """
@@ -131,18 +122,16 @@ class Tradeoff:
     def two(self) -> Tradeoff:
         """Of two steps between neighbours, as from one answer of a person to the other.
 
-        (epsilon, delta) twice is (2 epsilon, (1 + e^epsilon) delta): group privacy (Dwork and Roth 2014,
-        Theorem 2.2 and its proof).
+        (epsilon, delta) twice is (2 epsilon, (1 + e^epsilon) delta): group privacy (Dwork and Roth
+        2014, Theorem 2.2 and its proof).
         """
         doubled = np.minimum((1 + np.exp(np.minimum(self.epsilon, 700.0))) * self.delta, 1.0)
         return Tradeoff(2 * self.epsilon, doubled)
 
     def in_odds(self, accused: float, rate: float) -> tuple[str, ...]:
-        """What it means of 100 people, in the odds that people understood best (Nanayakkara et al. 2023).
+        """What it means of 100 people, in odds, understood best (Nanayakkara et al. 2023).
 
-        Args:
-            accused: share of the others whom an attacker wrongly accuses.
-            rate: how common a yes is, for a question about a person.
+        ``accused`` is the share of the others wrongly accused, ``rate`` how common a yes is.
         """
         wrong = f"{100 * accused:g} of 100"
         delta = float(self.delta[0])
@@ -166,13 +155,7 @@ class Tradeoff:
 def largest_epsilon(found: float, delta: float, accused: float) -> float:
     """The largest epsilon at which at most a share of members is found, rounded down.
 
-    Args:
-        found: true-positive rate that is acceptable, above ``accused``.
-        delta: of the guarantee.
-        accused: false-positive rate.
-
-    Raises:
-        InputError: guessing alone, or delta, finds as many.
+    ``accused`` is the false-positive rate. InputError: guessing alone, or delta, finds as many.
     """
     if Tradeoff.approximate(0.0, delta).found(accused) >= found:
         raise InputError(
@@ -190,12 +173,11 @@ def largest_epsilon(found: float, delta: float, accused: float) -> float:
 
 
 def _concentrated(rho: float, accused: np.ndarray) -> np.ndarray:
-    """The highest true-positive rates under rho-zCDP, shape of ``accused``.
+    """The highest true-positive rates under rho-zCDP, shape of ``accused``, rounded up.
 
     A test turns the two outputs into two coins; no processing raises a Renyi divergence, so the
-    coins' divergence of order a is at most rho * a, in both directions and for every a > 1
-    (van Erven and Harremoes 2014, Theorem 9). The largest rate that all orders allow is found by
-    bisection of its log odds, and rounded up.
+    coins' divergence of order a is at most rho * a, in both directions and for every a > 1 (van
+    Erven and Harremoes 2014, Theorem 9).
     """
     low = logit(np.clip(accused, 1e-300, 1 - 1e-12))
     high = np.full_like(low, logit(1 - 1e-12))

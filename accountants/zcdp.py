@@ -17,7 +17,7 @@ FINEST, LEVEL = 1e-6, 1.05  #: An odometer's levels: the finest, and how far eac
 
 
 class ZeroConcentrated(Accountant):
-    """Adds rho; a valid filter under full adaptivity (Feldman and Zrnic 2021; Whitehouse et al. 2023).
+    """Adds rho; a filter under full adaptivity (Feldman and Zrnic 2021; Whitehouse et al. 2023).
 
     Pure losses enter by the tight epsilon * tanh(epsilon / 2). Conversion to (epsilon, delta) by
     Canonne, Kamath and Steinke 2020, Corollary 13.
@@ -61,21 +61,18 @@ def odometer(
 ) -> tuple[Fraction, Fraction]:
     """Give (epsilon, delta) of a running total at a moment that may depend on all releases so far.
 
-    Totals c_1, c_2, ... and shares of delta d_1 + d_2 + ... <= delta are fixed before the first charge.
-    The process stopped before it would exceed c_j is c_j-zCDP (a filter: Feldman and Zrnic 2021;
-    Whitehouse et al. 2023), so that its privacy loss L exceeds e_j = c_j + 2 sqrt(c_j log(1 / d_j)) with
-    probability at most d_j, whenever it is read (Bun and Steinke 2016; at any moment, since
-    exp((a - 1)(L - a rho)) is a supermartingale for every a > 1 and Ville's inequality bounds all of its
-    values together). With probability 1 - delta all of them hold, at every moment and whatever it
-    depends on; a total of rho is read at the least e_j with c_j >= rho. (The construction is that of
-    Rogers et al. 2016.) An amended budget is one more such moment, and breaks nothing.
+    Totals c_1, c_2, ... and shares of delta d_1 + d_2 + ... <= delta are fixed before the first
+    charge. The process stopped before it would exceed c_j is c_j-zCDP (a filter: Feldman and Zrnic
+    2021; Whitehouse et al. 2023), so that its privacy loss L exceeds e_j = c_j + 2 sqrt(c_j log(1 /
+    d_j)) with probability at most d_j, whenever it is read (Bun and Steinke 2016; at any moment,
+    since exp((a - 1)(L - a rho)) is a supermartingale for every a > 1 and Ville's inequality bounds
+    all of its values together). With probability 1 - delta all of them hold, at every moment and
+    whatever it depends on; a total of rho is read at the least e_j with c_j >= rho (the
+    construction of Rogers et al. 2016). An amended budget is one more such moment.
 
-    Args:
-        rho: the running total.
-        delta: at which all figures hold together.
-        fixed: totals named before the first charge: the last is a budget's ceiling c, and the levels are
-            c * LEVEL^k for all whole k, of weight 1 / (1 + |k|)^2; any one before it has half of what
-            is left of delta for itself. Without any, levels FINEST * LEVEL^n of weight 1 / (n + 1)^2.
+    Of the ``fixed`` totals named before the first charge the last is a budget's ceiling c: the
+    levels are c * LEVEL^k for all whole k, of weight 1 / (1 + |k|)^2; any one before it has half of
+    what is left of delta for itself. Without any, levels FINEST * LEVEL^n of weight 1 / (n + 1)^2.
     """
     if delta <= 0:
         raise PolicyError('an odometer of zCDP reports at a delta above 0, such as "1e-5"')

@@ -1,8 +1,4 @@
-"""Learners whose federation is a cohort: many individuals, each with records of its own.
-
-A study of a cohort reads the records of all individuals from one folder and puts one gate before
-them, a simulation of many phones.
-"""
+"""Learners whose federation is a cohort: many individuals, each with records of its own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Where the mass of a column lies, by noisy counts of its cells; post-processing of releases.
 
-Public bounds may be far too wide, and the noise of a count larger than the records in it. No cell then
-tells by itself where the mass is, but few runs of neighbouring cells explain all counts.
+No cell tells by itself, but few runs of neighbouring cells explain all counts.
 """
 
 from __future__ import annotations

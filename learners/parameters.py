@@ -1,8 +1,4 @@
-"""Constraints on learners' parameters, checked in one way.
-
-A learner lists what each of its parameters may be, as scikit-learn does::
-
-    _parameter_constraints = {"n_estimators": [Integers(at_least=1)], "max_depth": [Integers(at_least=0), None]}
+"""Constraints on learners' parameters, listed by each learner in ``_parameter_constraints``.
 
 A message names the learner, the parameter, what it must be, what was given, and what to write instead.
 Booleans are no numbers; NumPy's numbers are.

@@ -1,8 +1,4 @@
-"""Fitted state as plain data and back, exact to the bit: what JSON can hold.
-
-An array becomes a table of its dtype, shape and values, a number that is not finite a table of its name.
-Tuples come back as lists.
-"""
+"""Fitted state as plain data and back, exact to the bit: what JSON can hold; tuples come back as lists."""
 
 from __future__ import annotations
 

@@ -16,29 +16,21 @@ from privfed.questions.part import Bound
 class AdditiveNoise(Mechanism):
     """Adds independent integer noise to every cell of a group.
 
-    Parts of one grid get noise of one scale, which follows from their joint sensitivity. Parts of
-    different grids have no common unit (one record, and 2^-30 of a target's range), so that one
-    scale for all of them would drown the coarser ones. The spend is divided equally among the
-    grids, and each grid's parts are protected by themselves: for k grids with joint sensitivities
+    Parts of one grid get noise of one scale, by their joint sensitivity. Parts of different grids
+    have no common unit, so the spend is divided equally among the k grids: with joint sensitivities
     D_1, ..., D_k, each in its own units, the noise on grid i is what D_i needs at spend / k.
 
     Derivation: the noises are independent, so the release is k releases, of which the i-th costs
-    spend / k by the law's own theorem; pure epsilon and zCDP add up (basic composition), in all
-    k (spend / k) = spend, exactly. Each part's noise stays proportional to the sensitivity of its
-    own grid: restating a grid changes no released value. A group of one grid is the case k = 1.
-
-    Grids that no record can change are released as they are, for nothing, and take no share.
+    spend / k by the law's own theorem; pure epsilon and zCDP add up (basic composition), in all k
+    (spend / k) = spend, exactly. Grids that no record can change are released as they are, for
+    nothing, and take no share.
     """
 
     law: ClassVar[type[Law]]  #: The law of the noise, by its scale
 
     @abstractmethod
     def scale(self, bound: Bound, spend: Fraction) -> float:
-        """Scale of the noise in grid units, never less than the sensitivity asks for.
-
-        Raises:
-            ValueError: 64-bit integers cannot hold noise that wide.
-        """
+        """Scale of the noise in grid units, no less than needed (ValueError: too wide for 64 bits)."""
 
     def loss(self, bound: Bound, spend: Fraction, scale: float) -> Loss:
         """State what parts of that joint sensitivity cost at that scale: the spend, no less."""

@@ -16,10 +16,10 @@ from privfed.questions.part import Bound
 class Gaussian(AdditiveNoise):
     """Adds discrete Gaussian noise with sigma^2 >= L2^2 / (2 rho) to every cell (of one grid).
 
-    With joint squared sensitivity D^2 in grid units, the discrete Gaussian on the integer lattice is
-    D^2 / (2 sigma^2)-zCDP (Canonne et al. 2020, Theorem 4, and its multivariate form: the
+    With joint squared sensitivity D^2 in grid units, the discrete Gaussian on the integer lattice
+    is D^2 / (2 sigma^2)-zCDP (Canonne et al. 2020, Theorem 4, and its multivariate form: the
     coordinates are independent and their divergences add up). Sigma is the least float whose exact
-    square is large enough, so the charge is never too small.
+    square is large enough.
     """
 
     name: ClassVar[str] = "gaussian"

@@ -19,8 +19,7 @@ class Open(Mechanism):
         """Anything."""
         return True
 
-    #: Why there is no finite guarantee.
-    reason: ClassVar[str] = "released exactly, by the owner's policy"
+    reason: ClassVar[str] = "released exactly, by the owner's policy"  #: Why nothing is proved
 
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
         """Unprotected."""
@@ -40,11 +39,9 @@ class Refuse(Open):
 class Nullify(Open):
     """Suppresses the cells that would give a record away (a disclosure-control rule, no DP).
 
-    Which cells those are is the query's knowledge (``reveals``). Suppressed cells are zero and
-    masked; that a cell is masked depends on data and is a release itself.
-
-    Source: Corcuera Barcena et al. 2025, Algorithm 1, Check&Nullify, which subtraction undoes
-    (``privfed.attacks.subtraction``); ``strict`` silences also what could be subtracted.
+    Suppressed cells (``reveals``) are zero and masked, which depends on data and is a release
+    itself. Source: Corcuera Barcena et al. 2025, Algorithm 1, Check&Nullify, which subtraction
+    undoes (``privfed.attacks.subtraction``); ``strict`` silences also what could be subtracted.
     """
 
     name: ClassVar[str] = "nullify"

@@ -1,7 +1,4 @@
-"""Bayesian Federated Inference for logistic regression (Jonker, Pazira, Coolen 2024).
-
-Each client sends mode and curvature of its own posterior; the server joins them as Gaussians.
-"""
+"""Bayesian Federated Inference for logistic regression (Jonker, Pazira, Coolen 2024)."""
 
 from __future__ import annotations
 

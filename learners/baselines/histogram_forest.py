@@ -1,8 +1,4 @@
-"""Federated histogram forest (Kalloori and Klingler 2022), adapted to regression by its sums.
-
-At each node every feature is cut into equal widths between the extremes of all clients; their
-histograms over these bins add up.
-"""
+"""Federated histogram forest (Kalloori and Klingler 2022): equal widths between all clients' extremes."""
 
 from __future__ import annotations
 

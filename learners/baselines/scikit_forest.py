@@ -1,8 +1,4 @@
-"""scikit-learn's forest on pooled records, and on each client's own.
-
-Categories are encoded once by their mean target (Fisher's order at the root), for scikit-learn's
-trees split numbers.
-"""
+"""scikit-learn's forest on pooled records or each client's own, categories encoded by their mean target."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The engine of private learners: noisy sums over bins and leaves.
-
-:func:`learn` gives a fitted :class:`PrivateModel`, which a learner writes as rules or as a forest.
-"""
+"""The engine of private learners: noisy sums over bins and leaves, and the :class:`PrivateModel` they give."""
 
 from privfed.learners.private.model import PrivateModel
 from privfed.learners.private.planning import QUERIES, private, schedule

@@ -1,7 +1,6 @@
 """Basis functions of a private model: linear terms, bins of a column, leaves of random trees.
 
-All are functions of a record's codes; it has one bin in each column and one leaf in each tree, so
-that sums over records are sums by bin and leaf, without a matrix of records by functions.
+A record has one bin in each column and one leaf in each tree, so that sums over records are sums by cell.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Recalibrates the fitted scores by residuals summed by score (Platt 1999, with a release's noise).
 
-The last gradient's weights are not checked by another, and errors of the synthetic records move all
-scores alike. Functions are multiplied by a common factor b, the intercept moves by a; beforehand
-b is near 1 and a near 0.
+Functions are multiplied by a common factor b, the intercept moves by a; beforehand b is near 1, a near 0.
 """
 
 from __future__ import annotations

@@ -58,12 +58,7 @@ class CohortSession:
     def bits(
         self, templates: Sequence[Symbols], spend: Fraction | None, who: CohortSample | None = None
     ) -> SupportEstimate:
-        """Estimate the holders of sibling templates.
-
-        Raises:
-            NobodyAnswered: nobody offers an answer, by public state alone: the search ends.
-            AnswerError: somebody answered twice or not at all.
-        """
+        """Estimate the holders of sibling templates; NobodyAnswered ends the search."""
         whom = who or self.everybody
         query = TemplateBits(whom, self.grammar.digest, tuple(templates))
         answer = offered(self.federation, query, spend)
@@ -78,19 +73,7 @@ class CohortSession:
     def parameters(
         self, found: Sequence[FoundRule], spend: Fraction, percent: float
     ) -> list[list[float]]:
-        """Ask once for all structures' parameters, and take a percentile of each.
-
-        Args:
-            found: the structures.
-            spend: epsilon of the query.
-            percent: which percentile, 0 to 100.
-
-        Returns:
-            for each structure its parameters within their public ranges, in preorder.
-
-        Raises:
-            NobodyAnswered: nobody offers an answer.
-        """
+        """Ask once for all structures' parameters: a percentile of each, in preorder."""
         ranges = [self.grammar.ranges(one.structure) for one in found]
         structures, widths = tuple(one.structure for one in found), tuple(map(len, ranges))
         query = Parameters(self.everybody, self.grammar.digest, structures, widths)

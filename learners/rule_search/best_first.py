@@ -1,18 +1,11 @@
 """Best-first rule search: the next query is the most promising one, as sharp as it needs to be.
 
-The published protocol (DP-RuL Sections 3.5 and 3.6; here :mod:`.tree_search`) asks about siblings in
-an arbitrary order, and every query costs what telling 2 nu N holders from none costs. Here
-
-- the next query is about the template of the largest predicted support (:mod:`.support_prediction`);
-- it looks for as many holders as are predicted, by the least epsilon for that many: large subtrees
-  cost little. What falls short is put off, and asked about again more sharply in its turn;
-- only a query at the finest ignores a subtree, with a probability of at most theta for those of c*
-  holders; when nothing else is left to ask, what was ignored is looked at with half the margin;
-- a complete structure is asked about again, twice as sharply each time, while its releases together
-  leave open whether it is valid; :mod:`.validity` chooses what is listed in the end.
-
-Each release is about the same truth with fresh noise and a greater epsilon than the one before, so
-each is charged. Whom and what to ask depends on public values and earlier releases alone.
+Unlike the published protocol (DP-RuL Sections 3.5 and 3.6; :mod:`.tree_search`) it asks about the
+template of the largest predicted support (:mod:`.support_prediction`), by the least epsilon that
+finds that many holders. What falls short is asked about again more sharply in its turn; only a
+query at the finest ignores a subtree, with a probability of at most theta for those of c* holders.
+Each release is about the same truth with fresh noise, and each is charged; whom and what to ask
+depends on public values and earlier releases alone.
 """
 
 from __future__ import annotations
@@ -33,8 +26,7 @@ from privfed.learners.rule_search.settings import DEFAULT, SearchSettings
 from privfed.learners.rule_search.support_prediction import Subtree, SupportPrediction
 from privfed.learners.rule_search.validity import listed, validity
 
-#: What a query leads to: the children's turn, a sharper query in its turn, or nothing more.
-Verdict = Literal["held", "later", "ignored"]
+Verdict = Literal["held", "later", "ignored"]  #: Children's turn, a later one, or nothing more
 GRID = 10**6  #: Amounts of epsilon are multiples of 1 / GRID
 
 
@@ -113,7 +105,7 @@ class BestFirst:
     # --- how sharply ---------------------------------------------------------------------------
 
     def _amount(self, child: Subtree, least: Fraction) -> Fraction:
-        """What makes all releases about it together as sharp as one at the least epsilon.
+        """Epsilon that makes all releases about it together as sharp as one at the least epsilon.
 
         Their precisions, sinh^2(eps / 2) in units of N / 4, add up. A query costs a modest part of
         the budget, and always more than the one before about the same template.
@@ -129,11 +121,7 @@ class BestFirst:
         return self.asking.people / (4 * child.deviation**2)
 
     def _ask(self, child: Subtree, epsilon: Fraction) -> None:
-        """Ask everybody; the last query gets what remains.
-
-        Raises:
-            NobodyAnswered: nothing remains that is more than was asked before.
-        """
+        """Ask everybody; the last query gets what remains, if that is more than before."""
         amount = min(epsilon, self._remaining)
         if amount <= child.epsilon:
             raise NobodyAnswered("the budget is used up")
@@ -149,11 +137,7 @@ class BestFirst:
     # --- what to conclude ----------------------------------------------------------------------
 
     def examine(self, child: Subtree) -> Verdict:
-        """Ask about a template as sharply as its prediction needs, and judge it.
-
-        Raises:
-            NobodyAnswered: the budget is used up.
-        """
+        """Ask about a template as sharply as its prediction needs, and judge it."""
         people = self.asking.people
         question = self.exploration.looking_for(people, child.predicted * people)
         least = least_epsilon(question)
@@ -193,12 +177,7 @@ class BestFirst:
         return True
 
     def _settle(self, child: Subtree, least: float | None = None) -> None:
-        """Ask more and more sharply about a structure that may be valid, until it is clear.
-
-        Args:
-            child: a complete structure.
-            least: an estimate below which it is left alone; None for nu N and what stands out.
-        """
+        """Ask more and more sharply about a structure that may be valid, until it is clear."""
         settings, nu = self.settings, self._valid
         while abs(child.estimate - nu) < settings.certain * child.deviation:
             stands_out = max(nu, settings.stand_out * child.deviation)
@@ -209,7 +188,6 @@ class BestFirst:
             self._ask(child, 2 * child.epsilon)
 
     def _listed(self, expected: int) -> list[FoundRule]:
-        """The structures that are worth listing."""
         if not self.complete:
             return []
         people = self.asking.people

@@ -1,19 +1,16 @@
 """Estimates from noisy answers: counts with confidence intervals, and percentiles of values.
 
-Two encodings of one sampled rule are read. Unary encoding sends a bit for each template, hashed
-encoding one bit in all (Bassily and Smith 2015; binary local hashing in Wang et al. 2017, Section
-4.3): individual i has a public random mask m_i, template t a code, and the answer is the parity of
-m_i & code. Parities of different codes are independent over the masks, so that the sum of agreements
-is an unbiased count, and all counts together are one Walsh-Hadamard transform. With epsilon per
-individual, the variance of a count over N answers is N coth(eps / 2)^2 for one hashed bit and
-N / (4 sinh(eps / 4)^2) for unary encoding (two bits may change, each gets eps / 2): both about
-4 N / eps^2 for small epsilons; unary encoding is better at every epsilon, and above 3 by far. Hashing
-saves the answer's size.
+Hashed encoding (Bassily and Smith 2015; Wang et al. 2017, Section 4.3): individual i has a public
+random mask m_i, template t a code, and the answer is the parity of m_i & code. Parities of
+different codes are independent over the masks, so that the sum of agreements is an unbiased count,
+and all counts together are one Walsh-Hadamard transform. With epsilon per individual the variance
+of a count over N answers is N coth(eps / 2)^2, of unary encoding N / (4 sinh(eps / 4)^2) (two bits
+may change, each gets eps / 2), which is less at every epsilon; hashing saves the answer's size.
 
 Exact limits: if c of N individuals hold a match and each answer is flipped with probability q, then
 Y ~ Bin(c, 1 - q) + Bin(N - c, q) yes-answers come back. Y grows stochastically with c, so that two
-one-sided tests at half the error each can be inverted (Clopper and Pearson 1934). The interval
-covers at least at its level for every c, also for few individuals and large epsilons.
+one-sided tests at half the error each are inverted (Clopper and Pearson 1934): the interval covers
+at least at its level for every c.
 """
 
 from __future__ import annotations
@@ -44,9 +41,7 @@ class SupportEstimate:
     estimate: np.ndarray  #: unbiased, shape (templates,); may be negative
     deviation: float  #: standard deviation of the noise, the same for all
     people: int  #: how many answered
-    #: probability that an answer is the opposite of the truth; None if the estimate is of more than
-    #: one query
-    flip: float | None = None
+    flip: float | None = None  #: that an answer is the opposite; None after several queries
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Normal confidence limits within what is possible: fast, and approximate."""
@@ -55,11 +50,7 @@ class SupportEstimate:
         return low, np.clip(self.estimate + reach, 0, self.people)
 
     def exact_interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Confidence limits that hold at every size: see :func:`exact_limits`.
-
-        Raises:
-            InputError: the estimate is of more than one query.
-        """
+        """Limits that hold at every size (:func:`exact_limits`); InputError after several queries."""
         if self.flip is None:
             raise InputError("exact limits are of one question's answers; use interval() instead")
         yes = np.rint(self.estimate * (1 - 2 * self.flip) + self.people * self.flip).astype(int)
@@ -83,17 +74,11 @@ class SupportEstimate:
 
 
 def counts(answer: Answer, asked: int | None = None) -> SupportEstimate:
-    """Estimate from the releases of one query.
+    """Estimate from the releases of one query, of cohorts and single individuals alike.
 
-    c_hat = (r - N q) / (1 - 2 q) for r yes-answers of N (DP-RuL equation 4). Its variance is
-    N q (1 - q) / (1 - 2 q)^2 whatever the truth, for a bit's variance does not depend on it.
-
-    Args:
-        answer: all clients' replies; cohorts and single individuals alike.
-        asked: how many individuals were asked; None to take those that answered.
-
-    Raises:
-        AnswerError: an answer has another number of columns, or answers with gaps.
+    c_hat = (r - N q) / (1 - 2 q) for r yes-answers of N (DP-RuL equation 4), of variance N q (1 -
+    q) / (1 - 2 q)^2 whatever the truth. AnswerError unless all of ``asked`` answered once, under
+    one noise and without gaps.
     """
     parts = [release.parts["bits"] for release in answer.releases.values() if "bits" in release]
     if not parts or any(part.mask is not None for part in parts):
@@ -122,12 +107,9 @@ def flip_of(part: ReleasedPart) -> float:
 def hashed_counts(answer: Answer) -> SupportEstimate:
     """Estimate how many drew each template from a cohort's reply to a :class:`HashedRule`.
 
-    c_hat(t) = sum over i of (-1)^(parity(m_i & code t) + bit i) / (1 - 2 q), unbiased over masks and
-    noise. Its variance is N / (1 - 2 q)^2 less the holders, for any one term squared is
-    1 / (1 - 2 q)^2; the deviation leaves the holders out, and is never too small.
-
-    Raises:
-        AnswerError: no answer, several, or one with gaps or of another size.
+    c_hat(t) = sum over i of (-1)^(parity(m_i & code t) + bit i) / (1 - 2 q), unbiased over masks
+    and noise, of variance N / (1 - 2 q)^2 less the holders, which the deviation leaves out.
+    AnswerError unless one whole cohort answers once.
     """
     query = answer.query
     parts = [release.parts["bits"] for release in answer.releases.values()]
@@ -159,23 +141,14 @@ def _transformed(sums: np.ndarray) -> np.ndarray:
 def percentile(
     noisy: np.ndarray, scale: float, share: float, percent: float, cells: int | None = None
 ) -> float:
-    """A percentile of the holders' values, without the bias of noise and non-holders.
+    """A percentile of the holders' values, from 0 to 1, without the bias of noise and non-holders.
 
-    The noisy values are a mixture of the non-holders, all at 1/2, and of the holders' unknown
-    distribution on [0, 1]; each plus Laplace noise. Expectation-maximisation finds the distribution
-    over cells, the non-holders' weight fixed (deconvolution), from the uniform one on. It stops after
-    200 steps on purpose: where the noise says little, the answer stays near the uniform
-    distribution's percentile, and the maximum likelihood, which is spiky, is never reached.
-
-    Args:
-        noisy: released values in units of the public range, shape (people,).
-        scale: scale of the Laplace noise in the same units.
-        share: estimated fraction of holders, above 0.
-        percent: which percentile, 0 to 100.
-        cells: resolution of the distribution; 40, or 400 where there is hardly any noise.
-
-    Returns:
-        the percentile in units of the public range, from 0 to 1.
+    The noisy values, shape (people,), are a mixture of non-holders, all at 1/2, and of the holders'
+    unknown distribution on [0, 1]; each plus Laplace noise of a scale in the same units.
+    Expectation-maximisation finds the distribution over cells (40, or 400 where there is hardly any
+    noise), the weight of the holders' fixed ``share`` above 0. It stops early on purpose: the
+    maximum likelihood is spiky, and where the noise says little the uniform distribution's
+    percentile stays.
     """
     cells = cells or (40 if scale > 0.02 else 400)
     centres = (np.arange(cells) + 0.5) / cells
@@ -222,20 +195,7 @@ def at_most(yes: int, holders: int, people: int, flip: float) -> float:
 
 
 def exact_limits(yes: int, people: int, flip: float, level: float = 0.95) -> tuple[int, int]:
-    """Confidence limits for the number of holders.
-
-    Args:
-        yes: yes-answers.
-        people: answers.
-        flip: probability that an answer is the opposite of the truth, in [0, 1/2).
-        level: least probability that the limits hold the truth.
-
-    Returns:
-        (low, high), each from 0 to ``people``.
-
-    Raises:
-        InputError: counts or probabilities that make no sense.
-    """
+    """Confidence limits of the number of holders among ``people`` (InputError: impossible counts)."""
     if not (0 <= yes <= people and people > 0 and 0 <= flip < 0.5 and 0 < level < 1):
         raise InputError("an interval needs 0 <= yes <= people, flip in [0, 1/2), level in (0, 1)")
     side = (1 - level) / 2
@@ -265,7 +225,6 @@ def _cumulative(most: np.ndarray, trials: int, chance: float) -> np.ndarray:
 
 
 def _mass(successes: np.ndarray, trials: int, chance: float) -> np.ndarray:
-    """P(Bin(trials, chance) = successes)."""
     ways = special.gammaln(trials + 1) - special.gammaln(successes + 1)
     ways -= special.gammaln(trials - successes + 1)
     powers = special.xlogy(successes, chance) + special.xlog1py(trials - successes, -chance)

@@ -34,16 +34,12 @@ from privfed.questions.part import Unit
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
-#: In which order a tree search asks: best first, or by the published UCT with the least epsilon for
-#: each query, or with equal shares.
-Order = Literal["best-first", "uct", "equal"]
+Order = Literal["best-first", "uct", "equal"]  #: Best first, or UCT at least or equal epsilons
 UCT_CONSTANT = 0.1  #: C of ``uct`` if ``exploration_weight`` is None; see docs/tuning.md
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _AsksForHolders(RuleLearner):
-    """A search that asks who holds a match of a template."""
-
     queries: ClassVar[tuple[type[Query], ...]] = (TemplateBits, PatternBit, Parameters)
 
     def question(self, who: CohortSample, grammar: Grammar) -> Query:
@@ -85,28 +81,17 @@ class _Explores(_AsksForHolders):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TreeRuleSearch(_Explores):
-    """Searches the tree of templates, one query to everybody at a time.
+    """Searches the tree of templates, one query to everybody at a time; protects whole individuals.
 
-    One bit to each query, so that the guarantee is for whole individuals. ``uct`` and ``equal`` are
-    the published protocol: selection by UCT, each query at the least epsilon that it needs or at an
-    equal share of the budget. ``best-first`` asks for the largest predicted support, as sharply as
-    needed.
-
-    Args:
-        order: see above.
-        error: theta, the largest probability of wrongly ignoring a subtree (not ``equal``).
-        margin: a subtree worth exploring has (1 + margin) nu N holders.
-        share: see :class:`Exploration`; 0 asks every query at its finest (``uct``).
-        exploration_weight: C of equation 1 (``uct``, ``equal``); 0 always follows the largest estimate.
-            None takes sqrt 2, the convention, for ``equal``, and 0.1 for
-            ``uct``: few hold a rule, and sqrt 2 hides their shares.
-        expected: a guess of the number of valid rules: while a search is less sure of as many, it
-            lists more of what is possible; 0 lists only what is likely (``best-first``).
-        questions: Q of ``equal``; ``best-first``: a first query costs at most a Q-th of epsilon.
-        max_queries: stop there.
-        random_state: public randomness: the order of children.
-
-    The other parameters are those of :class:`RuleLearner`.
+    ``uct`` and ``equal`` are the published protocol: selection by UCT, each query at the least
+    epsilon that it needs or at an equal share. ``best-first`` asks for the largest predicted
+    support. ``error`` is theta, the largest probability of wrongly ignoring a subtree (not
+    ``equal``); one worth exploring has (1 + ``margin``) nu N holders; ``share`` see
+    :class:`Exploration`. ``exploration_weight`` is C of equation 1 (None: sqrt 2 for ``equal``, 0.1
+    for ``uct``), ``expected`` a guess of the number of valid rules while the search is unsure
+    (``best-first``), ``questions`` is Q of ``equal`` and the least number of first queries of
+    ``best-first``, ``random_state`` the public order of children. For the others see
+    :class:`RuleLearner`.
     """
 
     order: Order = "best-first"
@@ -160,7 +145,6 @@ class TreeRuleSearch(_Explores):
         return Equal(self._total, self.questions, self.min_support)
 
     def _check_affordable(self, question: Question) -> None:
-        """One query must fit."""
         least = least_epsilon(question)
         if least > self._total:
             raise InputError(
@@ -186,12 +170,8 @@ class TreeRuleSearch(_Explores):
 class LevelRuleSearch(_AsksForHolders):
     """Asks about all sibling templates of a level in one vector of bits; protects single rules.
 
-    Args:
-        levels: most symbols of a rule.
-        confirm: fraction of epsilon for the last query.
-        max_templates: most templates of one query.
-
-    The other parameters are those of :class:`RuleLearner`.
+    ``levels`` is the most symbols of a rule, ``confirm`` the last query's fraction of epsilon,
+    ``max_templates`` the most of one query. For the others see :class:`RuleLearner`.
     """
 
     levels: int = 5
@@ -232,19 +212,14 @@ class LevelRuleSearch(_AsksForHolders):
 class PartRuleSearch(_Explores):
     """Searches the tree by UCT, each query to individuals who were not asked before.
 
-    Args:
-        error: theta, the largest probability of wrongly ignoring a subtree.
-        margin: a subtree worth exploring has (1 + margin) nu n holders among n who are asked.
-        max_queries: stop there.
-        random_state: public randomness: the order of children and of individuals.
-
-    The other parameters are those of :class:`RuleLearner`.
+    ``error`` and ``margin`` as for :class:`TreeRuleSearch`, of the n who are asked;
+    ``random_state`` is the public order of children and individuals. For the others see
+    :class:`RuleLearner`.
     """
 
     decides: ClassVar[bool] = False
 
     def _part(self, people: int) -> int:
-        """Individuals of one query."""
         return smallest_part(people, float(self._answer), self.min_support, self.margin, self.error)
 
     def search(self, asking: CohortSession) -> list[FoundRule]:
@@ -267,15 +242,10 @@ class PartRuleSearch(_Explores):
 class SampledRuleSearch(RuleLearner):
     """Asks each individual once, for one rule of its own that it draws in secret.
 
-    Args:
-        levels: most symbols of a rule; as many parts of the individuals.
-        slots: most rules of an individual.
-        encoding: of an answer: ``unary``, a bit for each template, or ``hashed``, one bit in all,
-            with more noise.
-        max_templates: most templates of one query.
-        random_state: public randomness: the order of individuals.
-
-    The other parameters are those of :class:`RuleLearner`.
+    ``levels`` is the most symbols of a rule, and the number of parts of the individuals; ``slots``
+    the most rules of an individual; ``encoding`` ``unary``, a bit for each of at most
+    ``max_templates``, or ``hashed``, one bit in all with more noise. For the others see
+    :class:`RuleLearner`.
     """
 
     levels: int = 5
@@ -368,7 +338,6 @@ _OF_ALL: Constraints = {
 
 
 def _delegated(name: str) -> Any:
-    """An attribute that is the strategy's."""
     return property(lambda self: getattr(self.built(), name))
 
 
@@ -376,10 +345,8 @@ def _delegated(name: str) -> Any:
 class RuleSearch(RuleLearner):
     """Finds the rules that a share of the individuals hold (DP-RuL), by one of six strategies.
 
-    ``equal``, ``uct`` and ``adaptive`` are :class:`TreeRuleSearch` in the order ``equal``, ``uct``
-    and ``best-first``; ``levels`` is :class:`LevelRuleSearch`, ``parts`` :class:`PartRuleSearch` and
-    ``sampled`` :class:`SampledRuleSearch`. Parameters are theirs, and each strategy uses its own;
-    ``built`` gives the search itself.
+    ``equal``, ``uct`` and ``adaptive`` are orders of :class:`TreeRuleSearch`; ``levels``, ``parts``
+    and ``sampled`` the searches of those names. Each strategy uses its own of the parameters.
     """
 
     strategy: Strategy = field(default="levels", kw_only=False)

@@ -1,13 +1,11 @@
-"""Simulated populations of client rules with the published marginals.
+"""Simulated populations of client rules with the published marginals (DP-RuL, Tables 2 and 3).
 
-Sizes are those of DP-RuL, Tables 2 and 3: individuals, client rules, distinct rules, features, and
-operators per rule. The paper prints no frequencies; here the rule of rank r is held by about
-N f r^-s individuals, at least one; the most frequent one by f = 60 %, and s gives the published number
-of client rules. Who holds which rule is drawn independently of everything else. Only right-nested
-structures are drawn; variables and connectives follow power laws. The paper calls the sepsis rules
-"very similar" and those of the diabetes registry "highly disparate", without a measure; here all
-rules begin with one of a number of stems (two operators with their left atoms), few or many. How far
-a search gets depends on that number, which is an assumption.
+The paper prints no frequencies; here the rule of rank r is held by about N f r^-s individuals, at
+least one; f = 60 %, and s gives the published number of client rules. Who holds which rule is
+independent of all else. Only right-nested structures are drawn; variables and connectives follow
+power laws. All rules begin with one of a number of stems (two operators with their left atoms): few
+for "very similar" rules, many for "highly disparate" ones, an assumption on which a search's reach
+depends.
 """
 
 from __future__ import annotations
@@ -62,15 +60,9 @@ PROFILES = {
 
 
 def generate(profile: Profile, seed: int, values: bool = False) -> RuleIndex:
-    """Draw a population.
+    """Draw a population, with parameters (a beta law that differs by structure) if wanted.
 
-    Args:
-        profile: its marginals.
-        seed: repeats it exactly.
-        values: whether to draw parameters too (a beta law that differs by structure).
-
-    Raises:
-        InputError: more distinct rules than client rules, or than the grammar has.
+    InputError: more distinct rules than client rules, or than the grammar has.
     """
     rng = np.random.default_rng(seed)
     counts = _frequencies(profile)
@@ -115,11 +107,7 @@ def _corrected(counts: np.ndarray, profile: Profile) -> np.ndarray:
 def _shortest_first(
     counts: np.ndarray, operators: np.ndarray, profile: Profile, rng: np.random.Generator
 ) -> np.ndarray:
-    """Give frequent ranks to rules with few operators, as far as the published mean asks for it.
-
-    Structures are ranked by their operators plus normal noise, whose std is found by bisection on
-    the mean over client rules.
-    """
+    """Give frequent ranks to rules with few operators, as far as the published mean asks for it."""
     ranked = np.sort(counts)[::-1]
     normal = rng.normal(size=len(operators))
 
@@ -146,12 +134,10 @@ def _holders(counts: np.ndarray, people: int, rng: np.random.Generator) -> np.nd
     return np.asarray((starts + ranks * steps) % people, dtype=np.int32)
 
 
-#: The beginnings that rules share: operators and left atoms, shape (stems, 2) each.
-_Stems = tuple[np.ndarray, np.ndarray]
+_Stems = tuple[np.ndarray, np.ndarray]  #: Operators and left atoms, shape (stems, 2) each
 
 
 def _begin(stems: _Stems, signs: np.ndarray, atoms: np.ndarray, rng: np.random.Generator) -> None:
-    """Overwrite the beginnings of rules with drawn stems, in place."""
     size, width = len(stems[0]), min(2, signs.shape[1])
     drawn = rng.choice(size, len(signs), p=_weights(size, 0.5))
     signs[:, :width] = stems[0][drawn, :width]
@@ -209,7 +195,6 @@ def _drawn(profile: Profile, stems: _Stems, size: int, rng: np.random.Generator)
 
 
 def _operator_counts(profile: Profile, size: int, rng: np.random.Generator) -> np.ndarray:
-    """One operator and a binomial number more, with the published mean."""
     most = profile.most_operators - 1
     probability = min(1.0, max(0.0, (profile.operators - 1) / most)) if most else 0.0
     return np.asarray(1 + rng.binomial(most, probability, size))
@@ -249,7 +234,6 @@ def _swap(atoms: np.ndarray, rows: np.ndarray, one: np.ndarray, other: np.ndarra
 
 
 def _with_values(book: RuleIndex, rng: np.random.Generator) -> RuleIndex:
-    """Draw parameters: a beta law around a centre of each structure's own."""
     widths = _widths(book)
     counts = np.diff(book.starts)
     offsets = np.concatenate([[0], np.cumsum(widths * counts)])
@@ -259,7 +243,6 @@ def _with_values(book: RuleIndex, rng: np.random.Generator) -> RuleIndex:
 
 
 def _widths(book: RuleIndex) -> np.ndarray:
-    """Parameters of each structure: one for an atom, two for a temporal operator."""
     table, atoms = book.structures, book.grammar.atoms
     temporal = [
         s for s in range(atoms + 1, book.grammar.size + 1) if book.grammar.operator(s) in "UFG"

@@ -2,13 +2,10 @@
 
 Of N individuals, c hold a match. Randomized response with truth p = e^eps / (1 + e^eps), q = 1 - p,
 gives Y ~ Bin(c, p) + Bin(N - c, q) yes-answers and the estimate (Y - N q) / (p - q) (DP-RuL
-equations 2 to 4). A subtree is ignored if its estimate lies below a cut.
-
-DP-RuL equation 5, read literally, asks for the least epsilon with
-P(estimate < nu N | c = nu N) <= theta. The estimate is unbiased, so that this probability is about
-1/2 at every epsilon: see :func:`published_error`. It needs a margin. Here a subtree worth exploring
-has at least ``count`` holders, more than the ``cut``; as the error falls when c grows, the bound at
-``count`` covers all larger subtrees.
+equations 2 to 4). A subtree is ignored if its estimate lies below a cut. DP-RuL equation 5 asks for
+the least epsilon with P(estimate < nu N | c = nu N) <= theta, but that is about 1/2 at every
+epsilon (:func:`published_error`). Here a subtree worth exploring has at least ``count`` holders,
+more than the ``cut``; the bound at ``count`` covers all larger subtrees.
 """
 
 from __future__ import annotations
@@ -46,10 +43,7 @@ class Question:
 
 
 def ignoring(people: int, count: int, cut: float, epsilon: float) -> float:
-    """Probability that the estimate lies below the cut when so many hold a match, exactly.
-
-    P(Y < t) with t = N q + cut (p - q).
-    """
+    """P(estimate < cut) if so many hold a match, exactly: P(Y < t) with t = N q + cut (p - q)."""
     if not 0 < epsilon < math.inf:
         raise InputError("epsilon must be a finite number greater than 0")
     flip = 1 / (1 + math.exp(epsilon))
@@ -61,11 +55,9 @@ def ignoring(people: int, count: int, cut: float, epsilon: float) -> float:
 def least_epsilon(question: Question, step: Fraction = STEP) -> Fraction:
     """The least epsilon of the grid from which all larger ones keep the error.
 
-    The error is not monotone in epsilon (counts are integers), so that the search walks down from
-    twice the normal approximation 2 asinh(z sqrt(N) / (2 (c* - cut))) until the error is broken.
-
-    Raises:
-        InputError: no epsilon up to ``MAX_EPSILON`` keeps the error.
+    The error is not monotone in epsilon (counts are integers): the search walks down from twice the
+    normal approximation 2 asinh(z sqrt(N) / (2 (c* - cut))). InputError: no epsilon up to
+    ``MAX_EPSILON``.
     """
     guess = 2 * math.asinh(
         max(stats.norm.ppf(1 - question.error), 0.0)
@@ -100,9 +92,7 @@ class Exploration:
 
     With a share of 0 every query is the finest: the nearest to DP-RuL equation 5 that a margin
     allows. With a share above 0, a child worth exploring *first* holds that share of its parent's
-    estimate, which needs a smaller epsilon; the others wait, and are asked about again more sharply
-    once the rest is explored: the share is divided, down to the finest query. Most children hold
-    less and are paid for twice (docs/tuning.md).
+    estimate; the others wait, and are asked about again more sharply.
     """
 
     threshold: float = 0.01  #: nu, the share of individuals that makes a rule valid

@@ -1,9 +1,8 @@
 """Rule search by level: all siblings in one vector, so that a rule pays once for each level.
 
-One rule matches one template of each length, and the templates of one query are disjoint: its
-answer has the sensitivity of one bit (see :class:`TemplateBits`). The cost of a rule is the sum
-over the levels along its one path, at most the sum over all levels, plus one last query about the
-complete structures. Privacy is per rule: a client with many rules is not covered as a whole.
+The templates of one query are disjoint, and its answer has the sensitivity of one bit (see
+:class:`TemplateBits`): a rule costs the sum over all levels, plus one last query about the complete
+structures. Privacy is per rule: a client with many rules is not covered as a whole.
 """
 
 from __future__ import annotations
@@ -19,30 +18,25 @@ from privfed.learners.rule_search.asking import CohortSession, FoundRule
 from privfed.learners.rule_search.estimate import SupportEstimate
 from privfed.learners.stl.grammar import Symbols
 
-#: Parts of a budget are rounded down to multiples of 1 / GRID, so that their sum is exact.
-GRID = 10**6
-#: Largest epsilon of one answer: beyond, randomized response is the truth in all but name.
-MAX_EPSILON = 20
+GRID = 10**6  #: Parts of a budget are rounded down to multiples of 1 / GRID, to add up exactly
+MAX_EPSILON = 20  #: Largest of one answer: beyond, randomized response is nearly the truth
 
 
 @dataclass(frozen=True)
 class LevelPlan:
     """How a budget is spread over levels; public, and adapted to earlier releases only.
 
-    More templates in one query cost nothing but work. So the levels only thin the templates out to as
-    many as one can handle, with little, and most of the budget goes to the last query.
+    More templates in one query cost nothing but work: the levels only thin them out, and most of
+    the budget goes to the last query.
     """
 
     total: Fraction  #: epsilon of one rule, along its whole path
     threshold: float  #: nu
     levels: int  #: most levels
-    #: fraction of the budget kept for the last query, which also gets what remains
-    confirm: Fraction = Fraction(7, 10)
-    #: how many deviations below nu N a template's estimate may lie and still be explored
-    slack: float = 2.0
+    confirm: Fraction = Fraction(7, 10)  #: kept for the last query, which also gets what remains
+    slack: float = 2.0  #: std below nu N at which a template is still explored
     most: int = 5000  #: most templates of one query; the children of the best ones are asked
-    #: of the amounts from level to level: deeper templates have fewer holders
-    growth: Fraction = Fraction(3, 2)
+    growth: Fraction = Fraction(3, 2)  #: from level to level: deeper templates have fewer holders
 
     def __post_init__(self) -> None:
         if self.levels < 1 or self.most < 1 or not 0 <= self.confirm < 1 or self.growth <= 0:

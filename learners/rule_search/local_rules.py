@@ -18,19 +18,11 @@ from privfed.learners.stl.rule_file import write_rules
 def learn_each(
     signals: np.ndarray, labels: np.ndarray, people: np.ndarray, settings: GeneticRules
 ) -> dict[str, list[Formula]]:
-    """Let each individual learn from its own trajectories alone.
+    """Let each individual learn from its own trajectories alone, with a seed of its own.
 
-    Args:
-        signals: trajectories, shape (samples, steps, variables in the grammar's order).
-        labels: true for the positive class, shape (samples,).
-        people: whose each trajectory is, shape (samples,).
-        settings: the learner; each individual gets a seed of its own.
-
-    Returns:
-        canonical rules by individual; one with a single class has none.
-
-    Raises:
-        InputError: arrays of different lengths.
+    Trajectories have the shape (samples, steps, variables in the grammar's order); labels (true for
+    the positive class) and people (samples,). Returns canonical rules by individual, none where one
+    class is missing. InputError: arrays of different lengths.
     """
     if not len(signals) == len(labels) == len(people):
         raise InputError("trajectories, labels and people need one entry for each trajectory")
@@ -50,11 +42,7 @@ def learn_rules(
 
 
 def write_cohort(folder: str | Path, rules: Mapping[str, Iterable[Formula]]) -> None:
-    """Write one file of rules for each individual, as a cohort's study reads them.
-
-    Raises:
-        InputError: a name that cannot be a file's.
-    """
+    """Write one file of rules for each individual (InputError: a name that cannot be a file's)."""
     for name in rules:
         if not name or Path(name).name != name or name.startswith("."):
             raise InputError(f"an individual called {name!r} cannot name a file; rename it")

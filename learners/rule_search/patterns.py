@@ -31,8 +31,7 @@ from privfed.tables.schema import Schema
 class PatternBit(RuleQuery):
     """One bit from each individual: do you hold a rule that matches one template?
 
-    Sensitivity: there is one bit, so that one rule more or less, one in another's place, and other
-    rules altogether all move at most one: L1 = 1.
+    Sensitivity: one bit moves by at most one, whatever rules are exchanged: L1 = 1.
     """
 
     who: CohortSample  #: whom it asks
@@ -69,19 +68,10 @@ def holders(book: RuleIndex, template: Formula) -> np.ndarray:
 def ask_pattern(
     federation: Disclosure, grammar: Grammar, *, template: str, people: int, spend: Fraction
 ) -> SupportEstimate:
-    """Estimate how many individuals hold a rule that matches a template.
+    """Estimate how many of so many individuals hold a rule that matches a template.
 
-    Args:
-        federation: what is asked.
-        grammar: the public rule grammar.
-        template: as text, ``?`` for an open subformula, variable, relation, threshold, interval or
-            end of one.
-        people: how many individuals there are, over all clients.
-        spend: epsilon of the query.
-
-    Raises:
-        RuleError: the text is outside the grammar.
-        NobodyAnswered: nobody offers an answer.
+    ``?`` in the text stands for an open subformula, variable, relation, threshold, interval or end
+    of one. RuleError: the text is outside the grammar; NobodyAnswered: nobody offers an answer.
     """
     who = CohortSample.everybody(people // max(1, len(federation.clients)))
     query = PatternBit(who, grammar.digest, show(parse(template)))

@@ -30,9 +30,7 @@ class WeightedRule:
     #: estimated fraction of the individuals who hold a rule of this structure, whatever its
     #: parameters; unbiased before the rule was chosen for being large
     share: float
-    #: standard deviation of the noise in it; a query to a part of the people adds the variance of
-    #: the draw
-    deviation: float = 0.0
+    deviation: float = 0.0  #: std of the noise in it, and of the draw of a part of the people
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Normal confidence limits of the share, within [0, 1]; 0 and 1 if nothing is known of it."""
@@ -53,8 +51,7 @@ class WeightedRule:
 class PopulationRules:
     """A weighted vote: each rule that holds on a trajectory votes for the positive class."""
 
-    #: the rules; weights are their shares, negative ones count as zero
-    rules: tuple[WeightedRule, ...]
+    rules: tuple[WeightedRule, ...]  #: weighted by their shares, negative ones as zero
     variables: tuple[str, ...]  #: names of the trajectories' last axis
     cut: float = 0.5  #: least weighted share of votes for the positive class
 
@@ -85,10 +82,9 @@ def utility(predicted: np.ndarray, truth: np.ndarray) -> dict[str, float]:
 
 
 def coverage(found: Iterable[Symbols], valid: Collection[Symbols]) -> tuple[float, float]:
-    """Coverage and precision against the truth (DP-RuL equations 6 and 7); a simulation's alone.
+    """|found and valid| over |valid|, and over |found| (DP-RuL equations 6, 7); NaN for 0 / 0.
 
-    Returns:
-        |found and valid| / |valid|, and |found and valid| / |found|; NaN where the denominator is 0.
+    Against the truth: a simulation's alone.
     """
     known = set(found)
     right = len(known & set(valid))

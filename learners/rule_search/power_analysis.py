@@ -1,9 +1,4 @@
-"""Power analysis: epsilon or individuals that finding rules takes, from public numbers alone.
-
-It asks whether the finest query of :class:`Exploration`, which tells (1 + margin) nu N holders from
-none, can be asked as often as a search must. A query to a fresh random part of the population costs
-that part alone, which can then afford a large epsilon: what limits it is the number of people.
-"""
+"""Power analysis: epsilon or individuals that finding rules takes, from public numbers alone."""
 
 from __future__ import annotations
 
@@ -92,10 +87,7 @@ def smallest_part(
 
     The estimate of a share from n individuals drawn at random varies by c (1 - c) / n for the draw
     and 1 / (4 n sinh^2(eps / 2)) for the noise; nu lies z deviations below (1 + margin) nu, or
-    below everybody where that would be more.
-
-    Raises:
-        InputError: not even the whole population is enough; the message says which epsilon is.
+    below everybody. InputError: not even the whole population is enough.
     """
     share = min(1.0, (1 + margin) * threshold)
     deviations = float(stats.norm.ppf(1 - error))

@@ -66,12 +66,8 @@ def _order(people: int, seed: int) -> np.ndarray:
 def check_siblings(templates: Sequence[Symbols]) -> None:
     """Hold templates to be disjoint: none twice, and none a prefix of another.
 
-    Then a rule, which is one sequence of symbols, matches at most one of them. In sorted order a
-    prefix stands directly before a template that extends it.
-
-    Raises:
-        QueryError: ``malformed`` for none at all or an impossible symbol, ``false-partition`` for
-            nested templates, whose answers could be averaged over one rule.
+    Then a rule, which is one sequence of symbols, matches at most one of them. QueryError:
+    ``malformed`` for none or an impossible symbol, ``false-partition`` for nested templates.
     """
     if not templates:
         raise QueryError("malformed", "a question needs at least one template")
@@ -146,11 +142,7 @@ class TemplateBits(RuleQuery):
 
 @dataclass(frozen=True)
 class _Drawn(RuleQuery):
-    """Each individual draws one of its rules in secret.
-
-    One of ``slots`` equally likely slots is drawn; an individual with fewer rules draws an empty
-    slot with the remaining probability, one with more is cut to its first ``slots`` rules.
-    """
+    """Each individual draws one of ``slots`` equally likely slots, perhaps empty, in secret."""
 
     who: CohortSample
     grammar: str
@@ -163,10 +155,7 @@ class _Drawn(RuleQuery):
             raise QueryError("malformed", "sampling needs at least one slot")
 
     def _matched(self, view: View) -> np.ndarray:
-        """Which template each drawn rule matches, or -1, shape (individuals asked,).
-
-        The slot comes from the client's own durable secret, one for each public seed.
-        """
+        """Which template each drawn rule matches, or -1; the slot follows from the client's secret."""
         book = self._book(view)
         slots = view.rng(f"sampled rule {self.who.seed}").integers(0, self.slots, len(book))
         drawn, ranks = np.full(len(book), -1, dtype=np.int64), rule_ranks(book)

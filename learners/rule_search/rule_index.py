@@ -1,8 +1,7 @@
 """An index from templates to the individuals of a cohort who hold a matching rule.
 
 Canonical structures are sorted, so that a template (a prefix) is one range of them, found by binary
-search; the holders of a range lie side by side. A query takes time in the matching rules and the
-individuals alone.
+search; the holders of a range lie side by side.
 """
 
 from __future__ import annotations
@@ -30,17 +29,14 @@ class RuleIndex:
 
     grammar: Grammar  #: which rules there can be; public
     people: int  #: number of individuals; public
-    #: distinct structures in lexicographic order, zero-padded, shape (structures, L)
-    structures: np.ndarray
-    #: where each structure's holders begin in ``holders``; one more than structures
-    starts: np.ndarray
+    structures: np.ndarray  #: distinct, in lexicographic order, zero-padded, (structures, L)
+    starts: np.ndarray  #: where each structure's holders begin; one more than structures
     holders: np.ndarray  #: the individual behind each rule, shape (rules,)
     #: the rules' parameters scaled to [0, 1] by their public ranges, one after another
     values: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
     #: where each structure's values begin; a structure of m parameters held k times has k rows of m
     offsets: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    #: tells the individuals and their order from any others; empty for unnamed ones
-    roster: str = ""
+    roster: str = ""  #: tells named individuals and their order from any others
 
     def __len__(self) -> int:
         return self.people
@@ -57,11 +53,7 @@ class RuleIndex:
 
     @classmethod
     def of(cls, rules: Mapping[str, Iterable[Formula]], grammar: Grammar) -> RuleIndex:
-        """Index the canonical rules of each individual, in the mapping's order.
-
-        Raises:
-            InputError: no individual, or a rule outside the grammar; no value is shown.
-        """
+        """Index the canonical rules of each individual (InputError: nobody, or an alien rule)."""
         if not rules:
             raise InputError("a cohort needs at least one individual; this one is empty")
         entries = [
@@ -91,7 +83,6 @@ class RuleIndex:
 
     @cached_property
     def _columns(self) -> np.ndarray:
-        """The structures transposed and contiguous, so that a search copies nothing."""
         return np.ascontiguousarray(self.structures.T)
 
     def span(self, template: Symbols) -> tuple[int, int]:
@@ -122,13 +113,9 @@ class RuleIndex:
         return int(self.answers(template).sum())
 
     def parameters(self, structure: Symbols, width: int) -> np.ndarray:
-        """Scaled parameters of each individual's first rule of a structure; 1/2 for the others.
+        """Scaled parameters of each one's first rule of a structure, or 1/2; shape (width, people).
 
-        Returns:
-            shape (width, people).
-
-        Raises:
-            InputError: the structure is open, or does not have so many parameters.
+        InputError: the structure is open, or does not have so many parameters.
         """
         self.grammar.check(structure)
         if self.grammar.open(structure) or len(self.grammar.ranges(structure)) != width:

@@ -40,8 +40,7 @@ from privfed.questions.part import Unit
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
-#: Most cells of one answer of a cohort: a bit for each individual and template.
-MAX_CELLS = 2_000_000_000
+MAX_CELLS = 2_000_000_000  #: Of one answer of a cohort: a bit for each individual and template
 ATOM = (1,)  #: The template that prices a query
 SHARED: Constraints = {
     "epsilon": [Exact(above=0)],
@@ -60,15 +59,11 @@ SHARED: Constraints = {
 class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
     """Finds the rules that a share of the individuals hold (DP-RuL)."""
 
-    #: what an individual (or a rule, where that is the unit) spends on structures
-    epsilon: Number = "10"
+    epsilon: Number = "10"  #: of an individual (or a rule, if that is the unit) for structures
     min_support: float = 0.01  #: nu, the share of individuals that makes a rule valid
-    #: what is spent on thresholds and intervals, once; 0 takes the middle of their public ranges
-    parameter_epsilon: Number = 0
-    #: percentile of the individuals' parameters that the population's rule takes
-    percentile: float = 50.0
-    #: operators of the grammar; ``!`` is needed over ``U`` and ``=`` alone
-    operators: tuple[str, ...] = ("&", "|", "U", "F", "G")
+    parameter_epsilon: Number = 0  #: for thresholds and intervals; 0 takes the ranges' middle
+    percentile: float = 50.0  #: of the individuals' parameters, for the population's rule
+    operators: tuple[str, ...] = ("&", "|", "U", "F", "G")  #: ``!`` is for ``U`` and ``=`` alone
     relations: tuple[str, ...] = ("<=", ">=")  #: relations of the grammar's atoms, of ``<= >= =``
     max_operators: int = 4  #: most operators of a rule
     horizon: int = 10  #: largest step of an interval
@@ -107,32 +102,19 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         """A query for structures, about the first template."""
 
     @abstractmethod
-    def _outlook(self, schema: Schema, people: int) -> str:
-        """See :meth:`outlook`; the threshold is below 1."""
+    def _outlook(self, schema: Schema, people: int) -> str: ...
 
     def outlook(self, schema: Schema, people: int) -> str:
-        """What it would take to count on finding rules, in one line; of public numbers alone.
-
-        Args:
-            schema: the public variables.
-            people: how many individuals there are.
-
-        Returns:
-            the line; empty where there is enough, and where that is not known.
-        """
+        """What finding rules among so many people would take, in a line; empty if enough."""
         self.check_parameters()
         return "" if self.min_support == 1 else self._outlook(schema, people)
 
     # --- learning ------------------------------------------------------------------------------
 
     def fit(self, federation: Disclosure) -> Self:
-        """Search, then ask for parameters if there is a budget for them.
+        """Search, then ask for parameters if there is a budget for them (InputError: too little).
 
         Sets ``found_`` (structures), ``steps_`` (the queries), ``rules_``, ``grammar_``.
-
-        Raises:
-            InputError: a parameter that makes no sense, or an epsilon that is too small for any
-                query (the message says what the least would be).
         """
         self._start(federation)
         grammar = self.grammar(federation.schema)
@@ -172,7 +154,6 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
 
     @property
     def _answer(self) -> Fraction:
-        """Epsilon of an individual's only answer."""
         return min(self._total, Fraction(MAX_EPSILON))
 
     def _parameters(self, asking: CohortSession, found: Sequence[FoundRule]) -> list[list[float]]:
@@ -203,9 +184,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
     ) -> np.ndarray:
         """Weighted share of the rules that hold, less the cut, shape (samples,).
 
-        Args:
-            X: trajectories, shape (samples, steps, variables in the schema's order).
-            client: see the base.
+        Trajectories have the shape (samples, steps, variables in the schema's order).
         """
         rules, columns = self.rules_, [self.schema_.names.index(n) for n in self.grammar_.names]
         self._check_client(client)

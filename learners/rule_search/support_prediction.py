@@ -1,9 +1,9 @@
 """Predicted support of each template that was not asked about yet, from the releases so far.
 
-A child's support is predicted as its parent's estimate, times how frequent its last symbol was below
-other parents, times how the parent's children did against that. A complete structure below it takes
-at least one more symbol for each open part, and so has at most the support of the most frequent atom
-of it, each time. All of it is public: estimates are releases.
+A child's support is predicted as its parent's estimate, times how frequent its last symbol was
+below other parents, times how the parent's children did against that. A complete structure below it
+takes at least one more symbol for each open part, and so has at most the support of the most
+frequent atom of it, each time.
 """
 
 from __future__ import annotations
@@ -27,14 +27,12 @@ class Subtree:
     parent: Subtree | None  #: what it continues; None for the root
     open: int  #: open parts; zero for a complete structure
     predicted: float = 1.0  #: Predicted fraction of holders, at the time of asking
-    #: Estimated holders over all releases about it, by inverse variance, and its std.
-    estimate: float = 0.0
+    estimate: float = 0.0  #: over all releases about it, by inverse variance
     deviation: float = math.inf
     epsilon: Fraction = Fraction(0)  #: The greatest epsilon of a release about it
     #: Children that were not asked about yet: their last symbols, and their open parts.
     untried: np.ndarray = field(default_factory=lambda: np.zeros((2, 0), dtype=np.int64))
-    #: Sums of its children's relative supports, observed and expected: rows operators and atoms.
-    children: np.ndarray | None = None
+    children: np.ndarray | None = None  #: Its children's relative supports: rows operators, atoms
 
     def take(self, index: int) -> Subtree:
         """One of the untried children, which is untried no longer."""
@@ -51,13 +49,7 @@ class Subtree:
 
 
 class SupportPrediction:
-    """Predicts supports, and orders templates by them.
-
-    Args:
-        grammar: the public rule grammar.
-        people: N.
-        settings: the priors.
-    """
+    """Predicts the supports of templates among so many people, and orders templates by them."""
 
     def __init__(self, grammar: Grammar, people: int, settings: SearchSettings = DEFAULT) -> None:
         self._atoms, self._people, self._settings = grammar.atoms, people, settings

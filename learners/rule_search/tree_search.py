@@ -63,9 +63,7 @@ class SearchNode:
 class Allocation(ABC):
     """Says, from public values and earlier releases alone, how sharply to ask about a child."""
 
-    #: Whether earlier releases decide: symbols that were frequent elsewhere in the tree are tried
-    #: first, and what remains of the budget settles doubts.
-    adaptive: ClassVar[bool] = False
+    adaptive: ClassVar[bool] = False  #: Whether earlier releases decide what is asked next
 
     @abstractmethod
     def question(self, people: int, parent: SearchNode) -> tuple[Fraction, float]:
@@ -101,11 +99,7 @@ class Equal(Allocation):
 
 
 class Adaptive(Allocation):
-    """The least epsilon of each query, by what is known about the parent.
-
-    Args:
-        exploration: when a subtree is worth exploring.
-    """
+    """The least epsilon of each query, by what is known about the parent."""
 
     adaptive: ClassVar[bool] = True
 
@@ -135,17 +129,11 @@ class Adaptive(Allocation):
 class TreeSearch:
     """One run of the published protocol, until the tree is explored.
 
-    What remains of the budget then looks for fewer holders than the protocol does, down to nu N, and
-    goes to complete structures that may or may not be valid; estimates of one template are combined.
-
-    Args:
-        asking: whom to ask.
-        allocation: how sharply.
-        constant: C of the UCT score (equation 1), sqrt 2 by convention; 0 explores nothing.
-        seed: the order in which children are tried, and with one more that of the individuals from
-            which fresh ones are taken; public.
-        part: individuals per query, each query to fresh ones; None asks everybody.
-        total: epsilon that all queries to everybody may spend; None leaves it to the gates.
+    What remains of the budget then looks for fewer holders, down to nu N, and goes to complete
+    structures that may or may not be valid; estimates of one template are combined. ``constant`` is
+    C of the UCT score (equation 1); the public seed orders the children tried, and with one more
+    the individuals, of whom ``part`` fresh ones are asked each time (None: everybody); ``total`` is
+    what all queries may spend (None: the gates decide).
     """
 
     def __init__(
@@ -165,8 +153,7 @@ class TreeSearch:
         #: All that was released about each template, and the greatest epsilon of it.
         self._released: dict[Symbols, tuple[SupportEstimate, Fraction]] = {}
         self._ignored: list[SearchNode] = []
-        #: By symbol, the sum of its relative supports and their number.
-        self._seen: dict[int, tuple[float, int]] = {}
+        self._seen: dict[int, tuple[float, int]] = {}  #: By symbol: sum and number of supports
         self.root = SearchNode(())
         self.root.untried = self._shuffled(())
         self._complete: dict[Symbols, None] = {}
@@ -206,7 +193,6 @@ class TreeSearch:
         return child.mean / self._size + self._constant * explore
 
     def _try(self, parent: SearchNode) -> None:
-        """Expand a child, ask about it, and pass the estimate back."""
         epsilon, cut = self._allocation.question(self._size, parent)
         template = self._next(parent)
         counts = self._ask(template, epsilon)
@@ -242,10 +228,7 @@ class TreeSearch:
         return counts
 
     def _next(self, parent: SearchNode) -> Symbols:
-        """The next child: in the drawn order, or the one whose symbol did best elsewhere.
-
-        That is the mean of its relative supports, drawn towards 1 %.
-        """
+        """The next child: in the drawn order, or the one whose symbol did best elsewhere."""
         if not self._allocation.adaptive:
             return parent.untried[-1]
 
@@ -264,7 +247,6 @@ class TreeSearch:
             self._complete[child.template] = None
 
     def _whom(self) -> CohortSample | None:
-        """Everybody, or the next individuals of the public order."""
         if self._part is None:
             return None
         first, self._fresh = self._fresh, self._fresh + self._part

@@ -1,9 +1,8 @@
 """Which of many noisy estimates to list: an empirical Bayes posterior, and the best list by it.
 
-Most of hundreds of templates are held by nobody, and the largest of their estimates are noise. The
-distribution of the true shares is estimated from all estimates together (the non-parametric mixture
-of Kiefer and Wolfowitz 1956, on a grid, by expectation-maximisation), and gives each structure the
-probability that it is valid. Everything here is computed from releases.
+Most templates are held by nobody, and the largest of their estimates are noise. The distribution of
+the true shares is the non-parametric mixture of Kiefer and Wolfowitz 1956, on a grid, by
+expectation-maximisation.
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ import numpy as np
 
 from privfed.learners.rule_search.settings import DEFAULT, SearchSettings
 
-#: Grid of positive shares, from nu / 16 to 1; steps of expectation-maximisation.
-CELLS, ROUNDS = 40, 60
+CELLS, ROUNDS = 40, 60  #: Grid of positive shares from nu / 16 to 1; steps of the maximisation
 
 
 def validity(
@@ -22,13 +20,9 @@ def validity(
     threshold: float,
     settings: SearchSettings = DEFAULT,
 ) -> np.ndarray:
-    """The probability that each structure is held by at least a share nu of the individuals.
+    """The probability that a structure is held by at least a share nu, shape (structures,).
 
-    Args:
-        estimate: estimated shares, shape (structures,).
-        deviation: their standard deviations, above 0.
-        threshold: nu.
-        settings: the prior of what nobody holds.
+    From estimated shares and their standard deviations above 0, shape (structures,) each.
     """
     grid = np.concatenate([[0.0], np.geomspace(threshold / 16, 1.0, CELLS)])
     logs = -0.5 * ((estimate[:, None] - grid) / deviation[:, None]) ** 2
@@ -46,12 +40,8 @@ def validity(
 def best_list(probability: np.ndarray, expected: float = 0.0) -> np.ndarray:
     """The indices whose list has the best expected F1, most probable first.
 
-    F1 of the k most probable is about 2 sum(p) / (k + number of valid structures). Where little is
-    certain the best list is long and of low precision.
-
-    Args:
-        probability: of being valid, shape (structures,).
-        expected: a guess of the number of valid structures, if above the sum of ``probability``.
+    F1 of the k most probable is about 2 sum(p) / (k + number of valid structures); ``expected`` is
+    a guess of that number, if above the sum of the probabilities.
     """
     order = np.argsort(-probability, kind="stable")
     total = max(expected, float(probability.sum()))
@@ -62,11 +52,7 @@ def best_list(probability: np.ndarray, expected: float = 0.0) -> np.ndarray:
 def listed(
     probability: np.ndarray, expected: float = 0.0, settings: SearchSettings = DEFAULT
 ) -> np.ndarray:
-    """The indices to list: the likely ones, or the whole best list where that gains enough.
-
-    A few doubtful entries would spoil a list of sure ones; where little is sure, a long list of
-    possible ones, most of them wrong, is the best there is. Arguments as for :func:`best_list`.
-    """
+    """The indices to list: the likely ones, or the whole best list where that gains enough."""
     best = best_list(probability, expected)
     likely = best[probability[best] >= 0.5]
     needed = settings.worthwhile * (1 + probability[likely].sum())

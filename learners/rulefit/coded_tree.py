@@ -1,7 +1,6 @@
-"""Regression trees over cut-off codes, best split first, from a count and a sum for each code.
+"""Regression trees over cut-off codes, best split first: scikit-learn's with ``max_leaf_nodes``.
 
-What scikit-learn's ``DecisionTreeRegressor`` with ``max_leaf_nodes`` grows, but for ties, which go to
-the first covariate of an order, and for splits that explain nothing, which are not made.
+But ties go to the first covariate of an order, and splits that explain nothing are not made.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Terms over records as sums by cell, never a matrix of records by rules.
-
-A linear predictor adds up a number for each grid of :mod:`privfed.learners.rulefit.grids`, not for each
-rule, and a gradient adds up residuals by cell, then cells by rule. Records are taken in blocks, so that
-memory is bounded.
-"""
+"""Terms over records as sums by cell, in blocks of records, never a matrix of records by rules."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Rules as runs of cells: rules that name few covariates share one grid, and one code a record.
+"""Rules as runs of cells: a record falls into one cell of the grid of some covariates' cuts.
 
-A record falls into one cell of the grid of some covariates' cuts, and a rule on these is a set of cells,
-in runs: what it adds up to is differences of running totals. Larger grids hold more covariates.
+A rule on these is a set of cells, in runs: what it adds up to is differences of running totals.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""A private model as a short rule list: post-processing of releases, at no cost.
+"""A private model as a short rule list (docs/rulefit.md): post-processing of releases, at no cost.
 
-Synthetic records carry the engine's scores F. Candidates are boxes of the shared codes, grown by boosting on
-F, steps of single columns, and winsorised lines. Terms are added by exact gain of weighted least squares and
-swapped until nothing helps, until what they miss of F is small beside F's posterior variance; then their
-coefficients are refitted by the engine's own loss (docs/rulefit.md).
+Terms are added by exact gain of weighted least squares on synthetic records' scores F and swapped until what
+they miss is small beside F's posterior variance; then the engine's own loss refits the coefficients.
 """
 
 from __future__ import annotations

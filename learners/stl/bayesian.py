@@ -1,8 +1,4 @@
-"""Bayesian optimisation of a rule's parameters: GP-UCB (Srinivas et al. 2010).
-
-Nenzi et al. 2018, Section 4: a Gaussian process is fitted to the points tried, and the candidate with
-the largest upper confidence bound is next.
-"""
+"""Bayesian optimisation of a rule's parameters: GP-UCB (Srinivas et al. 2010; Nenzi et al. 2018)."""
 
 from __future__ import annotations
 
@@ -12,8 +8,7 @@ import numpy as np
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 
-#: Points drawn at random before the first fit, and candidates of each step after it.
-_FIRST, _CANDIDATES = 6, 256
+_FIRST, _CANDIDATES = 6, 256  #: Points drawn before the first fit; candidates of each step
 _WIDTH = 2.0  #: Posterior deviations above the mean; the theory's grow with the steps and are wider
 _LENGTH = 0.3  #: How far points of the unit cube resemble one another
 
@@ -25,16 +20,9 @@ def maximised(
     evaluations: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, float]:
-    """Maximise a costly function over the unit cube.
+    """Maximise a costly function of points in the unit cube, shape (dimensions,), from a first one.
 
-    Args:
-        objective: the function of a point, shape (dimensions,).
-        start: the first point, shape (dimensions,), within [0, 1].
-        evaluations: how often the function is called.
-        rng: repeats a search exactly.
-
-    Returns:
-        the best point tried, and the function's value there.
+    Returns the best point of so many evaluations, and the value there.
     """
     points, values = [start], [objective(start)]
     for step in range(1, evaluations):

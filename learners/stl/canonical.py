@@ -1,8 +1,8 @@
 """Canonical form: equivalent formulas match syntactically.
 
 Negations move inwards (onto ``U`` and ``=`` at most), implications become disjunctions, and the
-operands of ``&`` and ``|`` are flattened, sorted and nested to the right. Every step keeps the
-robustness of every signal: De Morgan's laws hold for min and max exactly.
+operands of ``&`` and ``|`` are sorted and nested to the right. Every step keeps the robustness of
+every signal: De Morgan's laws hold for min and max exactly.
 """
 
 from __future__ import annotations
@@ -25,10 +25,8 @@ from privfed.learners.stl.formula import (
 )
 
 _OPPOSITE = {"<=": ">=", ">=": "<=", "&": "|", "|": "&", "F": "G", "G": "F"}
-#: Order of the operators; atoms come before them.
-RANK = {"&": 1, "|": 2, "U": 3, "F": 4, "G": 5, "!": 6}
-#: Orders formulas as their symbols in preorder are ordered; parameters break ties.
-Key = tuple[tuple[int, str, int], ...]
+RANK = {"&": 1, "|": 2, "U": 3, "F": 4, "G": 5, "!": 6}  #: Order of operators, after the atoms
+Key = tuple[tuple[int, str, int], ...]  #: Orders formulas by symbols in preorder, then parameters
 
 
 def canonical(formula: Formula) -> Formula:
@@ -39,22 +37,15 @@ def canonical(formula: Formula) -> Formula:
 
 
 def pattern(formula: Formula) -> Formula:
-    """Negations and implications of a template as :func:`canonical` has them; nothing is sorted.
-
-    The opposite of an open part is an open part.
-    """
+    """Negations and implications of a template as :func:`canonical` has them; nothing is sorted."""
     return _inwards(formula, negated=False)
 
 
 def matches(template: Formula, rule: Formula) -> bool:
-    """Whether a complete canonical rule is one of those that a template leaves open.
+    """Whether a complete canonical rule is one of those that a :func:`pattern` leaves open.
 
     Thresholds and intervals are ignored, as are the order and the nesting of operands of ``&`` and
     ``|``, among which an open part stands for one operand or more.
-
-    Args:
-        template: from :func:`pattern`.
-        rule: canonical.
     """
     if isinstance(template, Hole):
         return True

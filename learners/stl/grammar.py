@@ -1,9 +1,8 @@
 """The public rule grammar: its symbols, the templates over it, and what may follow a template.
 
-A structure is a canonical formula without its parameters, written as symbols in preorder (Polish
-notation). A template is a prefix of a structure; the rest is open. So all structures under a template
-lie in one range of the sorted structures, the templates that extend one template by one symbol share
-no structure, and a rule matches exactly one template of each length: one path from root to leaf.
+A structure is a canonical formula without its parameters, written as symbols in preorder. A
+template is a prefix of a structure; the rest is open. So all structures under a template lie in one
+range of the sorted structures, and a rule matches exactly one template of each length.
 """
 
 from __future__ import annotations
@@ -39,8 +38,7 @@ class Grammar:
     """Which rules there can be."""
 
     variables: tuple[tuple[str, float, float], ...]  #: names and public bounds; kept sorted by name
-    #: which of ``& | U F G !``; ``->`` becomes ``|``, and ``!`` is needed only over ``U`` and ``=``
-    operators: tuple[str, ...] = ("&", "|", "U", "F", "G")
+    operators: tuple[str, ...] = ("&", "|", "U", "F", "G")  #: of ``& | U F G !``
     relations: tuple[str, ...] = ("<=", ">=")  #: which of ``<= >= =``
     most_operators: int = 4  #: most operators of one rule
     horizon: int = 1  #: largest step in an interval
@@ -118,19 +116,13 @@ class Grammar:
 
     @cached_property
     def _numbers(self) -> dict[tuple[int, str, int], int]:
-        """The number of each sorting symbol of :func:`canonical.symbols`."""
         relations = [RELATIONS.index(r) for r in RELATIONS if r in self.relations]
         atoms = [(0, name, relation) for name in self.names for relation in relations]
         signs = [(canonical.RANK[o], "", 0) for o in self._used]
         return {symbol: number for number, symbol in enumerate([*atoms, *signs], start=1)}
 
     def structure(self, rule: Formula) -> Symbols:
-        """The structure of a canonical rule.
-
-        Raises:
-            RuleError: the rule uses a variable or operator that the grammar lacks, or too many
-                operators; no parameter is shown.
-        """
+        """The structure of a canonical rule (RuleError: outside the grammar; shows no parameter)."""
         try:
             structure = tuple(self._numbers[symbol] for symbol in canonical.symbols(rule))
         except KeyError:
@@ -184,11 +176,7 @@ class Grammar:
     # --- templates -----------------------------------------------------------------------------
 
     def check(self, template: Symbols) -> None:
-        """Hold a template to the grammar's symbols and to one formula.
-
-        Raises:
-            RuleError: an unknown symbol, or symbols after the formula is complete.
-        """
+        """Hold a template to one formula of the grammar's symbols (RuleError)."""
         if not all(1 <= symbol <= self.size for symbol in template):
             raise RuleError("a template names a symbol outside the grammar")
         if any(self.open(template[:length]) <= 0 for length in range(len(template))):

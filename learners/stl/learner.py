@@ -1,9 +1,7 @@
 """A client's own rule learner: genetic search over structures (Nenzi et al. 2018, Section 4).
 
-Structures of rules that separate two classes of trajectories evolve by crossover and mutation; the
-parameters of each are tuned by Bayesian optimisation, as in the paper, or by a quicker local search
-over quantiles of the trajectories. Nothing here is private and nothing leaves: the rules are the
-client's records.
+The parameters of each are tuned by Bayesian optimisation, as in the paper, or by a quicker local
+search. Nothing here is private and nothing leaves: the rules are the client's records.
 """
 
 from __future__ import annotations
@@ -33,10 +31,8 @@ from privfed.learners.stl.formula import (
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.robustness import check_signals, trace
 
-#: Levels of each variable's quantiles that a threshold may take.
-_QUANTILES = np.linspace(0.05, 0.95, 19)
-#: Robustness is clipped here, where an interval lies beyond a trajectory's end.
-_MAX_ROBUSTNESS = 1e6
+_QUANTILES = np.linspace(0.05, 0.95, 19)  #: Of a variable, which thresholds may take
+_MAX_ROBUSTNESS = 1e6  #: Clips where an interval lies beyond a trajectory's end
 _INTERVALS = 6  #: Intervals tried for each temporal operator of a rule, in one sweep
 
 
@@ -54,16 +50,12 @@ class GeneticRules:
 
     grammar: Grammar  #: which rules there can be
     rules: int = 10  #: most rules to return, of different structures
-    #: least score of such a rule, above 0 and at most about 1.1 (balanced accuracy from -1 to 1, a
-    #: tenth for the gap between the classes, a hundredth off for each operator)
-    least: float = 0.5
+    least: float = 0.5  #: score: balanced accuracy (-1 to 1) + .1 gap - .01 operators
     population: int = 24  #: structures in each generation
     generations: int = 6  #: how often the population is renewed
     sweeps: int = 1  #: passes of the local search over a rule's parameters
     seed: int = 0  #: repeats a search exactly
-    #: of the parameters: ``local`` search, or ``bayesian`` optimisation (GP-UCB, the paper's; some
-    #: ten times slower)
-    tuning: Literal["local", "bayesian"] = "local"
+    tuning: Literal["local", "bayesian"] = "local"  #: of parameters; GP-UCB is ten times slower
     evaluations: int = 20  #: of a structure, by Bayesian optimisation
 
     def __post_init__(self) -> None:
@@ -80,17 +72,10 @@ class GeneticRules:
             )
 
     def learn(self, signals: np.ndarray, labels: np.ndarray) -> list[ScoredRule]:
-        """Learn rules, best first.
+        """Learn canonical rules, best first; none if a class is missing or nothing separates them.
 
-        Args:
-            signals: trajectories, shape (samples, steps, variables in the grammar's order).
-            labels: true for the positive class, shape (samples,).
-
-        Returns:
-            canonical rules; empty if one class is missing or nothing separates the two.
-
-        Raises:
-            InputError: malformed trajectories or labels.
+        Trajectories have the shape (samples, steps, variables in the grammar's order), labels (true
+        for the positive class) the shape (samples,). InputError: either is malformed.
         """
         array = check_signals(signals, self.grammar.names)
         positive = np.asarray(labels).astype(bool)
@@ -102,8 +87,6 @@ class GeneticRules:
 
 
 class _Search:
-    """One run: the trajectories, the randomness, and what was scored so far."""
-
     def __init__(self, settings: GeneticRules, signals: np.ndarray, positive: np.ndarray) -> None:
         self._settings, self._grammar = settings, settings.grammar
         self._signals = signals
@@ -126,7 +109,6 @@ class _Search:
     # --- structures ----------------------------------------------------------------------------
 
     def _random(self, most: int) -> Formula:
-        """A random formula of at most so many operators."""
         usable = [operator for operator in self._grammar.operators if operator != "!"]
         if most == 0 or self._rng.random() < 0.4 or not usable:
             return self._atom()
@@ -149,7 +131,6 @@ class _Search:
 
     @property
     def _longest(self) -> int:
-        """The last step that an interval can name."""
         return int(min(self._grammar.horizon, self._signals.shape[1] - 1))
 
     def _pick(self, options: tuple[str, ...] | list[str]) -> str:
@@ -169,14 +150,12 @@ class _Search:
         return best.rule
 
     def _part(self, formula: Formula) -> Formula:
-        """A random subformula."""
         parts = children(formula)
         if not parts or self._rng.random() < 0.4:
             return formula
         return self._part(parts[int(self._rng.integers(len(parts)))])
 
     def _replaced(self, formula: Formula, new: Formula) -> Formula:
-        """The formula with a random subformula replaced."""
         parts = list(children(formula))
         if not parts or self._rng.random() < 0.3:
             return new
@@ -206,7 +185,6 @@ class _Search:
         return best
 
     def _optimised(self, formula: Formula) -> ScoredRule:
-        """Bayesian optimisation of all parameters together, from the formula's own."""
         start = np.array(self._coordinates(formula))
         point, score = maximised(
             lambda tried: self._score(self._at(formula, tried)),
@@ -228,7 +206,6 @@ class _Search:
         return local + [value for child in children(formula) for value in self._coordinates(child)]
 
     def _at(self, formula: Formula, point: np.ndarray) -> Formula:
-        """The formula with the parameters that a point stands for."""
         values = iter(point.tolist())
 
         def filled(part: Formula) -> Formula:
@@ -245,7 +222,6 @@ class _Search:
         return filled(formula)
 
     def _improved(self, best: ScoredRule, path: Path) -> ScoredRule:
-        """Try other parameters of one part."""
         for part in self._variants(at(best.rule, path)):
             tried = put(best.rule, path, part)
             score = self._score(tried)
@@ -263,11 +239,7 @@ class _Search:
         return []
 
     def _score(self, formula: Formula) -> float:
-        """(mean robustness of positives - of negatives) / (sum of stds), minus the size.
-
-        The discrimination function of Nenzi et al. 2018, equation 3, with balanced accuracy added
-        so that a rule must change sign between the classes.
-        """
+        """The discrimination function of Nenzi et al. 2018, equation 3, plus balanced accuracy."""
         values = trace(formula, self._signals, self._columns)[:, 0]
         values = np.clip(values, -_MAX_ROBUSTNESS, _MAX_ROBUSTNESS)
         good, bad = self._classes @ values

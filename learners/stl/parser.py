@@ -30,12 +30,9 @@ _RELATIONS = {"<=": "<=", "<": "<=", ">=": ">=", ">": ">=", "=": "=", "==": "=",
 
 
 def parse(text: str) -> Formula:
-    """Read one formula or template.
+    """Read one formula or template (RuleError: outside the grammar; says at which column).
 
     Strict inequalities are read as weak ones: over real values they have the same robustness.
-
-    Raises:
-        RuleError: the text is outside the grammar; the message says at which column.
     """
     reader = _Reader(text)
     formula = reader.implication(0)
@@ -44,8 +41,6 @@ def parse(text: str) -> Formula:
 
 
 class _Reader:
-    """The symbols of one text, and how far they are read."""
-
     def __init__(self, text: str) -> None:
         self._symbols: list[tuple[str, str, int]] = []
         position, text = 0, text.rstrip()

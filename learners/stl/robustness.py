@@ -17,11 +17,7 @@ _INCOMPLETE = "a template has no robustness; give a complete rule"
 
 
 def check_signals(signals: np.ndarray, variables: Sequence[str]) -> np.ndarray:
-    """Hold trajectories to shape (samples, steps, variables) and finite numbers.
-
-    Raises:
-        InputError: another shape, no steps, or a value that is not a finite number.
-    """
+    """Hold trajectories to the shape (samples, steps, variables) and finite numbers (InputError)."""
     array = np.asarray(signals, dtype=float)
     if array.ndim != 3 or array.shape[1] < 1 or array.shape[2] != len(variables):
         raise InputError(
@@ -34,15 +30,10 @@ def check_signals(signals: np.ndarray, variables: Sequence[str]) -> np.ndarray:
 
 
 def robustness(formula: Formula, signals: np.ndarray, variables: Sequence[str]) -> np.ndarray:
-    """Robustness at the first step.
+    """Robustness of a complete formula at the first step, shape (samples,).
 
-    Args:
-        formula: a complete formula.
-        signals: trajectories, shape (samples, steps, variables).
-        variables: names of the last axis.
-
-    Returns:
-        shape (samples,); infinite where an interval lies beyond the end.
+    ``variables`` names the last axis of the trajectories, shape (samples, steps, variables).
+    Infinite where an interval lies beyond the end.
     """
     columns = {name: index for index, name in enumerate(variables)}
     return np.asarray(trace(formula, check_signals(signals, variables), columns)[:, 0])
@@ -105,7 +96,6 @@ def _until(formula: Until, left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _ahead(values: np.ndarray, steps: int, fill: float) -> np.ndarray:
-    """The values some steps later; what lies beyond the end is ``fill``."""
     shifted = np.full(values.shape, fill)
     if steps < values.shape[1]:
         shifted[:, : values.shape[1] - steps] = values[:, steps:]

@@ -15,12 +15,7 @@ ENDINGS = (".stl", ".txt")  #: Ends of rule files' names
 
 
 def read_rules(path: str | Path, grammar: Grammar) -> list[Formula]:
-    """Read a client's rules in canonical form.
-
-    Raises:
-        RuleError: the file cannot be read, or a line is outside the grammar; the message names the
-            line and shows nothing of it.
-    """
+    """Read a client's rules in canonical form; a RuleError names the line and shows nothing of it."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -57,11 +52,7 @@ def write_rules(path: str | Path, rules: Iterable[Formula]) -> None:
 
 
 def rule_files(folder: Path) -> list[Path]:
-    """One file for each individual in a folder, in the order of their names.
-
-    Raises:
-        InputError: no such folder, no rule file in it, or two of one individual.
-    """
+    """One file for each individual in a folder, by name (InputError: no such file, or two of one)."""
     if not folder.is_dir():
         raise InputError(f"folder {folder}: there is none; name a folder of rule files")
     files = sorted(path for path in folder.iterdir() if path.suffix in ENDINGS)

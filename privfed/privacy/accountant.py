@@ -1,9 +1,9 @@
 """The base of every accountant: it composes losses under one relation and unit, and refuses.
 
-An accountant turns a loss into an exact *amount*, a tuple of fractions that simply add up. Such a
-sum, compared with a fixed ceiling before each release, is a valid filter: the order, the number and
-the size of the charges may depend on earlier releases (Rogers et al. 2016 for pure epsilon,
-Feldman and Zrnic 2021 and Whitehouse et al. 2023 for zCDP).
+A loss becomes an exact *amount*, a tuple of fractions that add up. Such a sum, compared with a
+fixed ceiling before each release, is a valid filter: order, number and size of the charges may
+depend on earlier releases (Rogers et al. 2016 for pure epsilon, Feldman and Zrnic 2021 and
+Whitehouse et al. 2023 for zCDP).
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from privfed.questions.exact import Number, readable, text
 
 Amount = tuple[Fraction, ...]
 STATED = Fraction(1, 10**5)  #: The delta at which a total is stated where no budget names one
-#: Largest epsilon of a budget; conversions of concentrated losses stay exact far beyond it.
-LARGEST = 10**6
+LARGEST = 10**6  #: Epsilon of a budget; conversions stay exact far beyond it
 
 
 @dataclass(frozen=True)
@@ -50,11 +49,7 @@ class Budget:
 
 
 def written_epsilon(epsilon: Number, name: str) -> Fraction:
-    """Read an epsilon that a person wrote, exactly.
-
-    Raises:
-        InputError: it is no positive number, or so large that it promises nothing.
-    """
+    """Read an epsilon that a person wrote, exactly (InputError: it promises nothing)."""
     read = readable(epsilon, name)
     if read > LARGEST:
         raise InputError(
@@ -67,15 +62,14 @@ def written_epsilon(epsilon: Number, name: str) -> Fraction:
 class PrivacyStatement:
     """What is proved of a running total at the moment it is told.
 
-    Two statements, each a theorem by itself: whatever is still asked, the whole exchange keeps the
-    ceiling; and of what has left so far, at a moment that may depend on it, the odometer holds. The
-    smaller of the two is told as what is spent.
+    Whatever is still asked, the whole exchange keeps the ceiling; of what has left so far, at a
+    moment that may depend on it, the odometer holds. The smaller of the two is told as what is
+    spent.
     """
 
     epsilon: Fraction  #: what is spent so far, nats, rounded up
     delta: Fraction  #: at which both are stated
-    #: the epsilon that a filter certifies for the whole exchange, or none
-    ceiling: Fraction | None = None
+    ceiling: Fraction | None = None  #: epsilon certified for the whole exchange, or none
 
 
 def _is_fraction(value: object) -> bool:
@@ -86,16 +80,11 @@ class Accountant(ABC):
     """Composes losses by adding exact amounts, component by component."""
 
     name: ClassVar[str]  #: What policies call it
-    #: What the components of an amount are, such as ``("rho", "delta")``.
-    components: ClassVar[tuple[str, ...]]
+    components: ClassVar[tuple[str, ...]]  #: Of an amount, such as ``("rho", "delta")``
 
     @abstractmethod
     def amount(self, loss: Loss) -> Amount:
-        """Turn a loss into what it adds.
-
-        Raises:
-            UnsupportedLoss: the loss has no finite statement that this accountant composes.
-        """
+        """Turn a loss into what it adds (UnsupportedLoss: no finite statement to compose)."""
 
     @abstractmethod
     def ceiling(self, budget: Budget) -> Amount:
@@ -108,11 +97,9 @@ class Accountant(ABC):
     def odometer(
         self, total: Amount, delta: Fraction, fixed: Sequence[Amount] = ()
     ) -> tuple[Fraction, Fraction]:
-        """Give (epsilon, delta) of a running total that no ceiling bounds, at any moment.
+        """Give (epsilon, delta) of a running total at any moment, which may depend on all releases.
 
-        The moment may depend on all releases so far; where that makes a difference to
-        :meth:`guarantee`, an accountant says so by its own method. ``fixed`` are totals that were named
-        before the first charge, a budget's ceiling last.
+        ``fixed`` are totals that were named before the first charge, a budget's ceiling last.
         """
         return self.guarantee(total, delta)
 
@@ -126,16 +113,10 @@ class Accountant(ABC):
     ) -> PrivacyStatement:
         """Say what is proved of a total: every statement, report and risk takes it here.
 
-        A filter certifies the ceiling that it was given before the first charge, and nothing smaller:
-        a server that stops when it likes may stop because of what it saw. A ceiling that was raised
-        later, or that the total exceeds, certifies nothing. Without a ceiling the odometer is told
-        at :data:`STATED`.
-
-        Args:
-            total: the sum of all charges.
-            budget: the ceiling, or none.
-            amended: whether another ceiling was in force when something was charged.
-            fixed: totals named before the first charge; see :meth:`odometer`.
+        A filter certifies the ceiling that it was given before the first charge, and nothing
+        smaller: a server that stops when it likes may stop because of what it saw. A ceiling that
+        was raised later (``amended``), or that the total exceeds, certifies nothing. Without a
+        ceiling the odometer is told at :data:`STATED`; for ``fixed`` totals see :meth:`odometer`.
         """
         delta = STATED if budget is None else budget.delta
         if budget is None or amended or not self.fits(total, self.ceiling(budget)):
@@ -151,8 +132,7 @@ class Accountant(ABC):
     def left(self, total: Amount, budget: Budget) -> Fraction:
         """Give the epsilon, rounded down, that one more study may spend at the budget's delta.
 
-        That is what is left of the ceiling in the accountant's own currency, stated as epsilon; of
-        concentrated losses it is more than the difference of two epsilons.
+        Of concentrated losses it is more than the difference of two epsilons.
         """
         ceiling = self.ceiling(budget)
         rest, shrink = ceiling[0] - total[0], Fraction(1, 10**12)
@@ -164,7 +144,6 @@ class Accountant(ABC):
         return epsilon
 
     def _needs(self, epsilon: Fraction, delta: Fraction) -> Fraction:
-        """How much of the accountant's own currency a budget of that epsilon takes."""
         try:
             return self.ceiling(Budget(epsilon, delta))[0] if epsilon else Fraction(0)
         except PolicyError:  # so small that no noise is wide enough

@@ -16,8 +16,8 @@ from privfed.questions.exact import RESOLUTION, round_up
 def to_epsilon(rho: float, delta: float) -> float:
     """The least epsilon such that rho-zCDP implies (epsilon, delta)-DP, by the CKS bound.
 
-    delta = inf over alpha > 1 of exp((alpha - 1)(alpha rho - epsilon)) / (alpha - 1) * (1 - 1/alpha)^alpha,
-    solved for epsilon at each alpha; any alpha gives a valid bound, the best one is searched for.
+    delta = inf over alpha > 1 of exp((alpha - 1)(alpha rho - epsilon)) / (alpha - 1) * (1 -
+    1/alpha)^alpha, solved for epsilon; any alpha gives a valid bound, the best one is searched for.
     """
     if rho == 0:
         return 0.0
@@ -55,9 +55,7 @@ def to_delta(rho: float, epsilon: float) -> float:
 def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     """The largest rho (rounded down) with :func:`to_epsilon`, rounded up, at most epsilon.
 
-    Raises:
-        PolicyError: delta is 0, and no rho above 0 has a guarantee without one; or epsilon is too
-            small for any rho.
+    PolicyError: delta is 0, or epsilon too small for any rho.
     """
     if delta <= 0:
         raise PolicyError(

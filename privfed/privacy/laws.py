@@ -1,8 +1,7 @@
 """Laws of noise: what is drawn, how likely it is, and what it loses.
 
-A law is chosen by a mechanism, drawn from by the core, told in releases and charged in ledgers, all
-under one name. A name in data becomes a law through the entry points of ``privfed.laws`` alone; one
-that is not installed is :class:`Unknown`, and proves nothing.
+A name in data becomes a law through the entry points of ``privfed.laws`` alone; one that is not
+installed is :class:`Unknown`, and proves nothing.
 """
 
 from __future__ import annotations
@@ -28,16 +27,14 @@ from privfed.questions import plugins
 from privfed.questions.part import Bound
 
 enable_features("contrib")
-#: Least sigma in grid units from which discrete Gaussian noise is accounted by a continuous curve.
-SIGMA = 3.0
+SIGMA = 3.0  #: Least sigma, in grid units, that is accounted by a continuous curve
 #: A discrete Gaussian tells slightly more than a continuous one: the hockey-stick sum over the
 #: lattice exceeds the integral by its kink's Euler-Maclaurin term, and a continuous shift larger by
 #: the share 1 / (24 sigma^2) makes up for it. A fifth more is allowed for, and tested coordinate by
 #: coordinate; coordinates are independent, so that the vector's pair is dominated too.
 PADDING = 1 / 20
 DOWN = 1 - 1e-12  #: How far a computed lower bound is drawn down, relatively: more than floats err
-#: Log-probability below the largest at which a law's window ends, and most of its points.
-DEPTH, POINTS = 40.0, 2**16
+DEPTH, POINTS = 40.0, 2**16  #: Of a window: log-probability below the largest, and points
 #: Names and forms of laws in releases and ledgers of format 3.
 ALIASES = {"flip": "randomized_response", "randomized-response": "randomized_response"}
 Parameter = float | Fraction
@@ -48,23 +45,14 @@ class Law(ABC):
 
     A law of one's own gives :meth:`draw`, :meth:`log_mass` and :meth:`loses`; all else follows from
     them, less tightly than a law that knows better. It is on its author's word: every loss that
-    contains it says so. Laws are equal by class and parameters.
-
-    Args:
-        parameters: numbers, or their text; the first is a scale, a standard deviation, or what the
-            law calls its own.
-
-    Raises:
-        InputError: a parameter is not a finite number.
+    contains it says so. Laws are equal by class and parameters: finite numbers, or their text (else
+    InputError).
     """
 
     name: ClassVar[str]  #: What releases, ledgers and policies call it; the name it is installed by
-    #: What it loses: pure ``"epsilon"`` (nats), or ``"rho"`` (zCDP).
-    measure: ClassVar[Literal["epsilon", "rho"]] = "epsilon"
-    #: In which norm the loss counts units: 1 for L1, 2 for squared L2.
-    norm: ClassVar[Literal[1, 2]] = 1
-    #: Whether noise is added to numbers; otherwise it says which bits are flipped.
-    additive: ClassVar[bool] = True
+    measure: ClassVar[Literal["epsilon", "rho"]] = "epsilon"  #: pure, in nats, or zCDP
+    norm: ClassVar[Literal[1, 2]] = 1  #: Units of the loss: L1, or squared L2
+    additive: ClassVar[bool] = True  #: Added to numbers; otherwise it says which bits flip
     exact: ClassVar[bool] = False  #: Whether :meth:`loses` is exact, and no lower bound
 
     def __init__(self, *parameters: Parameter | str) -> None:
@@ -87,10 +75,9 @@ class Law(ABC):
 
     @abstractmethod
     def loses(self, units: int) -> Fraction:
-        """What is lost, in :attr:`measure`, if all cells together move by so many units.
+        """What is lost, in :attr:`measure`, if all cells together move by units of :attr:`norm`.
 
-        Units are those of :attr:`norm`, spread over any number of cells. Exact, or a lower bound
-        by a relative 1e-12 at most: a stated cost is checked by it.
+        Exact, or a lower bound by a relative 1e-12 at most: a stated cost is checked by it.
         """
 
     @cached_property
@@ -117,11 +104,10 @@ class Law(ABC):
         return np.where(np.isnan(told), 0.0, told)
 
     def worst(self, step: int) -> float:
-        """What one cell that moves by a step loses at least, by the law's own probabilities.
+        """A lower bound for what one cell that moves by a step loses, from :meth:`log_mass` alone.
 
         The largest log-ratio over :attr:`window` or, for ``rho``, the largest Renyi divergence of
-        some order divided by that order: a lower bound for :meth:`loses`, computed from
-        :meth:`log_mass` alone.
+        some order divided by that order.
         """
         points = self.window
         ratio = self.log_ratio(points, points - step)
@@ -136,10 +122,7 @@ class Law(ABC):
         )
 
     def distance(self, moved: np.ndarray) -> np.ndarray:
-        """What records lose that move the cells so, shape (records,); cells last.
-
-        An epsilon; for ``rho`` the square of a Gaussian distance mu, which is 2 rho.
-        """
+        """What records lose that move the cells (last axis) so; for ``rho`` 2 rho."""
         units = np.rint((np.abs(moved) ** self.norm).sum(axis=-1)).astype(np.int64)
         different, place = np.unique(units, return_inverse=True)
         lost = np.array([float(self.loses(int(each))) for each in different])
@@ -150,21 +133,14 @@ class Law(ABC):
         return bound.l1 if self.norm == 1 else bound.l2_squared
 
     def concentrated(self, units: int) -> Fraction:
-        """The zCDP that follows, a little less than in truth: a lower bound to check by.
-
-        Pure epsilon is epsilon * tanh(epsilon / 2)-zCDP; see :func:`.pure_to_zcdp`.
-        """
+        """The zCDP that follows, a lower bound; see :func:`.pure_to_zcdp`."""
         lost = self.loses(units)
         if self.measure == "rho":
             return lost
         return Fraction(float(lost) * math.tanh(float(lost) / 2) * DOWN)
 
     def pairs(self, units: int) -> Mapping[DominatingPair, int]:
-        """Pairs that together dominate a release, with how often each occurs.
-
-        Raises:
-            UnsupportedLoss: a concentrated law without a curve of its own.
-        """
+        """Pairs that together dominate a release, with how often each occurs; else UnsupportedLoss."""
         if self.measure == "rho":
             raise UnsupportedLoss(f"noise of the law {self.name!r} has no curve here")
         lost = float(self.loses(units))
@@ -194,11 +170,7 @@ class Law(ABC):
 
     @classmethod
     def from_wire(cls, plain: Any) -> Law:
-        """Read what :meth:`to_wire` gave, or the form of format 3 (``parameter``, a number).
-
-        Raises:
-            InputError: it is no such data.
-        """
+        """Read what :meth:`to_wire` gave, or format 3 (``parameter``, a number); else InputError."""
         known = isinstance(plain, dict) and isinstance(plain.get("law"), str)
         told = plain.get("parameters", [plain.get("parameter")]) if known else None
         if not isinstance(told, list | tuple) or not all(
@@ -209,14 +181,11 @@ class Law(ABC):
 
 
 class DiscreteLaplace(Law):
-    """Discrete Laplace noise: P(k) = (1 - r) / (1 + r) r^|k| with r = exp(-1 / scale).
+    """Discrete Laplace noise: P(k) = (1 - r) / (1 + r) r^|k|, r = exp(-1 / scale), in grid units.
 
     Loss: if cell i moves by d_i, ln p(x_i) - ln p(x_i - d_i) = (|x_i - d_i| - |x_i|) / scale, at
     most |d_i| / scale, and attained beyond both. Cells are independent, so that log-ratios add up:
     the vector loses sum |d_i| / scale = L1 / scale, however the units are spread, exactly.
-
-    Args:
-        scale: in grid units.
     """
 
     name: ClassVar[str] = "laplace"
@@ -264,15 +233,12 @@ class DiscreteLaplace(Law):
 
 
 class DiscreteGaussian(Law):
-    """Discrete Gaussian noise: P(k) proportional to exp(-k^2 / (2 sigma^2)).
+    """Discrete Gaussian noise: P(k) proportional to exp(-k^2 / (2 sigma^2)), sigma in grid units.
 
-    Loss: the Renyi divergence of order a of one cell that moves by d_i is at most
-    a d_i^2 / (2 sigma^2) (Canonne, Kamath and Steinke 2020, Proposition 5). Cells are independent, so
-    that divergences add up: the vector is sum d_i^2 / (2 sigma^2) = L2^2 / (2 sigma^2)-zCDP. There is
-    no finite epsilon: the log-ratio grows without end along the tail.
-
-    Args:
-        sigma: in grid units.
+    Loss: the Renyi divergence of order a of one cell that moves by d_i is at most a d_i^2 / (2
+    sigma^2) (Canonne, Kamath and Steinke 2020, Proposition 5). Cells are independent, so that
+    divergences add up: the vector is sum d_i^2 / (2 sigma^2) = L2^2 / (2 sigma^2)-zCDP. There is no
+    finite epsilon: the log-ratio grows without end along the tail.
     """
 
     name: ClassVar[str] = "gaussian"
@@ -333,16 +299,14 @@ class DiscreteGaussian(Law):
 class SumOfGaussians(Law):
     """The noise in a masked sum: K independent discrete Gaussians, of which m protect.
 
-    Loss (Kairouz, Liu and Steinke 2021, Theorem 1): if an owner's records move the sum by a vector of
-    norm D over d cells, the sum of m discrete Gaussians of sigma_1 >= 1/2 is epsilon^2 / 2-zCDP with
-    epsilon = min(sqrt(D^2 / (m sigma_1^2) + 2 tau d), D / (sqrt(m) sigma_1) + tau sqrt(d)) and
+    Loss (Kairouz, Liu and Steinke 2021, Theorem 1): if an owner's records move the sum by a vector
+    of norm D over d cells, the sum of m discrete Gaussians of sigma_1 >= 1/2 is epsilon^2 / 2-zCDP
+    with epsilon = min(sqrt(D^2 / (m sigma_1^2) + 2 tau d), D / (sqrt(m) sigma_1) + tau sqrt(d)) and
     tau = 10 sum over k = 1 ... m - 1 of exp(-2 pi^2 sigma_1^2 k / (k + 1)). The other K - m shares
     belong to owners who may collude with the server: what it knows of them is a shift.
 
-    Args:
-        sigma: of the m shares together, in grid units.
-        sizes: m, the shares that are not known to the server's allies; K, all shares; and d, the cells
-            that are masked together on this grid.
+    Parameters: sigma of the m shares together, in grid units; m; K; and d, the cells masked
+    together.
     """
 
     name: ClassVar[str] = "masked_gaussian"
@@ -394,14 +358,12 @@ class SumOfGaussians(Law):
 
 
 class BitFlips(Law):
-    """Flips of bits, each with a probability of at most one half (Warner 1965).
+    """Flips of bits, each with a probability q of at most one half (Warner 1965).
 
     Loss: of a bit that changes, the log-ratio is ln((1 - q) / q) or its negative, whatever is
-    answered. Bits are flipped independently, so that log-ratios add up: m bits that change lose
-    m ln((1 - q) / q), attained where all answers are the truth.
-
-    Args:
-        flip: q, exactly: a multiple of 2^-64 where it is drawn. 0 flips nothing.
+    answered. Bits are flipped independently, so that log-ratios add up: m bits that change lose m
+    ln((1 - q) / q), attained where all answers are the truth. q is exact, a multiple of 2^-64 where
+    it is drawn; 0 flips nothing.
     """
 
     name: ClassVar[str] = "randomized_response"
@@ -466,12 +428,7 @@ PROVEN: tuple[type[Law], ...] = (DiscreteLaplace, DiscreteGaussian, SumOfGaussia
 
 
 class Unknown(Law):
-    """A law that is not installed here: told of as it was written, and proof of nothing.
-
-    Args:
-        name: as it was written.
-        parameters: as they were written.
-    """
+    """A law that is not installed here: told of as it was written, and proof of nothing."""
 
     name: str  # type: ignore[misc]  # of the instance, for there is no class of that name
     additive: ClassVar[bool] = False
@@ -506,13 +463,10 @@ class Charged:
 
     @classmethod
     def from_plain(cls, plain: Any) -> Charged:
-        """Read what :meth:`to_plain` gave, or the lists of format 3.
+        """Read what :meth:`to_plain` gave, or the lists of format 3; else InputError.
 
         Those are ``["laplace", L1, scale]``, ``["gaussian", squared L2, sigma]`` and
         ``["randomized-response", flip, bits]``.
-
-        Raises:
-            InputError: it is neither.
         """
         if isinstance(plain, list | tuple) and plain:
             name, *words = map(str, plain)
@@ -527,11 +481,7 @@ class Charged:
 
 @lru_cache(maxsize=4096)
 def law_of(name: str, *parameters: str) -> Law:
-    """Build a law from its name in data, through the installed ones alone.
-
-    Raises:
-        InputError: an installed law does not take these parameters.
-    """
+    """Build a law from its name in data, through the installed ones alone (InputError: parameters)."""
     name = ALIASES.get(name, name)
     if name not in plugins.available("laws"):
         return Unknown(name, *parameters)

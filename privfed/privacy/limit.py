@@ -20,17 +20,14 @@ WHOLE = "[]"  #: The scope of everything
 class Limit:
     """A ceiling on what is spent for each value of some aspects of a charge.
 
-    ``Limit(("study", "round"), budget)`` holds every round of every study to the budget;
-    ``Limit(("month",), budget, {"study": "pilot"})`` every month of the pilot.
-
-    A request names its own round and principal: unless the owner's channel tells principals apart, and
-    counts rounds itself, limits per round or principal stop mistakes, not a dishonest asker.
+    ``Limit(("study", "round"), budget)`` holds every round of every study to the budget. A request
+    names its own round and principal: unless the owner's channel tells principals apart, and counts
+    rounds itself, such limits stop mistakes, not a dishonest asker.
     """
 
     per: tuple[str, ...]  #: aspects; each combination of their values has the budget for itself
     budget: Budget  #: the ceiling
-    #: aspects that must have a certain value for the limit to apply
-    where: Mapping[str, str] = field(default_factory=dict)
+    where: Mapping[str, str] = field(default_factory=dict)  #: aspects with a fixed value
 
     def __post_init__(self) -> None:
         unknown = [aspect for aspect in self.aspects if aspect not in ASPECTS]

@@ -1,7 +1,6 @@
 """What one release costs: every guarantee that was proved for it, exactly.
 
-A loss may carry several true statements at once. Randomized response at epsilon, for example, is
-pure epsilon and also epsilon * tanh(epsilon / 2) zCDP; an accountant takes the one it can compose.
+An accountant takes the statement that it can compose.
 """
 
 from __future__ import annotations
@@ -25,16 +24,13 @@ CLAIMED, MAPPED, MASKED = "claimed", "opendp", "masked"
 class Loss:
     """The privacy loss of one release."""
 
-    #: pure differential privacy, nats; or the epsilon of (epsilon, delta)
-    epsilon: Fraction | None = None
+    epsilon: Fraction | None = None  #: pure, nats; or the epsilon of (epsilon, delta)
     rho: Fraction | None = None  #: zero-concentrated differential privacy
     delta: Fraction = Fraction(0)  #: probability with which the epsilon or rho statement may fail
     #: why there is no finite guarantee, or none. An unprotected release may hold protected parts
     #: beside the open ones: what those cost still counts against a budget
     unprotected: str | None = None
-    #: the laws of all the noise in it, for tight retrospective accounting; empty where one of them
-    #: is not known
-    laws: tuple[Charged, ...] = field(default=())
+    laws: tuple[Charged, ...] = field(default=())  #: of all its noise; empty if one is not known
     #: what the bound rests on beside what is derived here, sorted: ``"claimed:NAME"`` for the word
     #: of a plugin's author, ``"opendp:NAME"`` for the map of a measurement, ``"masked:1 of 5"`` for
     #: masks that hold unless more owners collude; empty where all of it is derived
@@ -87,10 +83,7 @@ class Loss:
         return self.finite and self.delta == 0 and 0 in (self.epsilon, self.rho)
 
     def __add__(self, other: Loss) -> Loss:
-        """Basic composition, statement by statement; laws are kept while all of them are known.
-
-        The sum rests on all that either rests on.
-        """
+        """Basic composition, statement by statement; laws are kept while all of them are known."""
         reason = self.unprotected if self.unprotected is not None else other.unprotected
         basis = tuple(sorted({*self.basis, *other.basis}))
         if not (self.counted and other.counted):
@@ -139,8 +132,8 @@ def pure_to_zcdp(epsilon: Fraction) -> Fraction:
     """The least rho such that every epsilon-DP mechanism is rho-zCDP, rounded up.
 
     Randomized response dominates every epsilon-DP mechanism, and its Renyi divergence of order
-    alpha is at most alpha * epsilon * tanh(epsilon / 2), attained as alpha falls to 1
-    (Bun and Steinke 2016, Proposition 3.3, has the weaker epsilon^2 / 2).
+    alpha is at most alpha * epsilon * tanh(epsilon / 2), attained as alpha falls to 1 (Bun and
+    Steinke 2016, Proposition 3.3, has the weaker epsilon^2 / 2).
     """
     value = float(epsilon)
     return min(round_up(value * math.tanh(value / 2)), epsilon**2 / 2)
@@ -154,10 +147,10 @@ def lost(charged: Charged) -> Loss:
 
 
 def covers(loss: Loss) -> bool:
-    """Whether what a loss states is no less than the laws of its own noise lose.
+    """Whether what a loss states is no less than the known laws of its own noise lose.
 
-    Laws add up by what they lose, as pure epsilon or as zCDP; a pure statement needs pure laws.
-    A law that is not installed proves nothing. A statement with a delta is not held to its laws.
+    Laws add up, as pure epsilon or as zCDP; a pure statement needs pure laws. A statement with a
+    delta is not held to its laws.
     """
     known = [charged for charged in loss.laws if not isinstance(charged.law, Unknown)]
     if loss.delta or not known:

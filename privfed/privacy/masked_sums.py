@@ -1,7 +1,7 @@
 """Sums that only show all owners' parts together: who takes part, and what noise each of them adds.
 
-Each of K owners adds a share of the noise, and a mask that cancels in the sum of all K. Up to t of the
-others may collude with the server: they know their own shares, so that K - t shares count.
+Each of K owners adds a share of the noise, and a mask that cancels in the sum of all K. Up to t of
+the others may collude with the server: K - t shares count.
 """
 
 from __future__ import annotations
@@ -37,26 +37,19 @@ MIN_SIGMA = 3.0
 #: All owners' exact cells together stay below this magnitude, and their noise too: each cell is clipped,
 #: which moves no two answers further apart. 64-bit integers hold the total, whatever the data.
 LARGEST = 2**62
-#: Most owners, and most owners times refinement: a cell is clipped at 2^44 or more.
-MOST_OWNERS, MOST_STEPS = 512, 2**18
+MOST_OWNERS, MOST_STEPS = 512, 2**18  #: Owners, and times refinement: cells reach 2^44
 SUMS = (PartType.COUNTS, PartType.SUMS)  #: Parts that are sums over records
 
 
 @dataclass(frozen=True)
 class MaskedSums:
-    """A policy's terms for sums that only their total shows.
-
-    Raises:
-        PolicyError: there are fewer than two owners whose noise counts.
-    """
+    """A policy's terms for sums that only their total shows (PolicyError: under two shares count)."""
 
     #: each owner's masking key, 32 bytes in hexadecimal (``privfed key masking``), by name, the
     #: policy's own owner included; text without a key where a simulation fills it in
     keys: Mapping[str, str]
-    #: t, owners who may work with the server. Each adds 1 / (K - t) of the variance
-    colluding: int = 0
-    #: what may be spent at most if the masks fail, because more than t owners collude
-    unmasked: Budget | None = None
+    colluding: int = 0  #: t, owners who may work with the server; 1 / (K - t) of variance each
+    unmasked: Budget | None = None  #: the most that may be spent if the masks fail
 
     def __post_init__(self) -> None:
         if type(self.colluding) is not int or self.colluding < 0:
@@ -85,13 +78,10 @@ class MaskedSums:
         return tuple(sorted(self.keys))
 
     def check_unmasked(self, accountant: Accountant, budget: Budget | None) -> None:
-        """Check that the budget stays within what may be spent at most if the masks fail.
+        """Hold what the budget may cost if the masks fail to what may be spent then (PolicyError).
 
-        Her own share has 1 / m of the variance, so that a release that costs rho then costs m rho: m times
-        the ceiling bounds every exchange, however the server asks.
-
-        Raises:
-            PolicyError: it does not, or there is no budget.
+        Her own share has 1 / m of the variance, so that a release that costs rho then costs m rho:
+        m times the ceiling bounds every exchange, however the server asks.
         """
         if self.unmasked is None:
             return
@@ -150,11 +140,8 @@ def _is_key(text: str) -> bool:
 class MaskedProtection:
     """A mechanism at work on a group of sums, with one owner's share of its noise."""
 
-    #: what is said of all owners' total, on refined grids: its laws, and what it costs an owner
-    #: against the server and its allies
-    total: Protection
-    #: by part, how many units of the refined grid are one of the part's own
-    refined: Mapping[str, int]
+    total: Protection  #: said of all owners' total: its laws, and an owner's cost
+    refined: Mapping[str, int]  #: by part, units of the refined grid in one of its own
 
     @property
     def mechanism(self) -> Mechanism:
@@ -174,7 +161,7 @@ class MaskedProtection:
     def protect(
         self, exact: Mapping[str, np.ndarray], noise: Noise, _reveals: Mapping[str, np.ndarray]
     ) -> Mapping[str, np.ma.MaskedArray]:
-        """Refine exact cells and add this owner's share of the noise; see :meth:`.Protection.protect`."""
+        """Refine exact cells and add this owner's share; see :meth:`.Protection.protect`."""
         released = {}
         for name, cells in exact.items():
             units, law = self.on_grid(name, cells), self.drawn.get(name)
@@ -210,8 +197,7 @@ class MaskedProtection:
 def masked(protection: Protection, terms: MaskedSums) -> MaskedProtection | None:
     """Share a Gaussian mechanism's noise among all owners; none where the parts are no such sums.
 
-    Raises:
-        ValueError: 64-bit integers cannot hold the total.
+    ValueError: 64-bit integers cannot hold the total.
     """
     kinds = {bounded.part.type for bounded in protection.group.values()}
     gaussian = all(type(law) is DiscreteGaussian for law in protection.laws.values())
@@ -244,11 +230,7 @@ def masked(protection: Protection, terms: MaskedSums) -> MaskedProtection | None
 def all_masked(
     protections: Sequence[Protection], terms: MaskedSums | None
 ) -> tuple[MaskedProtection, ...]:
-    """Share the noise of all protections of one answer; empty unless every part of it can be masked.
-
-    Raises:
-        ValueError: 64-bit integers cannot hold the total.
-    """
+    """Share the noise of all protections of one answer; empty unless every part can be masked."""
     if terms is None:
         return ()
     each = [masked(protection, terms) for protection in protections]
@@ -256,8 +238,5 @@ def all_masked(
 
 
 def refinement(sigma: float) -> int:
-    """The least power of two that brings a share's sigma to :data:`MIN_SIGMA`.
-
-    Cells, bound and sigma are multiplied by it, which costs nothing and refuses no question.
-    """
+    """The least power of two that brings a share's sigma to :data:`MIN_SIGMA`; it costs nothing."""
     return 1 << max(0, math.ceil(math.log2(MIN_SIGMA / sigma)))

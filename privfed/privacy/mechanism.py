@@ -26,8 +26,7 @@ from privfed.questions.part import Bound, Part, PartType
 #: probability below exp(-4096), and exact values stay below 2^53.
 WIDEST = 2.0**50
 
-#: What a mechanism gives back: integers (or floats for values) with suppressed cells masked.
-Protected = Mapping[str, np.ma.MaskedArray]
+Protected = Mapping[str, np.ma.MaskedArray]  #: What leaves; suppressed cells are masked
 
 
 @dataclass(frozen=True)
@@ -41,21 +40,16 @@ class BoundedPart:
 class Mechanism(ABC):
     """Chooses laws of noise for a group of parts jointly; knows no learner and no accountant.
 
-    ``price`` says all that can be said without data, once: a law for each part. The core then draws
-    from the laws, adds, and derives the loss from the joint bounds; ``finish`` sees noisy values alone.
-    One that overrides :meth:`draw` or :meth:`protect` is on its author's word, and every total that
-    contains its losses says so.
+    The core draws from the laws, adds, and derives the loss from the joint bounds; ``finish`` sees
+    noisy values alone. One that overrides :meth:`draw` or :meth:`protect` is on its author's word,
+    and every total that contains its losses says so.
     """
 
     name: ClassVar[str]  #: What policies call it
-    #: What a guard's ``spend`` counts: ``"epsilon"`` (nats), ``"rho"`` (zCDP) or ``None`` (nothing).
-    currency: ClassVar[str | None] = None
-    #: Whether the same question at no greater spend gets the remembered answer, free.
-    memoises: ClassVar[bool] = False
-    #: Whether suppression also covers what could be subtracted from other releases.
-    strict: bool = False
-    #: Whether cells that reveal a record are masked, which is no differential privacy.
-    suppresses: ClassVar[bool] = False
+    currency: ClassVar[str | None] = None  #: Of ``spend``: ``"epsilon"``, ``"rho"`` or nothing
+    memoises: ClassVar[bool] = False  #: Whether a question asked again gets the answer free
+    strict: bool = False  #: Whether what could be subtracted is suppressed too
+    suppresses: ClassVar[bool] = False  #: Whether cells that reveal a record are masked; no DP
 
     @abstractmethod
     def supports(self, group: Mapping[str, BoundedPart]) -> bool:
@@ -63,16 +57,13 @@ class Mechanism(ABC):
 
     @abstractmethod
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
-        """Choose the law of the noise on each part, and state the cost of one release; without data.
-
-        It follows from the arguments alone, so that it may be kept for equal ones.
-        """
+        """Choose the law of the noise on each part, and state the cost; by the arguments alone."""
 
     def dearest(self, spend: Fraction) -> Loss | None:
         """Give a loss that dominates any release at this spend, whatever is asked; or none.
 
-        Every epsilon-DP release is dominated by randomized response at that epsilon (Kairouz, Oh and
-        Viswanath 2015), which is what a loss without a law stands for; a rho by its Renyi curve.
+        Randomized response, which a loss without a law stands for, dominates every epsilon-DP
+        release (Kairouz, Oh and Viswanath 2015); a rho is dominated by its Renyi curve.
         """
         if self.currency is None:
             return None
@@ -97,14 +88,8 @@ class Mechanism(ABC):
     ) -> Protected:
         """Add noise, finish and mask; overriding it is on the author's word.
 
-        Args:
-            exact: the exact array of each part.
-            priced: what :meth:`price` said of them.
-            noise: where all randomness comes from.
-            reveals: the cells of each part that would give a record away.
-
-        Returns:
-            what may leave; suppressed cells are masked and hold zero.
+        ``reveals`` marks the cells of each part that would give a record away: suppressed ones are
+        masked and hold zero.
         """
         noisy = {
             name: _noisy(self, exact[name], priced.laws.get(name), noise) for name in priced.group
@@ -127,17 +112,14 @@ class OpenDPMechanism(Mechanism):
     """Wraps a measurement of OpenDP's on integer vectors, at what its own map says it costs.
 
     Its draws are OpenDP's, from secure noise alone, and no law is told. The parts of one grid are
-    one vector; each grid has an equal share of the spend. What a measurement that was written by a
-    user claims, its map only repeats.
+    one vector; each grid has an equal share of the spend. A user's own measurement is on its word.
     """
 
     @abstractmethod
     def measurement(self, bound: Bound, spend: Fraction) -> Measurement:
         """Build the measurement for vectors of ``i64``, in units of one grid.
 
-        Args:
-            bound: norms of the greatest change; the map is asked at that of the input metric.
-            spend: at which the map must stay; smaller ones are wider noise.
+        Its map, at the bound in the norm of its input metric, must stay within the spend.
         """
 
     def supports(self, group: Mapping[str, BoundedPart]) -> bool:
@@ -216,11 +198,8 @@ class Protection:
     mechanism: Mechanism  #: what protects them
     group: Mapping[str, BoundedPart]  #: the parts, with their bounds
     spend: Fraction  #: what is spent on them, in the mechanism's currency
-    #: the law of the noise on each part; parts to which none is added are left out
-    laws: Mapping[str, Law] = field(default_factory=dict)
-    #: what the mechanism says that costs; unless given, the spend in its currency, nothing where no
-    #: record can change anything, or else what the laws lose
-    stated: Loss | None = None
+    laws: Mapping[str, Law] = field(default_factory=dict)  #: of each part's noise, if any
+    stated: Loss | None = None  #: the mechanism's own price; else spend, nothing or the laws'
 
     @property
     def drawn(self) -> Mapping[str, Law]:
@@ -242,10 +221,9 @@ class Protection:
 
     @cached_property
     def charged(self) -> tuple[Charged, ...]:
-        """The laws with the joint bound of the parts that each hides on one grid; none if some are bare.
+        """The laws with the joint bound of what each hides on one grid; none if parts are bare.
 
-        Independent noise on one vector: by (grid, law), the units of the parts' joint bound. Vectors of
-        several grids or laws are independent releases, whose losses add up.
+        Noises are independent: the losses of vectors of several grids or laws add up.
         """
         alike: dict[tuple[Fraction, Law], dict[str, BoundedPart]] = {}
         for name, law in self.laws.items():
@@ -296,8 +274,7 @@ def shares(
 ) -> Iterator[tuple[list[str], Bound, Fraction]]:
     """Divide a spend equally among the grids on which a record can change something.
 
-    Yields:
-        the names of one grid's parts, their joint bound in its units, and the grid's share.
+    Yields the names of one grid's parts, their joint bound in its units, and the grid's share.
     """
     grids: dict[Fraction, dict[str, BoundedPart]] = {}
     for name, bounded in group.items():
@@ -320,11 +297,7 @@ def spreads(bound: Bound, cells: int) -> list[tuple[int, int]]:
 
 
 def joint(group: Mapping[str, BoundedPart]) -> Bound:
-    """The bound of all parts of a group together, each in units of its own grid.
-
-    Raises:
-        ValueError: a part has no finite bound.
-    """
+    """The joint bound of a group's parts, each in its grid's units (ValueError: none is finite)."""
     bounds = []
     for name, bounded in group.items():
         if bounded.bound is None:
@@ -334,11 +307,7 @@ def joint(group: Mapping[str, BoundedPart]) -> Bound:
 
 
 def within_range(scale: float) -> float:
-    """Give a noise scale back, in grid units, if 64-bit integers can hold its noise.
-
-    Raises:
-        ValueError: the scale is not a finite positive number, or wider than :data:`WIDEST`.
-    """
+    """Give back a noise scale that 64-bit integers can hold (ValueError: above :data:`WIDEST`)."""
     if not 0 < scale <= WIDEST:
         raise ValueError("the spend is too small: 64-bit integers cannot hold its noise")
     return scale

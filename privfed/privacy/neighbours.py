@@ -1,8 +1,4 @@
-"""Neighbouring data sets, and moving a guarantee from one notion of them to another.
-
-Only stated theorems are used (group privacy and the triangle inequality); whatever does not follow
-from them is refused.
-"""
+"""Neighbouring data sets, and moving a guarantee from one notion of them to another, by theorem."""
 
 from __future__ import annotations
 
@@ -28,10 +24,7 @@ class Neighbours:
         """How many of these differences lead from one data set to a neighbour of the other kind.
 
         Replacing is removing and adding: two steps. A person with at most ``cap`` records is that
-        many record steps. A step of one unit says nothing of another unit beyond that.
-
-        Raises:
-            UnsupportedLoss: no number of steps is known to.
+        many record steps. UnsupportedLoss: no number of steps is known to.
         """
         steps = 1
         if self.relation != to.relation:
@@ -52,23 +45,17 @@ class Neighbours:
 
 
 def convert(loss: Loss, given: Neighbours, wanted: Neighbours) -> Loss:
-    """Restate a loss for other neighbours, by group privacy.
-
-    Raises:
-        UnsupportedLoss: it does not follow from a theorem.
-    """
+    """Restate a loss for other neighbours, by group privacy (UnsupportedLoss: it does not follow)."""
     return group(loss, given.steps(wanted))
 
 
 def group(loss: Loss, steps: int) -> Loss:
     """The loss for data sets ``steps`` neighbours apart.
 
-    Pure epsilon: steps * epsilon (Dwork et al. 2006). rho-zCDP: steps^2 * rho (Bun and Steinke 2016,
-    Proposition 27). (epsilon, delta): steps * epsilon, with delta * (e^(steps epsilon) - 1) /
-    (e^epsilon - 1) (Vadhan 2017, Lemma 2.2). Approximate zCDP has no such theorem here.
-
-    Raises:
-        UnsupportedLoss: it does not follow from a theorem.
+    Pure epsilon: steps * epsilon (Dwork et al. 2006). rho-zCDP: steps^2 * rho (Bun and Steinke
+    2016, Proposition 27). (epsilon, delta): steps * epsilon, with delta * (e^(steps epsilon) - 1) /
+    (e^epsilon - 1) (Vadhan 2017, Lemma 2.2). Approximate zCDP has no such theorem
+    (UnsupportedLoss).
     """
     if steps == 1 or not loss.counted:
         return loss

@@ -30,8 +30,7 @@ _INTEGERS = vector_domain(atom_domain(T="i64"))
 class Noise(ABC):
     """A source of noise."""
 
-    #: Whether releases made with it are protected; test noise is not, and the ledger says so.
-    secure: bool
+    secure: bool  #: Whether it protects; the ledger tells of test noise
 
     @abstractmethod
     def laplace(self, size: int, scale: float) -> np.ndarray:
@@ -66,13 +65,11 @@ class SecureNoise(Noise):
 
 @lru_cache(maxsize=64)
 def _laplace(scale: float) -> Any:
-    """OpenDP's sampler at a scale, made once: many questions to many clients share one."""
     return make_laplace(_INTEGERS, l1_distance(T="i64"), scale=scale)
 
 
 @lru_cache(maxsize=64)
 def _gaussian(scale: float) -> Any:
-    """See :func:`_laplace`."""
     return make_gaussian(_INTEGERS, l2_distance(T="f64"), scale=scale)
 
 
@@ -106,11 +103,7 @@ class TestNoise(Noise):
 
 
 def _dyadic(size: int, probability: Fraction, draw: Callable[[int], bytes]) -> np.ndarray:
-    """Compare uniform 64-bit words with the threshold, drawing only the bytes that decide.
-
-    A word is below the threshold if its first byte is; the words that tie there (one in 256) are
-    decided by 56 further bits. So one byte a bit is enough, and the probability is exact.
-    """
+    """Compare uniform 64-bit words with the threshold, drawing 56 bits more only where bytes tie."""
     threshold = probability * 2**64
     if threshold.denominator != 1 or not 0 <= threshold <= 2**64:
         raise InputError("a bit's probability must be a multiple of 2^-64 between 0 and 1")

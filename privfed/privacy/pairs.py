@@ -1,8 +1,7 @@
 """Dominating pairs: hockey-stick curves that bound what one release tells at every epsilon.
 
-A release is dominated by a pair of distributions whose hockey-stick divergence is at least its own
-at every epsilon; independent releases are then dominated by the product of their pairs (Dong, Roth
-and Su 2022; Zhu, Dong and Wang 2022).
+Independent releases are dominated by the product of their pairs (Dong, Roth and Su 2022; Zhu, Dong
+and Wang 2022).
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from scipy.special import log_ndtr
 class DominatingPair(ABC):
     """A dominating pair, up to what its hockey-stick curve depends on."""
 
-    #: epsilon of one release; for Gaussian noise the sensitivity in standard deviations
-    size: float
+    size: float  #: epsilon; for Gaussian noise the sensitivity in standard deviations
 
     def curve(self, epsilon: np.ndarray) -> np.ndarray:
         """delta(epsilon), also for negative epsilon."""

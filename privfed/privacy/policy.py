@@ -27,10 +27,8 @@ from privfed.questions.exact import Number, exact, readable, text
 from privfed.questions.part import Relation, Unit
 from privfed.tables.toml_file import naming, read_toml
 
-#: Most cells of one answer; a query that asks for more is refused before anything is built.
-CELLS = 20_000_000
-#: Proposals to spend with a greater denominator are rounded down to this many units per one.
-PROPOSED = 10**12
+CELLS = 20_000_000  #: Most of one answer; more is refused before anything is built
+PROPOSED = 10**12  #: Largest denominator of a proposal; finer ones are rounded down
 
 
 def whole(value: object) -> bool:
@@ -47,12 +45,9 @@ class Guard:
     """How one group of parts is protected, jointly."""
 
     mechanism: str | Mechanism  #: a plugin's name, or the object itself
-    #: the parts of the group; ``"*"`` is every part that no other guard names
-    parts: tuple[str, ...] = ("*",)
-    #: what one release costs, in the mechanism's currency (epsilon or rho)
-    spend: Fraction | None = None
-    #: most that a request may propose to spend instead; ``spend`` unless given
-    cap: Fraction | None = None
+    parts: tuple[str, ...] = ("*",)  #: ``"*"`` is every part that no other guard names
+    spend: Fraction | None = None  #: of one release, in the mechanism's currency
+    cap: Fraction | None = None  #: most that a request may propose; else ``spend``
     times: int | None = None  #: how often the kind may be answered; no limit unless given
     options: Mapping[str, Any] = field(default_factory=dict)  #: parameters of the mechanism
 
@@ -116,7 +111,6 @@ class Guard:
 
     @property
     def _options(self) -> dict[str, Any]:
-        """The options, or the parameters of the mechanism object that stands for them."""
         if isinstance(self.mechanism, str):
             return dict(self.options)
         known = vars(self.mechanism).items()
@@ -127,22 +121,16 @@ class Guard:
 class Policy:
     """What a data owner allows."""
 
-    #: for each kind of query, its guards; an empty tuple allows a local effect
-    guards: Mapping[str, tuple[Guard, ...]]
-    #: what the guarantee protects: ``record``, ``rule``, ``individual`` or ``client``
-    unit: Unit = "record"
+    guards: Mapping[str, tuple[Guard, ...]]  #: by kind of query; none for a local effect
+    unit: Unit = "record"  #: what is protected
     relation: Relation = "add-or-remove"  #: ``add-or-remove`` or ``replace-one`` of one unit
     cap: int | None = None  #: most records of one unit (``individual``, ``client``)
     accountant: str | Accountant = "pure"  #: a plugin's name, or the object itself
-    #: the ceiling, or none (then spending is counted and never refused)
-    budget: Budget | None = None
+    budget: Budget | None = None  #: the ceiling; none only counts the spending
     name: str = ""  #: for reports
     cells: int = CELLS  #: most cells of one answer
-    #: sub-budgets, per study, round, kind, client, principal, month or model
-    limits: tuple[Limit, ...] = ()
-    #: with whom sums are masked, so that only their total is shown; kinds that are no sums under
-    #: Gaussian noise stay as they are
-    masked: MaskedSums | None = None
+    limits: tuple[Limit, ...] = ()  #: sub-budgets; see :class:`.Limit`
+    masked: MaskedSums | None = None  #: with whom sums under Gaussian noise are masked
 
     def __post_init__(self) -> None:
         faults = [*self._faults()]
@@ -284,7 +272,6 @@ class Policy:
 
 
 def _named(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What a policy's file names that must be installed, by the plugins' group."""
     accountant, guards = plain.get("accountant", "pure"), plain.get("guard", ())
     if isinstance(accountant, str):
         yield "accountants", accountant
@@ -301,7 +288,6 @@ def _list(plain: Mapping[str, Any], key: str, wanted: str, where: str) -> list[A
 
 
 def _listed(plain: Mapping[str, Any], key: str, faults: Faults, where: str) -> list[Any]:
-    """The tables of one name; where they are none, that is a fault."""
     with faults.collected():
         return _list(plain, key, f"[[{key}]] tables", where)
     return []

@@ -47,10 +47,8 @@ def _built(guard: Guard) -> Mechanism:
 def dearest_of(policy: Policy) -> dict[str, tuple[int, tuple[Loss, ...]]] | None:
     """How often each kind may be answered, and what dominates one answer, guard by guard.
 
-    Returns:
-        none where the policy does not bound it: a kind without ``times``, a guard without a finite
-        guarantee, or a mechanism that is not installed. Kinds that are always refused, and local
-        effects, tell nothing and are left out.
+    None where the policy does not bound it: a kind without ``times``, or a guard without a finite
+    guarantee. Kinds that are always refused, and local effects, are left out.
     """
     found: dict[str, tuple[int, tuple[Loss, ...]]] = {}
     for kind, guards in policy.guards.items():
@@ -69,12 +67,7 @@ def dearest_of(policy: Policy) -> dict[str, tuple[int, tuple[Loss, ...]]] | None
 
 
 def kinds_of(policy: Policy, queries: Iterable[type[Query]]) -> dict[str, type[Query]]:
-    """The query classes that the policy names, and no others.
-
-    Raises:
-        PolicyError: one is not installed; or what stays with an owner has a guard, or what leaves
-            has none.
-    """
+    """The query classes that the policy names (PolicyError: not installed, or guarded wrongly)."""
     given = {query.kind: query for query in queries}
     kinds: dict[str, type[Query]] = {}
     faults = Faults()

@@ -1,7 +1,6 @@
 """Cells that are declared disjoint, checked from their public description.
 
-Parallel composition exists inside one query's vector sensitivity only: a record that falls into one
-cell moves one cell. Here a query that names its cells finds how many of them one record can reach.
+Parallel composition exists inside one query's vector sensitivity only: a record moves one cell.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from privfed.errors import QueryError
 DEPTH = 256  #: Deepest path and longest search that a stranger's query may cost a client
 SEARCH = 200_000
 
-#: The way from the root to a node: (feature, branch) for each step.
-Path = tuple[tuple[int, int], ...]
+Path = tuple[tuple[int, int], ...]  #: To a node from the root: (feature, branch) at each step
 
 
 def check_paths(paths: Sequence[Path], features: int, branches: int) -> None:
@@ -25,10 +23,7 @@ def check_paths(paths: Sequence[Path], features: int, branches: int) -> None:
     Two different nodes of one multi-way tree separate at a node that both pass: there they follow
     different branches of the *same* feature. Then crisp nodes are disjoint, and fuzzy memberships
     (which sum to 1 over the branches of a feature) sum to at most 1 over all nodes, by induction.
-
-    Raises:
-        QueryError: ``malformed`` for unknown features or branches and excessive depth,
-            ``false-partition`` otherwise.
+    QueryError: ``malformed`` (unknown features or branches, too deep), else ``false-partition``.
     """
     if max(map(len, paths), default=0) > DEPTH:
         raise QueryError("malformed", f"a path has more than {DEPTH} steps")
@@ -46,11 +41,7 @@ def check_paths(paths: Sequence[Path], features: int, branches: int) -> None:
 
 
 def check_edges(edges: np.ndarray) -> None:
-    """Check that bin edges are finite and rising, so that a value falls into exactly one bin.
-
-    Raises:
-        QueryError: ``malformed`` or ``false-partition``.
-    """
+    """Check that bin edges are finite and rising: a value falls into exactly one bin (QueryError)."""
     if edges.ndim != 1 or len(edges) < 2 or not np.isfinite(edges).all():
         raise QueryError("malformed", "bin edges must be finite numbers, two or more")
     if not (np.diff(edges) > 0).all():
@@ -60,9 +51,10 @@ def check_edges(edges: np.ndarray) -> None:
 def overlap(lower: np.ndarray, upper: np.ndarray) -> int:
     """The most boxes that one point can lie in: half-open boxes, shape (boxes, features).
 
-    A largest set of boxes with a common point contains the corner made of their greatest lower bounds;
-    for each box's lower bound on the first feature, the boxes alive there are searched in the others.
-    Beyond :data:`SEARCH` steps the overlap on the least crowded feature is given: never too small.
+    A largest set of boxes with a common point contains the corner made of their greatest lower
+    bounds; for each lower bound on the first feature, the boxes alive there are searched in the
+    others. Beyond :data:`SEARCH` steps the overlap on the least crowded feature is given: never too
+    small.
     """
     features = lower.shape[1]
     if len(lower) == 0:

@@ -1,18 +1,13 @@
-"""Secret coins of single records: a keyed pseudorandom function, over all records at once.
+"""Secret coins of single records, by SipHash-2-4 (Aumasson and Bernstein 2012), all at once.
 
-SipHash-2-4 (Aumasson and Bernstein 2012, "SipHash: a fast short-input PRF"), in three layers, each
-keyed by the one before:
-
-1. a record's content is hashed to 128 bits under the client's secret;
-2. equal records, which no query can tell apart, are numbered 0, 1, 2, ... and each gets a key of
-   its own from content and number;
-3. a label is hashed under that key to 64 bits.
+1. a record's content is hashed to 128 bits under the client's secret; 2. equal records are numbered
+0, 1, 2, ... and each gets a key of its own from content and number; 3. a label is hashed under that
+key to 64 bits.
 
 So a coin is a function of secret, content, number and label alone. One record more or less changes
 no other's coin: its equals hold the coins numbered 0 to n - 1 before and 0 to n after, the same but
-for one, and no statistic of the records shows which of them holds which. Without the secret, coins
-of different records or labels are independent and uniform, as far as SipHash is a pseudorandom
-function and no two 128-bit hashes collide.
+for one, and no statistic shows which of them holds which. Without the secret, coins are independent
+and uniform, as far as SipHash is a pseudorandom function and no two hashes collide.
 """
 
 from __future__ import annotations
@@ -32,12 +27,7 @@ Keys = tuple[np.ndarray, np.ndarray]  #: Two words of 64 bits for each record, o
 
 
 def record_keys(records: Records, secret: bytes) -> Keys:
-    """Give each record its own key, two arrays of uint64, shape (records,).
-
-    Args:
-        records: the records; their content is features, target and person.
-        secret: of the client; whoever knows it knows every coin.
-    """
+    """Give each record its own key by its content (features, target and person), shape (records,)."""
     words = _content(records)
     own = np.frombuffer(hashlib.blake2b(secret, digest_size=16).digest(), "<u8")
     hashed = _long_hash((own[:1], own[1:]), words, len(records))
@@ -57,12 +47,9 @@ def toss(keys: Keys, label: str) -> np.ndarray:
 
 
 def siphash(keys: Keys, words: Sequence[np.ndarray], outputs: int) -> tuple[np.ndarray, ...]:
-    """SipHash-2-4 of messages of whole words, all messages side by side.
+    """SipHash-2-4 of messages of whole words (uint64), side by side; keys are broadcast.
 
-    Args:
-        keys: uint64, broadcast against the words.
-        words: the message's words, each uint64.
-        outputs: 1 for the 64-bit function, 2 for the 128-bit one (low word first).
+    ``outputs`` is 1 for the 64-bit function, 2 for the 128-bit one (low word first).
     """
     wide = outputs == 2
     shape = np.broadcast_shapes(keys[0].shape, *(word.shape for word in words))
@@ -86,7 +73,6 @@ def siphash(keys: Keys, words: Sequence[np.ndarray], outputs: int) -> tuple[np.n
 
 
 def _rounds(state: Sequence[np.ndarray], number: int) -> None:
-    """SipRound, in place."""
     a, b, c, d = state
     spare = np.empty_like(a)
     for _ in range(number):

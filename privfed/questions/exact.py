@@ -1,7 +1,4 @@
-"""Exact numbers for budgets: parsed from decimal text, never from binary noise.
-
-``Fraction("0.1") * 3 == Fraction("0.3")``; the same sum of floats is not.
-"""
+"""Exact numbers for budgets: parsed from decimal text, never from binary noise."""
 
 from __future__ import annotations
 
@@ -15,23 +12,15 @@ from privfed.errors import InputError
 
 Number = Fraction | int | float | str | Decimal
 RESOLUTION = 10**15  #: Irrational costs are rounded up to this many units per one
-#: Largest power of ten that decimal text may hold; without a limit "1e999999999" is a denial of
-#: service in eleven letters.
-EXPONENT = 400
-#: Largest power of ten of what people write into files: floats hold these, and their squares' roots.
-FLOATS = 300
+EXPONENT = 400  #: Largest power of ten in text: "1e999999999" is a denial of service
+FLOATS = 300  #: Largest power of ten in people's files: floats hold it and its root
 
 
 def exact(value: Number, name: str = "value", *, zero: bool = False) -> Fraction:
-    """Turn a number into an exact, finite, positive fraction.
+    """Turn a number into an exact, finite, positive fraction; a float by its shortest decimal text.
 
-    Args:
-        value: decimal text, integer, fraction, or float (read by its shortest decimal text).
-        name: of the number, for the error message.
-        zero: whether zero is allowed.
-
-    Raises:
-        InputError: the value is not a number, not finite, or not positive.
+    InputError names it if it is no number, not finite, or not positive (or 0, where that is
+    allowed).
     """
     number = _parse(value, name)
     if number < 0 or (number == 0 and not zero):
@@ -41,11 +30,7 @@ def exact(value: Number, name: str = "value", *, zero: bool = False) -> Fraction
 
 
 def readable(value: Number, name: str = "value", *, zero: bool = False) -> Fraction:
-    """Read a number that a person wrote, as :func:`exact` does, within what floats can hold.
-
-    Raises:
-        InputError: see :func:`exact`; or it is beyond.
-    """
+    """Read a number that a person wrote, as :func:`exact` does, within what floats can hold."""
     number = exact(value, name, zero=zero)
     if number and not Fraction(1, 10**FLOATS) <= number <= 10**FLOATS:
         raise InputError(_beyond(name, FLOATS))

@@ -1,7 +1,6 @@
 """Public facts of one named array of an answer, with its derived sensitivity.
 
-A sensitivity says how far the *records* can move the statistic, in integer units of the part's grid.
-The query derives it from public values alone; it is never passed in.
+That says how far the *records* can move it, in grid units; the query derives it from public values.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from privfed.errors import PolicyError, QueryError
 Relation = Literal["add-or-remove", "replace-one"]
 Unit = Literal["record", "rule", "individual", "client"]
 
-#: One unit of a sum's grid: contributions are floored to it per record, so that sums are exact.
-GRID = Fraction(1, 2**30)
+GRID = Fraction(1, 2**30)  #: Of sums: contributions are floored to it per record
 
 
 class PartType(StrEnum):
@@ -54,7 +52,6 @@ class Bound:
             raise QueryError("malformed", "a bound needs 0 <= l2_squared <= l1 squared")
 
     def __add__(self, other: Bound) -> Bound:
-        """The joint bound of two parts: L1 adds up, and so does squared L2."""
         return Bound(self.l1 + other.l1, self.l2_squared + other.l2_squared)
 
     def times(self, steps: int) -> Bound:
@@ -67,14 +64,9 @@ class Sensitivity:
     """How far the records can move a part."""
 
     add_or_remove: Bound  #: one record more or less
-    #: one record put in another's place; twice the above by the triangle inequality unless the
-    #: query derives a tighter bound
-    replace_one: Bound | None = None
-    #: all data of one individual replaced by any other data (local privacy)
-    anything: Bound | None = None
-    #: all data of one client added or removed, where a query bounds what a client adds as a whole;
-    #: it needs no cap
-    client: Bound | None = None
+    replace_one: Bound | None = None  #: in another's place; twice that unless derived tighter
+    anything: Bound | None = None  #: all data of one individual replaced (local privacy)
+    client: Bound | None = None  #: all data of one client added or removed, if the query bounds it
 
     @classmethod
     def of(cls, l1: int, l2_squared: int | None = None) -> Sensitivity:
@@ -82,18 +74,10 @@ class Sensitivity:
         return cls(Bound(l1, l1**2 if l2_squared is None else l2_squared))
 
     def under(self, unit: Unit, relation: Relation, cap: int | None) -> Bound:
-        """Give the bound for a unit of privacy.
+        """Give the bound for one unit of privacy, of at most ``cap`` records, under a relation.
 
         A bound over anything that an individual may hold needs no cap; a client may stand for many
-        individuals, so it is no bound for one.
-
-        Args:
-            unit: what a neighbour has more or less of (or other than).
-            relation: add or remove one unit, or replace it.
-            cap: most records of one unit (``individual`` and ``client``).
-
-        Raises:
-            PolicyError: the unit needs a cap, or a bound that the query does not derive.
+        individuals, so it is no bound for one. PolicyError: the unit needs a cap.
         """
         record = self.add_or_remove
         if relation == "replace-one":
@@ -112,11 +96,7 @@ class Sensitivity:
         return self._of(record, cap)
 
     def _of(self, record: Bound, cap: int) -> Bound:
-        """The bound of one unit of at most ``cap`` records, each changed as ``record`` is.
-
-        Replacing a unit of j records by one of k replaces min(j, k) of them and adds or removes the
-        rest: at most ``cap`` changes, each of either kind.
-        """
+        """Replacing j records by k replaces min(j, k) and adds or removes the rest."""
         single = self.add_or_remove
         larger = Bound(max(record.l1, single.l1), max(record.l2_squared, single.l2_squared))
         return larger.times(cap)
@@ -135,12 +115,9 @@ class Part:
 
     type: PartType  #: what the numbers are
     axes: tuple[str, ...]  #: a name for each axis (``node``, ``feature``, ``set``, ``bin``, ...)
-    #: sizes of the axes; -1 marks a size that depends on data (unprotected parts only)
-    shape: tuple[int, ...]
-    #: the derived bound, or ``None`` where no finite one exists
-    sensitivity: Sensitivity | None = None
-    #: value of one unit; released integers times this are the part's values
-    grid: Fraction = Fraction(1)
+    shape: tuple[int, ...]  #: sizes; -1 depends on data (unprotected parts only)
+    sensitivity: Sensitivity | None = None  #: or ``None``: no finite one exists
+    grid: Fraction = Fraction(1)  #: value of one unit of the released integers
 
     def __post_init__(self) -> None:
         if len(self.axes) != len(self.shape):
@@ -158,13 +135,10 @@ class Part:
 
 
 def on_grid(values: np.ndarray, grid: Fraction = GRID) -> np.ndarray:
-    """Truncate each record's contributions to integer grid units, towards zero.
+    """Truncate each record's contributions to integer grid units, towards zero, in float64.
 
     Truncated and not rounded: ``sum(floor(|v| / grid)) <= sum(|v|) / grid``, so an L1 bound on the
-    values stays an L1 bound on the units.
-
-    Returns:
-        float64 holding integers; their sums are exact below 2^53.
+    values stays one on the units. Sums are exact below 2^53.
     """
     scaled: np.ndarray = np.trunc(np.multiply(values, grid.denominator / grid.numerator))
     return scaled

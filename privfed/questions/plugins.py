@@ -24,11 +24,7 @@ GROUPS = {
 
 @cache
 def available(group: str) -> dict[str, EntryPoint]:
-    """List what is installed in a group, by name, without importing it.
-
-    Raises:
-        PluginError: two distributions install the same name.
-    """
+    """List what is installed in a group, by name (PluginError: one name by two distributions)."""
     if group not in GROUPS:
         raise PluginError(f"no plugin group {group!r}; the groups are {', '.join(GROUPS)}")
     found: dict[str, EntryPoint] = {}
@@ -44,11 +40,7 @@ def available(group: str) -> dict[str, EntryPoint]:
 
 
 def check(group: str, name: str) -> None:
-    """Check that a name is installed, without importing it.
-
-    Raises:
-        PluginError: it is not; the message suggests a similar name, or lists all.
-    """
+    """Check that a name is installed, without importing it (PluginError: suggests a similar one)."""
     points = available(group)
     if name not in points:
         listed = f"; installed are {', '.join(sorted(points)) or 'none'}"

@@ -27,8 +27,7 @@ class View:
     records: Any  #: the owner's records, already clipped to the schema
     schema: Schema  #: the public data dictionary
     secret: bytes = b""  #: a durable secret of the client; never leaves it
-    #: results worth keeping between queries; may vanish at any time
-    cache: MutableMapping[Any, Any] = field(default_factory=dict)
+    cache: MutableMapping[Any, Any] = field(default_factory=dict)  #: may vanish at any time
 
     @property
     def table(self) -> Records:
@@ -40,24 +39,19 @@ class View:
     def rng(self, label: str) -> np.random.Generator:
         """The client's secret, repeatable random stream for a purpose.
 
-        A stream knows no records: drawn in the table's order, its values go to other records when one
-        is removed, and all may change. For a subsample or a bootstrap use :meth:`coins`.
+        A stream knows no records: one more or less may change the values of all others. For a
+        subsample or a bootstrap use :meth:`coins`.
         """
         seed = hashlib.sha256(self.secret + b"\x00" + label.encode()).digest()
         return np.random.default_rng(np.frombuffer(seed, dtype=np.uint32))
 
     def coins(self, label: str) -> np.ndarray:
-        """Each record's secret, repeatable coin for a purpose (a subsample, a bootstrap).
+        """Each record's secret, repeatable coin for a purpose: uniform uint64, shape (records,).
 
-        A coin follows from the client's secret, the label and the record's content (equal records are
-        told apart by a counter), so one record more or less changes no other's: a sum over the records
-        whose coin lies below a threshold has the sensitivity of the whole sum.
-
-        Returns:
-            uint64, uniform and independent over records and labels, shape (records,).
-
-        Raises:
-            TypeError: the records are no table, or the client has no secret.
+        A coin follows from the client's secret, the label and the record's content (equal records
+        are told apart by a counter), so one record more or less changes no other's: a sum over the
+        records whose coin lies below a threshold has the sensitivity of the whole sum. TypeError:
+        the records are no table, or the client has no secret.
         """
         if not self.secret:
             raise TypeError("coins need a client's secret; without one everybody could toss them")
@@ -67,13 +61,7 @@ class View:
 
     @classmethod
     def of(cls, schema: Schema, x: np.ndarray, y: np.ndarray | None = None) -> Self:
-        """A view of records that an attacker knows or makes up.
-
-        Args:
-            schema: the public data dictionary.
-            x: encoded features, shape (records, features); clipped to the schema.
-            y: targets, shape (records,), or ``None``.
-        """
+        """A view of records that an attacker makes up: encoded, (records, features), and targets."""
         return cls(Records(schema, x, y), schema)
 
 
@@ -83,16 +71,14 @@ class Equations:
 
     added: np.ndarray  #: what each record would add, shape (records, *cells)
     told: np.ndarray  #: the sum before any noise, shape (cells)
-    #: largest difference of the two, in the same units, shape (cells) or scalar
-    error: np.ndarray | float = 0.0
+    error: np.ndarray | float = 0.0  #: largest difference, in the same units, (cells) or scalar
 
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
     """What some cells of an answer sum, where secret coins decide how often each record counts."""
 
-    #: names the coins; all cells of one draw count a record equally often (a tree's bootstrap)
-    draw: str
+    draw: str  #: of the coins; its cells count a record equally often (a bootstrap)
     part: str  #: the part
     cells: np.ndarray  #: flat indices into the part, shape (cells,)
     added: np.ndarray  #: what each record would add, counted once, shape (records, cells)
@@ -102,15 +88,14 @@ class Drawn:
 class LocalView(View):
     """What a local effect sees at a client; its cache is shared with no other query."""
 
-    #: what the client keeps, by name: durable plain data, shared by all local effects
-    shelf: MutableMapping[str, Any] = field(default_factory=dict)
+    shelf: MutableMapping[str, Any] = field(default_factory=dict)  #: durable plain data, by name
 
 
 class Query(ABC):
     """A query: a frozen dataclass of public values.
 
-    ``evaluate`` is pure in (records, query, client secret): the query carries the tree or the state, so
-    that it can be asked again, of another client, or after a restart.
+    ``evaluate`` is pure in (records, query, client secret): the query carries the tree or the
+    state.
     """
 
     kind: ClassVar[str]  #: What a policy's line names, such as ``"fuzzy_tree.level"``
@@ -120,28 +105,21 @@ class Query(ABC):
 
     @abstractmethod
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """All that can leave, derived without data.
-
-        Raises:
-            QueryError: the query's own values make no sense (false partition, unknown feature).
-        """
+        """All that can leave, derived without data (QueryError: the query makes no sense)."""
 
     @abstractmethod
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Compute every part from the records: integer grid units, or floats for values.
 
-        Total: it answers for any records that the schema allows, from none to as many as an owner holds.
-        A protected query that fails for some of them tells by it that they are there.
+        Total: it answers for any records that the schema allows, from none on. A protected query
+        that fails for some of them tells by it that they are there.
         """
 
     def memory(self, cells: int) -> int:
-        """Most bytes that evaluating takes beside the records, however many there are of these.
+        """Most bytes that evaluating so many cells takes beside the records, whatever their number.
 
-        Records are read a block at a time. A query that takes more than a few copies of its answer says
-        so; the gate refuses what is too large before anything is charged or read.
-
-        Args:
-            cells: of all its parts together.
+        A query that takes more than a few copies of its answer says so; the gate refuses what is
+        too large before anything is charged or read.
         """
         return 2**26 + 6 * 8 * cells
 
@@ -150,22 +128,16 @@ class Query(ABC):
     ) -> Mapping[str, np.ndarray]:
         """Mark the cells that would give a record away; a mask for each part that has any.
 
-        Args:
-            exact: what :meth:`evaluate` gave.
-            view: the records again, for what the parts do not show.
-            strict: whether to mark also what could be used to subtract such a cell.
+        ``strict`` also marks what could be used to subtract such a cell.
         """
         return {}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
         """What the answer would be for each record alone, in grid units, before any noise.
 
-        Whoever knows all other records can tell by this whether one was there. The default evaluates
-        record by record; a faster override must agree with it.
-
-        Returns:
-            each part that adds up (counts, sums, scores), shape (records, *the part's own); its sum over
-            the records is :meth:`evaluate`'s. Empty if not :attr:`linear`.
+        Each part that adds up, shape (records, *the part's own); its sum over the records is
+        :meth:`evaluate`'s. Empty if not :attr:`linear`. A faster override must agree with this
+        default.
         """
         if not self.linear:
             return {}
@@ -180,17 +152,10 @@ class Query(ABC):
         }
 
     def equations(self, answer: Mapping[str, np.ndarray], view: View) -> Mapping[str, Equations]:
-        """What an answer says of who was there, part by part.
+        """What an answer, each part as released, in grid units, says of who was there.
 
-        By default the members' contributions add up to it. Overridden by queries whose answers become
-        such a sum for those who saw them (a mean, or local steps from a public state).
-
-        Args:
-            answer: each part as released, in grid units.
-            view: the records that may have been there.
-
-        Returns:
-            equations of some parts; empty if the answer is not :attr:`linear`.
+        By default the members' contributions add up to it. Overridden by queries whose answers
+        become such a sum for those who saw them (a mean, or local steps from a public state).
         """
         added = self.contribution(view)
         return {
@@ -200,11 +165,7 @@ class Query(ABC):
         }
 
     def drawn(self, view: View) -> Iterator[Drawn]:
-        """What each record would add, were it drawn: for answers over secret samples (a bootstrap).
-
-        Args:
-            view: the records that may have been there.
-        """
+        """What each record would add, were it drawn: for answers over secret samples (a bootstrap)."""
         return iter(())
 
     @cached_property
@@ -224,13 +185,9 @@ class Query(ABC):
 
     @classmethod
     def from_canonical(cls, fields: bytes) -> Self:
-        """Read a query's canonical form, its arrays read-only.
+        """Read a query's canonical form, its arrays read-only; any other form is a WireError.
 
-        The last two are cached: a dry run comes before its query, and in one process the same query
-        reaches every client's gate.
-
-        Raises:
-            WireError: the bytes are no such query, or another form of one.
+        The last two are cached: in one process the same query reaches every client's gate.
         """
         small = len(fields) <= REMEMBERED
         query: Self = (_frozen if small else _frozen.__wrapped__)(cls, fields)
@@ -262,8 +219,8 @@ def _freeze(value: object) -> None:
 class LocalEffect(Query):
     """A request to keep something, of which nothing leaves: neither a part nor whether it worked.
 
-    It costs nothing, is listed in prices and in the ledger, and is allowed by a policy's ``local`` list.
-    Its effect comes after its ledger row is durable, and once, however often it is sent.
+    It costs nothing, and is allowed by a policy's ``local`` list. Its effect comes after its ledger
+    row is durable, and once, however often it is sent.
     """
 
     @final
@@ -278,11 +235,7 @@ class LocalEffect(Query):
         return {}
 
     def check(self, schema: Schema) -> None:
-        """Check the query's own values against the schema, without data.
-
-        Raises:
-            QueryError: they make no sense.
-        """
+        """Check the query's own values against the schema, without data (QueryError)."""
 
     @abstractmethod
     def take_effect(self, view: LocalView) -> None:
@@ -300,17 +253,12 @@ class CohortQuery(Query):
 
     @abstractmethod
     def asked(self, people: int) -> np.ndarray:
-        """Who is asked: distinct positions in a cohort of ``people`` individuals; public.
-
-        Raises:
-            QueryError: the query is meant for a cohort of another size.
-        """
+        """Who is asked: distinct positions in a cohort; public (QueryError: one of another size)."""
 
     def unhashed(self) -> tuple[CohortQuery, np.ndarray] | None:
         """The other query of whose bits the answers are public hashes, or ``None``.
 
-        Returns:
-            that query, of which an individual sets at most one bit, and whether that bit would set its
-            answer to this one, shape (the other's bits, individuals asked).
+        An individual sets at most one of its bits; with it, whether that bit would set the answer
+        to this one, shape (the other's bits, individuals asked).
         """
         return None

@@ -20,7 +20,6 @@ class Span:
     besides: frozenset[int] = frozenset()  #: codes of categories that do not meet it
 
     def __and__(self, other: Span) -> Span:
-        """Both conditions on the same feature."""
         both = [span.among for span in (self, other) if span.among is not None]
         return Span(
             self.feature,

@@ -13,15 +13,11 @@ from threadpoolctl import ThreadpoolController
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Let BLAS take one thread inside, in the whole process; afterwards as many as before.
-
-    Where several of a process's threads are inside at once, one BLAS thread may be left when they end.
-    """
+    """Let BLAS take one thread inside, in the whole process; afterwards as many as before."""
     limited: AbstractContextManager[object] = _libraries().limit(limits=1, user_api="blas")
     return limited
 
 
 @cache
 def _libraries() -> ThreadpoolController:
-    """The libraries that are loaded: numpy's and scipy's are, wherever a learner or an attack is."""
     return ThreadpoolController()

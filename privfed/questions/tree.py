@@ -1,9 +1,8 @@
 """Decision trees as public values: arrays, checked once, traversed by all records at once.
 
-Branch k of a split holds ``cuts[k - 1] <= x < cuts[k]``, so ``x < cut`` goes left in a binary tree and
-a value on a cut to the higher branch. A split by categories sends the listed ones left. Other values
-(missing, an unknown category) go to the last branch. So a record reaches exactly one leaf, and on
-each level at most one node: cells are crisp and disjoint.
+Branch k of a split holds ``cuts[k - 1] <= x < cuts[k]``. A split by categories sends the listed
+ones left. Other values (missing, an unknown category) go to the last branch. So a record reaches
+exactly one leaf, and on each level at most one node: cells are crisp and disjoint.
 """
 
 from __future__ import annotations
@@ -21,28 +20,21 @@ from privfed.questions.part import Bound, Sensitivity
 from privfed.questions.span import Span
 from privfed.tables.schema import Schema
 
-#: Most nodes of a forest and branches of a split, so that a stranger's tree costs no client dearly.
-MOST_NODES, MOST_BRANCHES = 2**22, 256
-#: Most pairs of record and tree that walk side by side: what a processor's cache holds.
-_PAIRS = 2**15
+MOST_NODES, MOST_BRANCHES = 2**22, 256  #: Bounds on what a stranger's tree costs a client
+_PAIRS = 2**15  #: Records times trees that walk side by side, within a processor's cache
 
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
     """What trees and forests share: one row for each node, a child after its parent.
 
-    Raises:
-        QueryError: ``malformed``: another type or shape, a node without exactly one parent, before
-            its parent or too deep, gaps or too few branches, thresholds that do not rise.
+    QueryError ``malformed``: another type or shape, links that form no trees, cuts that do not
+    rise.
     """
 
     feature: np.ndarray  #: split by a node, -1 for a leaf; int64, shape (nodes,)
-    #: the nodes of its branches, then -1; int64, shape (nodes, branches). All -1 for a leaf, two or
-    #: more for a split
-    children: np.ndarray
-    #: rising thresholds between its branches, then infinity; float64, shape (nodes, branches - 1).
-    #: All infinite for a leaf and for a split by categories
-    cuts: np.ndarray
+    children: np.ndarray  #: of branches, then -1; int64, shape (nodes, branches), none or 2+
+    cuts: np.ndarray  #: rising between branches, then inf; float64, (nodes, branches - 1)
     #: the codes that go left at a split by categories, which has two branches; bool, shape (nodes,
     #: codes), or no columns
     categories: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), bool))
@@ -113,12 +105,7 @@ class Nodes:
         _require(bool((self.depths <= DEPTH).all()), f"trees must not be deeper than {DEPTH}")
 
     def check(self, schema: Schema) -> None:
-        """Check the splits against a schema.
-
-        Raises:
-            QueryError: ``malformed``: an unknown feature or category, a number split by categories, or
-                a split that sends all categories one way.
-        """
+        """Check the splits against a schema's features and categories (QueryError: ``malformed``)."""
         columns = schema.features
         _require(bool((self.feature < len(columns)).all()), "a split names an unknown feature")
         counts = np.array([*(len(column.categories) for column in columns), 0])
@@ -150,16 +137,9 @@ class Nodes:
         return np.flatnonzero(self.feature < 0)
 
     def blocks(self, x: np.ndarray) -> Iterator[tuple[slice, slice, np.ndarray]]:
-        """Traverse blocks of trees by blocks of records, in bounded memory.
+        """Traverse blocks of trees by blocks of records (records, features), in bounded memory.
 
-        Args:
-            x: encoded features, shape (records, features).
-
-        Yields:
-            which records, which trees, and the leaves reached, int64, shape (trees, records).
-
-        Raises:
-            QueryError: ``malformed``: a split names a feature that ``x`` has not.
+        Yields which records, which trees, and the leaves reached, int64, shape (trees, records).
         """
         x = np.ascontiguousarray(x, dtype=float)
         _require(self.feature.max() < x.shape[1], "a split names an unknown feature")
@@ -183,7 +163,6 @@ class Nodes:
 
     @cached_property
     def _heights(self) -> np.ndarray:
-        """The depth of each tree."""
         return np.asarray(np.maximum.reduceat(self.depths, self._roots()))
 
     @cached_property
@@ -195,21 +174,17 @@ class Nodes:
 
     @cached_property
     def _last(self) -> np.ndarray:
-        """The last branch of each node."""
         return np.asarray(np.maximum((self.children >= 0).sum(axis=1) - 1, 0))
 
     @cached_property
     def _listing(self) -> np.ndarray:
-        """Whether each node splits by categories."""
         return np.asarray(self.categories.any(axis=1))
 
     @cached_property
     def _cut_columns(self) -> np.ndarray:
-        """The cuts, one row for each of a node's."""
         return np.ascontiguousarray(self.cuts.T)
 
     def _branch(self, at: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """The branch that each value takes at each node."""
         branch: np.ndarray = ~(values < self._cut_columns[0].take(at))
         if len(self._cut_columns) > 1:
             reached = branch.astype(np.int64)
@@ -226,28 +201,13 @@ class Nodes:
 
 @dataclass(frozen=True, eq=False)
 class Tree(Nodes):
-    """One tree; its root is node 0.
-
-    Sensitivity: a record reaches exactly one leaf, so of sums over leaves of contributions from 0
-    to u it moves one by at most u: L1 = u, squared L2 = u^2; put in another's place, two:
-    2 u and 2 u^2 (see :meth:`Forest.sensitivity`, of which this is the case of one tree).
-    """
+    """One tree; its root is node 0. Sensitivity: see :meth:`Forest.sensitivity`, for one tree."""
 
     @classmethod
     def binary(
         cls, feature: np.ndarray, cut: np.ndarray, left: np.ndarray, right: np.ndarray
     ) -> Self:
-        """Build from a row for each node; leaves have a negative feature, their rest is not read.
-
-        Args:
-            feature: split by each node.
-            cut: ``x < cut`` goes left.
-            left: the lower child.
-            right: the upper child.
-
-        Raises:
-            QueryError: see the class.
-        """
+        """Build from a row for each node: ``x < cut`` goes left; a leaf's feature is negative."""
         inner = np.asarray(feature) >= 0
         children = np.where(inner[:, None], np.column_stack([left, right]), -1)
         cuts = np.where(inner, cut, np.inf)[:, None]
@@ -286,12 +246,7 @@ class Tree(Nodes):
         return [(child, Span(feature, ends[at], ends[at + 1])) for at, child in enumerate(children)]
 
     def to_text(self, schema: Schema, leaf: Callable[[int], str] = "leaf {}".format) -> str:
-        """The tree as text, a line for each branch, indented by depth.
-
-        Args:
-            schema: names the features and categories.
-            leaf: describes a leaf.
-        """
+        """The tree as text, a line for each branch, indented by depth; ``leaf`` describes a leaf."""
         if self.feature[0] < 0:
             return leaf(0)
         lines: list[str] = []
@@ -366,14 +321,11 @@ class Forest(Nodes):
     def sensitivity(self, units: int = 1) -> Sensitivity:
         """Of sums over the leaves (or over the nodes of one level) of all trees.
 
-        Derivation: a record reaches exactly one leaf of each of the T trees, for a split sends every
-        value to exactly one branch. So where each record contributes from 0 to ``units`` to its
-        leaf, one record more or less moves T sums by at most ``units`` each: L1 = T u and squared
-        L2 = T u^2. One in another's place moves, in each tree, two sums by at most u each, or one
-        sum by at most u: 2 T u and 2 T u^2.
-
-        Args:
-            units: the most that a record contributes to a leaf; 1 where records are counted.
+        Derivation: a record reaches exactly one leaf of each of the T trees, for a split sends
+        every value to exactly one branch. So where each record contributes from 0 to u = ``units``
+        to its leaf (1 for a count), one record more or less moves T sums by at most u each: L1 = T
+        u and squared L2 = T u^2. One in another's place moves, in each tree, two sums by at most u
+        each, or one sum by at most u: 2 T u and 2 T u^2.
         """
         trees = len(self)
         once = Bound(trees * units, trees * units**2)
@@ -387,12 +339,7 @@ class Forest(Nodes):
         return leaves
 
     def mean(self, x: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """The mean over trees of each record's leaf value, shape (records, ...).
-
-        Args:
-            x: encoded features, shape (records, features).
-            values: a value, or a row of values, for each node.
-        """
+        """The mean over trees of each record's leaf value (of a row for each node): (records, ...)."""
         total = np.zeros((len(x), *values.shape[1:]))
         for rows, _, reached in self.blocks(x):
             for leaves in reached:
@@ -403,8 +350,8 @@ class Forest(Nodes):
 def cuts_of_thresholds(thresholds: np.ndarray) -> np.ndarray:
     """Thresholds that send every number where scikit-learn does: left where ``float32(x) <= t``.
 
-    scikit-learn rounds features to float32 first: its true boundary is half-way between the last
-    float32 that goes left and the next one, and there depends on which of the two is even.
+    Its true boundary is half-way between the last float32 that goes left and the next one, and
+    there depends on which of the two is even.
     """
     thresholds = np.asarray(thresholds, dtype=float)
     last = thresholds.astype(np.float32)

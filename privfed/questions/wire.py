@@ -1,7 +1,6 @@
 """Deterministic bytes: equal values give equal bytes, so that a digest means something.
 
-Typed MessagePack by msgspec. Decoding builds only the type it was asked for, never a class named in
-the data; sizes are bounded before anything is built.
+Typed MessagePack by msgspec. Decoding builds only the type it was asked for, within bounded size.
 """
 
 from __future__ import annotations
@@ -19,30 +18,23 @@ from privfed.questions.exact import exact, text
 
 T = TypeVar("T")
 LIMIT = 256 * 2**20  #: Largest message that is decoded, in bytes
-#: Element types by kind of array: integers and floats in the fewest bytes that hold them all.
-_WHOLE = {f"i{size}": np.dtype(f"<i{size}") for size in (1, 2, 4, 8)}
+_WHOLE = {f"i{size}": np.dtype(f"<i{size}") for size in (1, 2, 4, 8)}  #: Narrowest type first
 _FLOATS = {f"f{size}": np.dtype(f"<f{size}") for size in (4, 8)}
 _KINDS = {**_WHOLE, **_FLOATS, "b": np.dtype(bool), "u": np.dtype("u1")}
 
-#: Fractions that most messages hold: grids of one unit.
-_COMMON = {"0": Fraction(0), "1": Fraction(1)}
+_COMMON = {"0": Fraction(0), "1": Fraction(1)}  #: What most messages hold
 
 
 def encode(value: object) -> bytes:
     """Write dataclasses, mappings, sequences, numbers, fractions and arrays as bytes.
 
-    Arrays of signed integers, floats, uint8 or bool are written in the fewest bytes that lose nothing
-    (bools eight to the byte), and read as int64, float64, uint8 or bool.
+    Arrays take the fewest bytes that lose nothing, and are read as int64, float64, uint8 or bool.
     """
     return _ENCODER.encode(value)
 
 
 def decode(data: bytes, type_: type[T], limit: int = LIMIT) -> T:
-    """Read bytes as a value of one known type.
-
-    Raises:
-        WireError: too large, truncated, or not of that type; the message holds no value.
-    """
+    """Read bytes as a value of one known type (WireError: not of it; shows no value)."""
     if len(data) > limit:
         raise WireError(f"message of {len(data)} bytes is over the limit of {limit}")
     try:
@@ -57,11 +49,7 @@ def canonical(value: T) -> bytes:
 
 
 def decode_canonical(data: bytes, type_: type[T]) -> T:
-    """Read bytes that are the one canonical form of a value.
-
-    Raises:
-        WireError: they are not of that type, or are another form of a value.
-    """
+    """Read bytes that are the one canonical form of a value (WireError: they are not)."""
     value = decode(data, type_)
     if _ENCODER.encode(value) != data:
         raise WireError(f"not the canonical form of a {type_.__name__}")
@@ -69,11 +57,7 @@ def decode_canonical(data: bytes, type_: type[T]) -> T:
 
 
 def convert(plain: object, type_: type[T]) -> T:
-    """Turn plain decoded data into a value of one known type.
-
-    Raises:
-        WireError: a field is missing, unknown or of another type; the message holds no value.
-    """
+    """Turn plain decoded data into a value of one known type (WireError: shows no value)."""
     try:
         return msgspec.convert(plain, type_, dec_hook=_decode_hook)
     except (msgspec.MsgspecError, RecursionError, OverflowError) as error:
@@ -81,11 +65,7 @@ def convert(plain: object, type_: type[T]) -> T:
 
 
 def decode_plain(data: bytes) -> Any:
-    """Read bytes as plain data (numbers, text, lists, mappings); arrays are arrays again.
-
-    Raises:
-        WireError: they are no such bytes; the message holds no value.
-    """
+    """Read bytes as plain data, with arrays (WireError: they are none; shows no value)."""
     try:
         return _with_arrays(msgspec.msgpack.decode(data))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
