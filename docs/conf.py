@@ -57,14 +57,12 @@ sphinx_gallery_conf = {
 }
 
 html_theme = "pydata_sphinx_theme"
-html_title = "privfed"
+html_title = f"privfed {version}"
 html_show_sourcelink = False
 html_theme_options = {
     "navbar_align": "left",
     "show_prev_next": False,
-    "navbar_end": ["theme-switcher", "version-switcher"],
-    "switcher": {"json_url": "versions.json", "version_match": version},
-    "check_switcher": False,
+    "navbar_end": ["theme-switcher"],
     "footer_start": ["copyright"],
     "footer_end": [],
     "secondary_sidebar_items": ["page-toc"],

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from privfed.cli import BAD_INPUT, FAULT, FINE, status
+from privfed.cli.common import INTERRUPTED
 from privfed.study import assembly, simulation
 
 #: A number that stands in the bad tables and must stand in no message.
@@ -318,7 +319,7 @@ def test_an_interrupted_run_leaves_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(assembly, "write_report", stop)
-    assert status(["run", str(write_study()), "--out", str(tmp_path / "out")]) == BAD_INPUT
+    assert status(["run", str(write_study()), "--out", str(tmp_path / "out")]) == INTERRUPTED
     assert "interrupted" in capsys.readouterr().err
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]
 

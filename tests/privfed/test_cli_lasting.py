@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from privfed.cli import BAD_INPUT, BREACH, FINE, status
+from privfed.cli.common import INTERRUPTED
 from privfed.ledger import Ledger
 from privfed.ledger.registry import state_folder
 from privfed.ledger.sqlite_store import SCHEMA
@@ -136,7 +137,7 @@ def test_a_process_that_is_stopped_has_spent_what_it_charged(
     assert process.stdout is not None and process.stdout.readline() == "charged\n"
     process.send_signal(sent)
     _, told = process.communicate(timeout=60)
-    assert process.returncode == (BAD_INPUT if sent == signal.SIGINT else -signal.SIGKILL)
+    assert process.returncode == (INTERRUPTED if sent == signal.SIGINT else -signal.SIGKILL)
     assert ("Persistent ledgers keep what was charged" in told) == (sent == signal.SIGINT)
     assert not (tmp_path / "out").exists()
     with closing(Ledger.read(tmp_path / "owners" / "north.db")) as ledger:
