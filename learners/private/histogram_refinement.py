@@ -53,7 +53,12 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
     blank.append(ColumnEstimate.blank(federation.schema.columns[-1]))
     answer = federation.ask(FeatureHistogram(_grid(blank))).only
     own = {client: _rows(counts, blank) for client, counts in answer.each("counts").items()}
-    sizes = {client: total_of(rows, [1.0] * len(blank))[0] for client, rows in own.items()}
+    sizes = {
+        owner: total_of(rows, [1.0] * len(blank))[0] / len(named)
+        for client, rows in own.items()
+        for named in [answer.releases[client].owners or (client,)]
+        for owner in named
+    }
     unit = answer.deviation("counts") * math.sqrt(float(SETTINGS.histogram_fraction) / len(blank))
     noises = [release.parts["counts"] for release in answer.releases.values()]
     scale = max((p.noise.parameter * float(p.grid) for p in noises if p.noise), default=0.0)
@@ -202,11 +207,12 @@ def _joined(
 
 
 def _present(sizes: Mapping[str, float], answer: Answer) -> float:
-    if set(answer.releases) == set(sizes):
+    present = [o for c, release in answer.releases.items() for o in release.owners or (c,)]
+    if set(present) == set(sizes):
         return 1.0
     known = list(sizes.values())
     usual = max(float(np.mean(known)), 1e-9)
-    here = sum(sizes.get(client, usual) for client in answer.releases)
+    here = sum(sizes.get(owner, usual) for owner in present)
     return max(here / sum(known), 1e-3)
 
 

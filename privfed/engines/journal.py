@@ -21,7 +21,7 @@ _SIZE = 8
 
 @dataclass(frozen=True)
 class JournalLine:
-    """One message and its reply."""
+    """One message and its reply; or the server's own note, of no client and without a reply."""
 
     client: str  #: the replying client
     id: str  #: the request's
@@ -62,6 +62,11 @@ class Journal:
     def __iter__(self) -> Iterator[JournalLine]:
         return iter(self._lines.values())
 
+    @property
+    def replies(self) -> list[JournalLine]:
+        """The lines with a reply."""
+        return [line for line in self if line.client]
+
     def find(self, client: str, id: str) -> JournalLine | None:
         """Return a client's line of a request, or None."""
         return self._lines.get((client, id))
@@ -75,7 +80,7 @@ class Journal:
     def transcript(self) -> Transcript:
         """All releases, in order of arrival."""
         entries = []
-        for line in self:
+        for line in self.replies:
             reply = wire.decode(line.envelope, Envelope).open()
             if isinstance(reply, Release):
                 asked = wire.decode(line.message, Request)

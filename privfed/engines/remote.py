@@ -62,7 +62,7 @@ class RemoteDisclosure(ChannelDisclosure):
         self._carry, self._together = carry, together
         self._digest, self._batches = schema_digest(schema), 0
         self._gone: set[str] = set()  # clients that missed their last deadline
-        envelopes = [(line.client, wire.decode(line.envelope, Envelope)) for line in self.journal]
+        envelopes = [(x.client, wire.decode(x.envelope, Envelope)) for x in self.journal.replies]
         self._passed = {(client, str(envelope.head)) for client, envelope in envelopes}
 
     def _reach(self, sent: Mapping[str, Sequence[bytes]]) -> dict[str, list[Opened | None]]:
@@ -78,6 +78,14 @@ class RemoteDisclosure(ChannelDisclosure):
         self._insist([one for one in waiting.values() if one not in gone or any(one.opened)])
         self._gone = (self._gone - set(waiting)) | {c for c, one in waiting.items() if one.left}
         return {client: one.opened for client, one in waiting.items()}
+
+    def _survivors(self, id: str, owners: tuple[str, ...]) -> tuple[str, ...]:
+        """The owners whose shares are added up: those of an earlier run, whose list others agreed to."""
+        noted = self.journal.find("", id)
+        if noted is None:
+            self.journal.keep([JournalLine("", id, wire.encode(owners), b"")])
+            return owners
+        return wire.decode(noted.message, tuple[str, ...])
 
     def _insist(self, waiting: Sequence[_Waiting]) -> None:
         """Send the remaining messages repeatedly until the deadline."""

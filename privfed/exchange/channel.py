@@ -19,6 +19,7 @@ from privfed.errors import InputError, LedgerError, PrivfedError, WireError
 from privfed.exchange.disclosure import Disclosure, distinct, places
 from privfed.exchange.messages import Absent, DryRun, DryRunReply, Envelope, Head, Reply, Request
 from privfed.exchange.signing import Identity
+from privfed.exchange.survivors import with_opened
 from privfed.questions import wire
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
@@ -209,13 +210,30 @@ class ChannelDisclosure(Disclosure):
             client: [self._reminding(client, requests[p]) or encoded[p] for p in own]
             for client, own in asked.items()
         }
+        named = {client: [requests[place].id for place in own] for client, own in asked.items()}
+        replies = self._replies(sent, named)
+        return with_opened(replies, self.principal, self._step, self._survivors)
+
+    def _replies(
+        self, sent: Mapping[str, Sequence[bytes]], named: Mapping[str, Sequence[str]]
+    ) -> dict[str, list[Reply]]:
+        """Send each client its messages, and accept a reply to each by its id."""
         return {
             client: [
-                self._accept(client, requests[place].id, opened)
-                for place, opened in zip(asked[client], brought, strict=True)
+                self._accept(client, id, opened)
+                for id, opened in zip(named[client], brought, strict=True)
             ]
             for client, brought in self._reach(sent).items()
         }
+
+    def _step(self, asked: Mapping[str, Sequence[Request]]) -> Mapping[str, Sequence[Reply]]:
+        """Send the further requests of masked sums whose owners may be missing."""
+        sent = {client: [wire.encode(request) for request in own] for client, own in asked.items()}
+        return self._replies(sent, {c: [request.id for request in x] for c, x in asked.items()})
+
+    def _survivors(self, _id: str, owners: tuple[str, ...]) -> tuple[str, ...]:
+        """Whose shares of a sum are added up: a hook for who must say the same after a restart."""
+        return owners
 
     def _offers(
         self, query: Query, clients: Sequence[str], spend: Fraction | None

@@ -369,12 +369,17 @@ class ReplayDisclosure(DirectDisclosure):
         self, schema: Schema, transcript: Transcript, clients: Sequence[str] | None = None
     ) -> None:
         self.schema = schema
-        self.clients = transcript.clients if clients is None else tuple(clients)
+        said = (owner for e in transcript for owner in e.release.owners or (e.client,))
+        self.clients = tuple(dict.fromkeys(said if clients is None else clients))
         self._left: dict[tuple[str, str], list[Release]] = {}
         for entry in transcript:
             self._left.setdefault((entry.client, entry.release.query), []).append(entry.release)
         own = set(self.clients)
-        self._totals = {e.client: e.release.owners for e in transcript if e.client not in own}
+        self._totals: dict[str, tuple[str, ...]] = {}
+        for entry in transcript:
+            if entry.client not in own:  # other owners may be in another total of as many
+                held = (*self._totals.get(entry.client, ()), *entry.release.owners)
+                self._totals[entry.client] = tuple(dict.fromkeys(held))
 
     def _answers(self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None) -> Answers:
         addressed: dict[str, list[Query]] = {}

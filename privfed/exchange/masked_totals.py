@@ -9,7 +9,10 @@ import numpy as np
 
 from privfed.errors import NobodyAnswered, PolicyError
 from privfed.exchange.messages import Release, Reply
+from privfed.exchange.survivors import OPENING, SURVIVORS, Opening, opened
 from privfed.exchange.transcript import Transcript, TranscriptEntry
+from privfed.privacy.laws import SumOfGaussians
+from privfed.questions import wire
 
 
 def with_totals(replies: Mapping[str, Reply]) -> dict[str, Reply]:
@@ -25,10 +28,11 @@ def with_totals(replies: Mapping[str, Reply]) -> dict[str, Reply]:
         return rest
     first = next(iter(shares.values()))
     missing = [owner for owner in first.owners if owner not in shares]
-    if missing:
+    if missing or first.least:
+        needed = f"{first.least} of" if first.least else "all"
         raise NobodyAnswered(
-            f"{first.kind}: a masked sum needs the shares of all its {len(first.owners)} owners, and "
-            f"{', '.join(missing)} gave none; ask again when they can answer"
+            f"{first.kind}: a masked sum needs {needed} its {len(first.owners)} owners, and "
+            f"{', '.join(missing) or 'too few'} gave none; ask again when they can answer"
         )
     total = total_of(list(shares.values()))
     return {total.client: total, **rest}
@@ -44,29 +48,66 @@ def total_of(shares: Sequence[Release]) -> Release:
         )
     parts = {}
     for name, part in first.parts.items():
+        law = part.noise
+        if isinstance(law, SumOfGaussians) and law.owners != len(
+            shares
+        ):  # survivors beyond the fewest
+            law = SumOfGaussians(law.parameter, law.counted, len(shares), law.cells)
         units = np.zeros(part.units.shape, np.uint64)
         for share in shares:
             units += share.parts[name].units.astype(np.int64).view(np.uint64)
-        parts[name] = replace(part, units=units.view(np.int64))
+        parts[name] = replace(part, units=units.view(np.int64), noise=law)
     secure = all(share.secure for share in shares)
     called = f"total of {len(first.owners)} owners"
     return replace(first, client=called, parts=parts, secure=secure, view="")
 
 
 def summed(transcript: Transcript) -> Transcript:
-    """The transcript with each complete masked sum in place of its last share; single shares stay."""
-    waiting: dict[str, list[Release]] = {}
+    """The transcript with each opened masked sum in place of what opened it last; shares stay out."""
+    sums: dict[str, _Opened] = {}
     entries: list[TranscriptEntry] = []
     for entry in transcript:
-        view = entry.release.view
-        shares = waiting.setdefault(view, []) if view else []
-        shares.append(entry.release)
-        if not view:
+        release = entry.release
+        if not release.view:
             entries.append(entry)
-        elif len(shares) == len(entry.release.owners):
-            total = total_of(waiting.pop(view))
-            entries.append(replace(entry, client=total.client, release=total))
+            continue
+        total = sums.setdefault(release.view, _Opened()).add(entry)
+        if total is not None:
+            entries.append(total)
     return Transcript(tuple(entries))
+
+
+class _Opened:
+    """What was told so far of one masked sum."""
+
+    def __init__(self) -> None:
+        self._shares: dict[str, TranscriptEntry] = {}
+        self._told: dict[str, Mapping[str, bytes]] = {}
+        self._survivors: tuple[str, ...] = ()
+        self._done = False
+
+    def add(self, entry: TranscriptEntry) -> TranscriptEntry | None:
+        """Take an entry in; the total's, if this was the last one that it needed."""
+        if entry.kind == OPENING:
+            self._survivors = tuple(wire.decode(entry.fields, Opening).agreed.boxes)
+            self._told[entry.client] = entry.release.told
+        elif entry.kind != SURVIVORS:
+            self._shares[entry.client] = entry
+        shares = self._whole()
+        if self._done or not shares:
+            return None
+        self._done, total = True, total_of(list(shares.values()))
+        return replace(next(iter(self._shares.values())), client=total.client, release=total)
+
+    def _whole(self) -> dict[str, Release]:
+        """Shares whose masks cancel; none if some are missing."""
+        shares = {owner: entry.release for owner, entry in self._shares.items()}
+        first = next(iter(shares.values()), None)
+        if first is None or not first.least:
+            return shares if first and len(shares) == len(first.owners) else {}
+        if not self._survivors or not set(self._survivors) <= set(shares):
+            return {}
+        return opened({owner: shares[owner] for owner in self._survivors}, self._told)
 
 
 def in_time(lines: Iterable[tuple[str, TranscriptEntry]]) -> Transcript:

@@ -137,6 +137,9 @@ class Release:
     owners: tuple[str, ...] = ()
     #: of one share: what all owners agreed on, hexadecimal; see :mod:`.masked_totals`
     view: str = ""
+    least: int = 0  #: of one share: how many owners' suffice, or 0 if none may be missing
+    #: of one share that others may be missing from: what this owner tells each; see :mod:`.survivors`
+    told: dict[str, bytes] = field(default_factory=dict)
 
     def __contains__(self, part: str) -> bool:
         return part in self.parts

@@ -31,6 +31,7 @@ from privfed.exchange.messages import (
     Reply,
     Request,
 )
+from privfed.exchange.survivors import STEPS
 from privfed.ledger import Charge, Entry, Ledger, Reserved, Spent
 from privfed.ledger.policy_constraints import terms_digest
 from privfed.ledger.secret import new_secret
@@ -39,6 +40,7 @@ from privfed.owner.local_store import LocalStore
 from privfed.owner.masking import MaskingKey, view_of
 from privfed.owner.noise_monitor import NoiseMonitor
 from privfed.owner.release_cache import ReleaseCache
+from privfed.owner.unmasking import Unmasking, new_seed
 from privfed.privacy.accountant import Accountant
 from privfed.privacy.loss import Loss
 from privfed.privacy.masked_sums import MaskedProtection
@@ -115,6 +117,7 @@ class Gate:
             self._masking = MaskingKey(secret)  #: Hides this owner's shares of masked sums
             self._masking.check(policy.masked.keys, owner)
             policy.masked.check_unmasked(self.accountant, policy.budget)
+            self._unmasking = Unmasking(owner, policy.masked, self._masking, ledger)
         #: What local effects keep for the owner; no query with an answer is given it.
         self.shelf = LocalStore.beside(ledger.path, ledger.dataset)
         if any(issubclass(kind, LocalEffect) for kind in self._kinds.values()):
@@ -173,6 +176,8 @@ class Gate:
         try:
             _check_names(request)
             self._check_seen(request)
+            if request.kind in STEPS and self.policy.masked is not None:
+                return self._unmask(request)
             stored = self._stored(request)
             return self._answer(request) if stored is None else self._again(request, stored)
         except Refused as refused:
@@ -271,6 +276,24 @@ class Gate:
         if self._cache is not None:
             self._cache.keep(charge, sealed)
         return Envelope(sealed.status, sealed.body, head)
+
+    def _unmask(self, request: Request) -> Envelope:
+        """Answer a step that opens a masked sum: from the ledger alone, once, for nothing."""
+        entry = self.ledger.find(request.principal, request.id)
+        if entry is not None and entry.body["query"] != request.digest:
+            raise Refused(Reason.MISMATCH)
+        if entry is not None and entry.event in _SEALED:
+            return Envelope(_SEALED[entry.event], entry.payload, self.ledger.sign(entry.head))
+        told, view = self._unmasking.told(request)
+        said = (self.owner, request.id, request.kind, request.digest)
+        sealed = Envelope.seal(Release(*said, {}, self.secure, view=view, told=told))
+        charge = self._charge(request, Quote((), Loss.free(), "central", {}))
+        if entry is None:
+            free = self.ledger.reserve(charge, self.accountant, lambda _: None, request.fields)
+            if free.refused is not None:
+                refusal = Refusal(self.owner, request.id, free.refused)
+                return Envelope.seal(refusal, self.ledger.sign(free.head))
+        return replace(sealed, head=self.ledger.release(charge, sealed.body))
 
     def _reserved(self, charge: Charge, reserved: Reserved) -> None:
         """A hook for gates that keep books of their own; called after every try to reserve."""
@@ -415,13 +438,17 @@ class Gate:
         self, request: Request, released: dict[str, ReleasedPart], quote: Quote | None = None
     ) -> Envelope:
         owners: tuple[str, ...] = ()
-        view = b""
+        view, seed, least, told = b"", b"", 0, dict[str, bytes]()
         if quote is not None and quote.masked and self.policy.masked is not None:
-            owners = self.policy.masked.owners
-            view = view_of(request, self.policy.masked, released)
-            released = self._masking.hidden(released, self.policy.masked.keys, self.owner, view)
-        said = (self.owner, request.id, request.kind, request.digest, released)
-        return Envelope.seal(Release(*said, self._noise.secure, owners, view.hex()))
+            terms = self.policy.masked
+            owners, least = terms.owners, terms.least
+            view = view_of(request, terms, released)
+            if least:
+                seed = new_seed()
+                told = self._unmasking.sealed(seed, view)
+            released = self._masking.hidden(released, terms.keys, self.owner, view, seed)
+        said = (self.owner, request.id, request.kind, request.digest, released, self._noise.secure)
+        return Envelope.seal(Release(*said, owners, view.hex(), least, told))
 
     def _protect(
         self,

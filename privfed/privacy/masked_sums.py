@@ -1,7 +1,7 @@
 """Sums that only show all owners' parts together: who takes part, and what noise each of them adds.
 
-Each of K owners adds a share of the noise, and a mask that cancels in the sum of all K. Up to t of
-the others may collude with the server: K - t shares count.
+Each of K owners adds a share of the noise, and a mask that cancels in the sum of all K, or of the h
+or more of them who are not gone. Up to t may collude with the server: h - t shares count.
 """
 
 from __future__ import annotations
@@ -48,16 +48,28 @@ class MaskedSums:
     #: each owner's masking key, 32 bytes in hexadecimal (``privfed key masking``), by name, the
     #: policy's own owner included; text without a key where a simulation fills it in
     keys: Mapping[str, str]
-    colluding: int = 0  #: t, owners who may work with the server; 1 / (K - t) of variance each
+    colluding: int = 0  #: t, owners who may work with the server; 1 / (h - t) of variance each
     unmasked: Budget | None = None  #: the most that may be spent if the masks fail
+    #: h, the fewest owners whose total may be opened; 0 stands for all, none of whom may be missing
+    least: int = 0
 
     def __post_init__(self) -> None:
         if type(self.colluding) is not int or self.colluding < 0:
             raise PolicyError("masked: colluding is a whole number of owners, 0 or more")
+        if type(self.least) is not int or not 0 <= self.least <= len(self.keys):
+            raise PolicyError(
+                "masked: least is a whole number of owners, at most as many as are named"
+            )
         if self.counted < 2:
             raise PolicyError(
-                f"masked: {len(self.keys)} owners of whom {self.colluding} may collude leave "
+                f"masked: {self.fewest} owners of whom {self.colluding} may collude leave "
                 f"{self.counted} whose noise counts; name at least 2 more than colluding"
+            )
+        if not 2 * self.fewest > len(self.keys) + self.colluding:
+            raise PolicyError(
+                f"masked: with least = {self.least} two groups of the {len(self.keys)} owners could each open "
+                f"a total of one question; write least = "
+                f"{(len(self.keys) + self.colluding) // 2 + 1} or more"
             )
         if len(self.keys) > MOST_OWNERS:
             raise PolicyError(f"masked: name at most {MOST_OWNERS} owners")
@@ -69,8 +81,13 @@ class MaskedSums:
 
     @property
     def counted(self) -> int:
-        """K - t, the shares of noise that count."""
-        return len(self.keys) - self.colluding
+        """h - t, the shares of noise that count."""
+        return self.fewest - self.colluding
+
+    @property
+    def fewest(self) -> int:
+        """h, the fewest owners in a total."""
+        return self.least or len(self.keys)
 
     @property
     def owners(self) -> tuple[str, ...]:
@@ -113,6 +130,8 @@ class MaskedSums:
         """Give the terms as plain data, as in a policy's file."""
         plain: dict[str, Any] = {"with": dict(sorted(self.keys.items()))}
         plain["colluding"] = self.colluding
+        if self.least:
+            plain["least"] = self.least
         if self.unmasked is not None:
             plain["unmasked"] = self.unmasked.to_dict()
         return plain
@@ -120,7 +139,7 @@ class MaskedSums:
     @classmethod
     def from_dict(cls, plain: Any, where: str = "policy") -> MaskedSums:
         """Read plain data; ``with`` is a table of keys by owner, or a list of names."""
-        known = {"with", "colluding", "unmasked"}
+        known = {"with", "colluding", "least", "unmasked"}
         if not isinstance(plain, Mapping) or not set(plain) <= known or "with" not in plain:
             raise PolicyError(
                 f'{where}: masked is a table; write masked = {{ with = {{ owner = "key" }}, colluding = 0 }}'
@@ -129,7 +148,7 @@ class MaskedSums:
         if not isinstance(named, Mapping):
             named = dict.fromkeys(named if isinstance(named, list | tuple) else (), "")
         budget = None if limit is None else Budget.of(limit["epsilon"], limit.get("delta", 0))
-        return cls(dict(named), plain.get("colluding", 0), budget)
+        return cls(dict(named), plain.get("colluding", 0), budget, plain.get("least", 0))
 
 
 def _is_key(text: str) -> bool:
@@ -142,6 +161,7 @@ class MaskedProtection:
 
     total: Protection  #: said of all owners' total: its laws, and an owner's cost
     refined: Mapping[str, int]  #: by part, units of the refined grid in one of its own
+    owners: int = MOST_OWNERS  #: K, the most whose cells add up
 
     @property
     def mechanism(self) -> Mechanism:
@@ -155,7 +175,7 @@ class MaskedProtection:
 
     @property
     def laws(self) -> Mapping[str, Law]:
-        """The law of the noise in the total, by part."""
+        """The law of the noise in the total of the fewest owners, by part."""
         return self.total.laws
 
     def protect(
@@ -178,9 +198,8 @@ class MaskedProtection:
 
     def on_grid(self, name: str, cells: np.ndarray) -> np.ndarray:
         """A part's exact cells in units of its refined grid, clipped to :data:`LARGEST` in all."""
-        law, fine = self.laws.get(name), self.refined[name]
-        owners = law.owners if isinstance(law, SumOfGaussians) else MOST_OWNERS
-        most = min(2**53, LARGEST // (owners * fine))
+        fine = self.refined[name]
+        most = min(2**53, LARGEST // (self.owners * fine))
         return np.asarray(np.clip(cells.astype(np.int64), -most, most) * fine)
 
     @cached_property
@@ -213,7 +232,7 @@ def masked(protection: Protection, terms: MaskedSums) -> MaskedProtection | None
         fine = refinement(sigma / math.sqrt(terms.counted))
         if fine * len(terms.keys) > MOST_STEPS:
             raise ValueError("64-bit integers cannot hold the total of so many owners")
-        law = SumOfGaussians(sigma * fine, terms.counted, len(terms.keys), cells)
+        law = SumOfGaussians(sigma * fine, terms.counted, terms.fewest, cells)
         for name in names:
             own, refined[name], laws[name] = group[name], fine, law
             finer = (
@@ -224,7 +243,7 @@ def masked(protection: Protection, terms: MaskedSums) -> MaskedProtection | None
             )
     stated = Loss.zcdp(protection.spend)
     total = Protection(protection.mechanism, group, protection.spend, laws, stated)
-    return MaskedProtection(total, refined)
+    return MaskedProtection(total, refined, len(terms.keys))
 
 
 def all_masked(

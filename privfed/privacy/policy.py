@@ -167,10 +167,15 @@ class Policy:
         return replace(self, name=name)
 
     def masked_among(
-        self, owners: Iterable[str], colluding: int = 0, unmasked: Budget | None = None
+        self,
+        owners: Iterable[str],
+        colluding: int = 0,
+        unmasked: Budget | None = None,
+        least: int = 0,
     ) -> Policy:
         """The same policy with masked sums among these owners; see :class:`.MaskedSums`."""
-        return replace(self, masked=MaskedSums(dict.fromkeys(owners, ""), colluding, unmasked))
+        terms = MaskedSums(dict.fromkeys(owners, ""), colluding, unmasked, least)
+        return replace(self, masked=terms)
 
     def union(self, other: Policy) -> Policy:
         """Allow what either allows; unit, relation, accountant and budgets must agree."""

@@ -15,16 +15,19 @@ from sklearn.datasets import load_diabetes
 
 from privfed import Budget, Guard, LocalDisclosure, Policy, Schema
 from privfed.errors import NobodyAnswered, PolicyError
+from privfed.exchange.channel import ChannelError, RetryLimits
 from privfed.exchange.disclosure import ReplayDisclosure
 from privfed.exchange.masked_totals import summed, total_of
-from privfed.exchange.messages import Reason, Release, Request
+from privfed.exchange.messages import Envelope, Reason, Release, Request
+from privfed.exchange.survivors import OPENING, SURVIVORS
 from privfed.learners.forest import FedForestClassifier
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
 from privfed.learners.genetic_tree import GeneticTreeClassifier
 from privfed.learners.rulefit import RuleFitClassifier
-from privfed.owner.gate import Gate
+from privfed.owner.gate import Gate, open_reply
 from privfed.privacy.laws import SumOfGaussians
 from privfed.privacy.noise import TestNoise
+from privfed.questions import wire
 from privfed.tables.schema import Column
 from privfed.testing.gates import events, reason, reply
 from privfed.testing.queries import Histogram
@@ -122,6 +125,72 @@ def test_without_one_owner_nobody_learns_anything() -> None:
     with pytest.raises(NobodyAnswered, match="elm gave none"):
         held.ask(BINS, clients=OWNERS[:4])
     assert len(held.transcript()) == 0
+
+
+def gone(held: LocalDisclosure, *owners: str) -> LocalDisclosure:
+    """The same federation, in which some owners cannot be reached."""
+
+    def unreachable(_: bytes) -> bytes:
+        raise ChannelError("gone")
+
+    held._patience = RetryLimits(deadline=0.01)
+    for owner in owners:
+        held._channels[owner] = unreachable
+    return held
+
+
+def test_some_owners_may_be_missing() -> None:
+    """Whoever is left opens their own total, for two more rows each; its law counts them, and so do learners."""
+    held = gone(silent(federation(policy(1, least=4))), "cedar")
+    answer = held.ask(BINS).only
+    (release,) = answer.releases.values()
+    left = table()[table()["owner"] != "cedar"]
+    assert release.client == "total of 4 owners" and "cedar" not in release.owners
+    assert_array_equal(answer.total("counts"), np.histogram(left["a"], BINS.edges)[0])
+    law = release.parts["counts"].noise
+    assert isinstance(law, SumOfGaussians) and (law.owners, law.counted) == (4, 3)
+    for name, gate in held.gates.items():
+        gate.ledger.verify()
+        rows = [e.body["loss"] for e in gate.ledger.entries() if e.event == "reserved"]
+        assert [row.get("rho", "0") for row in rows] == ["0.05", "0", "0"][: len(rows)]
+        assert len(rows) == (0 if name == "cedar" else 3)
+    with pytest.raises(NobodyAnswered, match="needs 4 of its 5 owners, and cedar, elm gave none"):
+        gone(held, "elm").ask(BINS)
+
+
+def test_totals_of_changing_survivors_are_replayed() -> None:
+    """The transcript holds each total with its owners' names, in time, whoever was there."""
+    held = silent(federation(policy(0, least=3)))
+    told = [held.ask(BINS).total("counts")]
+    for missing in ("cedar", "elm"):
+        told.append(gone(held, missing).ask(BINS).total("counts"))
+    transcript = held.transcript()
+    assert [len(entry.release.owners) for entry in transcript] == [5, 4, 3]
+    replayed = ReplayDisclosure(SCHEMA, transcript)
+    for exact in told:
+        assert_array_equal(replayed.ask(BINS).total("counts"), exact)
+
+
+@pytest.mark.parametrize("spoiled", ["share", "seed", "confirmation", "all"])
+def test_an_owner_who_tells_too_little_opens_nothing(
+    spoiled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where an answer lacks what was to be told she counts as gone, or the total does not open."""
+    held = silent(federation(policy(0, least=4)))
+    kinds = {"share": BINS.kind, "confirmation": SURVIVORS, "seed": OPENING}
+    serve = held._channels["briar"]
+
+    def less(data: bytes) -> bytes:
+        said = open_reply(serve(data))
+        assert isinstance(said, Release)
+        if kinds.get(spoiled, said.kind) == said.kind:
+            said = replace(said, told={})
+        return wire.encode(Envelope.seal(said))
+
+    held._channels["briar"] = less
+    held.heads.clear()
+    left = table()[table()["owner"] != "briar"] if spoiled in ("share", "all") else table()
+    assert_array_equal(held.ask(BINS).total("counts"), np.histogram(left["a"], BINS.edges)[0])
 
 
 def test_owners_who_disagree_give_no_total() -> None:

@@ -194,7 +194,11 @@ def test_terms_are_written_and_read(tmp_path: Any) -> None:
         ({"with": {"a": "key", "b": ""}}, "masking key"),
         ({"with": [f"o{i}" for i in range(513)]}, "at most 512"),
         ({"colluding": 1}, "masked is a table"),
-        ({"with": ["a", "b"], "least": 2}, "masked is a table"),
+        ({"with": ["a", "b"], "most": 2}, "masked is a table"),
+        ({"with": [*"abcde"], "least": 6}, "at most as many"),
+        ({"with": [*"abcde"], "least": "4"}, "whole number"),
+        ({"with": [*"abcdefg"], "least": 4, "colluding": 1}, "write least = 5"),
+        ({"with": [*"abcd"], "least": 3, "colluding": 2}, "at least 2 more"),
     ],
 )
 def test_bad_terms_are_refused(plain: dict[str, Any], told: str) -> None:

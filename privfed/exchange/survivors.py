@@ -1,0 +1,216 @@
+"""Opens the total of the owners who are left, where some of a masked sum are gone.
+
+Bonawitz et al. 2017 (double masks), with the owners' keys in their policies. An owner's share is her cells
+plus a mask of her own seed b_i, plus one mask of each pair; with it she tells each peer i a share of b_i
+(Shamir 1979; any h of them give it), sealed for that peer. Then the server asks twice more, under ids
+that follow from the question's, so that each owner agrees to *one* list of survivors and no other:
+
+1. :class:`Survivors`, a list U with the sealed shares: she confirms U to each peer by a MAC;
+2. :class:`Opening`, the MACs of h owners on the same U: she tells her share of b_j for each j in U, and her
+   pair's key for each other j, whose b_j stays hidden for ever.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from privfed.errors import InputError
+from privfed.exchange.messages import Absent, Release, ReleasedPart, Reply, Request
+from privfed.questions import wire
+
+PRIME = 2**255 - 19  #: Seeds and their shares are numbers below it
+#: The kinds of the two further requests, of which no policy speaks: they read no data.
+STEPS = SURVIVORS, OPENING = "masked.survivors", "masked.opening"
+
+
+@dataclass(frozen=True)
+class Survivors:
+    """Whose shares add up, and what each of them told the owner who is asked."""
+
+    about: str  #: the id of the question's request
+    boxes: dict[str, bytes]  #: by survivor, a share of her seed, sealed for the owner who is asked
+
+    def request(self, principal: str) -> Request:
+        """As one message, under the only id that it can have."""
+        return Request(f"{self.about}:survivors", SURVIVORS, wire.encode(self), principal)
+
+
+@dataclass(frozen=True)
+class Opening:
+    """The survivors' confirmations for the owner who is asked, and what she agreed to."""
+
+    agreed: Survivors  #: the same as before
+    confirmed: dict[str, bytes]  #: by survivor, a MAC on the list
+
+    def request(self, principal: str) -> Request:
+        """As one message, under the only id that it can have."""
+        return Request(f"{self.agreed.about}:opening", OPENING, wire.encode(self), principal)
+
+
+def primitives(name: str) -> Any:
+    """A module of primitives (InputError: it is not installed)."""
+    try:
+        return import_module(f"cryptography.hazmat.primitives.{name}")
+    except ImportError:
+        raise InputError("masked sums need cryptography; install privfed[sign]") from None
+
+
+def stream(key: bytes, cells: int) -> np.ndarray:
+    """Uniform uint64 from a fresh key: ChaCha20's key stream."""
+    ciphers = primitives("ciphers")
+    pad = ciphers.Cipher(ciphers.algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
+    return np.frombuffer(pad.update(bytes(8 * cells)), dtype="<u8")
+
+
+# --- Shamir's sharing of a seed ------------------------------------------------------------------
+
+
+def split(seed: int, owners: int, least: int) -> list[bytes]:
+    """Shares of a seed at 1 ... owners, 32 bytes each, of which any ``least`` give it and fewer nothing."""
+    terms = [*(secrets.randbelow(PRIME) for _ in range(least - 1)), seed]
+    return [_value(terms, x).to_bytes(32, "little") for x in range(1, owners + 1)]
+
+
+def _value(terms: Sequence[int], x: int) -> int:
+    value = 0
+    for term in terms:
+        value = (value * x + term) % PRIME
+    return value
+
+
+def join(shares: Mapping[int, bytes]) -> bytes:
+    """The seed that shares by their places give, 32 bytes: Lagrange's polynomial at 0."""
+    weights = _weights(tuple(shares))
+    terms = (int.from_bytes(s, "little") * weights[x] for x, s in shares.items())
+    return (sum(terms) % PRIME).to_bytes(32, "little")
+
+
+@lru_cache(maxsize=64)
+def _weights(places: tuple[int, ...]) -> Mapping[int, int]:
+    found = {}
+    for x in places:
+        above = below = 1
+        for other in places:
+            if other != x:
+                above, below = above * other % PRIME, below * (other - x) % PRIME
+        found[x] = above * pow(below, -1, PRIME) % PRIME
+    return found
+
+
+# --- the total -----------------------------------------------------------------------------------
+
+
+def cells_of(parts: Mapping[str, ReleasedPart]) -> np.ndarray:
+    """All cells as one vector, in the order of the parts' names; int64."""
+    each = [parts[name].units.ravel().astype(np.int64) for name in sorted(parts)]
+    return np.concatenate(each)
+
+
+def with_cells(parts: Mapping[str, ReleasedPart], cells: np.ndarray) -> dict[str, ReleasedPart]:
+    """The parts with other cells; see :func:`cells_of`."""
+    names, sizes = sorted(parts), [parts[name].units.size for name in sorted(parts)]
+    pieces = np.split(cells, np.cumsum(sizes)[:-1])
+    return {
+        name: replace(parts[name], units=own.reshape(parts[name].units.shape))
+        for name, own in zip(names, pieces, strict=True)
+    }
+
+
+def opened(
+    shares: Mapping[str, Release], told: Mapping[str, Mapping[str, bytes]]
+) -> dict[str, Release]:
+    """The survivors' shares without what hides them beyond each other; empty: not enough was told.
+
+    Args:
+        shares: each survivor's share of one sum.
+        told: what survivors told at last, by survivor: by owner, a share of her seed or a pair's key.
+    """
+    first = next(iter(shares.values()))
+    gone = [owner for owner in first.owners if owner not in shares]
+    told = {owner: said for owner, said in told.items() if set(first.owners) <= set(said)}
+    if len(told) < (len(shares) if gone else first.least) or not set(told) <= set(shares):
+        return {}
+    places = {owner: x for x, owner in enumerate(first.owners, 1)}
+    used = list(told)[: first.least]
+    found = {}
+    for owner, share in shares.items():
+        seed = join({places[peer]: told[peer][owner] for peer in used})
+        cells = cells_of(share.parts).view(np.uint64)
+        cells = cells - stream(seed, cells.size)
+        for peer in gone:
+            pad = stream(told[owner][peer], cells.size)
+            cells = cells - pad if owner < peer else cells + pad
+        parts = with_cells(share.parts, cells.view(np.int64))
+        found[owner] = replace(share, owners=tuple(sorted(shares)), parts=parts, least=0, told={})
+    return found
+
+
+#: Sends each owner some requests and gives the replies, in order.
+Send = Callable[[Mapping[str, Sequence[Request]]], Mapping[str, Sequence[Reply]]]
+#: Remembers whose shares are added up under an id, before anybody is asked to agree; what it gives stands.
+Keep = Callable[[str, tuple[str, ...]], tuple[str, ...]]
+
+
+def with_opened(
+    replies: Mapping[str, Sequence[Reply]], principal: str, send: Send, keep: Keep
+) -> Mapping[str, Sequence[Reply]]:
+    """The replies of one round, with survivors' shares opened wherever some owners may be missing."""
+    sums: dict[str, dict[str, Release]] = {}
+    for owner, own in replies.items():
+        for reply in own:
+            if isinstance(reply, Release) and reply.least and set(reply.owners) <= set(reply.told):
+                sums.setdefault(reply.view, {})[owner] = reply
+    lists = {view: keep(next(iter(x.values())).request, tuple(x)) for view, x in sums.items()}
+    shares = {
+        view: {owner: sums[view][owner] for owner in chosen if owner in sums[view]}
+        for view, chosen in lists.items()
+    }
+    agreed = {
+        view: {
+            owner: Survivors(own.request, {peer: x.told[owner] for peer, x in each.items()})
+            for owner, own in each.items()
+        }
+        for view, each in shares.items()
+        if len(each) >= next(iter(each.values())).least
+    }
+    confirmed = _told(agreed, principal, send)
+    openings = {
+        view: {
+            owner: Opening(own, {peer: macs[owner] for peer, macs in confirmed[view].items()})
+            for owner, own in each.items()
+        }
+        for view, each in agreed.items()
+    }
+    told = _told(openings, principal, send)
+    found = {view: opened(shares[view], said) for view, said in told.items()}
+
+    def left(owner: str, reply: Reply) -> Reply:
+        whole = found.get(getattr(reply, "view", ""))
+        return whole.get(owner, Absent(owner, reply.request)) if whole else reply
+
+    return {owner: [left(owner, reply) for reply in own] for owner, own in replies.items()}
+
+
+def _told(
+    asked: Mapping[str, Mapping[str, Survivors | Opening]], principal: str, send: Send
+) -> dict[str, dict[str, Mapping[str, bytes]]]:
+    """Ask each owner one thing about each sum; what was told, by sum and owner."""
+    requests: dict[str, list[Request]] = {}
+    views: dict[str, list[str]] = {}
+    for view, each in asked.items():
+        for owner, step in each.items():
+            requests.setdefault(owner, []).append(step.request(principal))
+            views.setdefault(owner, []).append(view)
+    found: dict[str, dict[str, Mapping[str, bytes]]] = {view: {} for view in asked}
+    for owner, replies in send(requests).items() if requests else ():
+        for view, reply in zip(views[owner], replies, strict=True):
+            if isinstance(reply, Release) and set(asked[view]) <= set(reply.told):
+                found[view][owner] = reply.told
+    return found
