@@ -232,12 +232,15 @@ def _policy(policy: Policies, client: str, schema: Schema) -> Policy:
 
 def _with_keys(policies: Mapping[str, Policy], secrets: Mapping[str, bytes]) -> dict[str, Policy]:
     """Fill in the masking keys that the policies leave out; in one process all secrets are at hand."""
-    known = dict(policies)
-    for name, policy in policies.items():
-        if policy.masked is not None and not all(policy.masked.keys.values()):
-            keys = {o: MaskingKey(secrets[o]).public for o in policy.masked.keys if o in secrets}
-            known[name] = replace(policy, masked=policy.masked.with_keys(keys))
-    return known
+    masked = (policy.masked for policy in policies.values() if policy.masked is not None)
+    lacking = {owner for terms in masked for owner, key in terms.keys.items() if not key}
+    keys = {owner: MaskingKey(secrets[owner]).public for owner in lacking & set(secrets)}
+    return {
+        name: policy
+        if policy.masked is None or not keys
+        else replace(policy, masked=policy.masked.with_keys(keys))
+        for name, policy in policies.items()
+    }
 
 
 def published() -> Policy:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -26,6 +26,7 @@ from privfed.exchange.messages import Absent, Release, ReleasedPart, Reply, Requ
 from privfed.questions import wire
 
 PRIME = 2**255 - 19  #: Seeds and their shares are numbers below it
+_NONCE = bytes(16)
 #: The kinds of the two further requests, of which no policy speaks: they read no data.
 STEPS = SURVIVORS, OPENING = "masked.survivors", "masked.opening"
 
@@ -54,6 +55,7 @@ class Opening:
         return Request(f"{self.agreed.about}:opening", OPENING, wire.encode(self), principal)
 
 
+@cache
 def primitives(name: str) -> Any:
     """A module of primitives (InputError: it is not installed)."""
     try:
@@ -65,7 +67,7 @@ def primitives(name: str) -> Any:
 def stream(key: bytes, cells: int) -> np.ndarray:
     """Uniform uint64 from a fresh key: ChaCha20's key stream."""
     ciphers = primitives("ciphers")
-    pad = ciphers.Cipher(ciphers.algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
+    pad = ciphers.Cipher(ciphers.algorithms.ChaCha20(key, _NONCE), mode=None).encryptor()
     return np.frombuffer(pad.update(bytes(8 * cells)), dtype="<u8")
 
 

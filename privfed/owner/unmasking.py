@@ -76,9 +76,8 @@ class Unmasking:
             raise Refused(Reason.MALFORMED)
         for peer in survivors:
             self._unsealed(peer, step.boxes[peer], view)
-        return {
-            peer: self._mac(peer, self._owner, view, survivors) for peer in survivors
-        }, share.view
+        word = wire.encode(self._owner) + wire.encode(survivors)
+        return {peer: self._mac(peer, view, word) for peer in survivors}, share.view
 
     def _opened(self, request: Request, step: Opening) -> tuple[dict[str, bytes], str]:
         """Shares of survivors' seeds, and the pairs' keys with those who are gone."""
@@ -88,11 +87,13 @@ class Unmasking:
         if entry is None or entry.event != "released" or entry.body["query"] != agreed.digest:
             raise Refused(Reason.MALFORMED)
         view, survivors = bytes.fromhex(share.view), sorted(step.agreed.boxes)
-        same = primitives("constant_time").bytes_eq
+        same, listed = primitives("constant_time").bytes_eq, wire.encode(survivors)
         confirmed = [
             peer
             for peer in survivors
-            if same(step.confirmed.get(peer, b""), self._mac(peer, peer, view, survivors))
+            if same(
+                step.confirmed.get(peer, b""), self._mac(peer, view, wire.encode(peer) + listed)
+            )
         ]
         if len(confirmed) < share.least:
             raise Refused(Reason.MALFORMED)
@@ -131,11 +132,11 @@ class Unmasking:
         key = self._key.pair(self._terms.keys[peer], view).box
         return primitives("ciphers.aead").ChaCha20Poly1305(key)
 
-    def _mac(self, peer: str, author: str, view: bytes, survivors: list[str]) -> bytes:
-        """One of a pair's word on a list."""
-        hashes, hmac = primitives("hashes"), primitives("hmac")
-        mac = hmac.HMAC(self._key.pair(self._terms.keys[peer], view).confirm, hashes.SHA256())
-        mac.update(wire.encode([author, survivors]))
+    def _mac(self, peer: str, view: bytes, word: bytes) -> bytes:
+        """One of a pair's word: who says it, and a list of survivors."""
+        key = self._key.pair(self._terms.keys[peer], view).confirm
+        mac = primitives("hmac").HMAC(key, primitives("hashes").SHA256())
+        mac.update(word)
         found: bytes = mac.finalize()
         return found
 

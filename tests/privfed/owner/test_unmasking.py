@@ -25,6 +25,7 @@ from privfed.privacy import masked_sums
 from privfed.privacy.laws import SumOfGaussians
 from privfed.privacy.masked_sums import MaskedSums
 from privfed.privacy.noise import TestNoise
+from privfed.questions import wire
 from privfed.tables.schema import Column
 from privfed.testing.gates import reply
 from privfed.testing.queries import Histogram
@@ -122,7 +123,9 @@ class Server:
         for colluder in self.colluders:
             if colluder in survivors:
                 own = self.gates[colluder]._unmasking
-                macs[colluder] = own._mac(owner, colluder, self.view, list(listed))
+                macs[colluder] = own._mac(
+                    owner, self.view, wire.encode(colluder) + wire.encode(listed)
+                )
         step = Opening(Survivors(about or self.id, self.boxes(owner, survivors)), macs)
         said = reply(self.gates[owner], step.request("server"))
         for peer, value in said.told.items() if isinstance(said, Release) else ():
