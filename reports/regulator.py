@@ -122,7 +122,8 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[Block]:
         "Trust model",
         "Each owner's own gate adds the noise; nobody else is trusted."
         if masked is None
-        else f"Shares of noise behind masks, against the server and {masked.colluding} colluding owners.",
+        else f"Shares of noise behind masks, against the server and {masked.colluding} colluding owners, in "
+        f"totals of {masked.fewest} owners or more.",
         "the gate's code; "
         + ("one process" if report.simulated else "a process of each owner's own"),
         "In one process a gate is a convention and no wall.",

@@ -83,8 +83,8 @@ def split(seed: int, owners: int, least: int) -> list[bytes]:
 def _value(terms: Sequence[int], x: int) -> int:
     value = 0
     for term in terms:
-        value = (value * x + term) % PRIME
-    return value
+        value = value * x + term
+    return value % PRIME
 
 
 def join(shares: Mapping[int, bytes]) -> bytes:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -94,7 +95,8 @@ class MaskingKey:
             self._view, self._keys = view, {}
         if public not in self._keys:
             derived = _derived(self._shared(public), b"privfed mask 1" + view, 96)
-            self._keys[public] = PairKeys(derived[:32], derived[32:64], derived[64:])
+            box = primitives("ciphers.aead").ChaCha20Poly1305(derived[32:64])
+            self._keys[public] = PairKeys(derived[:32], box, derived[64:])
         return self._keys[public]
 
     def _shared(self, public: str) -> bytes:
@@ -114,7 +116,7 @@ class PairKeys:
     """What two owners share under one view, by HKDF; the first may be told if one of them is gone."""
 
     mask: bytes  #: of the mask that cancels
-    box: bytes  #: seals one's share of the other's seed
+    box: Any  #: ChaCha20-Poly1305, which seals one's share of the other's seed
     confirm: bytes  #: of the MAC on a list of survivors
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import Any
 
 from privfed.errors import WireError
 from privfed.exchange.messages import Envelope, Reason, Release, Request
@@ -30,7 +29,7 @@ from privfed.exchange.survivors import (
 )
 from privfed.ledger import Ledger
 from privfed.owner.guards import Refused
-from privfed.owner.masking import MaskingKey
+from privfed.owner.masking import MaskingKey, PairKeys
 from privfed.privacy.masked_sums import MaskedSums
 from privfed.questions import wire
 
@@ -54,8 +53,8 @@ class Unmasking:
         each = split(int.from_bytes(seed, "little"), len(owners), self._terms.least)
         found = {}
         for peer, share in zip(owners, each, strict=True):
-            nonce, aead = os.urandom(NONCE), self._aead(peer, view)
-            found[peer] = nonce + aead.encrypt(nonce, share, _route(self._owner, peer))
+            nonce, route = os.urandom(NONCE), _route(self._owner, peer)
+            found[peer] = nonce + self._pair(peer, view).box.encrypt(nonce, share, route)
         return found
 
     def told(self, request: Request) -> tuple[dict[str, bytes], str]:
@@ -100,7 +99,7 @@ class Unmasking:
         return {
             peer: self._unsealed(peer, step.agreed.boxes[peer], view)
             if peer in step.agreed.boxes
-            else self._key.pair(self._terms.keys[peer], view).mask
+            else self._pair(peer, view).mask
             for peer in self._terms.owners
         }, share.view
 
@@ -121,21 +120,19 @@ class Unmasking:
         """The share in a box; Refused: it was sealed for another owner, roster or question."""
         if len(box) != SEALED:
             raise Refused(Reason.MALFORMED)
-        route, aead = _route(peer, self._owner), self._aead(peer, view)
+        route, sealed = _route(peer, self._owner), self._pair(peer, view).box
         try:
-            share: bytes = aead.decrypt(box[:NONCE], box[NONCE:], route)
+            share: bytes = sealed.decrypt(box[:NONCE], box[NONCE:], route)
         except import_module("cryptography.exceptions").InvalidTag:
             raise Refused(Reason.MALFORMED) from None
         return share
 
-    def _aead(self, peer: str, view: bytes) -> Any:
-        key = self._key.pair(self._terms.keys[peer], view).box
-        return primitives("ciphers.aead").ChaCha20Poly1305(key)
+    def _pair(self, peer: str, view: bytes) -> PairKeys:
+        return self._key.pair(self._terms.keys[peer], view)
 
     def _mac(self, peer: str, view: bytes, word: bytes) -> bytes:
         """One of a pair's word: who says it, and a list of survivors."""
-        key = self._key.pair(self._terms.keys[peer], view).confirm
-        mac = primitives("hmac").HMAC(key, primitives("hashes").SHA256())
+        mac = primitives("hmac").HMAC(self._pair(peer, view).confirm, primitives("hashes").SHA256())
         mac.update(word)
         found: bytes = mac.finalize()
         return found

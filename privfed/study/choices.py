@@ -169,7 +169,7 @@ class PolicyChoice:
     #: individual`` names) or ``client``
     unit: Unit | None = None
     cap: int | None = None  #: maximum number of records used per unit
-    #: masks sums among all of the study's owners; ``{ colluding = 1 }`` or ``{}``, see
+    #: masks sums among all of the study's owners; ``{ least = 4, colluding = 1 }`` or ``{}``, see
     #: :class:`.MaskedSums`. A policy file says so itself
     masked: dict[str, Any] | None = None
 
