@@ -23,7 +23,7 @@ DATE = re.compile(
     re.IGNORECASE,
 )
 #: What a text must hold for a date to be looked for.
-HINT = re.compile(rf"\d[-/.]\d|(?<!\d)(?:19|20)\d{{6}}(?!\d)|{_NAME}", re.IGNORECASE)
+HINT = re.compile(rf"\d[-/.]\d\d?[-/.]\d|(?<!\d)(?:19|20)\d{{6}}(?!\d)|{_NAME}", re.IGNORECASE)
 
 
 def dates_in(text: str) -> Iterator[tuple[int, int, float, bool]]:
