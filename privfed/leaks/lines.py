@@ -18,7 +18,7 @@ import numpy as np
 from privfed.leaks.artefact import Located, Released
 from privfed.leaks.chance import densities
 from privfed.leaks.evidence import Evidence
-from privfed.leaks.reading.dates import DAY, HINT, dates_in
+from privfed.leaks.reading.dates import DAY, dates_in, may_be_dated
 from privfed.leaks.reading.leaf import CELLS
 from privfed.leaks.reading.texts import DIGIT, ungrouped
 from privfed.leaks.table import RawTable
@@ -138,7 +138,7 @@ class Lines:
 def _tokens(line: str) -> Iterator[tuple[float, float, str, bool]]:
     """Value, width of its last digit, key before it, and whether a date, of every number of a line."""
     taken = []
-    if HINT.search(line):
+    if may_be_dated(line):
         for start, end, seconds, timed in dates_in(line):
             taken.append((start, end))
             yield seconds, 1.0 if timed else DAY, "", True

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from privfed.leaks.reading.dates import HINT, dates_in
+from privfed.leaks.reading.dates import dates_in, may_be_dated
 from privfed.leaks.reading.encodings import decoded
 from privfed.leaks.reading.leaf import Leaf
 
@@ -52,7 +52,7 @@ def numbers_in(path: str, text: str) -> Iterator[Leaf]:
             yield from _read(path, text, _COMMA, lambda t: float(t.replace(",", ".")))
         if "0x" in text:
             yield from _read(path, text, _HEXFLOAT, float.fromhex)
-        if HINT.search(text):
+        if may_be_dated(text):
             dates = list(dates_in(text))
             if dates:
                 places = _Places(text, [start for start, *_ in dates])
