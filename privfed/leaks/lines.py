@@ -90,7 +90,11 @@ class Lines:
     def _subtract(self, released: Released, records: int) -> None:
         """Differences of two groups of numbers, as totals with and without one record; of means too."""
         few = [
-            (block, widths, [self._column(name) for name in block.leaf.labels or [""] * len(widths)])
+            (
+                block,
+                widths,
+                [self._column(name) for name in block.leaf.labels or [""] * len(widths)],
+            )
             for block, widths in zip(released.blocks, released.widths, strict=True)
             if 2 <= len(widths) <= CELLS and block.values.dtype != bool
         ]
