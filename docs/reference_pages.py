@@ -1,4 +1,4 @@
-"""Pages that follow from the code: the API, the command line, errors, and a proof for every query."""
+"""Pages that follow from the code: the API, the command line, errors, claims, a proof for every query."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from pkgutil import resolve_name
+
+import yaml  # type: ignore[import-untyped]
 
 import privfed
 from privfed import errors, extend, testing
@@ -35,6 +37,7 @@ def write(folder: Path) -> None:
     for page, text in (
         ("errors.md", _errors(described)),
         ("cli.md", _command_line()),
+        ("claims.md", _claims()),
         *((f"queries/{kind}.md", text) for kind, text in _proofs(described).items()),
         *(
             (f"{page}.md", _objects(title, about, _installed(groups), described))
@@ -135,6 +138,30 @@ def _proofs(described: set[str]) -> dict[str, str]:
         + f"\n\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
     )
     return pages
+
+
+def _claims() -> str:
+    """The register as a table, labels left out; evidence on this site or in the repository is linked."""
+    rows = []
+    for claim in yaml.safe_load((ROOT / "docs/claims.yaml").read_text(encoding="utf-8")):
+        if claim["status"] != "label":
+            evidence = ", ".join(map(_evidence, claim["evidence"]))
+            rows.append(f"| {claim['claim']} | {claim['status']} | {evidence} |")
+    return (
+        "# What is claimed, and what it rests on\n\nEvery sentence about privacy that reports, console, "
+        "README and the pages on threats and masks say is one of these. A test holds the register "
+        "(`docs/claims.yaml`, which lists the sentences word for word) against what is printed.\n\n"
+        "| claim | status | evidence |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+    )
+
+
+def _evidence(one: str) -> str:
+    place, _, name = one.partition("::")
+    if place.startswith("docs/"):
+        return f"[{place[5:]}](../{place[5:]})"
+    if (ROOT / place).is_file():
+        return f"[{name or Path(place).name}](../../{place})"
+    return f"`{one}`"
 
 
 def _errors(described: set[str]) -> str:

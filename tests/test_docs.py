@@ -152,6 +152,29 @@ def test_the_walk_through_two_studies_goes_as_printed(laid_out: Callable[[str], 
     ]
 
 
+def test_the_page_on_bounds_shows_what_a_gate_says(
+    laid_out: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A schema begun, and a study whose bounds are wrong."""
+    laid_out("bounds")
+    assert walk("bounds") == 2
+    said = capsys.readouterr()
+    assert "the schema's bounds clip 105 cells of 106 records: 105 of 'age'" in said.out + said.err
+
+
+def test_the_page_on_epsilon_shows_the_odds_that_are_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each line of its table, and the way back."""
+    table = re.findall(r"^\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", PAGES["epsilon"], re.MULTILINE)
+    assert len(table) == 5
+    for epsilon, found, right in table:
+        assert status(["epsilon", epsilon]) == FINE
+        assert re.findall(r"at most ([\d.]+)", capsys.readouterr().out)[:2] == [found, right]
+    assert walk("epsilon") == 2
+    assert "epsilon 1.609" in capsys.readouterr().out
+
+
 def test_the_page_on_personal_trees_prints_one(
     laid_out: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -176,10 +176,10 @@ def _triples(values: np.ndarray, cells: np.ndarray, locate: Callable[[int], str]
 def _neighbours(block: Block, widths: np.ndarray) -> Parts:
     """Differences of numbers that lie side by side, as in running totals."""
     where = np.arange(block.values.size).reshape(block.values.shape)
-    pairs = [
-        (np.moveaxis(where, axis, 0)[1:].ravel(), np.moveaxis(where, axis, 0)[:-1].ravel())
-        for axis in range(where.ndim)
-    ]
+    pairs = [(where[1:].ravel(), where[:-1].ravel())]
+    for axis in range(1, where.ndim):
+        turned = np.moveaxis(where, axis, 0)
+        pairs.append((turned[1:].ravel(), turned[:-1].ravel()))
     after, before = (np.concatenate(places) for places in zip(*pairs, strict=True))
     values = block.values.reshape(-1).astype(float)
     a, b = values[after], values[before]

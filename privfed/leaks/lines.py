@@ -18,9 +18,9 @@ import numpy as np
 from privfed.leaks.artefact import Located, Released
 from privfed.leaks.chance import densities
 from privfed.leaks.evidence import Evidence
-from privfed.leaks.reading.dates import DAY, HINT, dates_in
+from privfed.leaks.reading.dates import DAY, dates_in, may_be_dated
 from privfed.leaks.reading.leaf import CELLS
-from privfed.leaks.reading.texts import ungrouped
+from privfed.leaks.reading.texts import DIGIT, ungrouped
 from privfed.leaks.table import RawTable
 from privfed.leaks.texts import Runs, key_of, runs_of
 
@@ -77,7 +77,7 @@ class Lines:
         for number, line in enumerate(self.text.joined.split("\n") if self.text.texts else ()):
             first.append(len(self._line_of))
             self._line_of.append(number)
-            for count, token in enumerate(_tokens(line)):
+            for count, token in enumerate(_tokens(line) if DIGIT.search(line) else ()):
                 if count and count % TOKENS == 0:
                     self._line_of.append(number)
                 place = len(self._line_of) - 1
@@ -90,7 +90,11 @@ class Lines:
     def _subtract(self, released: Released, records: int) -> None:
         """Differences of two groups of numbers, as totals with and without one record; of means too."""
         few = [
-            (block, widths)
+            (
+                block,
+                widths,
+                [self._column(name) for name in block.leaf.labels or [""] * len(widths)],
+            )
             for block, widths in zip(released.blocks, released.widths, strict=True)
             if 2 <= len(widths) <= CELLS and block.values.dtype != bool
         ]
@@ -102,15 +106,15 @@ class Lines:
         )
         more = np.repeat([1.0, records, records + 1.0], [1, 2, 2])[:, None]
         less = np.where(more > 1, more - 1, 1.0)
-        for (one, width), (other, narrow) in islice(pairs, PAIRS):
+        for (one, width, named), (other, narrow, _) in islice(pairs, PAIRS):
             a, b = (block.values.reshape(-1).astype(float) for block in (one, other))
             first, second = np.array([a, a, b, a, b]), np.array([b, b, a, b, a])
             value, error = np.abs(more * first - less * second), more * (width + narrow)
             line, at = np.nonzero(np.isfinite(value) & (value > 4 * error))
-            named = np.array([self._column(name) for name in one.leaf.labels or [""] * len(a)])
             place = len(self._line_of) + line
-            kept = value[line, at], error[line, at], named[at], place, np.zeros(len(at))
-            self._tokens.append(np.column_stack(kept))
+            columns = np.asarray(named)[at]
+            kept = value[line, at], error[line, at], columns, place, np.zeros(len(at))
+            self._tokens.append(np.array(kept).T)
             self.differences.append(f"{one.path} less {other.path}")
             self._line_of += [-len(self.differences)] * len(more)
 
@@ -138,7 +142,7 @@ class Lines:
 def _tokens(line: str) -> Iterator[tuple[float, float, str, bool]]:
     """Value, width of its last digit, key before it, and whether a date, of every number of a line."""
     taken = []
-    if HINT.search(line):
+    if may_be_dated(line):
         for start, end, seconds, timed in dates_in(line):
             taken.append((start, end))
             yield seconds, 1.0 if timed else DAY, "", True

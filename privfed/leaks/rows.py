@@ -142,6 +142,8 @@ def _rows(span: tuple[bool, int, int], stream: Stream, table: RawTable) -> Itera
         records = table.memoised(key, partial(_Records.of, table, *key))
         part, keys = records.part, records.keys
         hit, record = _equal(records, windows, stream)
+        if not len(hit):
+            continue
         usable = (keys[record] != keys[record][:, :1]).any(axis=1)
         usable &= np.isfinite(part[record]).all(axis=1)
         hit, record = hit[usable], record[usable]
@@ -178,6 +180,8 @@ def _equal(records: _Records, windows: np.ndarray, stream: Stream) -> tuple[np.n
     place = np.minimum(place, len(records.hashes) - 1)
     alike = records.hashes[place] == windows[maybe]
     maybe, record = maybe[alike], records.order[place[alike]]
+    if not len(maybe):
+        return maybe, record
     same = stream.keys[maybe[:, None] + np.arange(records.keys.shape[1])] == records.keys[record]
     return maybe[same.all(axis=1)], record[same.all(axis=1)]
 

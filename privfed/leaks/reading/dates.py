@@ -22,8 +22,13 @@ DATE = re.compile(
     rf"|((?:19|20)\d\d)([01]\d)([0-3]\d))(?![\d])".replace(r"\5", r"\8"),
     re.IGNORECASE,
 )
-#: What a text must hold for a date to be looked for.
-HINT = re.compile(rf"\d[-/.]\d|(?<!\d)(?:19|20)\d{{6}}(?!\d)|{_NAME}", re.IGNORECASE)
+_NUMERIC = re.compile(r"\d[-/.]\d\d?[-/.]\d|(?<!\d)(?:19|20)\d{6}(?!\d)")
+
+
+def may_be_dated(text: str) -> bool:
+    """Whether a text holds what a date has: the name of a month, or digits set apart twice."""
+    lower = text.lower()
+    return any(month in lower for month in _MONTHS) or _NUMERIC.search(text) is not None
 
 
 def dates_in(text: str) -> Iterator[tuple[int, int, float, bool]]:

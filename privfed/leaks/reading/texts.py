@@ -15,10 +15,11 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from privfed.leaks.reading.dates import HINT, dates_in
+from privfed.leaks.reading.dates import dates_in, may_be_dated
 from privfed.leaks.reading.encodings import decoded
 from privfed.leaks.reading.leaf import Leaf
 
+DIGIT = re.compile(r"\d")
 #: A number that no letter or digit touches in front: ``E11.9`` and ``v2.1`` are labels.
 NUMBER = re.compile(
     r"(?<![A-Za-z_\d])(?<!\d\.)[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![A-Za-z_]\w)"
@@ -41,6 +42,8 @@ LONG = 1 << 20
 
 def numbers_in(path: str, text: str) -> Iterator[Leaf]:
     """The numbers that are written in a text, in order, one leaf for each way of reading them."""
+    if not DIGIT.search(text):
+        return
     yield from _read(path, text, NUMBER, float)
     if len(text) <= LONG:
         if _GROUPED_HINT.search(text):
@@ -49,7 +52,7 @@ def numbers_in(path: str, text: str) -> Iterator[Leaf]:
             yield from _read(path, text, _COMMA, lambda t: float(t.replace(",", ".")))
         if "0x" in text:
             yield from _read(path, text, _HEXFLOAT, float.fromhex)
-        if HINT.search(text):
+        if may_be_dated(text):
             dates = list(dates_in(text))
             if dates:
                 places = _Places(text, [start for start, *_ in dates])

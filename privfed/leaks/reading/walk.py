@@ -53,11 +53,12 @@ def flatten(left: object, path: str = "left", *, rows: bool = False) -> Iterator
 
 
 class _Walk:
-    """One pass over an object; an object that stands in it twice is read once."""
+    """One pass over an object; an object, or the same keys, that stands in it twice is read once."""
 
     def __init__(self, rows: bool) -> None:
         self._rows = rows
         self._seen: dict[int, object] = {}
+        self._keys: set[str] = set()
 
     def leaves(self, path: str, thing: object, depth: int = 0, nested: int = 0) -> Iterator[Leaf]:
         """The leaves of one thing."""
@@ -148,7 +149,10 @@ class _Walk:
             (f"{path}{name}", name, value) for name, (_, value) in zip(names, items, strict=True)
         )
         yield from self._gathered(parts, path, depth, nested)
-        yield from self._items(f"{path}, its keys", [key for key, _ in items], depth, nested)
+        keys = [key for key, _ in items]
+        if (listed := str(keys)) not in self._keys:
+            self._keys.add(listed)
+            yield from self._items(f"{path}, its keys", keys, depth, nested)
 
     def _items(self, path: str, items: Iterable[object], depth: int, nested: int) -> Iterator[Leaf]:
         listed = items if isinstance(items, list | tuple) else list(items)
