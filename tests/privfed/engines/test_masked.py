@@ -14,6 +14,9 @@ from numpy.testing import assert_array_equal
 from sklearn.datasets import load_diabetes
 
 from privfed import Budget, Guard, LocalDisclosure, Policy, Schema
+from privfed.engines.journal import Journal
+from privfed.engines.owner_side import OwnerSide
+from privfed.engines.remote import RemoteDisclosure
 from privfed.errors import NobodyAnswered, PolicyError
 from privfed.exchange.channel import ChannelError, RetryLimits
 from privfed.exchange.disclosure import ReplayDisclosure
@@ -191,6 +194,37 @@ def test_an_owner_who_tells_too_little_opens_nothing(
     held.heads.clear()
     left = table()[table()["owner"] != "briar"] if spoiled in ("share", "all") else table()
     assert_array_equal(held.ask(BINS).total("counts"), np.histogram(left["a"], BINS.edges)[0])
+
+
+@pytest.mark.parametrize("sent", [1, 2, 3])
+def test_a_server_that_is_killed_stands_by_its_list(sent: int, tmp_path: Path) -> None:
+    """Killed after any of its three messages, it goes on with the same survivors, though another is back."""
+    held = silent(federation(policy(0, least=4)))
+    sides = {name: OwnerSide(gate) for name, gate in held.gates.items()}
+    away, left = {"cedar"}, [sent]
+
+    def carry(batches: Mapping[str, bytes], _: float) -> Mapping[str, bytes]:
+        told = {n: sides[n].answer(b, "server") for n, b in batches.items() if n not in away}
+        left[0] -= bool(told)
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return told
+
+    patience = RetryLimits(deadline=0.05)
+    journal = Journal(tmp_path / "journal")
+    with pytest.raises(KeyboardInterrupt):
+        RemoteDisclosure(SCHEMA, OWNERS, carry, patience=patience, journal=journal).ask(BINS)
+    journal.close()
+    away.clear()
+    journal = Journal(tmp_path / "journal")
+    answer = RemoteDisclosure(SCHEMA, OWNERS, carry, patience=patience, journal=journal).ask(BINS)
+    missing = () if sent == 1 else ("cedar",)  # before a list there is none to stand by
+    exact = table()[~table()["owner"].isin(missing)]
+    assert_array_equal(answer.total("counts"), np.histogram(exact["a"], BINS.edges)[0])
+    assert [entry.release.owners for entry in journal.transcript] == [
+        tuple(owner for owner in OWNERS if owner not in missing)
+    ]
+    journal.close()
 
 
 def test_owners_who_disagree_give_no_total() -> None:

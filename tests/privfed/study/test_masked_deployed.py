@@ -105,9 +105,11 @@ class Owners:
     Args:
         study: beside it lie the owners' folders.
         kills: how many are killed, each at a random moment after a batch of questions was sent.
+        gone: who is killed once, then, and never started again.
     """
 
-    def __init__(self, study: Path, kills: int) -> None:
+    def __init__(self, study: Path, kills: int, gone: str = "") -> None:
+        self._gone = gone
         self.folders = {name: study.parent / name for name in OWNERS}
         self.killed = 0
         self._kills, self._rng = kills, random.Random(0)
@@ -122,14 +124,16 @@ class Owners:
     def _kill(self, name: str) -> None:
         self._running[name].kill()  # SIGKILL
         self._running[name].join()
-        self._running[name] = self._started(name)
+        if name != self._gone:
+            self._running[name] = self._started(name)
 
     def __call__(self, batches: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
         """Carry batches, and kill an owner meanwhile."""
         if self.killed == self._kills:
             return self._carrier(batches, seconds)
         self.killed += 1
-        kill = Timer(self._rng.uniform(0, 0.02), self._kill, [self._rng.choice(OWNERS)])
+        chosen = self._gone or self._rng.choice(OWNERS)
+        kill = Timer(self._rng.uniform(0, 0.02), self._kill, [chosen])
         kill.start()
         replies = self._carrier(batches, seconds)
         kill.join()
@@ -161,3 +165,31 @@ def test_three_owners_show_nothing_but_totals_however_often_they_die(
             ledger.verify()
             charged = [entry.request for entry in ledger.entries() if entry.event == "reserved"]
         assert len(charged) == len(set(charged)) == len(transcript)
+
+
+@pytest.mark.parametrize(("kills", "gone"), [(8, ""), (1, "south")])
+def test_where_two_suffice_a_study_ends_without_the_third(
+    study: Path, kills: int, gone: str
+) -> None:
+    """Owners killed in any step go on where they were; one who is gone for good is in no later total."""
+    text = study.read_text()
+    study.write_text(text.replace("masked = { colluding = 0 }", "masked = { least = 2 }"))
+    for name in OWNERS:
+        policy = study.parent / name / "policy.toml"
+        policy.write_text(policy.read_text().replace("colluding = 0", "colluding = 0\nleast = 2"))
+    agree(study)
+    chosen = Deployment.of(Study.from_toml(study), study.parent / "out")
+    patience = RetryLimits(deadline=1.0 if gone else 60, first=0.01, longest=0.2)
+    with closing(Owners(study, kills, gone)) as owners:
+        chosen.run(partial(RemoteDisclosure, carry=owners, patience=patience))
+    transcript = chosen.transcript
+    survivors = [set(entry.release.owners) for entry in transcript]
+    left = set(OWNERS) - {gone}
+    assert survivors[-1] == left and all(len(each) >= 2 for each in survivors)
+    assert chosen.replay().to_dict() == load(chosen.out / "private" / "model.json").to_dict()
+    for name in left:
+        with closing(Ledger.read(study.parent / name / "ledger.db")) as ledger:
+            ledger.verify()
+            rows = [e for e in ledger.entries() if e.event == "reserved"]
+            paid = [e.request for e in rows if not e.body["kind"].startswith("masked.")]
+        assert len({e.request for e in rows}) == len(rows) and len(paid) == len(transcript)
