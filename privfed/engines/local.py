@@ -88,7 +88,7 @@ class LocalDisclosure(ChannelDisclosure):
             client: the column that names each record's data owner.
             individual: the column that names the person behind each record.
             schema: the public data dictionary; ``None`` infers it from the data, which every ledger
-                records as an unprotected release.
+                records as an unprotected release, and which a policy with a budget refuses.
             policy: a policy, a path to one, one for each client, the name ``"published"``, or what
                 makes one for the schema: ``lambda schema: learner.private(2, schema=schema)``.
             seed: ``None`` for secure noise; an integer repeats everything, marked as test noise.
@@ -104,6 +104,11 @@ class LocalDisclosure(ChannelDisclosure):
         known = _known(schema, frame.drop(columns=beside), target)
         queries = tuple(queries)
         policies = {name: _policy(policy, name, known) for name in groups}
+        if known.inferred and any(one.budget is not None for one in policies.values()):
+            raise InputError(
+                "a policy with a budget needs a public schema, for bounds read off the records are a release "
+                "that no epsilon covers; give schema=Schema.from_toml(...), whose template `privfed schema` writes"
+            )
         prepared = {
             name: Records.from_frame(part, known, individual, name) for name, part in groups.items()
         }
