@@ -69,7 +69,7 @@ def test_the_page_says_what_is_spent_refused_and_intact(server: LedgerServer) ->
     assert status == 200 and 'href="0/clinic"' in first
     said = words(first)
     assert "All 1 intact" in said and "at most ε 0.2 of 0.25" in said
-    assert "20.0 % of the budget, room for a study of epsilon 0.05" in said
+    assert "20 % of the budget, room for a study of epsilon 0.05" in said
     status, own = got(server, f"/{server.token}/0/clinic")
     assert status == 200
     assert "small.histogram the charge does not fit what is left of the budget" in words(own)
