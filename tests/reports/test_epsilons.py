@@ -23,7 +23,11 @@ DELTA = 1e-5
 
 
 def _report(*found: Finding, owners: int = 2, **changes: Any) -> Report:
-    plain = {"released": 1, "delta": DELTA, "steps": [ChargedQuery("a.kind", True, 2.0)]}
+    plain: dict[str, Any] = {
+        "released": 1,
+        "delta": DELTA,
+        "steps": [ChargedQuery("a.kind", True, 2.0)],
+    }
     clients = tuple(
         ClientAccount(f"owner {i}", **(plain | {"epsilon": 4.0} | changes)) for i in range(owners)
     )
