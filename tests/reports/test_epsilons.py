@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from scipy.special import expit
@@ -88,8 +89,8 @@ def test_the_picture_names_owners_and_what_was_not_looked_at() -> None:
     assert "private, owner 1" in text and text.count("not attacked") == 2
     axes = Figure().subplots()
     assert plot(_report(audited), ax=axes) is axes
-    marks = [collection.get_offsets() for collection in axes.collections]
-    assert [float(each[0][0]) for each in marks[:2]] == [4.0, 0.5]
+    marks = [np.asarray(collection.get_offsets()) for collection in axes.collections]
+    assert [float(each[0, 0]) for each in marks[:2]] == [4.0, 0.5]
     assert len(marks[2]) == 0
     assert drawn(_report()) == [] and "Claimed, audited" not in page(_report())
     assert len(drawn(_report(audited, owners=AT_MOST + 3))) == AT_MOST
