@@ -36,17 +36,19 @@ def _report(*found: Finding, owners: int = 2, **changes: Any) -> Report:
     return Report(Study.built_in(), (PolicyReport(account, found),))
 
 
-def _finding(name: str, value: float, limit: Limit = "", **detail: Any) -> Finding:
+def _finding(
+    name: str, value: float, limit: Limit = "", detail: dict[str, Any] | None = None
+) -> Finding:
     metric = "epsilon proven by the outputs, at least" if "audit" in name else "share"
-    return Finding(name, "Which?", metric, value, 1, limit=limit, detail=detail)
+    return Finding(name, "Which?", metric, value, 1, limit=limit, detail=detail or {})
 
 
 def test_each_figure_is_the_strongest_of_its_kind() -> None:
     """The largest proof; the owner's own distance, whose attack's rate over all owners is then not read."""
     found = (
-        _finding("audit gaussian", 0.5, delta=DELTA),
-        _finding("audit gaussian", 0.7, delta=DELTA),
-        _finding("worst_record", 1.0, **{"by client": {"owner 0": {"mu": 1.0}}}),
+        _finding("audit gaussian", 0.5, detail={"delta": DELTA}),
+        _finding("audit gaussian", 0.7, detail={"delta": DELTA}),
+        _finding("worst_record", 1.0, detail={"by client": {"owner 0": {"mu": 1.0}}}),
         _finding("worst_record", 0.9, "found at 1 %"),
     )
     one, other = epsilons(_report(*found))
@@ -57,7 +59,7 @@ def test_each_figure_is_the_strongest_of_its_kind() -> None:
 
 def test_an_audit_at_a_smaller_delta_or_of_another_question_proves_nothing_here() -> None:
     """A bound at a smaller delta is larger than the truth at the claim's."""
-    stricter = _finding("audit gaussian", 3.0, delta=DELTA / 2)
+    stricter = _finding("audit gaussian", 3.0, detail={"delta": DELTA / 2})
     elsewhere = Finding(
         "audit laplace", "?", "epsilon proven by outputs", 3.0, releases=("another.kind",)
     )
@@ -84,7 +86,7 @@ def test_without_a_finite_guarantee_the_claim_is_infinite() -> None:
 
 def test_the_picture_names_owners_and_what_was_not_looked_at() -> None:
     """On the page, and on axes of one's own; nothing is drawn where nobody looked."""
-    audited = _finding("audit gaussian", 0.5, delta=DELTA)
+    audited = _finding("audit gaussian", 0.5, detail={"delta": DELTA})
     text = page(_report(audited))
     assert "private, owner 1" in text and text.count("not attacked") == 2
     axes = Figure().subplots()
