@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,29 @@ def noise(folder: Path, policy: str | None, client: str | None) -> int:
     for line, _ in told:
         click.echo(line)
     return BREACH if any(convicted for _, convicted in told) else FINE
+
+
+@ledger.command()
+@click.argument("folders", nargs=-1, required=True, type=PATH)
+@click.option("--port", default=0, type=click.IntRange(0, 65535), help="Default: a free one.")
+@click.option("--witness", default="", help="File or address of heads that a witness keeps.")
+def serve(folders: tuple[Path, ...], port: int, witness: str) -> int:
+    """Show ledgers in a browser, read-only, on this machine alone, until stopped.
+
+    FOLDERS are studies' outputs, folders of persistent ledgers, or ledgers' files. The address holds
+    a token that is new each time: whoever has it reads the page.
+    """
+    from privfed.cli.serving import stopped
+    from privfed.study.ledger_server import LedgerServer
+
+    server = LedgerServer(folders, port, witness)
+    with stopped() as stop:
+        thread = threading.Thread(target=server.serve, daemon=True)
+        thread.start()
+        click.echo(f"reading {len(folders)} places; open {server.url}")
+        stop.wait()
+        server.close()
+    return FINE
 
 
 @ledger.command("set-budget")

@@ -162,15 +162,27 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
     """Format what is spent, reserved and remaining, one line per value of an aspect."""
     owner = f"{ledger.dataset}: " if named else ""
     lines = ledger.budget(by)
-    told: list[str] = []
     known = None if lines[0].unprotected else _currency(ledger)
-    if known is not None:
-        told += _shares(ledger, *known)
+    told = [] if known is None else list(_shares(ledger, *known))
     told += map(_row, lines)
-    if known is not None:
-        told.append(_left(ledger, lines[0], *known))
-    told += filter(None, [closed(ledger)])
+    rest = left(ledger)
+    told += filter(None, [rest and f"left: {rest}", closed(ledger)])
     return "\n".join(owner + line for line in told)
+
+
+def left(ledger: Ledger) -> str:
+    """Format what neither studies have reserved nor charges have spent of a budget; or nothing."""
+    whole = ledger.budget()[0]
+    known = None if whole.unprotected else _currency(ledger)
+    if known is None:
+        return ""
+    accountant, budget, ceiling = known
+    taken = committed(spent_of(whole, accountant.nothing), ledger.study_blocks().values())
+    room = shown_down(accountant.left(taken, budget))
+    return (
+        f"{percent_of(taken, ceiling, rest=True)} of the budget, room for a study of epsilon "
+        f"{room}{_at(budget.delta)}"
+    )
 
 
 def closed(ledger: Ledger) -> str:
@@ -237,18 +249,6 @@ def _shares(
             f"{percent_of(block.spent, ceiling)} of the budget; epsilon {shown(epsilon)}"
             f"{_at(delta)} given all that came before it, whatever comes after"
         )
-
-
-def _left(
-    ledger: Ledger, whole: Line, accountant: Accountant, budget: Budget, ceiling: Amount
-) -> str:
-    """Format what neither studies have reserved nor charges have spent."""
-    taken = committed(spent_of(whole, accountant.nothing), ledger.study_blocks().values())
-    room = shown_down(accountant.left(taken, budget))
-    return (
-        f"left: {percent_of(taken, ceiling, rest=True)} of the budget, room for a study of epsilon "
-        f"{room}{_at(budget.delta)}"
-    )
 
 
 def _at(delta: Fraction) -> str:

@@ -14,6 +14,7 @@ from ledger_trials import charge, reply
 from privfed.accountants.pure import PureEpsilon
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.errors import InputError, LedgerError
+from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.registry import Registry
 from privfed.ledger.secret import renewed_secret
@@ -123,7 +124,8 @@ def test_a_backup_is_of_one_moment_of_a_ledger_in_use(path: Path, tmp_path: Path
         charged(path, 40)
         done.set()
 
-    writer, heads = threading.Thread(target=write), []
+    writer = threading.Thread(target=write)
+    heads: list[Head] = []
     writer.start()
     while not done.is_set() or not heads:
         heads.append(back_up(path, tmp_path / f"copy-{len(heads)}"))
