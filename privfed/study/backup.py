@@ -100,7 +100,9 @@ def _ledger_in(folder: Path) -> Path:
     files = sorted(folder.iterdir()) if folder.is_dir() else []
     found = [file for file in files if file.suffix not in (SECRET, *BESIDE)]
     if len(found) != 1:
-        raise InputError(f"{folder}: is no copy of a ledger; give a folder of privfed ledger backup")
+        raise InputError(
+            f"{folder}: is no copy of a ledger; give a folder of privfed ledger backup"
+        )
     return found[0]
 
 
