@@ -141,7 +141,11 @@ def test_few_texts_among_many_records_are_categories(rows: int, different: int) 
         ),
         (pd.DataFrame({"x": ["05.03.2021", "6.3.2021"]}), None, "'x' holds dates"),
         (pd.DataFrame({"x": ["2021-03-05 12:30", "2021-03-06 00:10"]}), None, "'x' holds dates"),
-        (pd.DataFrame({"x": pd.to_datetime(["2021-03-05", "2021-04-05"])}), None, "'x' holds dates"),
+        (
+            pd.DataFrame({"x": pd.to_datetime(["2021-03-05", "2021-04-05"])}),
+            None,
+            "'x' holds dates",
+        ),
     ],
 )
 def test_nothing_to_infer(frame: pd.DataFrame, target: str | None, says: str) -> None:
