@@ -104,11 +104,7 @@ class LocalDisclosure(ChannelDisclosure):
         known = _known(schema, frame.drop(columns=beside), target)
         queries = tuple(queries)
         policies = {name: _policy(policy, name, known) for name in groups}
-        if known.inferred and any(one.budget is not None for one in policies.values()):
-            raise InputError(
-                "a policy with a budget needs a public schema, for bounds read off the records are a release "
-                "that no epsilon covers; give schema=Schema.from_toml(...), whose template `privfed schema` writes"
-            )
+        _check_public(known, policies)
         prepared = {
             name: Records.from_frame(part, known, individual, name) for name, part in groups.items()
         }
@@ -182,6 +178,14 @@ def _known(schema: Schema | None, frame: pd.DataFrame, target: str | None) -> Sc
     if target is not None and named != target:
         raise InputError(f"the target is {target!r}, but the schema's is {named!r}; name one")
     return known
+
+
+def _check_public(known: Schema, policies: Mapping[str, Policy]) -> None:
+    if known.inferred and any(policy.budget is not None for policy in policies.values()):
+        raise InputError(
+            "a policy with a budget needs a public schema, for bounds read off the records are a release "
+            "that no epsilon covers; give schema=Schema.from_toml(...), whose template `privfed schema` writes"
+        )
 
 
 def _split(frame: pd.DataFrame, client: str) -> dict[str, pd.DataFrame]:
