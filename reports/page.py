@@ -49,8 +49,11 @@ def environment_of() -> jinja2.Environment:
     )
 
 
-def page(report: Report) -> str:
-    """Return the engineer's page: HTML with styles and charts inside, without external references."""
+def page(report: Report, models: Mapping[str, str] | None = None) -> str:
+    """Return the engineer's page: HTML with styles and charts inside, without external references.
+
+    ``models`` has a model's picture and text by policy, as HTML; it is shown as it is.
+    """
     environment = environment_of()
     environment.filters |= {
         "number": number,
@@ -85,7 +88,7 @@ def page(report: Report) -> str:
         if policy.account.kinds
     }
     text: str = environment.get_template("budget.html").render(
-        report=report, pictures=pictures, provenance=provenance()
+        report=report, pictures=pictures, models=models or {}, provenance=provenance()
     )
     return text
 
