@@ -23,7 +23,9 @@ from privfed.learners import RuleFitClassifier
 from privfed.tables.records import Records
 
 NAMES = [f"x{number}" for number in range(6)]
-SCHEMA = Schema(tuple(Column(name, "number", -4, 4) for name in NAMES), Column("y", "integer", 0, 1))
+SCHEMA = Schema(
+    tuple(Column(name, "number", -4, 4) for name in NAMES), Column("y", "integer", 0, 1)
+)
 #: Log-odds of the second class, by columns.
 TRUTHS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "steps and a pair": lambda x: (
@@ -67,7 +69,9 @@ def one(truth: str, count: int, epsilon: str, seed: int) -> list[dict[str, Any]]
     frame = pd.DataFrame(x, columns=NAMES).assign(y=y, owner=[f"c{k % 2}" for k in range(count)])
     learner = RuleFitClassifier(random_state=seed)
     policy = learner.private(epsilon)
-    held = LocalDisclosure.from_frame(frame, "y", client="owner", schema=SCHEMA, policy=policy, seed=seed)
+    held = LocalDisclosure.from_frame(
+        frame, "y", client="owner", schema=SCHEMA, policy=policy, seed=seed
+    )
     model = learner.fit(held).model_
     if model.covariance is None or not len(model.weights) > 1:
         return []
@@ -86,7 +90,9 @@ def one(truth: str, count: int, epsilon: str, seed: int) -> list[dict[str, Any]]
         rows += [{"of": f"coefficients, {name}", "stray": stray, "width": spread.mean()}]
         far = np.abs(design @ model.weights - aim)
         rows += [{"of": f"predictions, {name}", "stray": far / each[0], "width": each[0].mean()}]
-        rows += [{"of": f"whole predictions, {name}", "stray": far / each[1], "width": each[1].mean()}]
+        rows += [
+            {"of": f"whole predictions, {name}", "stray": far / each[1], "width": each[1].mean()}
+        ]
     return rows
 
 
@@ -102,18 +108,40 @@ def main() -> None:
             for epsilon in chosen.epsilons:
                 rows = [
                     row
-                    for seed in progress(range(chosen.first_seed, chosen.first_seed + chosen.seeds), truth)
+                    for seed in progress(
+                        range(chosen.first_seed, chosen.first_seed + chosen.seeds), truth
+                    )
                     for row in one(truth, count, epsilon, seed)
                 ]
                 for name, own in pd.DataFrame(rows).groupby("of", sort=False):
                     stray = np.concatenate(own["stray"].tolist())
-                    covered = {f"{f:g}": float((stray < z).mean()) for f, z in zip(FACTORS, SQUARES, strict=True)}
+                    covered = {
+                        f"{f:g}": float((stray < z).mean())
+                        for f, z in zip(FACTORS, SQUARES, strict=True)
+                    }
                     key = {"set": f"{truth}, {count}", "epsilon": epsilon, "learner": name}
-                    found += [{**key, "metric": metric, "value": round(v, 4)} for metric, v in covered.items()]
-                    print(truth, count, epsilon, name, {k: round(v, 3) for k, v in covered.items()}, round(own["width"].mean(), 3), flush=True)
+                    found += [
+                        {**key, "metric": metric, "value": round(v, 4)}
+                        for metric, v in covered.items()
+                    ]
+                    print(
+                        truth,
+                        count,
+                        epsilon,
+                        name,
+                        {k: round(v, 3) for k, v in covered.items()},
+                        round(own["width"].mean(), 3),
+                        flush=True,
+                    )
     if chosen.results:
         note = f"{chosen.seeds} runs, two owners; coverage of 90 % intervals by the factor of the posterior's deviation"
-        write_rows(pd.DataFrame(found), chosen.results, PRIVATE_KEYS, seed=str(chosen.first_seed), note=note)
+        write_rows(
+            pd.DataFrame(found),
+            chosen.results,
+            PRIVATE_KEYS,
+            seed=str(chosen.first_seed),
+            note=note,
+        )
 
 
 if __name__ == "__main__":

@@ -91,7 +91,9 @@ class TreeNode:
     """A node as it is drawn, with the branches below it."""
 
     text: str  #: in its box
-    branches: list[tuple[str, TreeNode]] = field(default_factory=list)  #: condition, and where it leads
+    branches: list[tuple[str, TreeNode]] = field(
+        default_factory=list
+    )  #: condition, and where it leads
 
 
 def tree(ax: Axes | None, root: TreeNode) -> Axes:

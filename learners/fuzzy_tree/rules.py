@@ -88,7 +88,10 @@ def drawn(tree: FuzzyTreeRegressor) -> TreeNode:
 
     assert tree.schema_.target is not None
     low, high = tree.target_ or tree.schema_.target.bounds
-    names, terms = tree.schema_.names, [labels(own) for own in sets_of(tree.n_fuzzy_sets, tree.schema_)]
+    names, terms = (
+        tree.schema_.names,
+        [labels(own) for own in sets_of(tree.n_fuzzy_sets, tree.schema_)],
+    )
 
     def node(own: FuzzyNode) -> TreeNode:
         if own.feature is None:

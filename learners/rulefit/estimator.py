@@ -243,7 +243,8 @@ class _RuleFit(LearnerByWays):
             table = model.table(pictures.MOST_BARS)
             known = {"low", "high"} <= set(table)
             ends = unit * table[["low", "high"]].to_numpy() if known else None
-            return pictures.bars(ax, table["term"], unit * table["coefficient"], label, ends)
+            lengths = unit * table["coefficient"].to_numpy()
+            return pictures.bars(ax, table["term"].tolist(), lengths, label, ends)
         column, number = self._feature(feature)
         cutoffs = model.terms.cutoffs
         cuts = *cutoffs.cuts[number], cutoffs.lower[number], cutoffs.upper[number]
@@ -333,9 +334,7 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         second = expit(self._scores(X, client))
         return np.column_stack([1 - second, second])
 
-    def confidence_interval(
-        self, X: pd.DataFrame | np.ndarray, level: float = 0.9
-    ) -> np.ndarray:
+    def confidence_interval(self, X: pd.DataFrame | np.ndarray, level: float = 0.9) -> np.ndarray:
         """Intervals of the second class' probabilities, shape (rows, 2): of noise and sampling, by a short private model.
 
         Raises:
@@ -390,9 +389,7 @@ class RuleFitRegressor(FederatedRegressor, _RuleFit):
         """Predict each row's target, within its public bounds."""
         return self._in_unit(self._scores(X, client))
 
-    def confidence_interval(
-        self, X: pd.DataFrame | np.ndarray, level: float = 0.9
-    ) -> np.ndarray:
+    def confidence_interval(self, X: pd.DataFrame | np.ndarray, level: float = 0.9) -> np.ndarray:
         """Intervals of the target's mean, not of a record's target; see :meth:`RuleFitClassifier.confidence_interval`."""
         return self._in_unit(self._score_intervals(X, level))
 
