@@ -154,17 +154,14 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         """The fitted model's picture and text, as notebooks and reports show it; InputError as of :meth:`plot`."""
         from privfed.learners.pictures import html_of
 
-        return html_of(self.plot(), type(self).__name__, self.describe())
+        text: str = getattr(self, "describe", self.__repr__)()
+        return html_of(self.plot(), type(self).__name__, text)
 
     def _html_repr(self) -> str:
         if "schema_" in vars(self):
             with suppress(InputError):
                 return self.to_html()
         return str(super()._html_repr())
-
-    def describe(self) -> str:
-        """The fitted model as text."""
-        return repr(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The fitted model as plain data: :meth:`readable`, and from what :meth:`from_dict` makes it again."""

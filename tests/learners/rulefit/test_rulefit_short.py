@@ -158,6 +158,7 @@ def test_coefficients_move_with_the_scores_as_their_covariance_says() -> None:
         float
     )
     centre, covariance = held._refitted(design)
+    assert covariance is not None
     held.fitted = replace(engine, covariance=None)
     scores, moved = held.scores, []
     for own in (held.directions @ root).T:
