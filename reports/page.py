@@ -49,8 +49,11 @@ def environment_of() -> jinja2.Environment:
     )
 
 
-def page(report: Report) -> str:
-    """Return the engineer's page: HTML with styles and charts inside, without external references."""
+def page(report: Report, models: Mapping[str, str] | None = None) -> str:
+    """Return the engineer's page: HTML with styles and charts inside, without external references.
+
+    ``models`` has a model's picture and text by policy, as HTML; it is shown as it is.
+    """
     environment = environment_of()
     environment.filters |= {
         "number": number,
@@ -87,6 +90,7 @@ def page(report: Report) -> str:
     text: str = environment.get_template("budget.html").render(
         report=report,
         pictures=pictures,
+        models=models or {},
         epsilons=charts.epsilons(rows) if (rows := drawn(report)) else "",
         provenance=provenance(),
     )

@@ -150,6 +150,10 @@ class LocalDisclosure(ChannelDisclosure):
         """
         return pd.DataFrame([_line(name, gate) for name, gate in self.gates.items()])
 
+    def _repr_html_(self) -> str:
+        """What notebooks show: the budget."""
+        return str(self.budget().to_html(index=False))
+
     def verify(self) -> None:
         """Check every ledger's chain; raises LedgerError where one was rewritten."""
         for name, gate in self.gates.items():
