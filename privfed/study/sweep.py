@@ -31,7 +31,7 @@ from typing import Any
 
 import joblib
 import pandas as pd
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from privfed import __version__
 from privfed.attacks.finding import Finding
