@@ -26,7 +26,7 @@ BESIDE = {
     "learners": {"tables", "questions", "privacy", "exchange"},
     "reports": {"questions", "privacy", "exchange", "ledger", "accountants", "attacks"},
     "audits": {*FLOORS, "attacks", "learners"},
-    "guards": {"questions", "owner", "attacks", "audits"},
+    "guards": {"questions", "privacy", "owner", "attacks", "audits"},
     "testing": {
         *FLOORS,
         *("leaks", "mechanisms", "accountants", "attacks", "audits", "learners", "study"),

@@ -178,10 +178,12 @@ def price(study: Path | None, epsilon: str | None, delta: str | None) -> int:
 @click.command()
 @click.argument("table", type=PATH)
 @click.option("--target", help="The column to predict.")
-@click.option("--sep", default=",", show_default=True, help="Column separator.")
-@click.option("--encoding", default="utf-8", show_default=True, help="Text encoding.")
-@click.option("--decimal", default=".", show_default=True, help="Before a number's decimals.")
-@click.option("--thousands", default="", help="Between groups of three digits.")
+@click.option(
+    "--sep", help="Column separator; this and the next three are proposed by the first lines."
+)
+@click.option("--encoding", help="Text encoding.")
+@click.option("--decimal", help="Before a number's decimals.")
+@click.option("--thousands", help="Between groups of three digits.")
 @click.option(
     "--categories",
     is_flag=True,
@@ -193,19 +195,21 @@ def price(study: Path | None, epsilon: str | None, delta: str | None) -> int:
 def schema(  # noqa: PLR0913 - click gives each option by its name
     table: Path,
     target: str | None,
-    sep: str,
-    encoding: str,
-    decimal: str,
-    thousands: str,
+    sep: str | None,
+    encoding: str | None,
+    decimal: str | None,
+    thousands: str | None,
     categories: bool,
     out: Path | None,
     overwrite: bool,
 ) -> int:
-    """Write a schema template for a .csv TABLE: names and kinds, without bounds."""
+    """Write a schema template for a TABLE (.csv, .csv.gz, .zip, .xlsx): names and kinds, without bounds."""
     from privfed.study import scaffold
     from privfed.tables.csv_text import Text
 
-    text = Text(sep.replace("\\t", "\t"), encoding, decimal, thousands)
+    form = {"sep": sep, "encoding": encoding, "decimal": decimal, "thousands": thousands}
+    given = {key: value.replace("\\t", "\t") for key, value in form.items() if value is not None}
+    text = Text(**given) if given else None
     template = scaffold.schema_text(table, target, text=text, categories=categories)
     written = f"wrote {out}; fill in its bounds, then name it under [data]"
     return _write(template, out, overwrite, written)
