@@ -24,7 +24,7 @@ from privfed.mechanisms.unprotected import Nullify
 from privfed.privacy.laws import DiscreteGaussian, Law, SumOfGaussians, proven
 from privfed.privacy.loss import Loss, covers
 from privfed.privacy.masked_sums import LARGEST, MIN_SIGMA, MaskedSums, masked, refinement
-from privfed.privacy.mechanism import WIDEST, BoundedPart, Protection
+from privfed.privacy.mechanism import WIDEST, BoundedPart, Mechanism, Protection
 from privfed.privacy.noise import TestNoise
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
 
@@ -183,13 +183,14 @@ def test_a_policy_that_masks_nothing_is_refused() -> None:
     """With Laplace noise, suppression, bits, or one such part beside a Gaussian one."""
     terms = MaskedSums({"a": "", "b": ""})
     terms.check_mechanisms([[Laplace()], [Gaussian(), Gaussian()]])
-    for kinds in (
+    refused: list[list[list[Mechanism]]] = [
         [],
         [[]],
         [[Laplace()], [Nullify()]],
         [[Gaussian(), Laplace()]],
         [[RandomizedResponse()]],
-    ):
+    ]
+    for kinds in refused:
         with pytest.raises(PolicyError, match="nothing would be masked"):
             terms.check_mechanisms(kinds)
 
