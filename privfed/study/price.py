@@ -286,9 +286,14 @@ def left_of(left: Left, policy: Policy) -> str:
     return shown_down(budget.epsilon if untouched else accountant.left(left.spent, budget))
 
 
+def fraction_of(part: Amount, whole: Amount) -> Fraction:
+    """The largest fraction that a part takes of a whole, in any of its components."""
+    return max((a / b for a, b in zip(part, whole, strict=True) if b), default=Fraction(0))
+
+
 def percent_of(part: Amount, whole: Amount, *, rest: bool = False) -> str:
     """Format the largest fraction that a part takes of a whole, rounded up; or the rest, down."""
-    taken = max((a / b for a, b in zip(part, whole, strict=True) if b), default=Fraction(0))
+    taken = fraction_of(part, whole)
     if rest:
         return f"{shown_down(max(100 * (1 - taken), Fraction(0)), 3)} %"
     return f"{shown(100 * taken, 3)} %"
