@@ -307,6 +307,12 @@ def check_numeric_target(schema: Schema, *, learner: str) -> None:
             f"{learner} needs a schema with a numeric target, and {schema.target.name!r} is a "
             "category; take a classifier, or another target"
         )
+    target = schema.target
+    if target.kind == "integer" and (target.lower, target.upper) == (0, 1):
+        raise InputError(
+            f'{learner} predicts a number, and the target {target.name!r} is 0 or 1: write kind = "category" and '
+            'categories = ["0", "1"] in the schema and take a classifier, or kind = "number" for a share'
+        )
 
 
 class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc]
