@@ -23,6 +23,7 @@ from privfed.study.price import Left, Price, price
 from privfed.study.reading import unquoted
 from privfed.study.rescaled import rescaled
 from privfed.study.schema_of_study import public_schema
+from privfed.study.utility import told, utility
 from privfed.tables.partition import named
 from privfed.tables.schema import Schema
 from privfed.tables.toml_file import naming, read_toml
@@ -58,6 +59,13 @@ def dry_run(study: Study, schema: Schema, *, attacks: bool = True) -> list[Price
 def prices(study: Study) -> list[Price]:
     """Bound one client's cost under each policy; reads no records."""
     return dry_run(study, public_schema(study), attacks=False)
+
+
+def utility_of(study: Study, price: Price) -> str:
+    """Say what error a policy's budget leaves for counts and means of the study's table."""
+    schema = public_schema(study)
+    found = utility(price.policy, schema)
+    return told(found, price.policy, schema, len(known_owners(study)))
 
 
 def known_owners(study: Study) -> list[str]:
