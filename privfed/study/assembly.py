@@ -25,6 +25,7 @@ from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.reports.metrics import MetricValue
 from privfed.study import PolicyChoice, Study, simulation
 from privfed.study.dry_run import attacks_of, dry_run
+from privfed.study.exposed import exposed, rows_of
 from privfed.study.model_reading import read_models
 from privfed.study.output import NOISE, Output, finite, write_text, written_whole
 from privfed.study.persistent_ledgers import PersistentLedgers
@@ -46,10 +47,12 @@ def run(
     engine: str = "local",
     *,
     seconds: float | None = None,
+    scores: bool = False,
 ) -> Report:
     """Carry a study out and write its output folder ``out``, which appears only if all goes well.
 
-    ``seconds`` is the time limit per attack; default: the study's.
+    ``seconds`` is the time limit per attack; default: the study's. ``scores`` writes into the findings
+    how exposed each record is.
     """
     carried_by = engine_of(engine)
     lasting = PersistentLedgers.of(study)
@@ -67,11 +70,11 @@ def run(
             with _bar(study, choice) as bar:
                 simulation.run(prepared, choice, output, bar.update, carried_by)
         if attacked:
-            _attack(prepared, output, seconds)
+            _attack(prepared, output, seconds, scores=scores)
         return write_report(output)
 
 
-def attack(output: Output, *, seconds: float | None = None) -> Report:
+def attack(output: Output, *, seconds: float | None = None, scores: bool = False) -> Report:
     """Attack a finished study's releases again; InputError if the data have changed since."""
     known = output.folder / STAMP
     if known.is_file() and known.read_text(encoding="utf-8") != _stamp(output.study):
@@ -79,7 +82,7 @@ def attack(output: Output, *, seconds: float | None = None) -> Report:
             f"the data of study {output.study.name!r} have changed since it ran; attacks are scored "
             "against what it ran on, so run it anew"
         )
-    _attack(simulation.prepare(output.study), output, seconds)
+    _attack(simulation.prepare(output.study), output, seconds, scores=scores)
     return write_report(output)
 
 
@@ -91,7 +94,7 @@ def _stamp(study: Study) -> str:
     return f"{len(files)} files, the newest of {newest} ns\n"
 
 
-def _attack(prepared: AnyPrepared, output: Output, seconds: float | None) -> None:
+def _attack(prepared: AnyPrepared, output: Output, seconds: float | None, *, scores: bool) -> None:
     study = prepared.study
     for choice in study.policies:
         heard, count = output.transcript(choice.name), len(attacks_of(study))
@@ -108,6 +111,8 @@ def _attack(prepared: AnyPrepared, output: Output, seconds: float | None) -> Non
         found += simulation.audit(prepared, choice)
         found += map(Finding.from_dict, output.read(choice.name, NOISE) or ())
         told = {"findings": [each.to_dict() for each in found], "inapplicable": inapplicable}
+        if scores and isinstance(prepared, simulation.Prepared):
+            told["records"] = exposed(found, rows_of(prepared))
         output.write(choice.name, "findings.json", told)
 
 
