@@ -11,11 +11,14 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from privfed.errors import InputError
+
+if TYPE_CHECKING:
+    from privfed.learners.pictures import TreeNode
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _STEP = re.compile(
@@ -48,6 +51,18 @@ def _condition(plain: dict[str, list[Any]], node: int, name: str, side: str) -> 
         cut = str(np.float32(plain["cut"][node]))  # the shortest text of that 32-bit float
         return f"{json.dumps(name)} {'<=' if side == 'left' else '>'} {cut}"
     return f"{json.dumps(name)} {'in' if side == 'left' else 'not in'} {json.dumps(left_if)}"
+
+
+def drawn(plain: dict[str, list[Any]], node: int = 0) -> TreeNode:
+    """One tree below a node as a picture has it, from its lists by node."""
+    from privfed.learners.pictures import TreeNode
+
+    name = plain["feature"][node]
+    if name is None:
+        return TreeNode(", ".join(f"{value:.3g}" for value in plain["value"][node]))
+    sides = (("left", plain["left"][node]), ("right", plain["right"][node]))
+    below = [(_condition(plain, node, name, side), drawn(plain, child)) for side, child in sides]
+    return TreeNode(name, below)
 
 
 @dataclass(frozen=True)

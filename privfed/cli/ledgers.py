@@ -205,6 +205,38 @@ ledger.add_command(renamed(set_budget), "amend")
 
 @ledger.command()
 @click.argument("file", type=PATH)
+@click.argument("folder", type=PATH)
+def backup(file: Path, folder: Path) -> int:
+    """Copy the ledger in FILE, and what lies beside it, into a new FOLDER while gates go on.
+
+    The copy holds the owner's secret: it is for the owner alone.
+    """
+    from privfed.study import backup
+
+    click.echo(f"wrote {folder}, a copy of {file} at head {backup.back_up(file, folder)}")
+    return FINE
+
+
+@ledger.command()
+@click.argument("folder", type=PATH)
+@click.argument("file", type=PATH)
+@click.option("--head", multiple=True, help="The last head that others saw of it, seq:hash.")
+@click.option("--witness", default="", help="File or address of heads that a witness keeps.")
+def restore(folder: Path, file: Path, head: tuple[str, ...], witness: str) -> int:
+    """Put the copy in FOLDER in the place of the lost ledger FILE, unless it was charged since.
+
+    Every head known of it must be in the copy, and at least one must be known.
+    """
+    from privfed.exchange.messages import Head
+    from privfed.study import backup
+
+    reached = backup.restore(folder, file, map(Head.parse, head), witness)
+    click.echo(f"restored {file} at head {reached}")
+    return FINE
+
+
+@ledger.command()
+@click.argument("file", type=PATH)
 def reopen(file: Path) -> int:
     """Let the gate of one ledger's FILE answer again, after a protected query failed and was mended."""
     from privfed.study import ledger_commands

@@ -40,6 +40,13 @@ def check_ledger_file(path: Path) -> None:
         raise InputError(f"{path}: is no ledger; give a ledger's .db file, or a study's output")
 
 
+def check_ledger(path: Path) -> None:
+    """Check that there is a file, and that it is a ledger's (InputError: not)."""
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such ledger; give a .db file")
+    check_ledger_file(path)
+
+
 def is_plain(path: Path) -> bool:
     """Whether a path is one ledger's file, or a folder of them instead of a study's output."""
     return path.is_file() or (not (path / STUDY).is_file() and bool(files_in(path)))
@@ -121,9 +128,7 @@ def amended(path: Path, epsilon: str, delta: str | None) -> str:
 @contextmanager
 def writable(path: Path, key: bytes | None = None) -> Iterator[Ledger]:
     """Open a verified ledger to write into it, by its owner's decision; ``key`` signs it now."""
-    if not path.is_file():
-        raise InputError(f"{path}: there is no such ledger; give a .db file")
-    check_ledger_file(path)
+    check_ledger(path)
     registry = Registry()
     dataset = verified(path, registry).dataset
     lasting = None if registry.at(path) is None else registry
@@ -157,7 +162,7 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
     """Format what is spent, reserved and remaining, one line per value of an aspect."""
     owner = f"{ledger.dataset}: " if named else ""
     lines = ledger.budget(by)
-    known = None if lines[0].unprotected else _currency(ledger)
+    known = None if lines[0].unprotected else currency(ledger)
     told = [] if known is None else list(_shares(ledger, *known))
     told += map(_row, lines)
     rest = left(ledger)
@@ -168,7 +173,7 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
 def left(ledger: Ledger) -> str:
     """Format what neither studies have reserved nor charges have spent of a budget; or nothing."""
     whole = ledger.budget()[0]
-    known = None if whole.unprotected else _currency(ledger)
+    known = None if whole.unprotected else currency(ledger)
     if known is None:
         return ""
     accountant, budget, ceiling = known
@@ -222,7 +227,7 @@ WHY_SHARES = (
 )
 
 
-def _currency(ledger: Ledger) -> tuple[Accountant, Budget, Amount] | None:
+def currency(ledger: Ledger) -> tuple[Accountant, Budget, Amount] | None:
     """The accountant of a ledger with a budget in force, the budget, and its ceiling."""
     plain = (ledger.terms or {}).get("budget")
     policies = list(ledger.policies().values())
