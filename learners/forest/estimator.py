@@ -100,23 +100,7 @@ class _FedForest(LearnerByWays):
         oob_score: bool = False,
         random_state: int | None = None,
     ) -> None:
-        self.n_estimators = n_estimators
-        self.max_depth = max_depth
-        self.min_samples_leaf = min_samples_leaf
-        self.min_impurity_decrease = min_impurity_decrease
-        self.criterion = criterion
-        self.max_features = max_features
-        self.n_quantiles = n_quantiles
-        self.max_quantiles = max_quantiles
-        self.candidates = candidates
-        self.interpolate = interpolate
-        self.gain_aggregation = gain_aggregation
-        self.top_k = top_k
-        self.client_splits = client_splits
-        self.sampling = sampling
-        self.clients_per_tree = clients_per_tree
-        self.oob_score = oob_score
-        self.random_state = random_state
+        self._set(locals())
 
     # --- learning ------------------------------------------------------------------------------
 
@@ -145,7 +129,7 @@ class _FedForest(LearnerByWays):
             min_leaf=instances(self.min_samples_leaf, self.sampling),
             # of a number, held against the variance of the target scaled by its bounds
             min_decrease=float(self.min_impurity_decrease / (1 if classes else (high - low) ** 2)),
-            criterion=self.criterion,  # type: ignore[arg-type]
+            criterion=self.criterion,
             classes=classes,
             per_node=features_of(self.max_features, features),
             quantiles=self.n_quantiles,

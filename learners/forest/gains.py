@@ -37,15 +37,15 @@ class Best:
     """The best candidate of each pair."""
 
     gain: np.ndarray  #: impurity decrease times records; minus infinity for none, shape (pairs,)
-    place: np.ndarray  #: the last bin, or index in Fisher's order, that goes left
+    index: np.ndarray  #: the last bin, or rank in Fisher's order, that goes left
 
 
 def best_cut(pooled: np.ndarray, criterion: Criterion, min_leaf: int) -> Best:
     """The first best cut between bins, by pooled statistics of shape (pairs, bins, statistics)."""
     upto = np.cumsum(pooled, axis=1)
     gains = decreases(upto[:, :-1], upto[:, -1], criterion, min_leaf)
-    place = gains.argmax(axis=1) if gains.size else np.zeros(len(pooled), np.int64)
-    return Best(gains[np.arange(len(pooled)), place], place)
+    index = gains.argmax(axis=1) if gains.size else np.zeros(len(pooled), np.int64)
+    return Best(gains[np.arange(len(pooled)), index], index)
 
 
 def best_subset(pooled: np.ndarray, criterion: Criterion, min_leaf: int) -> tuple[Best, np.ndarray]:
@@ -63,7 +63,7 @@ def best_subset(pooled: np.ndarray, criterion: Criterion, min_leaf: int) -> tupl
     """
     order, ranks = fisher_order(pooled, criterion)
     best = best_cut(np.take_along_axis(pooled, order[:, :, None], axis=1), criterion, min_leaf)
-    chosen = ranks <= best.place[:, None]
+    chosen = ranks <= best.index[:, None]
     size = sizes(pooled, criterion)
     larger_left = 2 * np.where(chosen, size, 0).sum(axis=1) >= size.sum(axis=1)
     return best, np.where(size > 0, chosen, larger_left[:, None])
