@@ -152,10 +152,8 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def _ask(self, federation: Disclosure, *queries: Query) -> Any:
         clients: Sequence[str] = federation.clients
         if self.clients_per_round is not None:
-            drawn: np.ndarray = self._draw.choice(
-                len(clients), self.clients_per_round, replace=False
-            )
-            clients = [clients[number] for number in sorted(drawn.tolist())]
+            drawn = self._draw.choice(len(clients), size=self.clients_per_round, replace=False)
+            clients = [clients[number] for number in np.sort(drawn)]
         answers = federation.ask_offered(*queries, clients=clients)
         self.rounds_ += bool(answers.releases())
         self.noisy_ |= any(part.noise for r in answers.releases() for part in r.parts.values())
