@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
+from html import escape
 from typing import Any, Literal, Self, get_args
 
 from scipy.special import ndtr, ndtri
@@ -90,6 +91,15 @@ class Finding:
     def above(self) -> float:
         """How far the value lies above the baseline, in its own range."""
         return (self.value - (self.baseline or 0.0)) / (self.of or max(self.value, 1.0))
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the question, the figure, and what a guesser has."""
+        within = f" of {self.of:g}" if self.of is not None else ""
+        told = f"{escape(self.metric)}: <b>{self.value:.4g}</b>{within}"
+        ends = (("interval", self.low), ("to", self.high), ("baseline", self.baseline))
+        told += "".join(f", {word} {end:.4g}" for word, end in ends if end is not None)
+        head = f"<b>{escape(self.attack)}</b> ({escape(self.severity)}, {self.state})"
+        return f"<p>{head}: {escape(self.question)}<br>{told}</p>"
 
     @property
     def state(self) -> State:

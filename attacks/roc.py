@@ -18,6 +18,7 @@ from scipy.special import betaincinv, ndtr, ndtri
 from privfed.errors import InputError
 from privfed.privacy.laws import Law
 
+RATES = (0.001, 0.01, 0.1)  #: FPR at which findings state the TPR
 REACH = 40  #: Deviations of noise beyond which outputs are left aside, each side
 
 
@@ -56,6 +57,11 @@ class RocCurve:
     def at(self, rate: float) -> float:
         """TPR at this FPR."""
         return min(1.0, float(np.interp(rate, self.fpr, self.tpr)))
+
+    @property
+    def points(self) -> dict[str, float]:
+        """TPR at each of :data:`RATES`, by the FPR in words."""
+        return {f"{100 * rate:g} %": self.at(rate) for rate in RATES}
 
     @property
     def auc(self) -> float:

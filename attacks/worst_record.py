@@ -190,6 +190,16 @@ class RecordInfluence:
         return self.heard.charge
 
     @property
+    def client(self) -> str:
+        """The client's name."""
+        return self.heard.entries[0].client
+
+    @property
+    def attained(self) -> float:
+        """The largest distance of its own records, or of the schema's if they are not known."""
+        return float(self.real.max()) if len(self.real) else self.worst
+
+    @property
     def most(self) -> float:
         """The largest distance of any record."""
         return max(self.worst, float(self.real.max(initial=0.0)))
@@ -290,6 +300,7 @@ class WorstRecord(Attack):
             for name, value in figures.items()
             for area, found in (law.rates(value),)
         }
+        detail["by client"] = {each.client: {law.unit: each.attained} for each in heard}
         beyond = worst > charge * (1 + ROUNDING)
         what = "record" if own.heard.compared == 1 else "record in another's place"
         if worst < LARGE * charge:

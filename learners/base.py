@@ -27,7 +27,10 @@ from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.questions.threads import one_thread
 from privfed.tables.records import Records, label
-from privfed.tables.schema import Schema
+from privfed.tables.schema import Column, Schema
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FORMAT = "privfed model 1"  #: What a saved model calls its own form
 
@@ -130,6 +133,35 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     def feature_names_in_(self) -> np.ndarray:
         """Their names, in the order of an array's columns."""
         return np.array(self.schema_.names, dtype=object)
+
+    def plot(self, feature: str | None = None, *, ax: Axes | None = None) -> Axes:
+        """Draw the fitted model, or what one feature adds to it; on new axes unless some are given.
+
+        Raises:
+            InputError: this model has no such picture.
+        """
+        if feature is not None or not hasattr(self, "feature_importances_"):
+            of = "" if feature is None else f" of {feature!r}"
+            raise InputError(f"{type(self).__name__} has no picture{of}; see describe()")
+        from privfed.learners.pictures import bars
+
+        shares = np.asarray(self.feature_importances_)
+        order = np.argsort(-shares, kind="stable")
+        names = [self.schema_.names[k] for k in order]
+        return bars(ax, names, shares[order], "importance of the feature")
+
+    def to_html(self) -> str:
+        """The fitted model's picture and text, as notebooks and reports show it; InputError as of :meth:`plot`."""
+        from privfed.learners.pictures import html_of
+
+        text: str = getattr(self, "describe", self.__repr__)()
+        return html_of(self.plot(), type(self).__name__, text)
+
+    def _html_repr(self) -> str:
+        if "schema_" in vars(self):
+            with suppress(InputError):
+                return self.to_html()
+        return str(super()._html_repr())
 
     def to_dict(self) -> dict[str, Any]:
         """The fitted model as plain data: :meth:`readable`, and from what :meth:`from_dict` makes it again."""
@@ -258,6 +290,11 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
                 f"no client {client!r} took part; those that did are {', '.join(self.clients_)}"
             )
 
+    def _feature(self, name: str) -> tuple[Column, int]:
+        """A feature and its number; SchemaError if there is none of that name."""
+        column = Schema(self.schema_.features).column(name)
+        return column, self.schema_.names.index(name)
+
     def _encode(self, X: pd.DataFrame | np.ndarray, client: str | None = None) -> np.ndarray:
         """Inputs, encoded and clipped to the schema, shape (rows, features)."""
         schema: Schema = self.schema_
@@ -275,6 +312,12 @@ def check_numeric_target(schema: Schema, *, learner: str) -> None:
         raise InputError(
             f"{learner} needs a schema with a numeric target, and {schema.target.name!r} is a "
             "category; take a classifier, or another target"
+        )
+    target = schema.target
+    if target.kind == "integer" and (target.lower, target.upper) == (0, 1):
+        raise InputError(
+            f'{learner} predicts a number, and the target {target.name!r} is 0 or 1: write kind = "category" and '
+            'categories = ["0", "1"] in the schema and take a classifier, or kind = "number" for a share'
         )
 
 

@@ -16,6 +16,7 @@ from privfed.privacy.loss import told_basis
 from privfed.questions.exact import text
 from privfed.reports.account import BlockAccount, ClientAccount, PolicyAccount
 from privfed.reports.composed import Composed, composed
+from privfed.reports.epsilons import epsilons
 from privfed.reports.metrics import MetricValue, scores
 from privfed.reports.remarks import remarks
 
@@ -364,6 +365,7 @@ class Report:
             "together": self.study.together,
             "ledgers": self.kept,
             "composed": None if self.composed is None else self.composed.to_dict(),
+            "epsilons": [asdict(row) for row in epsilons(self)],
             "policies": [_policy(policy) for policy in self.policies],
         }
 

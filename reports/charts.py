@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
@@ -15,6 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from privfed.reports.account import ClientAccount
+
+if TYPE_CHECKING:
+    from privfed.reports.epsilons import Epsilons
 
 #: Calm blue for what is protected, loud red for what is not, grey for frames.
 PROTECTED, OPEN, INK, RULE = "#2f6f9f", "#c62828", "#1f2933", "#d9dee4"
@@ -109,6 +113,48 @@ def _curves(axes: Axes, table: pd.DataFrame) -> None:
         level = part["value"].mean()
         axes.axhline(level, color=OPEN, linestyle=style, lw=1.2, label=f"{name}: no guarantee")
     axes.axhline(table["baseline"].mean(), color="#9aa5b1", lw=1, label="constant baseline")
+
+
+def epsilon_rows(axes: Axes, rows: Sequence[Epsilons]) -> None:
+    """Draw claimed, audited and attacked epsilon, a row an owner; infinite ones at the right edge."""
+    shown = [x for row in rows for x in (row.claimed, row.audited, row.attacked) if x is not None]
+    top = 1.15 * max([x for x in shown if math.isfinite(x)] or [1.0]) or 1.0
+    styles: tuple[tuple[str, str, Any], ...] = (
+        ("claimed", "at most", {"marker": "|", "s": 190, "color": PROTECTED, "linewidths": 3}),
+        ("audited", "at least, proven", {"marker": ">", "s": 34, "color": INK}),
+        ("attacked", "attained", {"marker": "o", "s": 34, "color": OPEN}),
+    )
+    for name, about, style in styles:
+        each = [(x, y) for y, row in enumerate(rows) if (x := getattr(row, name)) is not None]
+        axes.scatter(
+            [min(x, top) for x, _ in each], [y for _, y in each], label=f"{name} ({about})",
+            zorder=3, clip_on=False, **style,
+        )  # fmt: skip
+    for y, row in enumerate(rows):
+        known = [min(x, top) for x in (row.audited, row.attacked, row.claimed) if x is not None]
+        axes.plot([min(known), max(known)], [y, y], color=RULE, linewidth=4, zorder=1)
+        missing = " or ".join(n for n in ("audited", "attacked") if getattr(row, n) is None)
+        if missing:
+            axes.annotate(f"not {missing}", (1.04, y), xycoords=("axes fraction", "data"), va="center",
+                          fontsize=8, color="#52606d", annotation_clip=False)  # fmt: skip
+        if y and row.policy != rows[y - 1].policy:
+            axes.axhline(y - 0.5, color=RULE, linewidth=0.8)
+    axes.set_yticks(range(len(rows)), [f"{row.policy}, {row.client}" for row in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlim(0, top)
+    ticks = [tick for tick in MaxNLocator(6).tick_values(0, top) if 0 <= tick < 0.95 * top]
+    endless = any(math.isinf(x) for x in shown)
+    axes.set_xticks([*ticks, *[top] * endless], [*(f"{t:g}" for t in ticks), *["∞"] * endless])
+    axes.set_xlabel("epsilon, nats")
+    axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
+
+
+def epsilons(rows: Sequence[Epsilons]) -> str:
+    """Draw :func:`epsilon_rows` as a picture."""
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(9.6, 0.28 * len(rows) + 1.3), layout="constrained")
+        epsilon_rows(figure.subplots(), rows)
+        return _svg(figure, "Epsilon claimed, audited and attacked")
 
 
 def _svg(figure: Figure, title: str) -> str:

@@ -13,10 +13,10 @@ from privfed.attacks.finding import Finding
 from privfed.privacy.policy_objects import accountant_of
 from privfed.questions.exact import shown
 from privfed.questions.part import Unit
-from privfed.reports import remarks
+from privfed.reports import charts, remarks
 from privfed.reports.account import ClientAccount, KindLine
 from privfed.reports.budget import PolicyReport, Report, Strength
-from privfed.reports.charts import timeline
+from privfed.reports.epsilons import drawn
 from privfed.reports.metrics import MetricValue
 from privfed.reports.provenance import provenance
 
@@ -49,8 +49,11 @@ def environment_of() -> jinja2.Environment:
     )
 
 
-def page(report: Report) -> str:
-    """Return the engineer's page: HTML with styles and charts inside, without external references."""
+def page(report: Report, models: Mapping[str, str] | None = None) -> str:
+    """Return the engineer's page: HTML with styles and charts inside, without external references.
+
+    ``models`` has a model's picture and text by policy, as HTML; it is shown as it is.
+    """
     environment = environment_of()
     environment.filters |= {
         "number": number,
@@ -80,12 +83,16 @@ def page(report: Report) -> str:
         "score_of": score_of,
     }
     pictures = {
-        policy.name: timeline(policy.clients, policy.name)
+        policy.name: charts.timeline(policy.clients, policy.name)
         for policy in report.policies
         if policy.account.kinds
     }
     text: str = environment.get_template("budget.html").render(
-        report=report, pictures=pictures, provenance=provenance()
+        report=report,
+        pictures=pictures,
+        models=models or {},
+        epsilons=charts.epsilons(rows) if (rows := drawn(report)) else "",
+        provenance=provenance(),
     )
     return text
 

@@ -125,6 +125,17 @@ def test_the_officer_s_tutorial_ends_with_a_certificate(
     assert "may leave" in capsys.readouterr().out
 
 
+def test_a_model_s_file_is_attacked_as_printed(
+    laid_out: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page's forest, with fewer shadows."""
+    monkeypatch.setattr("privfed.attacks.fitted_tree_risks.SHADOWS", 4)
+    folder = laid_out("attacks")
+    assert walk("attacks") == 1
+    told = json.loads((folder / "model-risks/findings.json").read_text())["findings"]
+    assert [round(each["value"], 3) for each in told[:4]] == [0.051, 0.532, 3625, 0.568]
+
+
 def test_the_researcher_s_tutorial_ends_with_a_figure(laid_out: Callable[[str], Path]) -> None:
     """The four blocks of the page, run one after the other as one script."""
     folder = laid_out("")

@@ -26,7 +26,7 @@ BESIDE = {
     "learners": {"tables", "questions", "privacy", "exchange"},
     "reports": {"questions", "privacy", "exchange", "ledger", "accountants", "attacks"},
     "audits": {*FLOORS, "attacks", "learners"},
-    "guards": {"questions", "owner", "attacks", "audits"},
+    "guards": {"questions", "privacy", "owner", "attacks", "audits"},
     "testing": {
         *FLOORS,
         *("leaks", "mechanisms", "accountants", "attacks", "audits", "learners", "study"),
@@ -41,7 +41,7 @@ ONLY = {
     ("learners", "exchange"): {"disclosure", "messages", "transcript"},
     ("attacks", "privacy"): {"laws"},
     ("attacks", "exchange"): {"messages", "transcript"},
-    ("attacks", "questions"): {"query", "part", "plugins"},
+    ("attacks", "questions"): {"query", "part", "plugins", "tree"},
     ("accountants", "questions"): {"exact"},
     ("reports", "attacks"): {"finding"},
     ("accountants", "exchange"): {"messages"},

@@ -6,7 +6,7 @@ Principled Federated Random Forests for Heterogeneous Data (FedForest).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -32,6 +32,9 @@ from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.exact import Number
 from privfed.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class _FedForest(LearnerByWays):
@@ -185,6 +188,16 @@ class _FedForest(LearnerByWays):
     def client_importance_(self) -> float:
         """The fraction of the impurity decrease that is due to splits on the client."""
         return float(self.model_.importances()[-1])
+
+    def plot(
+        self, feature: str | None = None, *, tree: int | None = None, ax: Axes | None = None
+    ) -> Axes:
+        """Importances of the features, or one tree's upper levels; InputError if there is no such picture."""
+        if tree is None or feature is not None:
+            return super().plot(feature, ax=ax)
+        from privfed.learners import pictures
+
+        return pictures.tree(ax, rules.drawn(self.model_.tree_dict(tree)))
 
     def describe(self, tree: int = 0) -> str:
         """One tree as text, a rule for each leaf; of a private model, what weighs most."""

@@ -38,6 +38,9 @@ class ForestModel(Protocol):
     def describe(self, tree: int) -> str:
         """The model, or one of its trees, as text."""
 
+    def tree_dict(self, tree: int) -> dict[str, list[Any]]:
+        """One tree's lists by node; see :meth:`FittedForest.to_state`."""
+
     def to_text(self, head: Mapping[str, Any]) -> str:
         """All trees as text rules, after a line of JSON."""
 

@@ -100,6 +100,10 @@ class PrivateForest:
         )
         return "\n".join([head, *(f"{names[k]}: {fractions[k]:.1%} of the score" for k in order)])
 
+    def tree_dict(self, tree: int) -> dict[str, list[Any]]:
+        """Raise InputError: its trees are weighted through a link."""
+        raise InputError("a private model is no set of trees; write plot() or describe()")
+
     def to_text(self, head: Mapping[str, Any]) -> str:
         """Raise InputError: its trees are weighted through a link."""
         raise InputError("a private model is no set of rules; write to_dict() or describe()")

@@ -12,11 +12,14 @@ import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from privfed.errors import InputError
+
+if TYPE_CHECKING:
+    from privfed.learners.pictures import TreeNode
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _STEP = re.compile(
@@ -44,6 +47,18 @@ def lines(plain: dict[str, list[Any]]) -> list[str]:
         for side, sign in (("right", signs[1]), ("left", signs[0])):
             stack.append((plain[side][node], (*path, f"{json.dumps(name)} {sign} {split}")))
     return rules
+
+
+def drawn(plain: dict[str, list[Any]], node: int = 0) -> TreeNode:
+    """One tree below a node as a picture has it, from its lists by node."""
+    from privfed.learners.pictures import TreeNode
+
+    name = plain["feature"][node]
+    if name is None:
+        return TreeNode(", ".join(f"{value:.3g}" for value in plain["value"][node]))
+    sides = (("left", plain["left"][node]), ("right", plain["right"][node]))
+    below = [(_condition(plain, node, name, side), drawn(plain, child)) for side, child in sides]
+    return TreeNode(name, below)
 
 
 @dataclass(frozen=True)

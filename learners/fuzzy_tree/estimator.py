@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -33,7 +33,7 @@ from privfed.learners.fuzzy_tree.percentiles import ScalingBounds, most_rounds
 from privfed.learners.fuzzy_tree.policies import private, published
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.fuzzy_tree.rounds import ModelRounds
-from privfed.learners.fuzzy_tree.rules import FuzzyRule, rules
+from privfed.learners.fuzzy_tree.rules import FuzzyRule, drawn, rules
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.fuzzy_tree.shrinkage import Count, Target
 from privfed.learners.parameters import Constraints, Integers, Names, Reals, StrOptions
@@ -44,6 +44,9 @@ from privfed.questions.cells import Path
 from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Fitted numbers that are saved as they are; the tree and its leaves have forms of their own.
 _KEPT = ("lower_", "upper_", "target_", "rounds_", "noisy_", "mean_activation_")
@@ -418,6 +421,14 @@ class FuzzyTreeRegressor(FederatedRegressor):
             weights = np.ones(len(weights))
         total += weights @ self.models_.coefficients[:, 1:] ** 2 / 12
         return total / total.sum() if total.sum() > 0 else total
+
+    def plot(self, feature: str | None = None, *, ax: Axes | None = None) -> Axes:
+        """The tree with its leaves' means, or the importances of the features where there is one rule alone."""
+        if feature is not None or not self.root_.children:
+            return super().plot(feature, ax=ax)
+        from privfed.learners.pictures import tree
+
+        return tree(ax, drawn(self))
 
     @property
     def rules_(self) -> list[FuzzyRule]:

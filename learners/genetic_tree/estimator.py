@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -36,6 +36,9 @@ from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import Number
 from privfed.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _SHARE = Reals(at_least=0, at_most=1)
 _DEPTH = Integers(1, DEEPEST)
@@ -180,6 +183,20 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         """A client's own tree as text; InputError unless it was taken home."""
         tree: PersonalTree = self.at_home(client, "describe(client={client!r})")
         return tree.to_text(self.schema_, self.classes_ if self._classify else ())
+
+    def plot(
+        self, feature: str | None = None, *, client: str | None = None, ax: Axes | None = None
+    ) -> Axes:
+        """The tree of a client whose tree is here, or without one the tree that all share."""
+        if feature is not None:
+            return super().plot(feature, ax=ax)
+        from privfed.learners import pictures
+
+        if client is None and self.shared_ is not None:
+            own = PersonalTree(self.shared_.tree, self.shared_.values, "shared")
+        else:
+            own = self.at_home(client, "plot(client={client!r})")
+        return pictures.tree(ax, own.drawn(self.schema_, self.classes_ if self._classify else ()))
 
     def _said(self, X: pd.DataFrame | np.ndarray, client: Any) -> np.ndarray:
         """What the tree of a client, or the tree that all share, says of rows."""

@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 from scipy.special import logit
 from scipy.stats import norm
 
 from privfed.attacks.finding import Finding
 from privfed.attacks.roc import clopper_pearson
-from privfed.errors import InputError
 
 
 def epsilon_from_event(
@@ -71,22 +69,6 @@ def mu_from_event(
     with np.errstate(invalid="ignore"):
         mu = np.maximum(norm.isf(false_positive) - norm.ppf(false_negative), 0.0)
     return np.asarray(np.nan_to_num(mu))
-
-
-def gaussian_delta(mu: float, epsilon: float) -> float:
-    """The delta of a mu-Gaussian-DP mechanism at epsilon (Balle and Wang 2018, Theorem 8)."""
-    minor = np.exp(epsilon + norm.logcdf(-epsilon / mu - mu / 2))
-    return float(norm.cdf(-epsilon / mu + mu / 2) - minor)
-
-
-def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The epsilon of a mu-Gaussian-DP mechanism at delta, nats."""
-    if not (0 < mu < np.inf and 0 < delta < 1):
-        raise InputError("mu must be a positive number, and delta lie between 0 and 1")
-    if gaussian_delta(mu, 0.0) <= delta:
-        return 0.0
-    top = mu**2 / 2 + mu * np.sqrt(2 * np.log(1 / delta)) + 1
-    return float(brentq(lambda e: gaussian_delta(mu, e) - delta, 0.0, top))
 
 
 def right_guesses(right: ArrayLike, guesses: ArrayLike, alpha: float = 0.05) -> np.ndarray:

@@ -15,13 +15,13 @@ from fractions import Fraction
 import numpy as np
 
 from privfed.attacks.finding import Finding
-from privfed.audits.bounds import gaussian_epsilon
 from privfed.audits.histogram import Histogram
 from privfed.audits.one_run import audit_one_run
 from privfed.errors import InputError
 from privfed.exchange.messages import Release, ReleasedPart, Request
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate, open_reply
+from privfed.privacy.conversion import gaussian_epsilon
 from privfed.privacy.noise import Noise, SecureNoise
 from privfed.privacy.policy import Policy
 from privfed.questions import wire

@@ -9,12 +9,11 @@ from fractions import Fraction
 import numpy as np
 
 from privfed.attacks.finding import Finding
-from privfed.audits.bounds import gaussian_epsilon
 from privfed.audits.paired_trials import Move, audit_moves
 from privfed.audits.test_statistics import Truths
 from privfed.audits.threshold_tests import PrivacyClaim
 from privfed.errors import InputError
-from privfed.privacy.conversion import to_epsilon
+from privfed.privacy.conversion import gaussian_epsilon, to_epsilon
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection
 from privfed.privacy.noise import Noise, SecureNoise
 from privfed.questions.exact import Number, exact

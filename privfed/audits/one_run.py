@@ -19,8 +19,9 @@ from scipy.stats import binom
 
 from privfed.attacks.finding import Finding
 from privfed.attacks.roc import check_fraction
-from privfed.audits.bounds import gaussian_epsilon, right_guesses_mu, verdict
+from privfed.audits.bounds import right_guesses_mu, verdict
 from privfed.errors import InputError
+from privfed.privacy.conversion import gaussian_epsilon
 
 #: Fractions of the canaries, the surest first, guessed about under a claim of a Gaussian trade-off
 #: curve, which is tightest in its tails; alpha is split among them.

@@ -12,13 +12,13 @@ import numpy as np
 
 from privfed.audits.bounds import (
     epsilon_from_event,
-    gaussian_epsilon,
     mu_from_event,
     right_guesses,
     right_guesses_mu,
 )
 from privfed.audits.test_statistics import Statistic
 from privfed.errors import InputError
+from privfed.privacy.conversion import gaussian_epsilon
 
 #: Thresholds tried for each score: quantiles of the pooled outputs, and some more in either tail.
 THRESHOLDS, TAIL = 200, 30

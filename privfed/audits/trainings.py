@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from privfed.attacks.finding import Finding
-from privfed.audits.bounds import gaussian_epsilon, verdict
+from privfed.audits.bounds import verdict
 from privfed.audits.one_run import audit_one_run
 from privfed.engines.local import LocalDisclosure
 from privfed.errors import InputError
@@ -24,7 +24,7 @@ from privfed.exchange.transcript import TranscriptEntry
 from privfed.learners.base import FederatedLearner
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
-from privfed.privacy.conversion import to_epsilon
+from privfed.privacy.conversion import gaussian_epsilon, to_epsilon
 from privfed.privacy.loss import Loss
 from privfed.privacy.noise import Noise, SecureNoise
 from privfed.privacy.policy import Policy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,29 @@ def noise(folder: Path, policy: str | None, client: str | None) -> int:
     return BREACH if any(convicted for _, convicted in told) else FINE
 
 
+@ledger.command()
+@click.argument("folders", nargs=-1, required=True, type=PATH)
+@click.option("--port", default=0, type=click.IntRange(0, 65535), help="Default: a free one.")
+@click.option("--witness", default="", help="File or address of heads that a witness keeps.")
+def serve(folders: tuple[Path, ...], port: int, witness: str) -> int:
+    """Show ledgers in a browser, read-only, on this machine alone, until stopped.
+
+    FOLDERS are studies' outputs, folders of persistent ledgers, or ledgers' files. The address holds
+    a token that is new each time: whoever has it reads the page.
+    """
+    from privfed.cli.serving import stopped
+    from privfed.study.ledger_server import LedgerServer
+
+    server = LedgerServer(folders, port, witness)
+    with stopped() as stop:
+        thread = threading.Thread(target=server.serve, daemon=True)
+        thread.start()
+        click.echo(f"reading {len(folders)} places; open {server.url}")
+        stop.wait()
+        server.close()
+    return FINE
+
+
 @ledger.command("set-budget")
 @folder_argument
 @click.option("--epsilon", required=True, help="The new total budget.")
@@ -177,6 +201,38 @@ def seal(folder: Path, study: str, client: str | None) -> int:
 
 
 ledger.add_command(renamed(set_budget), "amend")
+
+
+@ledger.command()
+@click.argument("file", type=PATH)
+@click.argument("folder", type=PATH)
+def backup(file: Path, folder: Path) -> int:
+    """Copy the ledger in FILE, and what lies beside it, into a new FOLDER while gates go on.
+
+    The copy holds the owner's secret: it is for the owner alone.
+    """
+    from privfed.study import backup
+
+    click.echo(f"wrote {folder}, a copy of {file} at head {backup.back_up(file, folder)}")
+    return FINE
+
+
+@ledger.command()
+@click.argument("folder", type=PATH)
+@click.argument("file", type=PATH)
+@click.option("--head", multiple=True, help="The last head that others saw of it, seq:hash.")
+@click.option("--witness", default="", help="File or address of heads that a witness keeps.")
+def restore(folder: Path, file: Path, head: tuple[str, ...], witness: str) -> int:
+    """Put the copy in FOLDER in the place of the lost ledger FILE, unless it was charged since.
+
+    Every head known of it must be in the copy, and at least one must be known.
+    """
+    from privfed.exchange.messages import Head
+    from privfed.study import backup
+
+    reached = backup.restore(folder, file, map(Head.parse, head), witness)
+    click.echo(f"restored {file} at head {reached}")
+    return FINE
 
 
 @ledger.command()

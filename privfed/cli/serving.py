@@ -57,7 +57,7 @@ def serve_client(owner: Path | None, amend: bool, yes: bool, **given: str | None
     """
     chosen = owner_of(owner, {key: value for key, value in given.items() if value is not None})
     side = chosen.opened(amend=amend, confirm=partial(_confirm, chosen.client, yes))
-    with _logging(), _stopped() as stop:
+    with _logging(), stopped() as stop:
         gate = side.gate
         sockets = chosen.open_sockets(side)
         try:
@@ -122,7 +122,7 @@ def _logging() -> Iterator[None]:
 
 
 @contextmanager
-def _stopped() -> Iterator[threading.Event]:
+def stopped() -> Iterator[threading.Event]:
     """Yield an event that Ctrl-C or a service's stop sets."""
     stop = threading.Event()
     kinds = (signal.SIGINT, signal.SIGTERM)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from privfed.cli.common import BAD_INPUT, BREACH, FINE, PATH, Renamed, bad, folder_argument
+from privfed.errors import InputError
 
 if TYPE_CHECKING:
     from privfed.reports.budget import Report
@@ -24,6 +25,11 @@ time_option = click.option(
     formerly="--seconds",
     type=click.FloatRange(min=0, min_open=True),
     help="Seconds for each attack, which then reports partial results.",
+)
+scores_option = click.option(
+    "--scores",
+    is_flag=True,
+    help="Write each record's scores into findings.json, for its holder's eyes.",
 )
 #: Of a command that writes one file.
 file_option = click.option("--out", type=PATH, help="Write a file instead of standard output.")
@@ -61,14 +67,61 @@ def run(study: Path | None, out: Path, overwrite: bool, engine: str) -> int:
 
 
 @click.command()
-@folder_argument
+@click.argument("path", type=PATH)
 @time_option
-def attack(folder: Path, seconds: float | None) -> int:
-    """Attack the releases of a finished study in FOLDER, and rewrite its report."""
+@click.option("--data", type=PATH, help="The .csv table that the model was fitted to.")
+@click.option("--outsiders", type=PATH, help="A .csv table of held-out records, as a control.")
+@click.option("--target", help="The outcome's column; default: the only one that is no feature.")
+@click.option("--out", type=PATH, help="Folder for a model's page; default: model-risks.")
+@overwrite_option
+@scores_option
+def attack(
+    path: Path,
+    seconds: float | None,
+    out: Path | None,
+    overwrite: bool,
+    scores: bool,
+    **tables: Any,
+) -> int:
+    """Attack a finished study's releases in the folder PATH again, or a scikit-learn model's file.
+
+    \b
+    privfed attack FOLDER
+    privfed attack model.joblib --data train.csv --outsiders test.csv --out model-risks
+
+    A model is a tree or a forest, written by joblib, pickle or skops; it is read in a confined process.
+    """
+    if path.is_file() or tables["data"] is not None:
+        return _model(path, out or Path("model-risks"), overwrite, scores, **tables)
+    if out or overwrite or scores or any(tables.values()):
+        raise InputError(
+            "--data, --outsiders, --target, --out, --overwrite and --scores go with a model's file"
+        )
     from privfed.study import assembly
     from privfed.study.output import Output
 
-    return _told(assembly.attack(Output.opened(folder), seconds=seconds), folder)
+    return _told(assembly.attack(Output.opened(path), seconds=seconds), path)
+
+
+def _model(
+    path: Path, out: Path, overwrite: bool, scores: bool, data: Path | None, **tables: Any
+) -> int:
+    """Attack a model's file, write its page, and print what was found."""
+    from tqdm import tqdm
+
+    from privfed.reports.text import finding_lines
+    from privfed.study import model_file
+
+    if data is None:
+        raise InputError("write --data TABLE.csv: the records that the model was fitted to")
+    with tqdm(desc="shadow models", unit="", disable=None) as bar:
+        attacked = model_file.attack(path, data, **tables, progress=bar.update)
+    model_file.write(attacked, out, overwrite=overwrite, scores=scores)
+    if attacked.about["another table"]:
+        click.echo("another table: the model's leaves do not hold these records")
+    click.echo(finding_lines(attacked.findings))
+    click.echo(f"report: {out / 'report.html'}")
+    return FINE
 
 
 @click.command()
@@ -178,10 +231,12 @@ def price(study: Path | None, epsilon: str | None, delta: str | None) -> int:
 @click.command()
 @click.argument("table", type=PATH)
 @click.option("--target", help="The column to predict.")
-@click.option("--sep", default=",", show_default=True, help="Column separator.")
-@click.option("--encoding", default="utf-8", show_default=True, help="Text encoding.")
-@click.option("--decimal", default=".", show_default=True, help="Before a number's decimals.")
-@click.option("--thousands", default="", help="Between groups of three digits.")
+@click.option(
+    "--sep", help="Column separator; this and the next three are proposed by the first lines."
+)
+@click.option("--encoding", help="Text encoding.")
+@click.option("--decimal", help="Before a number's decimals.")
+@click.option("--thousands", help="Between groups of three digits.")
 @click.option(
     "--categories",
     is_flag=True,
@@ -193,19 +248,21 @@ def price(study: Path | None, epsilon: str | None, delta: str | None) -> int:
 def schema(  # noqa: PLR0913 - click gives each option by its name
     table: Path,
     target: str | None,
-    sep: str,
-    encoding: str,
-    decimal: str,
-    thousands: str,
+    sep: str | None,
+    encoding: str | None,
+    decimal: str | None,
+    thousands: str | None,
     categories: bool,
     out: Path | None,
     overwrite: bool,
 ) -> int:
-    """Write a schema template for a .csv TABLE: names and kinds, without bounds."""
+    """Write a schema template for a TABLE (.csv, .csv.gz, .zip, .xlsx): names and kinds, without bounds."""
     from privfed.study import scaffold
     from privfed.tables.csv_text import Text
 
-    text = Text(sep.replace("\\t", "\t"), encoding, decimal, thousands)
+    form = {"sep": sep, "encoding": encoding, "decimal": decimal, "thousands": thousands}
+    given = {key: value.replace("\\t", "\t") for key, value in form.items() if value is not None}
+    text = Text(**given) if given else None
     template = scaffold.schema_text(table, target, text=text, categories=categories)
     written = f"wrote {out}; fill in its bounds, then name it under [data]"
     return _write(template, out, overwrite, written)

@@ -88,7 +88,7 @@ class LocalDisclosure(ChannelDisclosure):
             client: the column that names each record's data owner.
             individual: the column that names the person behind each record.
             schema: the public data dictionary; ``None`` infers it from the data, which every ledger
-                records as an unprotected release.
+                records as an unprotected release, and which a policy with a budget refuses.
             policy: a policy, a path to one, one for each client, the name ``"published"``, or what
                 makes one for the schema: ``lambda schema: learner.private(2, schema=schema)``.
             seed: ``None`` for secure noise; an integer repeats everything, marked as test noise.
@@ -104,6 +104,7 @@ class LocalDisclosure(ChannelDisclosure):
         known = _known(schema, frame.drop(columns=beside), target)
         queries = tuple(queries)
         policies = {name: _policy(policy, name, known) for name in groups}
+        _check_public(known, policies)
         prepared = {
             name: Records.from_frame(part, known, individual, name) for name, part in groups.items()
         }
@@ -149,6 +150,10 @@ class LocalDisclosure(ChannelDisclosure):
         """
         return pd.DataFrame([_line(name, gate) for name, gate in self.gates.items()])
 
+    def _repr_html_(self) -> str:
+        """What notebooks show: the budget."""
+        return str(self.budget().to_html(index=False))
+
     def verify(self) -> None:
         """Check every ledger's chain; raises LedgerError where one was rewritten."""
         for name, gate in self.gates.items():
@@ -177,6 +182,14 @@ def _known(schema: Schema | None, frame: pd.DataFrame, target: str | None) -> Sc
     if target is not None and named != target:
         raise InputError(f"the target is {target!r}, but the schema's is {named!r}; name one")
     return known
+
+
+def _check_public(known: Schema, policies: Mapping[str, Policy]) -> None:
+    if known.inferred and any(policy.budget is not None for policy in policies.values()):
+        raise InputError(
+            "a policy with a budget needs a public schema, for bounds read off the records are a release "
+            "that no epsilon covers; give schema=Schema.from_toml(...), whose template `privfed schema` writes"
+        )
 
 
 def _split(frame: pd.DataFrame, client: str) -> dict[str, pd.DataFrame]:

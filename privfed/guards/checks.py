@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import binom, chi2, laplace, norm
 
 from privfed.attacks.finding import POWER, Finding
-from privfed.audits.bounds import gaussian_epsilon, verdict
+from privfed.audits.bounds import verdict
 from privfed.audits.noise import noise_tests, scale_found
 from privfed.audits.paired_trials import SELECTION, Move, audit_moves
 from privfed.audits.test_statistics import Statistic, lowest_bit
@@ -29,6 +29,7 @@ from privfed.audits.threshold_tests import (
 from privfed.guards.adapters import Given, rounds
 from privfed.guards.trial import BIG, BIGGER, GuardTrial, Pair
 from privfed.owner.noise_monitor import NoiseSums
+from privfed.privacy.conversion import gaussian_epsilon
 
 #: How often all checks together may convict an innocent guard; each that goes by chance gets a fifth.
 LEVEL, TESTS = 0.01, 5

@@ -9,9 +9,9 @@ from typing import Any, Literal, get_args
 
 from scipy.optimize import brentq
 
-from privfed.audits.bounds import gaussian_epsilon
 from privfed.audits.threshold_tests import PrivacyClaim
 from privfed.errors import InputError
+from privfed.privacy.conversion import gaussian_epsilon
 from privfed.questions.part import Relation, Unit
 
 NoiseName = Literal["", "gaussian", "laplace"]

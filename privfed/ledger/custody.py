@@ -46,15 +46,24 @@ class Custody(ABC):
         if self.path is None:
             self._secret = self._secret or new_secret()
             return self._secret
-        (committed,) = self._store.look("secret")
-        if committed is None:  # a ledger of an earlier version
+        if self._committed is None:  # a ledger of an earlier version
             return self._commit_secret(secret_beside(self.path))
-        secret = read_secret(self.path)
-        if commitment(secret) != committed:
+        self.check_secret()
+        return read_secret(self.path)
+
+    def check_secret(self) -> None:
+        """Hold the secret beside the file to what the ledger commits to, if it does; or a LedgerError."""
+        if self.path is None or self._committed is None:
+            return
+        if commitment(read_secret(self.path)) != self._committed:
             raise LedgerError(
                 f"{self._store}: the secret beside it is another one's; put its own back from a copy"
             )
-        return secret
+
+    @property
+    def _committed(self) -> str | None:
+        held: str | None = self._store.look("secret")[0]
+        return held
 
     def renew_secret(self) -> None:
         """Make another secret, by the owner's decision, in place of one that is lost."""

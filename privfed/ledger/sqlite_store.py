@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -29,6 +29,11 @@ def _any_of(events: tuple[str, ...]) -> str:
     return f"event IN ({', '.join(repr(event) for event in events)})"
 
 
+def _index(events: tuple[str, ...]) -> str:
+    return f"""CREATE INDEX stateful ON entries (seq)
+    WHERE {_any_of(events)}"""
+
+
 SCHEMA = (
     """CREATE TABLE entries (
     seq INTEGER PRIMARY KEY, time TEXT NOT NULL, event TEXT NOT NULL, principal TEXT NOT NULL,
@@ -36,10 +41,11 @@ SCHEMA = (
     packed INTEGER NOT NULL)""",
     """CREATE UNIQUE INDEX once ON entries (principal, request, event)
     WHERE request != '' AND event != 'refused'""",
-    f"""CREATE INDEX stateful ON entries (seq)
-    WHERE {_any_of(STATEFUL)}""",
+    _index(STATEFUL),
     "CREATE TABLE state (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
 )
+#: The index of rows that hold a digest, as it was before studies had shares; replaced when next written.
+EARLIER = _index(("reserved", "block", "counted", "policy", "failed"))
 #: Rows of what was charged or answered for one request, by the index ``once``.
 _OF_REQUEST = "principal = ? AND request = ? AND request != '' AND event != 'refused'"
 _COLUMNS = "seq, time, event, principal, request, body, payload, hash, packed"
@@ -90,11 +96,14 @@ class SqliteStore(Store):
     def _create(self, db: sqlite3.Connection) -> None:
         """Make the tables of a new file, once, whichever process comes first."""
         db.execute("BEGIN IMMEDIATE")
-        found = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+        found = dict(db.execute("SELECT name, sql FROM sqlite_master"))
         if found and "entries" not in found:
             raise LedgerError(f"{self}: is another kind of database; give a file of its own")
         for statement in () if found else SCHEMA:
             db.execute(statement)
+        if found.get("stateful") == EARLIER:
+            db.execute("DROP INDEX stateful")
+            db.execute(_index(STATEFUL))
         db.execute("COMMIT")
 
     # --- writing -------------------------------------------------------------------------------
@@ -201,7 +210,7 @@ class SqliteStore(Store):
         found = {
             sql for (sql,) in self._query("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
         }
-        if found != set(SCHEMA):
+        if found - {EARLIER} | {_index(STATEFUL)} != set(SCHEMA):
             raise LedgerError(f"{self}: its tables are not those of a ledger")
         if self._query("PRAGMA integrity_check(1)") != [("ok",)]:
             raise LedgerError(f"{self}: the file is damaged")
@@ -213,6 +222,24 @@ class SqliteStore(Store):
                 self._db.execute("PRAGMA busy_timeout = 0")
                 self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
+
+
+def copy_database(source: Path, to: Path) -> None:
+    """Copy a database as of one moment into a new plain file, whoever writes it meanwhile.
+
+    LedgerError: one cannot be read, or the other not be made.
+    """
+    try:
+        os.close(os.open(to, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        address = f"{source.resolve().as_uri()}?mode=ro"
+        with (
+            closing(sqlite3.connect(address, timeout=60, uri=True)) as held,
+            closing(sqlite3.connect(to)) as copy,
+        ):
+            held.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+    except (sqlite3.Error, OSError) as error:
+        raise LedgerError(f"{source}: cannot be copied to {to} ({error})") from None
 
 
 @lru_cache(maxsize=2)

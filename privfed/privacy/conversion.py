@@ -1,4 +1,4 @@
-"""Between zero-concentrated and approximate differential privacy."""
+"""Between zero-concentrated, Gaussian and approximate differential privacy."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import math
 from fractions import Fraction
 from functools import lru_cache
 
+import numpy as np
 from scipy.optimize import brentq, minimize_scalar
+from scipy.stats import norm
 
-from privfed.errors import PolicyError
+from privfed.errors import InputError, PolicyError
 from privfed.questions.exact import RESOLUTION, round_up
 
 
@@ -78,3 +80,19 @@ def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     if whole == 0:
         raise PolicyError(f"epsilon {target:g} is too small for any noise; write a larger one")
     return Fraction(whole, RESOLUTION)
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """The delta of a mu-Gaussian-DP mechanism at epsilon (Balle and Wang 2018, Theorem 8)."""
+    minor = np.exp(epsilon + norm.logcdf(-epsilon / mu - mu / 2))
+    return float(norm.cdf(-epsilon / mu + mu / 2) - minor)
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The epsilon of a mu-Gaussian-DP mechanism at delta, nats."""
+    if not (0 < mu < np.inf and 0 < delta < 1):
+        raise InputError("mu must be a positive number, and delta lie between 0 and 1")
+    if gaussian_delta(mu, 0.0) <= delta:
+        return 0.0
+    top = mu**2 / 2 + mu * np.sqrt(2 * np.log(1 / delta)) + 1
+    return float(brentq(lambda e: gaussian_delta(mu, e) - delta, 0.0, top))

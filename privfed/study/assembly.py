@@ -11,12 +11,13 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from privfed import __version__
 from privfed.attacks.finding import LEVEL, Finding, corrected
 from privfed.engines.named import engine as engine_of
 from privfed.errors import InputError, StudyError
+from privfed.learners.saved import load
 from privfed.ledger import Ledger
 from privfed.privacy.policy import Policy
 from privfed.reports.account import read
@@ -143,10 +144,22 @@ def write_report(output: Output) -> Report:
     from privfed.reports.page import page
 
     report = gather(output)
-    html, plain = page(report), json.dumps(finite(report.to_dict()), indent=2)
+    models = {one.name: _pictured(output, one.name) for one in report.policies if one.finite}
+    html, plain = page(report, models), json.dumps(finite(report.to_dict()), indent=2)
     write_text(output.folder / "report.html", html)
     write_text(output.folder / "report.json", plain + "\n")
     return report
+
+
+def _pictured(output: Output, policy: str) -> str:
+    """Return the picture and text of a policy's model; empty where it has none, or no common model."""
+    path = output.policy(policy) / "model.json"
+    if not path.is_file():
+        return ""
+    try:
+        return load(path).to_html()
+    except InputError:
+        return ""
 
 
 def write_letter(output: Output, reader: str, policy: str = "", *, pdf: bool = False) -> Path:

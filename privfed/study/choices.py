@@ -14,7 +14,7 @@ from privfed.privacy.policy import Policy
 from privfed.questions.exact import readable
 from privfed.questions.part import Unit
 from privfed.study.reading import check_keys, section
-from privfed.tables.csv_text import PLAIN, Text
+from privfed.tables.csv_text import PLAIN, WRITTEN, Text
 from privfed.tables.partition import check_alpha, named
 from privfed.tables.toml_file import naming
 
@@ -30,8 +30,8 @@ MAX_SHADOWS = 1000  #: Maximum number of shadow models per policy: each is a who
 class DataChoice:
     """The table: ``[data]``."""
 
-    #: a bundled set's name, a path ending in ``.csv``, ``openml:NAME``, or, for a cohort, a folder
-    #: ending in ``/`` with one file of rules per individual
+    #: a bundled set's name, a path ending in ``.csv``, ``.csv.gz``, ``.zip`` or ``.xlsx``,
+    #: ``openml:NAME``, or, for a cohort, a folder ending in ``/`` with one file of rules per individual
     source: str
     target: str | None = None  #: the column to predict, if the source does not name it
     #: path of a schema file, if the source has none; without one, bounds are inferred from the
@@ -55,9 +55,9 @@ class DataChoice:
         """Check the values; a StudyError tells the first fault."""
         with naming(where):
             written = self.text
-        if written != PLAIN and not self.source.endswith(".csv"):
+        if written != PLAIN and not self.source.endswith(WRITTEN):
             raise StudyError(
-                f"{where}: sep, encoding, decimal and thousands are of a .csv; leave them out"
+                f"{where}: sep, encoding, decimal and thousands are of a CSV file; leave them out"
             )
         if not 0 < self.test < 1:
             raise StudyError(f"{where}: test must lie between 0 and 1; write test = 0.25")

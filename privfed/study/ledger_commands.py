@@ -40,6 +40,13 @@ def check_ledger_file(path: Path) -> None:
         raise InputError(f"{path}: is no ledger; give a ledger's .db file, or a study's output")
 
 
+def check_ledger(path: Path) -> None:
+    """Check that there is a file, and that it is a ledger's (InputError: not)."""
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such ledger; give a .db file")
+    check_ledger_file(path)
+
+
 def is_plain(path: Path) -> bool:
     """Whether a path is one ledger's file, or a folder of them instead of a study's output."""
     return path.is_file() or (not (path / STUDY).is_file() and bool(files_in(path)))
@@ -121,9 +128,7 @@ def amended(path: Path, epsilon: str, delta: str | None) -> str:
 @contextmanager
 def writable(path: Path, key: bytes | None = None) -> Iterator[Ledger]:
     """Open a verified ledger to write into it, by its owner's decision; ``key`` signs it now."""
-    if not path.is_file():
-        raise InputError(f"{path}: there is no such ledger; give a .db file")
-    check_ledger_file(path)
+    check_ledger(path)
     registry = Registry()
     dataset = verified(path, registry).dataset
     lasting = None if registry.at(path) is None else registry
@@ -157,15 +162,27 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
     """Format what is spent, reserved and remaining, one line per value of an aspect."""
     owner = f"{ledger.dataset}: " if named else ""
     lines = ledger.budget(by)
-    told: list[str] = []
     known = None if lines[0].unprotected else _currency(ledger)
-    if known is not None:
-        told += _shares(ledger, *known)
+    told = [] if known is None else list(_shares(ledger, *known))
     told += map(_row, lines)
-    if known is not None:
-        told.append(_left(ledger, lines[0], *known))
-    told += filter(None, [closed(ledger)])
+    rest = left(ledger)
+    told += filter(None, [rest and f"left: {rest}", closed(ledger)])
     return "\n".join(owner + line for line in told)
+
+
+def left(ledger: Ledger) -> str:
+    """Format what neither studies have reserved nor charges have spent of a budget; or nothing."""
+    whole = ledger.budget()[0]
+    known = None if whole.unprotected else _currency(ledger)
+    if known is None:
+        return ""
+    accountant, budget, ceiling = known
+    taken = committed(spent_of(whole, accountant.nothing), ledger.study_blocks().values())
+    room = shown_down(accountant.left(taken, budget))
+    return (
+        f"{percent_of(taken, ceiling, rest=True)} of the budget, room for a study of epsilon "
+        f"{room}{_at(budget.delta)}"
+    )
 
 
 def closed(ledger: Ledger) -> str:
@@ -232,18 +249,6 @@ def _shares(
             f"{percent_of(block.spent, ceiling)} of the budget; epsilon {shown(epsilon)}"
             f"{_at(delta)} given all that came before it, whatever comes after"
         )
-
-
-def _left(
-    ledger: Ledger, whole: Line, accountant: Accountant, budget: Budget, ceiling: Amount
-) -> str:
-    """Format what neither studies have reserved nor charges have spent."""
-    taken = committed(spent_of(whole, accountant.nothing), ledger.study_blocks().values())
-    room = shown_down(accountant.left(taken, budget))
-    return (
-        f"left: {percent_of(taken, ceiling, rest=True)} of the budget, room for a study of epsilon "
-        f"{room}{_at(budget.delta)}"
-    )
 
 
 def _at(delta: Fraction) -> str:

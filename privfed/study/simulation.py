@@ -47,6 +47,7 @@ from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.price import price
 from privfed.study.schema_of_study import check_owners, positive, schema_file
 from privfed.tables import partition as clients
+from privfed.tables.csv_text import FILES
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 from privfed.tables.sources import Dataset, bundled, columns, load
@@ -169,7 +170,7 @@ def divide(study: Study) -> Prepared:
         check_table(
             dataset.frame,
             dataset.schema,
-            f"data file {study.data.source}" if study.data.source.endswith(".csv") else "",
+            f"data file {study.data.source}" if study.data.source.endswith(FILES) else "",
             owner=study.clients.column,
             individual=study.data.individual,
         )
@@ -190,7 +191,7 @@ def _dataset(study: Study) -> Dataset:
     data, schema, target = study.data, None, study.data.target
     if data.schema is not None:
         header = None
-        if data.source.endswith(".csv"):
+        if data.source.endswith(FILES):
             header = columns(study.folder / data.source, text=data.text)
         schema = schema_file(study, header)
         assert schema.target is not None

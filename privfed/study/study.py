@@ -25,6 +25,7 @@ from privfed.study.choices import (
     policies,
 )
 from privfed.study.reading import check_keys, meant_keys, section, typed
+from privfed.tables.csv_text import FILES
 from privfed.tables.toml_file import naming, read_toml
 
 BUILT_IN = "diabetes"
@@ -125,7 +126,7 @@ class Study:
             clients = replace(clients, witness=self.witness)
         data = replace(
             self.data,
-            source=self._absolute(self.data.source, ".csv", "/"),
+            source=self._absolute(self.data.source, *FILES, "/"),
             schema=None if self.data.schema is None else self._absolute(self.data.schema, ".toml"),
         )
         chosen = [replace(p, base=self._absolute(p.base, ".toml")) for p in self.policies]

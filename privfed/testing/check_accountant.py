@@ -14,9 +14,9 @@ from fractions import Fraction
 import numpy as np
 from scipy import stats
 
-from privfed.audits.bounds import gaussian_delta
 from privfed.errors import UnsupportedLoss
 from privfed.privacy.accountant import Accountant, Amount, Budget
+from privfed.privacy.conversion import gaussian_delta
 from privfed.privacy.loss import Loss
 from privfed.testing.conformance import Check, checks_of, run_checks
 

@@ -11,8 +11,7 @@ from dp_accounting import rdp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privfed.audits.bounds import gaussian_delta
-from privfed.privacy.conversion import largest_rho, to_epsilon
+from privfed.privacy.conversion import gaussian_delta, largest_rho, to_epsilon
 
 POINTS = [(0.01, 1e-5), (0.1, 1e-6), (0.5, 1e-5), (2.0, 1e-3), (8.0, 1e-9)]
 

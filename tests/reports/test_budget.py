@@ -337,3 +337,12 @@ def test_shares_are_read_as_per_cent() -> None:
     assert verdict(found) == "58.0 % of members found"
     assert figure_of(found, found.baseline) == "1.0 %"
     assert figure_of(SCARE, None) == "none"
+
+
+def test_a_model_is_shown_only_under_a_finite_guarantee() -> None:
+    """Elsewhere the page says why not, whatever it is given."""
+    told, study = {"private": "<figure>MODEL</figure>"}, Study.built_in()
+    open_ = _policy(_client(unprotected=1, epsilon=None, risk=None, tight=None))
+    shown = page(Report(study, (_policy(_client()),), "0"), told)
+    assert "<figure>MODEL</figure>" in shown and "The model is not shown" not in shown
+    assert "The model is not shown" in page(Report(study, (open_,), "0"))

@@ -32,7 +32,7 @@ SCORED = {"measure": "accuracy", "better": "higher", "value": 0.8, "baseline": 0
 @pytest.fixture(autouse=True)
 def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sentences need none, and drawing takes its time."""
-    monkeypatch.setattr("privfed.reports.page.timeline", lambda clients, name: "<svg></svg>")
+    monkeypatch.setattr("privfed.reports.charts.timeline", lambda clients, name: "<svg></svg>")
 
 
 def report_of(

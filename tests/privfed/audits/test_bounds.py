@@ -7,14 +7,10 @@ import pytest
 from scipy.stats import beta, norm
 
 from privfed.attacks.roc import clopper_pearson
-from privfed.audits.bounds import (
-    epsilon_from_event,
-    gaussian_delta,
-    gaussian_epsilon,
-    mu_from_event,
-)
+from privfed.audits.bounds import epsilon_from_event, mu_from_event
 from privfed.audits.one_run import one_run_epsilon, one_run_p_value
 from privfed.errors import InputError
+from privfed.privacy.conversion import gaussian_delta, gaussian_epsilon
 
 
 def test_clopper_pearson_is_the_beta_quantile() -> None:

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
-from privfed.audits.bounds import gaussian_epsilon, right_guesses_mu
+from privfed.audits.bounds import right_guesses_mu
 from privfed.audits.one_run import (
     FARTHEST,
     audit_one_run,
@@ -20,6 +20,7 @@ from privfed.audits.one_run import (
     one_run_p_value,
 )
 from privfed.errors import InputError
+from privfed.privacy.conversion import gaussian_epsilon
 
 
 def _gaussian_run(canaries: int, mu: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from privfed.audits.bounds import gaussian_epsilon, right_guesses, right_guesses_mu
+from privfed.audits.bounds import right_guesses, right_guesses_mu
 from privfed.audits.paired_trials import Move, audit_moves, audit_outputs
 from privfed.audits.test_statistics import Statistic, Truths, statistics
 from privfed.audits.threshold_tests import (
@@ -20,6 +20,7 @@ from privfed.audits.threshold_tests import (
     judge,
 )
 from privfed.errors import InputError
+from privfed.privacy.conversion import gaussian_epsilon
 
 VALUE = Statistic("value 0", "value", lambda outputs: np.asarray(outputs[:, 0]))
 

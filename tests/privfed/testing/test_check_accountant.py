@@ -8,8 +8,8 @@ import pytest
 
 from privfed.accountants.pure import PureEpsilon
 from privfed.accountants.zcdp import ZeroConcentrated
-from privfed.audits.bounds import gaussian_delta
 from privfed.privacy.accountant import Accountant, Amount, Budget
+from privfed.privacy.conversion import gaussian_delta
 from privfed.privacy.loss import Loss
 from privfed.questions import plugins
 from privfed.testing.check_accountant import (

@@ -1,0 +1,115 @@
+"""Copies of a ledger against loss, and putting one back where that forks nothing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+
+from privfed.errors import InputError, LedgerError
+from privfed.exchange.messages import Head
+from privfed.ledger import Ledger
+from privfed.ledger.registry import KnownLedger, Registry
+from privfed.ledger.sqlite_store import copy_database
+from privfed.ledger.verified_file import verified
+from privfed.owner import local_store, noise_monitor
+from privfed.study.ledger_commands import check_ledger
+from privfed.study.output import check_empty
+
+SECRET = ".secret"  #: Ending of the file of an owner's secret beside a ledger
+#: Endings of the databases that lie beside a ledger.
+BESIDE = (local_store.ENDING, noise_monitor.ENDING)
+
+
+def back_up(ledger: Path, folder: Path) -> Head:
+    """Copy a ledger, which others may be writing, and what lies beside it into a new folder.
+
+    Returns:
+        the copy's head: put back, it goes on only as long as no later head is known.
+
+    Raises:
+        LedgerError: the ledger or its copy does not verify, or cannot be copied.
+        InputError: the folder is in use, or there is no such ledger.
+    """
+    check_ledger(ledger)
+    verified(ledger, Registry())
+    check_empty(folder)
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    _copied(ledger, partial / ledger.name)
+    with closing(Ledger.read(partial / ledger.name)) as copy:
+        head = copy.verify()
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+    return head
+
+
+def restore(folder: Path, ledger: Path, heads: Iterable[Head] = (), witness: str = "") -> Head:
+    """Put a copy that :func:`back_up` made in a lost ledger's place.
+
+    Args:
+        heads: the last that others saw of it, where this machine remembers none.
+        witness: see :class:`.Registry`.
+
+    Raises:
+        LedgerError: it would fork: a later head is known, or the ledger is still there; or no head is
+            known at all; or the copy does not verify.
+        InputError: the folder is no such copy, or something lies at the ledger's place.
+    """
+    source = _ledger_in(folder)
+    for ending in (ledger.suffix, SECRET, *BESIDE):
+        if ledger.with_suffix(ending).exists():
+            raise InputError(f"{ledger.with_suffix(ending)}: is there already; move it away first")
+    registry = Registry(witness=witness)
+    with closing(Ledger.read(source)) as copy:
+        head = copy.verify(published := tuple(heads))
+        known = registry.check(copy.identity, ledger, copy.passes)
+        _check_place(registry, ledger, copy.identity)
+        if not (known or published):
+            raise LedgerError(
+                f"{source}: no head of it is known here, so that nothing tells whether it was charged "
+                "after the copy was made; give the last one that others saw: --head or --witness"
+            )
+        now = KnownLedger(copy.identity, copy.dataset, ledger.resolve(), copy.head)
+    partial = ledger.with_name(f".{ledger.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    _copied(source, partial / ledger.name)
+    for ending in (SECRET, *BESIDE, ledger.suffix):  # the ledger last: without it nothing is served
+        if (made := partial / ledger.with_suffix(ending).name).exists():
+            made.rename(ledger.with_suffix(ending))
+    partial.rmdir()
+    registry.keep(now)
+    return head
+
+
+def _copied(ledger: Path, to: Path) -> None:
+    """Copy a ledger into a new folder, and after it what lies beside it; the secret must be its own."""
+    to.parent.mkdir(mode=0o700, parents=True)
+    copy_database(ledger, to)
+    if ledger.with_suffix(SECRET).exists():
+        shutil.copy2(ledger.with_suffix(SECRET), to.with_suffix(SECRET))
+    for ending in BESIDE:
+        if ledger.with_suffix(ending).exists():
+            copy_database(ledger.with_suffix(ending), to.with_suffix(ending))
+    with closing(Ledger.read(to)) as copy:
+        copy.check_secret()
+
+
+def _ledger_in(folder: Path) -> Path:
+    files = sorted(folder.iterdir()) if folder.is_dir() else []
+    found = [file for file in files if file.suffix not in (SECRET, *BESIDE)]
+    if len(found) != 1:
+        raise InputError(
+            f"{folder}: is no copy of a ledger; give a folder of privfed ledger backup"
+        )
+    return found[0]
+
+
+def _check_place(registry: Registry, ledger: Path, identity: str) -> None:
+    known = registry.at(ledger)
+    if known is not None and known.identity != identity:
+        raise LedgerError(
+            f"ledger {ledger}: another one was here (head {known.head}); restore that one's copy, or "
+            "name another file"
+        )

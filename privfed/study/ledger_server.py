@@ -1,0 +1,168 @@
+"""A read-only page of ledgers for their owners' officer: of this machine alone, to whoever has the address.
+
+It answers GET from the loopback interface under a path that starts with a token, runs no script, writes
+nothing, and verifies every ledger anew each time it is looked at.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+from privfed.errors import InputError, LedgerError
+from privfed.exchange.messages import Head
+from privfed.ledger import Ledger
+from privfed.ledger.registry import Registry
+from privfed.ledger.verified_file import verified
+from privfed.reports.ledger_pages import LedgerView, ledger_page, ledgers_page
+from privfed.study import ledger_commands
+
+HOST = "127.0.0.1"
+#: What every answer says: nothing may be kept, framed, run or loaded, nor may a link tell the token.
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class LedgerServer:
+    """Serves the pages of ledgers on a port of the loopback interface until it is closed.
+
+    Args:
+        folders: of ledgers that last, studies' outputs, or single ledgers' files.
+        port: 0 takes a free one.
+        witness: see :class:`.Registry`.
+
+    Raises:
+        InputError: a folder holds no ledgers, or the port is taken.
+    """
+
+    def __init__(self, folders: Sequence[Path], port: int = 0, witness: str = "") -> None:
+        self.folders, self.registry = tuple(folders), Registry(witness=witness)
+        self.token = secrets.token_urlsafe(24)
+        for _ in self._files():  # said now, not by the first page
+            pass
+        try:
+            self._http = ThreadingHTTPServer((HOST, port), partial(_Handler, self))
+        except OSError as error:
+            why = (error.strerror or type(error).__name__).lower()
+            raise InputError(f"--port {port}: cannot be used ({why}); leave it out") from None
+
+    @property
+    def port(self) -> int:
+        """The port that it answers on."""
+        return int(self._http.server_address[1])
+
+    @property
+    def url(self) -> str:
+        """The address, which holds the token."""
+        return f"http://{HOST}:{self.port}/{self.token}/"
+
+    def serve(self) -> None:
+        """Answer until :meth:`close`, called in another thread."""
+        self._http.serve_forever(poll_interval=0.1)
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._http.shutdown()
+        self._http.server_close()
+
+    def page(self, path: str) -> str | None:
+        """The page at a path of an address, or None: without the token there is none."""
+        parts = urlsplit(path)
+        token, _, place = parts.path.removeprefix("/").partition("/")
+        if not hmac.compare_digest(token.encode(), self.token.encode()):
+            return None
+        files = list(self._files())
+        if not place:
+            return ledgers_page([self._view(*each, len(files)) for each in files])
+        for each in files:
+            if place == _place(*each[:2]):
+                words = parse_qs(parts.query).get("words", [""])[0]
+                return ledger_page(self._view(*each, len(files), words))
+        return None
+
+    def _files(self) -> Iterator[tuple[int, str, Path | None, list[Head]]]:
+        for number, folder in enumerate(self.folders):
+            if folder.is_file():
+                ledger_commands.check_ledger_file(folder)
+                yield number, unquote(folder.stem), folder, []
+                continue
+            for name, path, heads in ledger_commands.awaited(folder, self.registry):
+                yield number, name, path, heads
+
+    def _view(
+        self,
+        number: int,
+        name: str,
+        path: Path | None,
+        heads: list[Head],
+        ledgers: int,
+        words: str | None = None,
+    ) -> LedgerView:
+        place, folder = _place(number, name), self.folders[number]
+        try:
+            if path is None:
+                raise LedgerError(
+                    f"it answered before (head {heads[0]}), and there is no such file"
+                )
+            told = verified(path, self.registry, heads)
+            noise, convicted = ledger_commands.noise("", path, ledgers)
+            with closing(Ledger.read(path)) as ledger:
+                view = LedgerView(
+                    *(name, place, folder),
+                    intact=ledger_commands.intact(told),
+                    left=ledger_commands.left(ledger),
+                    sentences=tuple(ledger_commands.budget(ledger, None).split("\n")),
+                    noise=noise.removeprefix(": "),
+                    convicted=convicted,
+                )
+                return view.read(ledger, words)
+        except LedgerError as error:
+            return LedgerView(name, place, folder, broken=str(error))
+
+
+def _place(number: int, name: str) -> str:
+    """Where a ledger's own page is, below the token."""
+    return f"{number}/{quote(name, safe='')}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = 30  # seconds for a request
+    server_version, sys_version = "privfed", ""
+
+    def __init__(self, pages: LedgerServer, *arguments: object) -> None:
+        self.pages = pages
+        super().__init__(*arguments)  # type: ignore[arg-type]
+
+    def do_GET(self) -> None:
+        """Answer with a page, or say that there is none."""
+        text = self.pages.page(self.path) if self._asked_here() else None
+        body = ("There is no such page.\n" if text is None else text).encode()
+        self.send_response(404 if text is None else 200)
+        kind = "plain" if text is None else "html"
+        self.send_header("Content-Type", f"text/{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _asked_here(self) -> bool:
+        """Whether the address named this machine: a page elsewhere whose name leads here is not answered."""
+        return self.headers.get("Host") in (
+            f"{HOST}:{self.pages.port}",
+            f"localhost:{self.pages.port}",
+        )
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing: the path holds the token."""

@@ -1,0 +1,132 @@
+"""Ledgers as pages to look at: all of them with what is spent and whether they are intact, and one with its rows."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from privfed.exchange.messages import EXPLANATIONS, Reason
+from privfed.ledger import Entry, Ledger
+from privfed.ledger.statement import Line
+from privfed.privacy.loss import Loss
+from privfed.questions.exact import shown
+from privfed.reports.page import environment_of, number
+from privfed.reports.words import in_words
+
+ROWS = 500  #: Most rows on a page, the newest
+
+
+@dataclass(frozen=True)
+class RowView:
+    """One row of a ledger."""
+
+    seq: int
+    time: str
+    event: str
+    study: str
+    what: str  #: kind, reason or data set
+    cost: str
+    hash: str
+
+    @classmethod
+    def of(cls, entry: Entry) -> RowView:
+        """Format a row."""
+        body = entry.body
+        what = ", ".join(str(body[key]) for key in ("kind", "reason", "dataset") if key in body)
+        cost = in_words(Loss.from_dict(body["loss"])) if "loss" in body else ""
+        time = entry.time[:19].replace("T", " ")
+        return cls(entry.seq, time, entry.event, str(body.get("study", "")), what, cost, entry.hash)
+
+    def has(self, words: Sequence[str]) -> bool:
+        """Whether it contains all words."""
+        text = f"{self.seq} {self.time} {self.event} {self.study} {self.what} {self.cost}".lower()
+        return all(word in text for word in words)
+
+
+@dataclass(frozen=True)
+class LedgerView:
+    """What a page shows of one ledger; of one that is not intact nothing but why."""
+
+    name: str  #: its owner, with the policy in a study's output
+    place: str  #: the address of its own page
+    folder: Path
+    broken: str = ""  #: why it is not believed, or empty
+    intact: str = ""  #: rows, head, and whether it is known from elsewhere
+    head: str = ""  #: the end of its chain
+    whole: Line | None = None  #: all charges
+    studies: tuple[Line, ...] = ()  #: charges by study
+    kinds: tuple[Line, ...] = ()  #: charges by kind
+    left: str = ""  #: what is left of the budget
+    sentences: tuple[str, ...] = ()  #: shares, spending and what is left, as printed
+    refused: tuple[tuple[str, str, int, str], ...] = ()  #: kind, reason, how often, last time
+    noise: str = ""  #: what the noise monitor found
+    convicted: bool = False  #: whether noise was not what was charged
+    keys: tuple[str, ...] = ()  #: public keys that signed heads, in order
+    words: str = ""  #: what rows were looked for
+    rows: tuple[RowView, ...] = ()  #: newest first
+    found: int = 0  #: how many rows contain the words
+
+    def read(self, ledger: Ledger, words: str | None = None) -> LedgerView:
+        """Fill in what a verified ledger says; with ``words`` also its rows that contain them all."""
+        found, rows = 0, deque[RowView](maxlen=ROWS)
+        for entry in () if words is None else ledger.entries():
+            row = RowView.of(entry)
+            if row.has((words or "").lower().split()):
+                found += 1
+                rows.appendleft(row)
+        return replace(
+            self,
+            head=str(ledger.head),
+            whole=ledger.budget()[0],
+            studies=tuple(ledger.budget("study")[1:]),
+            kinds=tuple(ledger.budget("kind")[1:]),
+            refused=_refused(ledger),
+            keys=tuple(str(entry.body["public"]) for entry in ledger.signing_keys()),
+            words=words or "",
+            rows=tuple(rows),
+            found=found,
+        )
+
+    @property
+    def refusals(self) -> int:
+        """How many questions were refused."""
+        return sum(count for _, _, count, _ in self.refused)
+
+
+def _refused(ledger: Ledger) -> tuple[tuple[str, str, int, str], ...]:
+    counts: Counter[tuple[str, str]] = Counter()
+    last: dict[tuple[str, str], str] = {}
+    for entry in ledger.entries(events=("refused",)):
+        key = str(entry.body.get("kind", "")), EXPLANATIONS[Reason(entry.body["reason"])]
+        counts[key] += 1
+        last[key] = entry.time[:19].replace("T", " ")
+    return tuple((*key, count, last[key]) for key, count in counts.most_common())
+
+
+def spent(line: Line) -> str:
+    """What is proved of all charges so far, of which budget."""
+    if line.unprotected or not line.secure:
+        return "no finite guarantee"
+    told = "nothing" if line.epsilon is None else f"at most ε {shown(line.epsilon)}"
+    return told if line.budget is None else f"{told} of {shown(line.budget.epsilon)}"
+
+
+def ledgers_page(views: Sequence[LedgerView]) -> str:
+    """The page of all ledgers."""
+    return _rendered("ledgers.html", views=views)
+
+
+def ledger_page(view: LedgerView) -> str:
+    """The page of one ledger."""
+    return _rendered("ledger.html", view=view)
+
+
+def _rendered(template: str, **values: object) -> str:
+    environment = environment_of()
+    environment.filters |= {"number": number, "spent": spent}
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    text: str = environment.get_template(template).render(**values, now=now)
+    return text
