@@ -34,19 +34,23 @@ def lines(plain: dict[str, list[Any]]) -> list[str]:
     stack: list[tuple[int, tuple[str, ...]]] = [(0, ())]
     while stack:
         node, path = stack.pop()
-        name, left_if = plain["feature"][node], plain["left_if"][node]
-        if name is None:
+        if plain["feature"][node] is None:
             size = sum(plain["records"][node])
             value = ", ".join(map(repr, plain["value"][node]))
             rules.append(f"{' and '.join(path) or 'always'} => {size}: {value}")
             continue
-        if left_if is None:
-            signs, split = ("<=", ">"), str(np.float32(plain["cut"][node]))  # its shortest text
-        else:
-            signs, split = ("in", "not in"), json.dumps(left_if)
-        for side, sign in (("right", signs[1]), ("left", signs[0])):
-            stack.append((plain[side][node], (*path, f"{json.dumps(name)} {sign} {split}")))
+        left, right = _conditions(plain, node)
+        stack += [(plain["right"][node], (*path, right)), (plain["left"][node], (*path, left))]
     return rules
+
+
+def _conditions(plain: dict[str, list[Any]], node: int) -> tuple[str, str]:
+    """How a record goes left, and how right."""
+    name, left_if = json.dumps(plain["feature"][node]), plain["left_if"][node]
+    if left_if is None:
+        cut = str(np.float32(plain["cut"][node]))  # the shortest text of that 32-bit float
+        return f"{name} <= {cut}", f"{name} > {cut}"
+    return f"{name} in {json.dumps(left_if)}", f"{name} not in {json.dumps(left_if)}"
 
 
 def drawn(plain: dict[str, list[Any]], node: int = 0) -> TreeNode:
@@ -56,9 +60,9 @@ def drawn(plain: dict[str, list[Any]], node: int = 0) -> TreeNode:
     name = plain["feature"][node]
     if name is None:
         return TreeNode(", ".join(f"{value:.3g}" for value in plain["value"][node]))
-    sides = (("left", plain["left"][node]), ("right", plain["right"][node]))
-    below = [(_condition(plain, node, name, side), drawn(plain, child)) for side, child in sides]
-    return TreeNode(name, below)
+    children = plain["left"][node], plain["right"][node]
+    sides = zip(_conditions(plain, node), children, strict=True)
+    return TreeNode(name, [(text, drawn(plain, child)) for text, child in sides])
 
 
 @dataclass(frozen=True)
