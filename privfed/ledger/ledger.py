@@ -145,14 +145,19 @@ class Ledger(Custody):
                 (accountant, unit, relation, cap).
         """
         with self._store.exclusive():
-            held, current, charged = self._store.held("terms", f"policy:{study}", "charged")
-            if held is not None and current == policy.digest and held["terms"] == policy.terms:
-                return
-            if held is not None and charged is not None:
-                check_countable(self._store, held["terms"], policy.terms)
-            if not amend:
-                check_in_force(self._store, held, current, policy, study)
-            self._put_in_force(policy, study, current)
+            if not self.has_in_force(policy, study, amend=amend):
+                self._put_in_force(policy, study, self._store.held(f"policy:{study}")[0])
+
+    def has_in_force(self, policy: Policy, study: str = "", *, amend: bool = False) -> bool:
+        """Whether a policy is in force for a study; PolicyError: it could not be adopted."""
+        held, current, charged = self._store.look("terms", f"policy:{study}", "charged")
+        if held is not None and current == policy.digest and held["terms"] == policy.terms:
+            return True
+        if held is not None and charged is not None:
+            check_countable(self._store, held["terms"], policy.terms)
+        if not amend:
+            check_in_force(self._store, held, current, policy, study)
+        return False
 
     def _put_in_force(self, policy: Policy, study: str, replaced: str | None) -> None:
         held, charged = self._store.held("terms", "charged")
@@ -466,6 +471,11 @@ class Ledger(Custody):
         """Rows in order: all of them, or those after a row's number and of some events."""
         self._store.check_process()
         return map(Entry.of, self._store.select(after=after, events=events))
+
+    def grown(self, after: int, events: tuple[str, ...]) -> list[Entry]:
+        """The durable rows of some events after a row's number, while other threads write."""
+        with self._store.reading():
+            return list(self.entries(after, events))
 
     def disclosed(self, session: str = "") -> Iterator[tuple[str, TranscriptEntry]]:
         """What was released, in order, with its time; of one run by its prefix of request ids."""

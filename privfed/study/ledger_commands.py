@@ -162,7 +162,7 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
     """Format what is spent, reserved and remaining, one line per value of an aspect."""
     owner = f"{ledger.dataset}: " if named else ""
     lines = ledger.budget(by)
-    known = None if lines[0].unprotected else _currency(ledger)
+    known = None if lines[0].unprotected else currency(ledger)
     told = [] if known is None else list(_shares(ledger, *known))
     told += map(_row, lines)
     rest = left(ledger)
@@ -173,7 +173,7 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
 def left(ledger: Ledger) -> str:
     """Format what neither studies have reserved nor charges have spent of a budget; or nothing."""
     whole = ledger.budget()[0]
-    known = None if whole.unprotected else _currency(ledger)
+    known = None if whole.unprotected else currency(ledger)
     if known is None:
         return ""
     accountant, budget, ceiling = known
@@ -227,7 +227,7 @@ WHY_SHARES = (
 )
 
 
-def _currency(ledger: Ledger) -> tuple[Accountant, Budget, Amount] | None:
+def currency(ledger: Ledger) -> tuple[Accountant, Budget, Amount] | None:
     """The accountant of a ledger with a budget in force, the budget, and its ceiling."""
     plain = (ledger.terms or {}).get("budget")
     policies = list(ledger.policies().values())
