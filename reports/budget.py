@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -116,7 +117,17 @@ class PolicyReport:
     @property
     def basis(self) -> str:
         """What the guarantee rests on beside what is derived, in words; or nothing."""
-        return told_basis({name for client in self.clients for name in client.basis})
+        basis = told_basis({name for client in self.clients for name in client.basis})
+        masked = self.account.policy.masked
+        return basis + masked.told(self.unmasked) if masked and self.released else basis
+
+    @property
+    def unmasked(self) -> Fraction | None:
+        """Epsilon of the whole budget if the masks of its sums fail; None without masks or budget."""
+        allowed, accountant = self.account.policy, self.account.accountant
+        if allowed.masked is None:
+            return None
+        return allowed.masked.epsilon_unmasked(accountant, allowed.budget)
 
     @property
     def silent(self) -> bool:

@@ -354,6 +354,7 @@ TABLES = [
     (Schema.from_dict, ()),
     (Schema.from_dict, ("[column]",)),
     (Policy.from_dict, ()),
+    (Policy.from_dict, ("masked",)),
     (Policy.from_dict, ("[guard]",)),
     (Policy.from_dict, ("[limit]",)),
 ]

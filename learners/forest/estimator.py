@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator
 
 from privfed.errors import InputError
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners import private
 from privfed.learners.base import FederatedClassifier, FederatedRegressor, check_round
 from privfed.learners.forest import rules
+from privfed.learners.forest.additive import to_sklearn
 from privfed.learners.forest.columns import class_count
 from privfed.learners.forest.growth import ForestParams
 from privfed.learners.forest.model import FittedForest, ForestModel
@@ -213,16 +215,58 @@ class _FedForest(LearnerByWays):
     def plot(
         self, feature: str | None = None, *, tree: int | None = None, ax: Axes | None = None
     ) -> Axes:
-        """Importances of the features, or one tree's upper levels; InputError if there is no such picture."""
-        if tree is None or feature is not None:
-            return super().plot(feature, ax=ax)
+        """Importances of the features, one tree's upper levels, or what a feature adds to a private model's score.
+
+        The last is its partial dependence over made-up records, with a 90 % band. InputError where there is no
+        such picture.
+        """
         from privfed.learners import pictures
 
-        return pictures.tree(ax, rules.drawn(self.model_.tree_dict(tree)))
+        model = self.model_
+        if feature is None:
+            return super().plot(ax=ax) if tree is None else pictures.tree(ax, model.drawn(tree))
+        if not isinstance(model, PrivateForest):
+            return super().plot(feature, ax=ax)
+        column, number = self._feature(feature)
+        cuts = model.model.basis.grid.cuts[number]
+        places = pictures.places_of(column, cuts)
+        heights, reach = model.partial_dependence(number)
+        codes = np.searchsorted(cuts, places, side="right")
+        band = np.column_stack([heights - reach, heights + reach])[codes]
+        name, classes = self.schema_.columns[-1].name, getattr(self, "classes_", None)
+        label = (
+            f"adds to {name}" if classes is None else f"adds to log-odds of {name} = {classes[1]}"
+        )
+        return pictures.shape(ax, column, heights[codes], label, band, cuts)
 
-    def describe(self, tree: int = 0) -> str:
-        """One tree as text, a rule for each leaf; of a private model, what weighs most."""
+    def describe(self, tree: int | None = None) -> str:
+        """One tree as text, a rule for each leaf; without a number the first, of a private model what weighs most."""
         return self.model_.describe(tree)
+
+    @property
+    def estimators_(self) -> list[Any]:
+        """A private model's trees as scikit-learn has them, a list of one for each output; see :meth:`to_sklearn`."""
+        return list(self.to_sklearn().estimators_)
+
+    def to_sklearn(self) -> BaseEstimator:
+        """A private model as scikit-learn's gradient boosting, its trees unchanged, for encoded rows.
+
+        Rows are as ``feature_names_in_`` has them, categories by their number. Values and thresholds meet as
+        32-bit floats, and a number is not held to its limits; else predictions are the same.
+
+        Raises:
+            InputError: the model is not private; its trees are in ``forest_``, and in ``to_text()``.
+        """
+        if not isinstance(self.model_, PrivateForest):
+            raise InputError(
+                "only a private model is written as gradient boosting; write to_text()"
+            )
+        return to_sklearn(self.model_.model, getattr(self, "classes_", np.zeros(0)))
+
+    def _interval(self, X: pd.DataFrame | np.ndarray, level: float) -> np.ndarray:
+        if not isinstance(self.model_, PrivateForest):
+            raise InputError("intervals are of the noise of a private model; give a private policy")
+        return self.model_.intervals(self._encode(X), level)
 
     def to_text(self) -> str:
         """The forest as text rules, which :meth:`from_text` reads; InputError for a private model."""
@@ -337,6 +381,14 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
         """Class probabilities, shape (rows, classes); `client` is one name, or one for each row."""
         return self._values_of(X, client)
 
+    def confidence_interval(self, X: pd.DataFrame | np.ndarray, level: float = 0.9) -> np.ndarray:
+        """Intervals of the second class's probability by a private model, shape (rows, 2): of noise and sampling.
+
+        Raises:
+            InputError: the model is not private, or of more than two classes.
+        """
+        return self._interval(X, level)
+
     def predict(
         self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
@@ -353,6 +405,10 @@ class FedForestRegressor(FederatedRegressor, _FedForest):
     """
 
     _criteria: ClassVar[tuple[Criterion, ...]] = ("squared_error",)
+
+    def confidence_interval(self, X: pd.DataFrame | np.ndarray, level: float = 0.9) -> np.ndarray:
+        """Intervals of the target's mean; see :meth:`FedForestClassifier.confidence_interval`."""
+        return self._interval(X, level)
 
     def predict(
         self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from privfed.learners.forest.gains import decreases
 from privfed.learners.forest.trees import LEAF, BinaryTrees
 from privfed.learners.impurity import CRITERIA, Criterion
 from privfed.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from privfed.learners.pictures import TreeNode
 
 BLOCK = 2_000_000  #: Rows times trees that are predicted at once
 CLIENT = "(client)"  #: Stands for a feature where a node splits on the client
@@ -34,11 +37,11 @@ class ForestModel(Protocol):
     def importances(self) -> np.ndarray:
         """Fractions by feature, the client last; they sum to 1, or are zero for a constant."""
 
-    def describe(self, tree: int) -> str:
-        """The model, or one of its trees, as text."""
+    def describe(self, tree: int | None) -> str:
+        """One of its trees as text; of none, what the model has."""
 
-    def tree_dict(self, tree: int) -> dict[str, list[Any]]:
-        """One tree's lists by node; see :meth:`FittedForest.to_state`."""
+    def drawn(self, tree: int) -> TreeNode:
+        """One tree as a picture has it."""
 
     def to_text(self, head: Mapping[str, Any]) -> str:
         """All trees as text rules, after a line of JSON."""
@@ -154,9 +157,13 @@ class FittedForest:
 
     # --- what people and programs read ---------------------------------------------------------
 
-    def describe(self, tree: int) -> str:
-        """One tree, a rule for each leaf."""
-        return "\n".join(rules.lines(self.tree_dict(tree)))
+    def describe(self, tree: int | None) -> str:
+        """One tree, a rule for each leaf; of none the first."""
+        return "\n".join(rules.lines(self.tree_dict(tree or 0)))
+
+    def drawn(self, tree: int) -> TreeNode:
+        """See the base."""
+        return rules.drawn(self.tree_dict(tree))
 
     def to_text(self, head: Mapping[str, Any]) -> str:
         """See the base; :func:`.rules.parse` reads it."""

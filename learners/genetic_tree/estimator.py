@@ -198,7 +198,9 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
             own = PersonalTree(self.shared_.tree, self.shared_.values, "shared")
         else:
             own = self.at_home(client, "plot(client={client!r})")
-        return pictures.tree(ax, own.drawn(self.schema_, self.classes_ if self._classify else ()))
+        classes = self.classes_ if self._classify else ()
+        root = pictures.drawn(own.tree, self.schema_.features, lambda node: own.said(node, classes))
+        return pictures.tree(ax, root)
 
     def _said(self, X: pd.DataFrame | np.ndarray, client: Any) -> np.ndarray:
         """What the tree of a client, or the tree that all share, says of rows."""

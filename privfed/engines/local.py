@@ -29,6 +29,7 @@ from privfed.owner.masking import MaskingKey
 from privfed.owner.noise_monitor import NoiseSums, OtherOwners
 from privfed.privacy.accountant import STATED, Amount
 from privfed.privacy.loss import told_basis
+from privfed.privacy.masked_sums import if_masks_fail
 from privfed.privacy.noise import SecureNoise, TestNoise
 from privfed.privacy.policy import Policy
 from privfed.questions import plugins
@@ -320,7 +321,10 @@ def _unmasked(gate: Gate, total: Amount) -> dict[str, Any]:
     if masked is None:
         return {}
     delta = STATED if budget is None else budget.delta
-    return {"unmasked": float(gate.accountant.odometer(masked.at_most(total), delta)[0])}
+    fixed = gate.ledger.fixed_totals(gate.accountant)
+    most = [masked.at_most(one) for one in fixed]
+    spent = if_masks_fail(gate.accountant, masked.at_most(total), delta, most)
+    return {"unmasked": float(spent)}
 
 
 def proved(gate: Gate, total: Amount, unprotected: int) -> dict[str, Any]:
