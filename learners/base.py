@@ -251,6 +251,12 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def _set(self, arguments: Mapping[str, Any]) -> None:
+        """Keep a constructor's arguments, its ``locals()``, unchanged."""
+        for name, value in arguments.items():
+            if name not in ("self", "__class__"):
+                setattr(self, name, value)
+
     def _start(self, federation: Disclosure) -> None:
         """Check parameters and schema, then set what every model has."""
         self.check(federation.schema)

@@ -118,17 +118,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         clients_per_round: int | None = None,
         random_state: int | None = None,
     ) -> None:
-        self.n_fuzzy_sets = n_fuzzy_sets
-        self.min_gain = min_gain
-        self.min_samples_split = min_samples_split
-        self.max_depth = max_depth
-        self.gains = gains
-        self.scaling = scaling
-        self.n_bins = n_bins
-        self.features = features
-        self.leaf_features = leaf_features
-        self.clients_per_round = clients_per_round
-        self.random_state = random_state
+        self._set(locals())
 
     # --- learning ------------------------------------------------------------------------------
 
@@ -165,8 +155,8 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def _ask(self, federation: Disclosure, *queries: Query) -> Any:
         clients: Sequence[str] = federation.clients
         if self.clients_per_round is not None:
-            drawn = self._draw.choice(len(clients), self.clients_per_round, replace=False)
-            clients = [clients[number] for number in sorted(drawn)]
+            drawn = self._draw.choice(len(clients), size=self.clients_per_round, replace=False)
+            clients = [clients[number] for number in np.sort(drawn)]
         answers = federation.ask_offered(*queries, clients=clients)
         self.rounds_ += bool(answers.releases())
         self.noisy_ |= any(part.noise for r in answers.releases() for part in r.parts.values())

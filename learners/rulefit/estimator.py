@@ -133,26 +133,7 @@ class _RuleFit(LearnerByWays):
         stable: bool = False,
         random_state: int | None = None,
     ) -> None:
-        self.n_bins = n_bins
-        self.n_quantiles = n_quantiles
-        self.n_estimators = n_estimators
-        self.tree_size = tree_size
-        self.learning_rate = learning_rate
-        self.subsample = subsample
-        self.min_samples_leaf = min_samples_leaf
-        self.max_rules = max_rules
-        self.include_linear = include_linear
-        self.alpha = alpha
-        self.solver = solver
-        self.n_rounds = n_rounds
-        self.local_steps = local_steps
-        self.server_learning_rate = server_learning_rate
-        self.client_learning_rate = client_learning_rate
-        self.clients_per_round = clients_per_round
-        self.reference_rounds = reference_rounds
-        self.max_terms = max_terms
-        self.stable = stable
-        self.random_state = random_state
+        self._set(locals())
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:

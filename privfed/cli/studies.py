@@ -160,6 +160,27 @@ def report(folder: Path, reader: str | None, policy: str, pdf: bool) -> int:
 
 
 @click.command()
+@folder_argument
+@click.option(
+    *("--as", "form"),
+    required=True,
+    type=click.Choice(["registry", "cnil-pia", "sacroml", "model-card", "croissant"]),
+    help="Entry of the Differential Privacy Deployments Registry, impact assessment of the CNIL's PIA "
+    "software, attack report of SACRO-ML, model card, or data dictionary in Croissant.",
+)
+@click.option("--policy", default="", help="One policy; default: the first with a guarantee.")
+@file_option
+@replace_option
+def export(folder: Path, form: str, policy: str, out: Path | None, overwrite: bool) -> int:
+    """Write a finished study in FOLDER in a form that others read."""
+    from privfed.study.exporting import exported
+    from privfed.study.output import Output
+
+    text = exported(Output.opened(folder), form, policy)
+    return _write(text, out, overwrite, f"wrote {out}")
+
+
+@click.command()
 @study_argument
 @click.option(
     "--epsilon", default="0.5,1,2,4,8", show_default=True, help="Comma-separated budgets."
