@@ -117,9 +117,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         n_bins: int = 12,
         random_state: int | None = None,
     ) -> None:
-        for name, value in locals().items():
-            if name not in ("self", "__class__"):
-                setattr(self, name, value)
+        self._set(locals())
 
     # --- learning ------------------------------------------------------------------------------
 
@@ -198,7 +196,9 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
             own = PersonalTree(self.shared_.tree, self.shared_.values, "shared")
         else:
             own = self.at_home(client, "plot(client={client!r})")
-        return pictures.tree(ax, own.drawn(self.schema_, self.classes_ if self._classify else ()))
+        classes = self.classes_ if self._classify else ()
+        root = pictures.drawn(own.tree, self.schema_.features, lambda node: own.said(node, classes))
+        return pictures.tree(ax, root)
 
     def _said(self, X: pd.DataFrame | np.ndarray, client: Any) -> np.ndarray:
         """What the tree of a client, or the tree that all share, says of rows."""

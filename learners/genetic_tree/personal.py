@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -19,9 +19,6 @@ from privfed.learners.genetic_tree.structures import NIL, length
 from privfed.learners.genetic_tree.trie import Trie
 from privfed.questions.tree import Tree, cuts_of_thresholds
 from privfed.tables.schema import Schema
-
-if TYPE_CHECKING:
-    from privfed.learners.pictures import TreeNode
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,24 +85,12 @@ class PersonalTree:
     def to_text(self, schema: Schema, classes: Sequence[Any] = ()) -> str:
         """The tree, a line for each branch."""
 
-        return self.tree.to_text(schema, lambda node: self._leaf(node, classes))
+        return self.tree.to_text(schema, lambda node: self.said(node, classes))
 
-    def _leaf(self, node: int, classes: Sequence[Any]) -> str:
+    def said(self, node: int, classes: Sequence[Any] = ()) -> str:
+        """What a leaf says: its label, or its mean."""
         row = self.weighed(self.values[node])
         return str(classes[int(row.argmax())]) if len(classes) else f"{row[0]:.4g}"
-
-    def drawn(self, schema: Schema, classes: Sequence[Any] = (), node: int = 0) -> TreeNode:
-        """The tree below a node as a picture has it."""
-        from privfed.learners.pictures import TreeNode
-
-        feature = int(self.tree.feature[node])
-        if feature < 0:
-            return TreeNode(self._leaf(node, classes))
-        below = [
-            (span.text(schema.features[span.feature]), self.drawn(schema, classes, child))
-            for child, span in self.tree.branches(node)
-        ]
-        return TreeNode(schema.names[feature], below)
 
     def to_dict(self) -> dict[str, Any]:
         """The tree as plain data."""

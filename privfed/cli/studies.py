@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privfed.cli.common import BAD_INPUT, BREACH, FINE, PATH, Renamed, bad, folder_argument
+from privfed.cli.common import (
+    BAD_INPUT,
+    BREACH,
+    FINE,
+    INTERRUPTED,
+    PATH,
+    Renamed,
+    bad,
+    folder_argument,
+)
 from privfed.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,7 +38,7 @@ time_option = click.option(
 scores_option = click.option(
     "--scores",
     is_flag=True,
-    help="Write each record's scores into findings.json, for its holder's eyes.",
+    help="Rank the records by how exposed each is, in findings.json: for their holder alone.",
 )
 #: Of a command that writes one file.
 file_option = click.option("--out", type=PATH, help="Write a file instead of standard output.")
@@ -41,14 +50,19 @@ replace_option = click.option("--overwrite", is_flag=True, help="Replace the fil
 @out_option
 @overwrite_option
 @time_option
-def audit(study: Path | None, out: Path, overwrite: bool, seconds: float | None) -> int:
+@scores_option
+def audit(
+    study: Path | None, out: Path, overwrite: bool, seconds: float | None, scores: bool
+) -> int:
     """Train under each policy, attack the releases, write the budget report.
 
     STUDY is a .toml file; default: the built-in study, five clinics and 442 diabetes patients.
     """
     from privfed.study import assembly
 
-    report = assembly.run(_study(study), out, overwrite, attacked=True, seconds=seconds)
+    report = assembly.run(
+        _study(study), out, overwrite, attacked=True, seconds=seconds, scores=scores
+    )
     return _told(report, out)
 
 
@@ -93,14 +107,14 @@ def attack(
     """
     if path.is_file() or tables["data"] is not None:
         return _model(path, out or Path("model-risks"), overwrite, scores, **tables)
-    if out or overwrite or scores or any(tables.values()):
+    if out or overwrite or any(tables.values()):
         raise InputError(
-            "--data, --outsiders, --target, --out, --overwrite and --scores go with a model's file"
+            "--data, --outsiders, --target, --out and --overwrite go with a model's file"
         )
     from privfed.study import assembly
     from privfed.study.output import Output
 
-    return _told(assembly.attack(Output.opened(path), seconds=seconds), path)
+    return _told(assembly.attack(Output.opened(path), seconds=seconds, scores=scores), path)
 
 
 def _model(
@@ -151,6 +165,27 @@ def report(folder: Path, reader: str | None, policy: str, pdf: bool) -> int:
 
 
 @click.command()
+@folder_argument
+@click.option(
+    *("--as", "form"),
+    required=True,
+    type=click.Choice(["registry", "cnil-pia", "sacroml", "model-card", "croissant"]),
+    help="Entry of the Differential Privacy Deployments Registry, impact assessment of the CNIL's PIA "
+    "software, attack report of SACRO-ML, model card, or data dictionary in Croissant.",
+)
+@click.option("--policy", default="", help="One policy; default: the first with a guarantee.")
+@file_option
+@replace_option
+def export(folder: Path, form: str, policy: str, out: Path | None, overwrite: bool) -> int:
+    """Write a finished study in FOLDER in a form that others read."""
+    from privfed.study.exporting import exported
+    from privfed.study.output import Output
+
+    text = exported(Output.opened(folder), form, policy)
+    return _write(text, out, overwrite, f"wrote {out}")
+
+
+@click.command()
 @study_argument
 @click.option(
     "--epsilon", default="0.5,1,2,4,8", show_default=True, help="Comma-separated budgets."
@@ -164,22 +199,66 @@ def report(folder: Path, reader: str | None, policy: str, pdf: bool) -> int:
     type=click.IntRange(1),
     help="Runs per budget, each with its own partition, held-out records and noise.",
 )
+@click.option(
+    "--vary",
+    multiple=True,
+    metavar="KEY=VALUES",
+    help="Another factor: a key of the study's file and comma-separated values, such as "
+    "clients.count=3,5 or policy.delta=1e-5,1e-6. May be repeated.",
+)
+@click.option(
+    "--attacks", is_flag=True, help="Attack each run's releases and audit its mechanisms."
+)
+@click.option("--jobs", default=1, show_default=True, help="Processes; -1 for one a core.")
+@click.option("--list", "listed", is_flag=True, help="List the cells and whether they are done.")
 @click.option("--out", type=PATH, default=Path("sweep"), show_default=True)
-@overwrite_option
-def sweep(study: Path | None, epsilon: str, runs: int, out: Path, overwrite: bool) -> int:
-    """Measure utility against epsilon; write a tidy CSV and a plot to --out."""
+@click.option("--overwrite", is_flag=True, help="Run the cells in --out anew.")
+def sweep(  # noqa: PLR0913 - click gives each option by its name
+    study: Path | None,
+    epsilon: str,
+    runs: int,
+    vary: tuple[str, ...],
+    attacks: bool,
+    jobs: int,
+    listed: bool,
+    out: Path,
+    overwrite: bool,
+) -> int:
+    """Run a study at many epsilons, seeds and settings; write one table and a figure to --out.
+
+    Runs that --out holds already are not repeated, whatever ended the command before.
+    """
     from privfed.privacy.accountant import written_epsilon
     from privfed.reports.sweep import write_sweep
-    from privfed.study import assembly
-    from privfed.study.output import written_whole
+    from privfed.study import sweep as sweeping
 
     chosen, budgets = _study(study), [part.strip() for part in epsilon.split(",")]
     for budget in budgets:
         written_epsilon(budget, "--epsilon")
-    with written_whole(out, overwrite=overwrite) as folder:
-        chosen.to_toml(folder / "study.toml")
-        write_sweep(assembly.sweep(chosen, budgets, runs), folder, chosen.name)
-    click.echo(f"wrote {out / 'sweep.csv'} and {out / 'sweep.html'}: an uncharged simulation")
+    varied = {key: sweeping.values(told) for key, _, told in (one.partition("=") for one in vary)}
+    cells, held = sweeping.cells(chosen, budgets, runs, varied), sweeping.Sweep(out)
+    held.check()
+    if listed:
+        states = [(held.state(cell), cell.told()) for cell in cells]
+        click.echo("\n".join(f"{state:8}  {told}" for state, told in states))
+        new = sum(state == "new" for state, _ in states)
+        click.echo(f"{len(cells)} cells, {len(cells) - new} done and {new} to run")
+        return FINE
+    with held.opened(overwrite=overwrite):
+        chosen.to_toml(out / "sweep.toml")
+        try:
+            table, faults = sweeping.sweep(cells, out, attacked=attacks, jobs=jobs)
+        except KeyboardInterrupt:
+            done = sum(held.state(cell) != "new" for cell in cells)
+            bad(f"interrupted; {done} of {len(cells)} cells are in {out}: the same command goes on")
+            return INTERRUPTED
+        if len(table):
+            write_sweep(table, out, chosen.name)
+            click.echo(
+                f"wrote {out / 'sweep.csv'} and {out / 'sweep.html'}: an uncharged simulation"
+            )
+    if faults:
+        return bad(*(f"{cell}: {fault}" for cell, fault in faults.items()))
     return FINE
 
 

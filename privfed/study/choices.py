@@ -156,7 +156,8 @@ class PolicyChoice:
     #: ``published``, ``strict`` (published with strict suppression), ``private``, or the path of a
     #: policy file; default: the name
     base: str = ""
-    epsilon: str | int | float | None = None  #: total budget of ``private``
+    #: total budget of ``private``; with a file, the epsilon that its spends are rescaled to
+    epsilon: str | int | float | None = None
     delta: str | int | float = DELTA  #: its delta
     #: further arguments of the learner's policy, such as ``depth``
     params: dict[str, Any] = field(default_factory=dict)
@@ -216,11 +217,14 @@ class PolicyChoice:
             raise StudyError(f"{where} is a file; write its params there")
         if self.base == "private":
             _ = self.exact_epsilon, self.exact_delta
+        elif is_file and self.delta != DELTA:
+            raise StudyError(f"{where} is a file; write its delta there")
+        elif is_file and self.epsilon is not None:
+            _ = self.exact_epsilon
         elif self.epsilon is not None or self.delta != DELTA:
-            its = "the policy's own file" if is_file else 'base = "private"'
             raise StudyError(
                 f"{where} has another base than private, so its epsilon and delta have no effect; "
-                f"leave them out, or write them with {its}"
+                'leave them out, or write them with base = "private"'
             )
 
 

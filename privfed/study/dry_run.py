@@ -21,6 +21,7 @@ from privfed.study import LearnerChoice, PolicyChoice, Study
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.price import Left, Price, price
 from privfed.study.reading import unquoted
+from privfed.study.rescaled import rescaled
 from privfed.study.schema_of_study import public_schema
 from privfed.tables.partition import named
 from privfed.tables.schema import Schema
@@ -203,7 +204,10 @@ def adopt(study: Study, choice: PolicyChoice, model: FederatedLearner, schema: S
 def policy(choice: PolicyChoice, model: FederatedLearner, schema: Schema, folder: Path) -> Policy:
     """Build a study's policy for its learner; StudyError: a parameter that this does not take."""
     if choice.base.endswith(".toml"):
-        return _protecting(_of_file(folder / choice.base), choice)
+        own = _of_file(folder / choice.base)
+        if choice.epsilon is not None:
+            own = rescaled(own, choice.exact_epsilon, model, schema)
+        return _protecting(own, choice)
     propose: Callable[..., Policy] = model.published
     params = dict(choice.params)
     if choice.base == "strict":
