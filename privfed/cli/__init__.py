@@ -27,7 +27,18 @@ from privfed.cli.ledgers import key, ledger
 from privfed.cli.odds import epsilon
 from privfed.cli.releasing import release
 from privfed.cli.serving import flare, flower, owner, serve_client
-from privfed.cli.studies import attack, audit, plugins, predict, price, report, run, schema, sweep
+from privfed.cli.studies import (
+    attack,
+    audit,
+    export,
+    plugins,
+    predict,
+    price,
+    report,
+    run,
+    schema,
+    sweep,
+)
 from privfed.errors import DataWarning, InputError, Note, PrivfedError
 
 __all__ = ["BAD_INPUT", "BREACH", "FAULT", "FINE", "commands", "main", "status"]
@@ -40,7 +51,7 @@ def commands() -> None:
 
 
 for command in (
-    *(study, audit, run, attack, report, sweep, predict, price, epsilon, schema, plugins),
+    *(study, audit, run, attack, report, export, sweep, predict, price, epsilon, schema, plugins),
     *(release, check_guard, ledger, key, serve_client, owner, flower, flare),
 ):
     commands.add_command(command)
