@@ -305,11 +305,10 @@ class FuzzyTreeRegressor(FederatedRegressor):
     # --- predicting ----------------------------------------------------------------------------
 
     def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
-        """Predict by maximum matching: the one leaf with the largest normalised activation.
+        """Predict by maximum matching: the leaf with the largest normalised activation (paper, Section 3.3, Eq. 22).
 
-        Paper, Section 3.3 and Eq. 22. A row that activates no leaf (its branch was empty) is predicted by the
-        equations of the deepest node that it reaches. Predictions are clipped to the target's interval: its
-        public bounds, or the narrower one that was released; not to bounds inferred from the records.
+        A row that activates no leaf is predicted by the equations of the deepest node that it reaches. Predictions
+        are clipped to the target's released interval, or its public bounds.
         """
         unit = to_unit(self._encode(X, client), self.lower_, self.upper_)
         chosen, active = self._match(unit)
@@ -394,11 +393,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     @property
     def n_parameters_(self) -> int:
-        """C_FRT: inner nodes and coefficients together (paper, Eq. 31).
-
-        A constant leaf has one coefficient. The root is no inner node, as Table 5 counts: kinematics' 30
-        nodes, 25 leaves and 9 coefficients give 230.
-        """
+        """C_FRT: inner nodes (but the root, as in Table 5) and coefficients, one of a constant leaf (Eq. 31)."""
         wide = 1 + len(_chosen(self.schema_, self.leaf_features))
         coefficients = np.where(self.models_.constant, 1, wide).sum()
         return self.n_nodes_ - (self.n_leaves_ if self.root_.children else 0) + int(coefficients)
@@ -407,9 +402,8 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def feature_importances_(self) -> np.ndarray:
         """Fractions of the predictions' variance by feature, shape (features,); zero for a constant.
 
-        By what was released alone. A split adds its between-branch variance, sum_c w_c (m_c - m)^2 / W, of the
-        nodes' weights w and means m (W all records' weight); a leaf's linear model adds w / W times slope^2 / 12
-        for each feature, the variance of its term where the feature, scaled to [0, 1], is spread evenly.
+        Of released sums alone. A split adds its between-branch variance, sum_c w_c (m_c - m)^2 / W, of the
+        nodes' weights w and means m; a leaf's model w / W slope^2 / 12 for each feature, as if uniform on [0, 1].
         """
         total = np.zeros(len(self.schema_.features))
         for node in self._nodes():
@@ -530,11 +524,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         return private(budget, levels, self.scaling == "released")
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """Histograms round by round, a level for each feature at most, then the leaves.
-
-        A path uses each feature once. Where noise has its price, linear models take rounds of moments and
-        residuals; a client may offer noisy equations of leaves instead.
-        """
+        """Histograms round by round, a level for each feature at most, then the leaves or rounds of residuals."""
         root: tuple[Path, ...] = ((),)
         asked = (root, max(sets_of(self.n_fuzzy_sets, schema)), schema.lower, schema.upper)
         candidates = _chosen(schema, self.features)

@@ -105,12 +105,7 @@ class LevelSums:
 
     @classmethod
     def from_answer(cls, answer: Answer, whole: float) -> LevelSums:
-        """Read an answer; what is withheld is estimated from the noisy cells.
-
-        Args:
-            answer: the clients' sums.
-            whole: summed weight of all records, for the nodes' fractions where counts are withheld.
-        """
+        """Read the clients' sums; withheld ones are estimated, fractions by `whole`, the weight of all records."""
         cells = FuzzySums(*(answer.total(n) for n in ("weights", "linear", "squares")))
         noise = (answer.deviation("weights"), answer.deviation("linear"))
         if "node_weights" in answer and not noise[0]:
@@ -140,12 +135,8 @@ class LevelSums:
     def gains(self, form: str) -> np.ndarray:
         """Partition fuzzy gain of each feature at each node (paper, Eq. 18), shape (node, feature).
 
-        The expected gain of noise is subtracted: a cell with noise of variance v in WLS adds v / WS to the
-        explained sum of squares.
-
-        Args:
-            form: ``"told"`` compares the cells with their own sum, ``"literal"`` with the node's, which is
-                never withheld: what a client withholds of a feature then counts as explained by it.
+        Less the expected gain of noise: variance v in a cell's WLS adds v / WS to the explained sum of squares.
+        ``"told"`` compares the cells with their own sum, ``"literal"`` with the node's, which is never withheld.
         """
         weights, linear, squares = self.cells
         kept = np.where(self.present, weights, 0.0)
@@ -176,10 +167,9 @@ class LevelSums:
 def split_level(
     nodes: list[FuzzyNode], query: Level, sums: LevelSums, stop: Stop
 ) -> list[FuzzyNode]:
-    """Split the open nodes of a level where they should; returns the new open nodes.
+    """Split the open nodes of a level; returns the new open nodes, those with unused features (Algorithm 1, line 18).
 
-    Children without unused features are leaves at once (Algorithm 1, line 18). A withheld branch is grown
-    like any other; only empty ones are dropped.
+    A withheld branch is grown like any other; only empty ones are dropped.
     """
     gains = sums.gains(stop.gains)
     opened: list[FuzzyNode] = []

@@ -70,14 +70,12 @@ def solve(
 ) -> tuple[LeafModels, np.ndarray]:
     """Models of leaves and of the nodes above them, from the leaves' exact equations.
 
-    Memberships sum to 1, so a node's equations are the sum of those of the leaves below it; they are used
-    where they have most of its weight. Elsewhere its mean is, and where that was withheld as well, the
-    model of the node above.
+    A node's equations are the sum of those of the leaves below it, used if they have most of its weight; else
+    its mean is used, and if that is withheld as well, the model of the node above.
 
     Args:
         equations: ``gram`` and ``moment`` of the leaves.
-        leaves: what is known of them.
-        inner: and of the nodes above.
+        leaves, inner: what is known of them.
 
     Returns:
         the leaves' models, and the inner nodes' coefficients, shape (inner, width).
@@ -111,10 +109,9 @@ def _or_mean(models: np.ndarray, where: np.ndarray, means: np.ndarray) -> np.nda
 def shrunken_mean(
     weight: np.ndarray, linear: np.ndarray, prior: np.ndarray, noise: float
 ) -> np.ndarray:
-    """The mean linear / weight, shrunk towards a prior by the sum's noise.
+    """The mean linear / weight, shrunk towards a prior by the sum's noise s, and clipped to [-1/2, 1/2].
 
-    The noisy mean's std is noise / weight; W^2 / (W^2 + s^2) of the way from the prior is its
-    least-squares shrinkage. Clipped to the target's interval [-1/2, 1/2].
+    W^2 / (W^2 + s^2) of the way from the prior is the least-squares shrinkage.
     """
     away = (linear - prior * weight) * weight
     spread = weight**2 + noise**2

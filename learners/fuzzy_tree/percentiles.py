@@ -24,11 +24,7 @@ _FEWEST = 7  #: Fewest bins of which two windows and what lies beside them can b
 
 
 def rounds(bins: int, finest: float = SETTINGS.usual_bin) -> int:
-    """How many histograms of so many bins it takes until the percentiles' bins are fine.
-
-    Args:
-        finest: width of a bin in its bounds.
-    """
+    """Histograms of `bins` bins until the percentiles' bins are at most `finest` of their bounds wide."""
     if bins < _FEWEST:
         return 1
     return 1 + max(0, math.ceil(math.log(1 / (finest * bins)) / math.log((bins - 3) // 2)))
@@ -97,11 +93,7 @@ class Histograms:
         return (low, high) if low <= high else bounds
 
     def fine(self, whole: np.ndarray) -> np.ndarray:
-        """Which columns' percentiles have bins that are narrow beside what lies between them.
-
-        Args:
-            whole: which columns hold integers, shape (columns,), the target's last.
-        """
+        """Which columns' percentiles have narrow bins beside their distance; `whole` marks integers, the target last."""
         beside = np.append(np.full(len(whole) - 1, SETTINGS.feature_bin), SETTINGS.target_bin)
         rows = zip(self.edges, *self.percentiles(), self.counts, beside, whole, strict=True)
         return np.array(
@@ -136,8 +128,7 @@ class Histograms:
     def refined(self) -> np.ndarray:
         """Edges of as many bins for the next round, most of them about the two percentiles.
 
-        With noise, only a feature whose percentiles lie within a few bins of each other is refined, as a
-        whole; others keep their edges.
+        With noise, only features whose percentiles lie within a few bins of each other are refined, as a whole.
         """
         lower, upper = self.percentiles()
         rows = zip(self.edges, lower, upper, strict=True)
@@ -211,10 +202,7 @@ def widened(
     share: float,
     room: float = SETTINGS.margin,
 ) -> tuple[float, ...]:
-    """An interval about noisy percentiles; empty where the public bounds do as well.
-
-    A margin on either side leaves room for what noise hides, since values beyond are clipped. A narrow
-    interval makes every released sum more precise.
+    """An interval about noisy percentiles, with a margin for what noise hides; empty if not narrower than the bounds.
 
     Args:
         low, high: the percentiles.
@@ -251,12 +239,7 @@ class ScalingBounds:
         return [column.bounds for column in (*self.schema.features, self.schema.target)]
 
     def learn(self, ask: Callable[[Query], Answer], bins: int) -> None:
-        """Refine histograms round by round; where none are offered, the public bounds stay.
-
-        Args:
-            ask: asks one query of those who offer an answer.
-            bins: of each histogram.
-        """
+        """Refine histograms round by round by `ask`, of those who offer an answer; else the public bounds stay."""
         low, high = np.array(self._bounds).T
         edges = np.linspace(low, high, bins + 1, axis=1)
         asked, former = Scaling(bins), None

@@ -173,11 +173,10 @@ class FuzzyQuery(Query):
         return prepared
 
     def memory(self, cells: int) -> int:
-        """Most bytes that evaluating takes beside the records, by the nodes that are asked about.
+        """Most bytes that evaluating takes beside the records, by the nodes.
 
-        A block's activations (:data:`.ACTIVATIONS`, or one record's) take 40 bytes each while they are paired,
-        a node's own arrays 1 KiB, and what strict suppression looks at, every branch of every split, 64 bytes
-        a cell.
+        A block's activations (:data:`.ACTIVATIONS`, or one record's) take 40 bytes each while they are paired, a node's
+        own arrays 1 KiB, and strict suppression, every branch of every split, 64 bytes a cell.
         """
         reach, known = reached_nodes(self.nodes)
         branches = (known + 1) * self.sets * len(self.lower) * self.sets
@@ -246,10 +245,7 @@ class Level(FuzzyQuery):
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
     ) -> Mapping[str, np.ndarray]:
-        """Mark cells by the paper's three conditions (Algorithm 1), or strictly.
-
-        Strictly, what could be subtracted is silent too: see :func:`silence`.
-        """
+        """The paper's three conditions (Algorithm 1); strictly, also what could be subtracted (:func:`silence`)."""
         cells = revealing(
             exact["weights"], exact["counts"], [not path for path in self.nodes], strict
         )

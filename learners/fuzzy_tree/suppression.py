@@ -53,15 +53,13 @@ class ComplementarySuppression:
 def silence(memberships: Memberships, nodes: Sequence[Path], sets: int) -> ComplementarySuppression:
     """Close the revealing cells under subtraction, for a client's records.
 
-    A node's cells of one feature sum to the node's total, and those of the branches of a split sum to
-    the split node's own cells. So where a feature reveals at one branch, its cells are withheld at
-    all branches of that split and everywhere below them (what is left is a table with known margins
-    and at least two unknown rows). If a node then splits on a feature whose cells it withholds, its
-    branches and all below them are suppressed.
+    A node's cells of one feature sum to the node's total, and those of the branches of a split to the split
+    node's own cells. So if a feature reveals at one branch, its cells are withheld at all branches of that split
+    and below them (a table with known margins and two unknown rows or more). If a node then splits on a
+    feature whose cells it withholds, its branches and all below them are suppressed.
 
-    A leaf's equations hold the feature's mean: with the leaf's total it gives two cells away where
-    all others are empty. So a leaf that withholds a feature with no more than two filled sets
-    withholds its equations.
+    A leaf's equations hold the feature's mean: with the leaf's total it gives two cells away if all others
+    are empty. So a leaf that withholds a feature with at most two filled sets withholds its equations.
     """
     revealed, filled = _looks(memberships, nodes, sets)
     fates: dict[Path, NodeSuppression] = {
