@@ -203,9 +203,9 @@ class ModelRounds:
         answer = self.ask_residuals(leaves, self.coordinates, self.model, self._clip())
         if answer is None:
             return None
-        told = np.maximum(weights, weights.sum() / len(leaves) / 50)
-        own = told * self._shape.count / told.sum()
-        noise = answer.deviation("residuals") ** 2
-        left = replace(self.target, variance=self._left)
-        away, likely = leaf_random_effects(self._shape, answer.total("residuals"), own, noise, left)
+        known = np.maximum(weights, weights.sum() / len(leaves) / 50)
+        records = known * self._shape.count / known.sum()
+        sums, noise = answer.total("residuals"), answer.deviation("residuals") ** 2
+        target = replace(self.target, variance=self._left)
+        away, likely = leaf_random_effects(self._shape, sums, records, noise, target)
         return self.coordinates.plain(away) if likely > SETTINGS.min_leaf_probability else None

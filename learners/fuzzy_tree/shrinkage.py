@@ -176,14 +176,12 @@ class Target:
             return count, cls(variance=usual)
         noise, mean = b / records**2, linear / records
         share = SETTINGS.mean_std**2 / (SETTINGS.mean_std**2 + noise)
-        drawn = float(np.clip(share * mean, -0.5, 0.5))
-        told = squares / records - mean**2 + noise
+        shrunk = float(np.clip(share * mean, -0.5, 0.5))
+        observed = squares / records - mean**2 + noise
         unsure = (c + 4 * mean**2 * b) / records**2
-        trust = usual**2 / (usual**2 + unsure)
-        variance = float(
-            np.clip(usual + trust * (told - usual), max(_MIN_VARIANCE, usual / 4), 0.25)
-        )
-        return count, cls(drawn, share * noise, variance)
+        likely = usual + usual**2 / (usual**2 + unsure) * (observed - usual)
+        variance = float(np.clip(likely, max(_MIN_VARIANCE, usual / 4), 0.25))
+        return count, cls(shrunk, share * noise, variance)
 
 
 def _root_sum(answer: Answer, name: str) -> tuple[float, float]:
