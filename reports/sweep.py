@@ -32,9 +32,12 @@ ALONE, BESIDE = 8.4, 5.8  #: Width of a single chart, and of one of several, inc
 
 
 def write_sweep(table: pd.DataFrame, folder: Path, name: str) -> None:
-    """Write ``sweep.csv``, ``sweep.html`` and, with pyarrow, ``sweep.parquet`` of a study into a folder.
+    """Write ``sweep.csv``, ``sweep.html`` and, where pyarrow is installed, ``sweep.parquet``.
 
-    The table has one row a run, as :func:`privfed.study.sweep.table` gives it.
+    Args:
+        table: one row a run, as :func:`privfed.study.sweep.table` gives it.
+        folder: where to write.
+        name: the study's name.
     """
     table = table.assign(simulation=True)
     table.to_csv(folder / "sweep.csv", index=False)
@@ -69,7 +72,10 @@ def write_sweep(table: pd.DataFrame, folder: Path, name: str) -> None:
 
 
 def by_measure(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the runs by measure, in columns ``value`` and ``baseline``, the headline first; those with a baseline."""
+    """Return the runs by measure, in columns ``value`` and ``baseline``: the headline first.
+
+    A score without a constant baseline has no curve.
+    """
     named = table["measure"].dropna()
     found = {str(named.iloc[0]) if len(named) else "utility": table}
     for column in table.columns:
