@@ -381,6 +381,14 @@ class FedForestRegressor(FederatedRegressor, _FedForest):
 
     _criteria: ClassVar[tuple[Criterion, ...]] = ("squared_error",)
 
+    @property
+    def prediction_limits_(self) -> tuple[float, float]:
+        """See the base."""
+        if not isinstance(self.model_, PrivateForest):
+            return super().prediction_limits_
+        outcome = self.model_.model.outcome
+        return outcome.lower, outcome.upper
+
     def confidence_interval(self, X: pd.DataFrame | np.ndarray, level: float = 0.9) -> np.ndarray:
         """Intervals of the target's mean; see :meth:`FedForestClassifier.confidence_interval`."""
         return self._interval(X, level)

@@ -318,6 +318,12 @@ class FuzzyTreeRegressor(FederatedRegressor):
         low, high = self.target_ or self.schema_.target.bounds
         return np.asarray((predicted + 0.5) * (high - low) + low)
 
+    @property
+    def prediction_limits_(self) -> tuple[float, float]:
+        """See the base."""
+        low, high = self.target_ or super().prediction_limits_
+        return low, high
+
     def apply(self, X: pd.DataFrame | np.ndarray) -> np.ndarray:
         """The index of the rule that each row is predicted by, -1 where none is active."""
         chosen, active = self._match(to_unit(self._encode(X), self.lower_, self.upper_))

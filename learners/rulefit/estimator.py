@@ -107,6 +107,7 @@ class _RuleFit(LearnerByWays):
     _logistic: ClassVar[bool]
 
     model_: RuleEnsemble  #: The fitted model, set by ``fit``
+    target_limits_: tuple[float, float]  #: Target values that the scores -1 and 1 stand for
 
     def __init__(  # noqa: PLR0913 - an estimator's parameters
         self,
@@ -360,6 +361,11 @@ class RuleFitRegressor(FederatedRegressor, _RuleFit):
     """
 
     _logistic: ClassVar[bool] = False
+
+    @property
+    def prediction_limits_(self) -> tuple[float, float]:
+        """See the base."""
+        return self.target_limits_
 
     @property
     def _unit(self) -> tuple[float, str]:
