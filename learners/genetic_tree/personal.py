@@ -34,13 +34,7 @@ class PersonalTree:
 
     @classmethod
     def of_candidate(cls, trie: Trie, genes: np.ndarray, root: int = 0) -> Self:
-        """Read a fitted candidate off a trie.
-
-        Args:
-            trie: the client's fitted candidates.
-            genes: the candidate's string, shape (2^depth - 1,).
-            root: which of the fits.
-        """
+        """Read a candidate, a string of shape (2^depth - 1,), off a client's fitted ones; `root` is which of the fits."""
         rows: list[tuple[int, float, int, int]] = []
         nodes: list[int] = []
 
@@ -148,11 +142,11 @@ class PersonalTree:
 
     @classmethod
     def off_shelf(cls, kept: Any, schema: Schema, outputs: int) -> Self:
-        """Read what a shelf keeps, which may be another federation's or damaged.
+        """Read what :meth:`to_dict` gave off a shelf, which may be another federation's or damaged.
 
         Args:
-            kept: what :meth:`to_dict` gave.
-            schema: what the model was learned over.
+            kept: what the shelf keeps.
+            schema: the model's.
             outputs: values of a node: as many as there are classes, or 1.
 
         Raises:
@@ -177,13 +171,9 @@ class PersonalTree:
 
 
 def succession(counts: np.ndarray) -> np.ndarray:
-    """Shares of the classes by Laplace's rule of succession, a record of each class more.
+    """Fractions of the classes by Laplace's rule of succession, of counts of shape (nodes, classes).
 
-    The commonest class stays the commonest, and so labels are what they were; but no class is
-    impossible because a small leaf has not seen it.
-
-    Args:
-        counts: shape (nodes, classes).
+    Labels stay; but no class is impossible because a small leaf has not seen it.
     """
     return np.asarray((counts + 1) / (counts + 1).sum(axis=1, keepdims=True))
 
