@@ -32,17 +32,21 @@ class ShuffledResponse(DominatingPair):
     q. All else follows from others' truths. The pair is symmetric: (A + D, C) and (C + 1 - A - D, C).
     """
 
-    others: int  #: further individuals who answer honestly and do not tell the receiver their answers
+    others: (
+        int  #: further individuals who answer honestly and do not tell the receiver their answers
+    )
 
     def __post_init__(self) -> None:
         if not 0 < self.size < math.inf or self.others < 0:
-            raise InputError("a shuffled answer needs a local epsilon above 0, and 0 or more others")
+            raise InputError(
+                "a shuffled answer needs a local epsilon above 0, and 0 or more others"
+            )
 
     @cached_property
     def atoms(self) -> tuple[np.ndarray, np.ndarray]:
         """Losses, falling, and their probabilities if the truth is 1."""
         lie = 1 / (math.exp(self.size) + 1)
-        low, high = binom.ppf([TAIL, 1 - TAIL], self.others, 2 * lie)
+        low, high = (float(binom.ppf(p, self.others, 2 * lie)) for p in (TAIL, 1 - TAIL))
         coins = np.arange(max(low, 0), high + 1)
         reach = 0.5 * np.sqrt(coins.max()) * 9 + 2
         steps = np.arange(-math.ceil(reach), math.ceil(reach) + 1)
@@ -80,7 +84,9 @@ def shuffled_epsilon(local: float, people: int, questions: int = 1, delta: float
         InputError: a local epsilon that is not above 0, nobody, or no question.
     """
     if people < 1 or questions < 1:
-        raise InputError("a shuffled question needs somebody who answers, and there is at least one")
+        raise InputError(
+            "a shuffled question needs somebody who answers, and there is at least one"
+        )
     pair = ShuffledResponse(local, people - 1)
     losses, masses = pair.atoms
     spread = math.sqrt(float(np.sum(masses * losses**2)))

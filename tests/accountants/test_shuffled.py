@@ -81,7 +81,9 @@ def test_more_people_tell_less_and_more_questions_more() -> None:
     assert one < ten < 10 * one
 
 
-@pytest.mark.parametrize("wrong", [(0, 10, 1), (-1, 10, 1), (math.inf, 10, 1), (1, 0, 1), (1, 10, 0)])
+@pytest.mark.parametrize(
+    "wrong", [(0, 10, 1), (-1, 10, 1), (math.inf, 10, 1), (1, 0, 1), (1, 10, 0)]
+)
 def test_nobody_and_nothing_are_refused(wrong: tuple[float, int, int]) -> None:
     """No local epsilon, nobody who answers, no question."""
     with pytest.raises(InputError):
