@@ -66,6 +66,9 @@ class Finding:
     detectable: float | None = None
     risk: Risk = ""  #: which of the regulators' three risks it measures
     harm: str = ""  #: what it means for a person, in one clause
+    #: by data owner, the false positive rate at which each of its records is found, in the table's order, NaN where
+    #: it was not judged: for the holder of the truth alone, and no part of :meth:`to_dict`
+    exposed: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("value", "of", "low", "high", "baseline"):
@@ -137,8 +140,10 @@ class Finding:
         return float(ndtr((self.baseline - self.value) / self.std))
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the finding as plain data."""
-        return asdict(self)
+        """Give the finding as plain data, without what it says of single records."""
+        plain = asdict(replace(self, exposed={}))
+        del plain["exposed"]
+        return plain
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:

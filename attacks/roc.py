@@ -8,6 +8,7 @@ met exactly, on integers too.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from privfed.errors import InputError
 from privfed.privacy.laws import Law
 
 RATES = (0.001, 0.01, 0.1)  #: FPR at which findings state the TPR
+FOUND_AT = "found at false positives of"  #: Under this name findings hold those rates
 REACH = 40  #: Deviations of noise beyond which outputs are left aside, each side
 
 
@@ -67,6 +69,31 @@ class RocCurve:
     def auc(self) -> float:
         """Area under the curve, ties counted half."""
         return min(1.0, float(np.trapezoid(self.tpr, self.fpr)))
+
+
+def mean_points(curves: Sequence[RocCurve], weights: Sequence[float]) -> dict[str, float]:
+    """Means of several curves' :attr:`RocCurve.points`."""
+    each = [curve.points for curve in curves]
+    return {
+        name: float(np.average([own[name] for own in each], weights=weights)) for name in each[0]
+    }
+
+
+def exposure(members: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """The false positive rate at which each member is found, itself counted among others.
+
+    Args:
+        members: scores, shape (members,).
+        others: scores of outsiders.
+
+    Returns:
+        in (0, 1], shape (members,): 1 / (others + 1) where a member scores above all of them; NaN
+        without others.
+    """
+    if not len(others):
+        return np.full(len(members), np.nan)
+    above = len(others) - np.searchsorted(np.sort(others), members, side="left")
+    return np.asarray((1 + above) / (1 + len(others)))
 
 
 def gaussian_found(mu: float, rate: float) -> float:
