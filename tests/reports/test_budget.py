@@ -358,7 +358,7 @@ def test_ten_thousand_queries_are_listed_in_a_page_of_less_than_two_megabytes() 
     assert len(text.encode()) < 2_000_000
     listed = text[text.index('<details class="all">') : text.index("</details>")]
     assert "All 10,000 charged queries" in listed
-    rows = re.findall(r'<tr class="(o\d) k0 (g\d)"><td>(\w+)<td>', listed)
+    rows = re.findall(r'<tr class="(o\d) k0 (g\d)"><td>(\w+)</td>', listed)
     assert len(rows) == 10_000
     assert set(rows) == {
         (owner, guard, name)
