@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import resource
 import socket
@@ -193,6 +194,7 @@ def _memory() -> float:
 
 
 if __name__ == "__main__":
+    logging.disable()
     number = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     with TemporaryDirectory() as made:
         for trial, times in (
