@@ -197,15 +197,16 @@ if __name__ == "__main__":
     logging.disable()
     number = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     with TemporaryDirectory() as made:
-        for trial, times in (
-            (partial(at_the_owner, Path(made)), number // 2),
-            (partial(at_the_server, Path(made)), number // 10),
-            (at_small_doors, number * 3 // 10),
-            (partial(at_the_socket, Path(made)), number // 10),
-        ):
+        at = Path(made)
+        trials: dict[str, tuple[Callable[[int], Counter[str]], int]] = {
+            "the owner's side": (partial(at_the_owner, at), number // 2),
+            "the server's reading": (partial(at_the_server, at), number // 10),
+            "relays and directories": (at_small_doors, number * 3 // 10),
+            "sockets": (partial(at_the_socket, at), number // 10),
+        }
+        for name, (trial, times) in trials.items():
             before, began = _memory(), perf_counter()
             outcomes = ", ".join(f"{n} {name}" for name, n in sorted(trial(times).items()))
-            name = getattr(trial, "func", trial).__name__  # type: ignore[attr-defined]
             print(
                 f"{name}: {times} messages in {perf_counter() - began:.0f} s: {outcomes}; memory at most "
                 f"{before:.0f} MB before, {_memory():.0f} MB after",
