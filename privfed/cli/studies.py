@@ -38,7 +38,7 @@ time_option = click.option(
 scores_option = click.option(
     "--scores",
     is_flag=True,
-    help="Write each record's scores into findings.json, for its holder's eyes.",
+    help="Rank the records by how exposed each is, in findings.json: for their holder alone.",
 )
 #: Of a command that writes one file.
 file_option = click.option("--out", type=PATH, help="Write a file instead of standard output.")
@@ -50,14 +50,19 @@ replace_option = click.option("--overwrite", is_flag=True, help="Replace the fil
 @out_option
 @overwrite_option
 @time_option
-def audit(study: Path | None, out: Path, overwrite: bool, seconds: float | None) -> int:
+@scores_option
+def audit(
+    study: Path | None, out: Path, overwrite: bool, seconds: float | None, scores: bool
+) -> int:
     """Train under each policy, attack the releases, write the budget report.
 
     STUDY is a .toml file; default: the built-in study, five clinics and 442 diabetes patients.
     """
     from privfed.study import assembly
 
-    report = assembly.run(_study(study), out, overwrite, attacked=True, seconds=seconds)
+    report = assembly.run(
+        _study(study), out, overwrite, attacked=True, seconds=seconds, scores=scores
+    )
     return _told(report, out)
 
 
@@ -102,14 +107,14 @@ def attack(
     """
     if path.is_file() or tables["data"] is not None:
         return _model(path, out or Path("model-risks"), overwrite, scores, **tables)
-    if out or overwrite or scores or any(tables.values()):
+    if out or overwrite or any(tables.values()):
         raise InputError(
-            "--data, --outsiders, --target, --out, --overwrite and --scores go with a model's file"
+            "--data, --outsiders, --target, --out and --overwrite go with a model's file"
         )
     from privfed.study import assembly
     from privfed.study.output import Output
 
-    return _told(assembly.attack(Output.opened(path), seconds=seconds), path)
+    return _told(assembly.attack(Output.opened(path), seconds=seconds, scores=scores), path)
 
 
 def _model(
