@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 
 class _FedForest(LearnerByWays):
-    """What the classifier and the regressor share; parameters are documented there.
+    """What the classifier and the regressor share.
 
     ``fit`` sets ``schema_``, ``clients_``, ``way_`` and ``private_`` (how it learned), ``model_``,
-    ``rounds_`` (rounds of queries), and ``oob_score_`` where that is wanted (NaN where withheld).
+    ``rounds_`` (rounds of queries), and ``oob_score_`` if asked for (NaN if withheld).
     """
 
     ways: ClassVar[Ways] = (PublishedForest, PrivateForestWay)
@@ -105,23 +105,7 @@ class _FedForest(LearnerByWays):
         oob_score: bool = False,
         random_state: int | None = None,
     ) -> None:
-        self.n_estimators = n_estimators
-        self.max_depth = max_depth
-        self.min_samples_leaf = min_samples_leaf
-        self.min_impurity_decrease = min_impurity_decrease
-        self.criterion = criterion
-        self.max_features = max_features
-        self.n_quantiles = n_quantiles
-        self.max_quantiles = max_quantiles
-        self.candidates = candidates
-        self.interpolate = interpolate
-        self.gain_aggregation = gain_aggregation
-        self.top_k = top_k
-        self.client_splits = client_splits
-        self.sampling = sampling
-        self.clients_per_tree = clients_per_tree
-        self.oob_score = oob_score
-        self.random_state = random_state
+        self._set(locals())
 
     # --- learning ------------------------------------------------------------------------------
 
@@ -144,14 +128,13 @@ class _FedForest(LearnerByWays):
         assert schema.target is not None
         low, high = schema.target.bounds
         classes, features = self._classes(schema), len(schema.features)
-        shortlist = None if self.top_k is None else min(self.top_k, features)
         return ForestParams(
             trees=self.n_estimators,
             max_depth=MOST_DEPTH if self.max_depth is None else self.max_depth,
             min_leaf=instances(self.min_samples_leaf, self.sampling),
             # of a number, held against the variance of the target scaled by its bounds
             min_decrease=float(self.min_impurity_decrease / (1 if classes else (high - low) ** 2)),
-            criterion=self.criterion,  # type: ignore[arg-type]
+            criterion=self.criterion,
             classes=classes,
             per_node=features_of(self.max_features, features),
             quantiles=self.n_quantiles,
@@ -159,7 +142,7 @@ class _FedForest(LearnerByWays):
             candidates=self.candidates,
             interpolate=self.interpolate,
             averaged=self.gain_aggregation == "average",
-            shortlist=shortlist,
+            shortlist=None if self.top_k is None else min(self.top_k, features),
             client_splits=self.client_splits,
             sampling=self.sampling,
             clients_per_tree=self.clients_per_tree,
@@ -183,15 +166,11 @@ class _FedForest(LearnerByWays):
     ) -> np.ndarray:
         """Class probabilities, or the target in its own unit; shape (rows, values)."""
         rows = self._encode(X)
-        return self.model_.predict(rows, self._numbers(client, len(rows)))
-
-    def _numbers(self, client: str | Sequence[str] | None, rows: int) -> np.ndarray | None:
-        """Each row's client as a number."""
         if client is None:
-            return None
-        names = self._clients_of_rows(client, rows)
-        known = {name: number for number, name in enumerate(self.clients_)}
-        return np.array([known[name] for name in names.tolist()], dtype=np.int64)
+            return self.model_.predict(rows)
+        names = self._clients_of_rows(client, len(rows)).tolist()
+        index = {name: number for number, name in enumerate(self.clients_)}
+        return self.model_.predict(rows, np.array([index[name] for name in names], dtype=np.int64))
 
     # --- the model as people read it -----------------------------------------------------------
 
@@ -298,14 +277,12 @@ class _FedForest(LearnerByWays):
     def published(self) -> Policy:
         """What the paper releases: everything it asks for, as it is."""
         kinds = self.ways[0].queries
-        guards: dict[str, tuple[Guard, ...]] = {kind.kind: (Guard.of("open"),) for kind in kinds}
-        return Policy(guards, name="published")
+        return Policy({kind.kind: (Guard.of("open"),) for kind in kinds}, name="published")
 
     def nullified(self) -> Policy:
-        """The paper's releases with small cells suppressed: no differential privacy.
+        """The paper's releases with small cells suppressed (see the queries' ``reveals``): no differential privacy.
 
-        Sketches of nodes with few records, and counts of few, are withheld (see the questions'
-        ``reveals``); local gains and shortlists, which no count stands beside, altogether.
+        Local gains and shortlists, which no count stands beside, are withheld altogether.
         """
         guard = (Guard.of("nullify"),)
         kinds = (Sketches.kind, BinStatistics.kind, OutOfBag.kind)
@@ -332,15 +309,13 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
         criterion: ``"gini"`` or ``"entropy"``.
         max_features: how many features each node looks at, drawn for it: a number, a share, ``"sqrt"``,
             ``"third"`` or none for all. A node whose features all have one value draws others.
-        n_quantiles: Q, at how many equal ranks a node's values are told and cut; upper levels of a
-            forest, where nodes are few, use up to `max_quantiles`.
-        max_quantiles: most quantiles of a node where a level has few; `n_quantiles` everywhere where it is
-            no greater.
+        n_quantiles: Q, the quantiles released of a node's values, and its candidate cuts.
+        max_quantiles: most of them in levels of few nodes, if more than `n_quantiles`.
         candidates: ``"quantiles"`` inverts the mixture of the clients' distributions at equal ranks;
-            ``"midpoints"`` tries the middles between all told values (centralized CART's candidates
-            where Q is no less than a node's records); ``"range"`` tries equal steps between the
+            ``"midpoints"`` tries the middles between all released values (centralized CART's
+            candidates if Q is at least a node's records); ``"range"`` tries equal steps between the
             node's extremes, as federated histograms do.
-        interpolate: whether told quantiles lie between two values instead of being the nearer one.
+        interpolate: whether quantiles lie between two values instead of being the nearer one.
         gain_aggregation: ``"exact"`` sums the clients' statistics, ``"average"`` averages their local
             decreases (AvgImp, for alike clients).
         top_k: L, how many features of a node each client may speak for (Top-L); none for all.
@@ -405,6 +380,14 @@ class FedForestRegressor(FederatedRegressor, _FedForest):
     """
 
     _criteria: ClassVar[tuple[Criterion, ...]] = ("squared_error",)
+
+    @property
+    def prediction_limits_(self) -> tuple[float, float]:
+        """See the base."""
+        if not isinstance(self.model_, PrivateForest):
+            return super().prediction_limits_
+        outcome = self.model_.model.outcome
+        return outcome.lower, outcome.upper
 
     def confidence_interval(self, X: pd.DataFrame | np.ndarray, level: float = 0.9) -> np.ndarray:
         """Intervals of the target's mean; see :meth:`FedForestClassifier.confidence_interval`."""

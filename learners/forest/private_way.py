@@ -53,17 +53,16 @@ class PrivateForestWay(Way[ForestParams, LearnedForest]):
 
 def _outcome(schema: Schema, numbers: bool) -> Outcome:
     """What is learned privately; InputError for more classes than the engine tells apart."""
-    found = Outcome.of(schema, numbers)
-    target = schema.target
+    outcome, target = Outcome.of(schema, numbers), schema.target
     assert target is not None
-    few = one_bin_each(target) and found.classes <= MOST_CLASSES
-    if found.kind == "classes" and not few:
+    few = one_bin_each(target) and outcome.classes <= MOST_CLASSES
+    if outcome.kind == "classes" and not few:
         raise InputError(
             f"in private a forest tells apart up to {MOST_CLASSES} categories or {WHOLE} integers, "
             f'and {target.name!r} is no such target; declare kind = "category" and its categories '
             "in the schema, or take FedForestRegressor for a number"
         )
-    return found
+    return outcome
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,16 +84,15 @@ class PrivateForest:
         """Fractions of the functions' variances over synthetic records; a tree's is even over its splits."""
         model, basis = self.model, self.model.basis
         variances = ((model.effects * np.asarray(model.deviations)[:, None]) ** 2).sum(axis=1)
-        found = variances[: basis.columns].copy()
         group = np.repeat(np.arange(len(basis.widths)), basis.widths)
         by_group = np.bincount(group, variances[basis.columns :], len(basis.widths))
-        found += by_group[: basis.columns]
+        total = variances[: basis.columns] + by_group[: basis.columns]
         first = basis.columns
         for trees in basis.trees:
-            share = by_group[first : first + trees.count] / trees.features.shape[1]
-            np.add.at(found, trees.features, share[:, None])
+            each = by_group[first : first + trees.count] / trees.features.shape[1]
+            np.add.at(total, trees.features, each[:, None])
             first += trees.count
-        return np.append(found / max(found.sum(), 1e-300), 0.0)
+        return np.append(total / max(total.sum(), 1e-300), 0.0)
 
     def describe(self, tree: int | None) -> str:
         """Columns by their fraction of the score's variance, or one tree."""
@@ -102,13 +100,13 @@ class PrivateForest:
         if tree is not None:
             own = self._tree(tree)
             return own.tree.to_text(model.schema, lambda node: _told(own.values[node]))
-        shares = self.importances()[:-1]
-        order = np.argsort(-shares, kind="stable")
+        fractions = self.importances()[:-1]
+        order = np.argsort(-fractions, kind="stable")
         head = (
             f"{len(self.trees)} trees, {len(names)} of one column each, whose sum is the score; weighted by "
             f"{model.rounds} noisy sums of about {max(model.records, 0):.0f} records"
         )
-        return "\n".join([head, *(f"{names[k]}: {shares[k]:.1%} of the score" for k in order)])
+        return "\n".join([head, *(f"{names[k]}: {fractions[k]:.1%} of the score" for k in order)])
 
     @cached_property
     def trees(self) -> tuple[AdditiveTree, ...]:

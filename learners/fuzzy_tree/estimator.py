@@ -118,17 +118,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         clients_per_round: int | None = None,
         random_state: int | None = None,
     ) -> None:
-        self.n_fuzzy_sets = n_fuzzy_sets
-        self.min_gain = min_gain
-        self.min_samples_split = min_samples_split
-        self.max_depth = max_depth
-        self.gains = gains
-        self.scaling = scaling
-        self.n_bins = n_bins
-        self.features = features
-        self.leaf_features = leaf_features
-        self.clients_per_round = clients_per_round
-        self.random_state = random_state
+        self._set(locals())
 
     # --- learning ------------------------------------------------------------------------------
 
@@ -165,8 +155,8 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def _ask(self, federation: Disclosure, *queries: Query) -> Any:
         clients: Sequence[str] = federation.clients
         if self.clients_per_round is not None:
-            drawn = self._draw.choice(len(clients), self.clients_per_round, replace=False)
-            clients = [clients[number] for number in sorted(drawn)]
+            drawn = self._draw.choice(len(clients), size=self.clients_per_round, replace=False)
+            clients = [clients[number] for number in np.sort(drawn)]
         answers = federation.ask_offered(*queries, clients=clients)
         self.rounds_ += bool(answers.releases())
         self.noisy_ |= any(part.noise for r in answers.releases() for part in r.parts.values())
@@ -333,6 +323,12 @@ class FuzzyTreeRegressor(FederatedRegressor):
         assert self.schema_.target is not None
         low, high = self.target_ or self.schema_.target.bounds
         return np.asarray((predicted + 0.5) * (high - low) + low)
+
+    @property
+    def prediction_limits_(self) -> tuple[float, float]:
+        """See the base."""
+        low, high = self.target_ or super().prediction_limits_
+        return low, high
 
     def apply(self, X: pd.DataFrame | np.ndarray) -> np.ndarray:
         """The index of the rule that each row is predicted by, -1 where none is active."""

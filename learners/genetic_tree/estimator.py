@@ -117,9 +117,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         n_bins: int = 12,
         random_state: int | None = None,
     ) -> None:
-        for name, value in locals().items():
-            if name not in ("self", "__class__"):
-                setattr(self, name, value)
+        self._set(locals())
 
     # --- learning ------------------------------------------------------------------------------
 
