@@ -310,7 +310,13 @@ class CandidateInference(Attack):
             read += not deadline.over
         number, partial = len(clients), deadline.partial(read, len(clients), "clients")
         if large:
-            long = f"{large} of {number} clients have more records than a list takes"
+            most = 2 * max(len(truth[client].x) for client in clients)
+            tried = FEWEST if unknown else 1
+            long = (
+                f"{large} of {number} clients have more records than a list takes; max_candidates = {most}"
+                + (f" and max_unknowns = {most * tried}" if unknown else "")
+                + f" would take some {(most * tried) ** 3:.0e} operations a client"
+            )
             partial = "; ".join(filter(None, (partial, long)))
         if outcomes:
             named = [each.named for each in outcomes if each.named is not None]
@@ -360,10 +366,12 @@ class CandidateInference(Attack):
     def _listed(
         self, client: str, column: Unknown, truth: Truth
     ) -> tuple[CandidateRecords | None, np.ndarray]:
-        """The client's list, None if too long, and the values tried for the unknown column."""
+        """The client's list, None if it has no room for others, and the values tried of the unknown column."""
         values = column.tried(self.max_unknowns // max(2 * len(truth[client].x), 1))
         most = self.max_candidates if column.place is None else self.max_unknowns // len(values)
         most = min(self.max_candidates, most)
+        if len(truth[client].x) >= most:
+            return None, values
         listed = CandidateRecords.of(truth, client, most, np.random.default_rng(0))
         return (listed if len(listed) <= most else None), values
 
