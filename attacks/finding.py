@@ -38,11 +38,7 @@ HALF = 1.96  #: Half the interval of a finding, in standard deviations
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one attack on one set of releases.
-
-    Raises:
-        InputError: a figure is NaN, the interval is upside down, or the severity unknown.
-    """
+    """The outcome of one attack on one set of releases; InputError for NaN, an inverted interval, an unknown severity."""
 
     attack: str  #: the attack's name
     question: str  #: what it tried, in one plain sentence
@@ -160,10 +156,6 @@ def corrected(findings: Sequence[Finding], level: float = LEVEL) -> list[Finding
 
     Bonferroni: each of the m findings with an interval is a test at ``level`` / m, so that with
     probability ``level`` at most any of them is found by chance alone. Counts and proofs are none.
-
-    Args:
-        findings: all that stand on a page.
-        level: probability of any false one among them.
     """
     tests = sum(each.p_value is not None for each in findings)
     return [_at_level(each, level / max(tests, 1)) for each in findings]

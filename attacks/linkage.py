@@ -186,11 +186,7 @@ class LinkageEvidence:
         return self._own[self._answered], self._strangers[self._answered]
 
     def persons(self) -> dict[str, float]:
-        """Rules that a person holds and the epsilon spent on them, by group privacy.
-
-        Whoever holds k rules has spent at most k times what one has, and at most the bound over any
-        book.
-        """
+        """Rules that a person holds and the epsilon spent on them: k times one rule's (group privacy), or the bound."""
         holders = getattr(self.records, "holders", None)
         if holders is None:
             return {}

@@ -157,15 +157,12 @@ class Judged:
 def judged(
     members: Sequence[np.ndarray], outsiders: Sequence[np.ndarray], *, drawn: bool
 ) -> Judged | None:
-    """Judge each client's members by outsiders: its own, or if it drew, those of other clients.
+    """Judge each client's members by outsiders, own or (if `drawn`) at other clients; None without any.
 
     Args:
         members: scores of each client's own records.
         outsiders: scores of others' records at the same client.
         drawn: whether all scores at one client share a draw (of noise, or of its secret coins).
-
-    Returns:
-        None if there is nobody to compare.
     """
     compared = list(elsewhere(outsiders)) if drawn else list(outsiders)
     both = [place for place, own in enumerate(members) if len(own) and len(compared[place])]

@@ -33,11 +33,7 @@ class RocCurve:
 
     @classmethod
     def of(cls, members: np.ndarray, others: np.ndarray) -> RocCurve:
-        """Of scores, larger for members, ties by a coin.
-
-        Raises:
-            InputError: no score on one side, or one that is NaN.
-        """
+        """Of scores, larger for members, ties by a coin; InputError for no score on one side, or one that is NaN."""
         told = [np.asarray(scores, dtype=float) for scores in (members, others)]
         if not all(len(scores) and not np.isnan(scores).any() for scores in told):
             raise InputError("rates need scores of members and of others, none of them NaN")
@@ -110,11 +106,7 @@ def gaussian_area(mu: float) -> float:
 
 
 def discrete(law: Law, shift: int) -> RocCurve:
-    """The best test's ROC curve on one integer with noise of a law, which a record moves.
-
-    Args:
-        law: of noise that is added.
-        shift: by how many grid units the record moves it.
+    """The best test's ROC curve on one integer with noise of a law, which a record moves by `shift` grid units.
 
     Raises:
         InputError: the law's noise is not added to numbers.
@@ -134,17 +126,9 @@ def discrete(law: Law, shift: int) -> RocCurve:
 
 
 def clopper_pearson(hits: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[Any, Any]:
-    """One-sided exact bounds on a probability, each failing with probability at most ``alpha``.
+    """One-sided exact bounds (low, high) on a probability, each failing with probability at most ``alpha``.
 
-    Source: Clopper and Pearson 1934.
-
-    Args:
-        hits: number of successes.
-        trials: number of trials.
-        alpha: in (0, 1).
-
-    Returns:
-        (low, high), each of the counts' broadcast shape.
+    Of `hits` successes in `trials`, in their broadcast shape. Source: Clopper and Pearson 1934.
     """
     check_fraction("alpha", alpha)
     k, n = np.broadcast_arrays(np.asarray(hits, float), np.asarray(trials, float))
