@@ -18,7 +18,7 @@ import numpy as np
 from privfed.attacks.finding import HALF, Finding, Severity
 from privfed.attacks.fitted_trees import FittedTrees
 from privfed.attacks.membership import auc_deviation
-from privfed.attacks.roc import RocCurve
+from privfed.attacks.roc import FOUND_AT, RocCurve, exposure
 from privfed.attacks.shadow_models import Train, membership_scores, model_scores, shadows
 
 LEAST = 5  #: Records of a leaf below which it sets them apart
@@ -41,17 +41,9 @@ class Known:
         return len(self.y)
 
 
-@dataclass(frozen=True, eq=False)
-class Scored:
-    """A finding, and the score that it gives each record: training records, then held-out ones."""
-
-    finding: Finding
-    scores: np.ndarray
-
-
 def structural(
     model: FittedTrees, train: Known, held_out: Known | None, least: int = LEAST
-) -> list[Scored]:
+) -> list[Finding]:
     """What the structure alone gives away: small leaves, outcomes, parameters."""
     told = [small_leaves(model, train, held_out, least), outcomes(model, train, held_out)]
     return [*told, parameters(model, train)]
@@ -59,7 +51,7 @@ def structural(
 
 def small_leaves(
     model: FittedTrees, train: Known, held_out: Known | None, least: int = LEAST
-) -> Scored:
+) -> Finding:
     """Records whose leaf holds too few *other* training records, averaged over trees.
 
     A record that had no part in the splits meets as many others, trained on or not: so the control.
@@ -86,7 +78,7 @@ def small_leaves(
     )
 
 
-def outcomes(model: FittedTrees, train: Known, held_out: Known | None) -> Scored:
+def outcomes(model: FittedTrees, train: Known, held_out: Known | None) -> Finding:
     """Records whose outcome the model gives: by certainty, or a number nearly."""
     groups = [train] if held_out is None else [train, held_out]
     if model.labels:
@@ -106,28 +98,25 @@ def outcomes(model: FittedTrees, train: Known, held_out: Known | None) -> Scored
     )
 
 
-def parameters(model: FittedTrees, train: Known) -> Scored:
+def parameters(model: FittedTrees, train: Known) -> Finding:
     """Free parameters beside training records: with as many, every outcome has room."""
     size, records = model.size, len(train)
-    return Scored(
-        Finding(
-            "degrees of freedom",
-            "Has the model room for every training record's outcome?",
-            "free parameters of the model, beside the number of training records",
-            size,
-            baseline=float(records),
-            risk="inference",
-            harm="the model has a free parameter for each training record, and more",
-            severity=Severity.SOME if size >= records else Severity.NONE,
-            detail={
-                "residual degrees of freedom": records - size,
-            },
-        ),
-        np.zeros(0),
+    return Finding(
+        "degrees of freedom",
+        "Has the model room for every training record's outcome?",
+        "free parameters of the model, beside the number of training records",
+        size,
+        baseline=float(records),
+        risk="inference",
+        harm="the model has a free parameter for each training record, and more",
+        severity=Severity.SOME if size >= records else Severity.NONE,
+        detail={
+            "residual degrees of freedom": records - size,
+        },
     )
 
 
-def confidence(model: FittedTrees, train: Known, held_out: Known | None) -> Scored:
+def confidence(model: FittedTrees, train: Known, held_out: Known | None) -> Finding:
     """Membership by how well the model knows a record; needs held-out records."""
     if held_out is None:
         return _told_apart(np.zeros(0), np.zeros(0), "confidence", {}, NO_CONTROL)
@@ -144,7 +133,7 @@ def by_shadows(
     *,
     max_work: float = MAX_WORK,
     progress: Callable[[int], object] = lambda _: None,
-) -> Scored:
+) -> Finding:
     """Membership by likelihood ratio (LiRA) from shadows of the same settings; see :mod:`shadow_models`.
 
     Shadows learn from halves of all records; their number follows from counted work.
@@ -190,7 +179,7 @@ def _own_chance(model: FittedTrees, records: Known) -> np.ndarray:
 
 def _compared(
     groups: list[np.ndarray], attack: str, question: str, metric: str, **figures: Any
-) -> Scored:
+) -> Finding:
     """A share of training records against that of held-out ones; the interval is of their difference."""
     value, control = float(groups[0].mean()), [float(each.mean()) for each in groups[1:]]
     half = HALF * math.sqrt(sum(float(each.var()) / len(each) for each in groups))
@@ -200,7 +189,7 @@ def _compared(
     else:
         detail["note"] = NO_CONTROL
     baseline = control[0] if control else 0.0
-    finding = Finding(
+    return Finding(
         attack,
         question,
         metric,
@@ -213,14 +202,14 @@ def _compared(
         if value > baseline and value - half * bool(control) > baseline
         else Severity.NONE,
         detail=detail,
+        exposed={"": exposure(*groups)} if control else {},
         **figures,
     )
-    return Scored(finding, np.concatenate(groups))
 
 
 def _told_apart(
     members: np.ndarray, others: np.ndarray, attack: str, detail: dict[str, Any], partial: str = ""
-) -> Scored:
+) -> Finding:
     """Pairs of a training and a held-out record that scores order rightly; the rates beside."""
     area, half = 0.5, 0.5
     if not partial:
@@ -231,9 +220,9 @@ def _told_apart(
             "training records": len(members),
             "held-out records": len(others),
             **detail,
-            "found at false positives of": curve.points,
+            FOUND_AT: curve.points,
         }
-    finding = Finding(
+    return Finding(
         attack,
         "Can a reader of the model tell a person in its training data from another?",
         "share of training and held-out pairs told apart",
@@ -247,5 +236,5 @@ def _told_apart(
         partial=partial,
         risk="singling out",
         harm="someone with a person's record can tell whether the model was fitted to it",
+        exposed={} if partial else {"": exposure(members, others)},
     )
-    return Scored(finding, np.concatenate([members, others]))

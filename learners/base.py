@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +19,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score, r2_score
 
-from privfed.errors import InputError, NobodyAnswered, PolicyError, QueryError
+from privfed.errors import InputError, NobodyAnswered, Note, PolicyError, QueryError
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.parameters import Constraints, check_values, refuse_old_names
 from privfed.learners.plain import plain, restored
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FORMAT = "privfed model 1"  #: What a saved model calls its own form
+NARROW = 0.2  #: Fraction of the target's bounds below which limits of predictions are remarked on
 
 
 @dataclass(frozen=True)
@@ -249,6 +251,12 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def _set(self, arguments: Mapping[str, Any]) -> None:
+        """Keep a constructor's arguments, its ``locals()``, unchanged."""
+        for name, value in arguments.items():
+            if name not in ("self", "__class__"):
+                setattr(self, name, value)
+
     def _start(self, federation: Disclosure) -> None:
         """Check parameters and schema, then set what every model has."""
         self.check(federation.schema)
@@ -322,6 +330,25 @@ class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc
         """Hold the parameters to their ranges and the target to numbers."""
         super().check(schema)
         check_numeric_target(schema, learner=type(self).__name__)
+
+    @property
+    def prediction_limits_(self) -> tuple[float, float]:
+        """Between which numbers predictions lie: the target's public bounds, or what was released of it."""
+        assert self.schema_.target is not None
+        return self.schema_.target.bounds
+
+    def _note_limits(self) -> None:
+        """Warn where the limits leave out most of the public bounds: what lies there cannot be predicted."""
+        assert self.schema_.target is not None
+        (low, high), (least, most) = self.prediction_limits_, self.schema_.target.bounds
+        if high - low < NARROW * (most - least):
+            warnings.warn(
+                f"predictions lie between {low:.4g} and {high:.4g}, where nearly all targets were found: "
+                f"{(high - low) / (most - least):.1%} of the public bounds. If targets beyond are real, most squared "
+                "error may be theirs: score within the limits and beyond them apart, or learn the logarithm",
+                Note,
+                stacklevel=4,
+            )
 
     def score(
         self,
@@ -548,6 +575,8 @@ def _from_releases(fit: Callable[..., Any]) -> Callable[..., Any]:
             raise
         if federation.released == before:
             raise _nothing(name)
+        if isinstance(self, FederatedRegressor):
+            self._note_limits()
         if isinstance(self, PersonalLearner):
             self._find_local_models(federation)
         return fitted

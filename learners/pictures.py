@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
@@ -12,6 +12,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from privfed.questions.tree import Tree
 from privfed.tables.schema import Column
 
 BLUE, GREY = "#2f6f9f", "#9aa5b1"  #: Of what a model says, and of lines that only guide the eye
@@ -94,6 +95,18 @@ class TreeNode:
     branches: list[tuple[str, TreeNode]] = field(
         default_factory=list
     )  #: condition, and where it leads
+
+
+def drawn(own: Tree, columns: Sequence[Column], leaf: Callable[[int], str]) -> TreeNode:
+    """A tree of splits with its leaves' texts."""
+
+    def below(node: int) -> TreeNode:
+        if own.feature[node] < 0:
+            return TreeNode(leaf(node))
+        texts = [(span.text(columns[span.feature]), child) for child, span in own.branches(node)]
+        return TreeNode(columns[own.feature[node]].name, [(t, below(c)) for t, c in texts])
+
+    return below(0)
 
 
 def tree(ax: Axes | None, root: TreeNode) -> Axes:

@@ -45,9 +45,9 @@ _DEPTH = Integers(1, DEEPEST)
 
 
 class _GeneticTree(PersonalLearner, LearnerByWays):
-    """What the classifier and the regressor share; parameters are documented there.
+    """What the classifier and the regressor share.
 
-    Either way each client chooses and completes a tree of its own, which stays on its shelf. ``fit``
+    Each client chooses and completes a tree of its own, which stays on its shelf. ``fit``
     sets ``schema_``, ``clients_``, ``way_`` and ``private_`` (how it learned), ``depth_``,
     ``candidates_`` or ``shared_`` (the other is None), ``elitism_``, ``scored_on_`` and ``history_``.
     """
@@ -117,9 +117,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         n_bins: int = 12,
         random_state: int | None = None,
     ) -> None:
-        for name, value in locals().items():
-            if name not in ("self", "__class__"):
-                setattr(self, name, value)
+        self._set(locals())
 
     # --- learning ------------------------------------------------------------------------------
 
@@ -172,12 +170,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
     # --- the clients' own trees ----------------------------------------------------------------
 
     def own(self, shelf: Mapping[str, Any]) -> PersonalTree:
-        """A client's own tree, off its shelf.
-
-        Raises:
-            KeyError: it keeps none.
-            InputError: it keeps a tree over another schema, or a damaged one.
-        """
+        """A client's own tree, off its shelf; KeyError for none, InputError for another schema's or a damaged one."""
         outputs = classes(self.schema_) if self._classify else 1
         return PersonalTree.off_shelf(shelf[SHELF], self.schema_, outputs)
 
@@ -198,7 +191,9 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
             own = PersonalTree(self.shared_.tree, self.shared_.values, "shared")
         else:
             own = self.at_home(client, "plot(client={client!r})")
-        return pictures.tree(ax, own.drawn(self.schema_, self.classes_ if self._classify else ()))
+        classes = self.classes_ if self._classify else ()
+        root = pictures.drawn(own.tree, self.schema_.features, lambda node: own.said(node, classes))
+        return pictures.tree(ax, root)
 
     def _said(self, X: pd.DataFrame | np.ndarray, client: Any) -> np.ndarray:
         """What the tree of a client, or the tree that all share, says of rows."""
@@ -226,8 +221,8 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         """What all know of the model; no client's own tree is in it."""
         plain: dict[str, Any] = {"private": self.private_, "history": self.history_}
         if self.candidates_ is not None:
-            found = self.candidates_
-            plain |= {"codes": found.codes.tolist(), "depth": found.depth, "count": found.count}
+            last = self.candidates_
+            plain |= {"codes": last.codes.tolist(), "depth": last.depth, "count": last.count}
         if self.shared_ is not None:
             tree = PersonalTree(self.shared_.tree, self.shared_.values, "shared")
             plain["shared"] = tree.to_dict()
@@ -240,9 +235,9 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         self.history_ = [(float(best), float(mean)) for best, mean in state["history"]]
         if "codes" in state:
             codes = np.array(state["codes"], dtype=np.int64)
-            found = Population(codes, int(state["depth"]), int(state["count"]))
-            found.check(self.schema_)
-            self.candidates_, self.depth_ = found, found.depth
+            self.candidates_ = Population(codes, int(state["depth"]), int(state["count"]))
+            self.candidates_.check(self.schema_)
+            self.depth_ = self.candidates_.depth
         if "shared" in state:
             shared = PersonalTree.from_dict(state["shared"])
             shared.tree.check(self.schema_)
@@ -280,7 +275,7 @@ class GeneticTreeClassifier(FederatedClassifier, _GeneticTree):
     _population: ClassVar[int] = 20
 
     def check(self, schema: Schema) -> None:
-        """Hold the target to classes: categories, or the whole numbers 0 and 1."""
+        """Hold the target to classes: categories, or the integers 0 and 1."""
         super().check(schema)
         if not classes(schema):
             raise InputError(
@@ -301,8 +296,7 @@ class GeneticTreeClassifier(FederatedClassifier, _GeneticTree):
 
         Args:
             X: rows.
-            client: whose tree predicts, one name or one for each row; None for the tree that all share,
-                which `private` has.
+            client: whose tree predicts, one name or one for each row; None for `private`'s shared tree.
         """
         shares = self._said(X, client)
         if client is not None:
@@ -312,9 +306,7 @@ class GeneticTreeClassifier(FederatedClassifier, _GeneticTree):
 
 
 class GeneticTreeRegressor(FederatedRegressor, _GeneticTree):
-    """FedGA-Tree for numbers, scored by the mean squared error.
-
-    The parameters are those of :class:`GeneticTreeClassifier`, with P = 40, and
+    """FedGA-Tree for numbers, scored by the mean squared error; parameters as :class:`GeneticTreeClassifier`, P = 40.
 
     Args:
         bounded: whether candidates are scored by R^2 within [-1, 1] instead of the mean squared

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from privfed.learners.genetic_tree.trie import Trie
 from privfed.questions.tree import Tree, cuts_of_thresholds
 from privfed.tables.schema import Schema
 
-if TYPE_CHECKING:
-    from privfed.learners.pictures import TreeNode
-
 
 @dataclass(frozen=True, eq=False)
 class PersonalTree:
@@ -37,13 +34,7 @@ class PersonalTree:
 
     @classmethod
     def of_candidate(cls, trie: Trie, genes: np.ndarray, root: int = 0) -> Self:
-        """Read a fitted candidate off a trie.
-
-        Args:
-            trie: the client's fitted candidates.
-            genes: the candidate's string, shape (2^depth - 1,).
-            root: which of the fits.
-        """
+        """Read a candidate, a string of shape (2^depth - 1,), off a client's fitted ones; `root` is which of the fits."""
         rows: list[tuple[int, float, int, int]] = []
         nodes: list[int] = []
 
@@ -88,24 +79,12 @@ class PersonalTree:
     def to_text(self, schema: Schema, classes: Sequence[Any] = ()) -> str:
         """The tree, a line for each branch."""
 
-        return self.tree.to_text(schema, lambda node: self._leaf(node, classes))
+        return self.tree.to_text(schema, lambda node: self.said(node, classes))
 
-    def _leaf(self, node: int, classes: Sequence[Any]) -> str:
+    def said(self, node: int, classes: Sequence[Any] = ()) -> str:
+        """What a leaf says: its label, or its mean."""
         row = self.weighed(self.values[node])
         return str(classes[int(row.argmax())]) if len(classes) else f"{row[0]:.4g}"
-
-    def drawn(self, schema: Schema, classes: Sequence[Any] = (), node: int = 0) -> TreeNode:
-        """The tree below a node as a picture has it."""
-        from privfed.learners.pictures import TreeNode
-
-        feature = int(self.tree.feature[node])
-        if feature < 0:
-            return TreeNode(self._leaf(node, classes))
-        below = [
-            (span.text(schema.features[span.feature]), self.drawn(schema, classes, child))
-            for child, span in self.tree.branches(node)
-        ]
-        return TreeNode(schema.names[feature], below)
 
     def to_dict(self) -> dict[str, Any]:
         """The tree as plain data."""
@@ -132,11 +111,11 @@ class PersonalTree:
 
     @classmethod
     def off_shelf(cls, kept: Any, schema: Schema, outputs: int) -> Self:
-        """Read what a shelf keeps, which may be another federation's or damaged.
+        """Read what :meth:`to_dict` gave off a shelf, which may be another federation's or damaged.
 
         Args:
-            kept: what :meth:`to_dict` gave.
-            schema: what the model was learned over.
+            kept: what the shelf keeps.
+            schema: the model's.
             outputs: values of a node: as many as there are classes, or 1.
 
         Raises:
@@ -161,13 +140,9 @@ class PersonalTree:
 
 
 def succession(counts: np.ndarray) -> np.ndarray:
-    """Shares of the classes by Laplace's rule of succession, a record of each class more.
+    """Fractions of the classes by Laplace's rule of succession, of counts of shape (nodes, classes).
 
-    The commonest class stays the commonest, and so labels are what they were; but no class is
-    impossible because a small leaf has not seen it.
-
-    Args:
-        counts: shape (nodes, classes).
+    Labels stay; but no class is impossible because a small leaf has not seen it.
     """
     return np.asarray((counts + 1) / (counts + 1).sum(axis=1, keepdims=True))
 

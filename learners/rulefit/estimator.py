@@ -107,6 +107,7 @@ class _RuleFit(LearnerByWays):
     _logistic: ClassVar[bool]
 
     model_: RuleEnsemble  #: The fitted model, set by ``fit``
+    target_limits_: tuple[float, float]  #: Target values that the scores -1 and 1 stand for
 
     def __init__(  # noqa: PLR0913 - an estimator's parameters
         self,
@@ -132,26 +133,7 @@ class _RuleFit(LearnerByWays):
         stable: bool = False,
         random_state: int | None = None,
     ) -> None:
-        self.n_bins = n_bins
-        self.n_quantiles = n_quantiles
-        self.n_estimators = n_estimators
-        self.tree_size = tree_size
-        self.learning_rate = learning_rate
-        self.subsample = subsample
-        self.min_samples_leaf = min_samples_leaf
-        self.max_rules = max_rules
-        self.include_linear = include_linear
-        self.alpha = alpha
-        self.solver = solver
-        self.n_rounds = n_rounds
-        self.local_steps = local_steps
-        self.server_learning_rate = server_learning_rate
-        self.client_learning_rate = client_learning_rate
-        self.clients_per_round = clients_per_round
-        self.reference_rounds = reference_rounds
-        self.max_terms = max_terms
-        self.stable = stable
-        self.random_state = random_state
+        self._set(locals())
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:
@@ -379,6 +361,11 @@ class RuleFitRegressor(FederatedRegressor, _RuleFit):
     """
 
     _logistic: ClassVar[bool] = False
+
+    @property
+    def prediction_limits_(self) -> tuple[float, float]:
+        """See the base."""
+        return self.target_limits_
 
     @property
     def _unit(self) -> tuple[float, str]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtri
 
 from privfed.errors import InputError
 from privfed.learners.plain import plain, restored
+from privfed.learners.private.model import deviations_of
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.rules import Rule, Terms, rule_of
 from privfed.tables.schema import Schema
@@ -56,7 +56,7 @@ class RuleEnsemble:
             raise InputError(
                 "intervals are known of short private models alone; write max_terms = 20, and a private policy"
             )
-        design, reach = self.terms.design(x), _reach(level)
+        design, reach = self.terms.design(x), deviations_of(level)
         spread = np.einsum("ij,jk,ik->i", design, self.covariance, design) + self.residual_variance
         centre = design @ self.weights
         return np.column_stack([centre - reach * (s := np.sqrt(spread)), centre + reach * s])
@@ -97,7 +97,7 @@ class RuleEnsemble:
         """Intervals of the coefficients, the intercept first, shape (1 + terms, 2); NaN where none is known."""
         reach = np.full(len(self.weights), np.nan)
         if self.covariance is not None:
-            reach = WIDENING * _reach(level) * np.sqrt(np.diag(self.covariance))
+            reach = WIDENING * deviations_of(level) * np.sqrt(np.diag(self.covariance))
         return np.column_stack([self.weights - reach, self.weights + reach])
 
     def shape_of(
@@ -120,7 +120,7 @@ class RuleEnsemble:
             return heights, None
         covariance = self.covariance[np.ix_(own, own)]
         spread = np.einsum("ij,jk,ik->i", design, covariance, design)
-        reach = WIDENING * _reach(level) * np.sqrt(np.maximum(spread, 0))
+        reach = WIDENING * deviations_of(level) * np.sqrt(np.maximum(spread, 0))
         return heights, np.column_stack([heights - reach, heights + reach])
 
     def linear_coefficients(self) -> tuple[dict[str, float], float]:
@@ -242,10 +242,3 @@ class RuleEnsemble:
             "support": None if np.isnan(support) else support,
             "importance": float(self.term_importances[k]),
         }
-
-
-def _reach(level: float) -> float:
-    """Half an interval of some probability, in the posterior's deviations."""
-    if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1, not {level!r}; write level = 0.9")
-    return float(ndtri((1 + level) / 2))

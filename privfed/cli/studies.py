@@ -38,7 +38,7 @@ time_option = click.option(
 scores_option = click.option(
     "--scores",
     is_flag=True,
-    help="Write each record's scores into findings.json, for its holder's eyes.",
+    help="Rank the records by how exposed each is, in findings.json: for their holder alone.",
 )
 #: Of a command that writes one file.
 file_option = click.option("--out", type=PATH, help="Write a file instead of standard output.")
@@ -50,14 +50,19 @@ replace_option = click.option("--overwrite", is_flag=True, help="Replace the fil
 @out_option
 @overwrite_option
 @time_option
-def audit(study: Path | None, out: Path, overwrite: bool, seconds: float | None) -> int:
+@scores_option
+def audit(
+    study: Path | None, out: Path, overwrite: bool, seconds: float | None, scores: bool
+) -> int:
     """Train under each policy, attack the releases, write the budget report.
 
     STUDY is a .toml file; default: the built-in study, five clinics and 442 diabetes patients.
     """
     from privfed.study import assembly
 
-    report = assembly.run(_study(study), out, overwrite, attacked=True, seconds=seconds)
+    report = assembly.run(
+        _study(study), out, overwrite, attacked=True, seconds=seconds, scores=scores
+    )
     return _told(report, out)
 
 
@@ -102,14 +107,14 @@ def attack(
     """
     if path.is_file() or tables["data"] is not None:
         return _model(path, out or Path("model-risks"), overwrite, scores, **tables)
-    if out or overwrite or scores or any(tables.values()):
+    if out or overwrite or any(tables.values()):
         raise InputError(
-            "--data, --outsiders, --target, --out, --overwrite and --scores go with a model's file"
+            "--data, --outsiders, --target, --out and --overwrite go with a model's file"
         )
     from privfed.study import assembly
     from privfed.study.output import Output
 
-    return _told(assembly.attack(Output.opened(path), seconds=seconds), path)
+    return _told(assembly.attack(Output.opened(path), seconds=seconds, scores=scores), path)
 
 
 def _model(
@@ -157,6 +162,27 @@ def report(folder: Path, reader: str | None, policy: str, pdf: bool) -> int:
         return _told(assembly.write_report(output), folder)
     click.echo(f"wrote {assembly.write_letter(output, reader or 'engineer', policy, pdf=pdf)}")
     return FINE
+
+
+@click.command()
+@folder_argument
+@click.option(
+    *("--as", "form"),
+    required=True,
+    type=click.Choice(["registry", "cnil-pia", "sacroml", "model-card", "croissant"]),
+    help="Entry of the Differential Privacy Deployments Registry, impact assessment of the CNIL's PIA "
+    "software, attack report of SACRO-ML, model card, or data dictionary in Croissant.",
+)
+@click.option("--policy", default="", help="One policy; default: the first with a guarantee.")
+@file_option
+@replace_option
+def export(folder: Path, form: str, policy: str, out: Path | None, overwrite: bool) -> int:
+    """Write a finished study in FOLDER in a form that others read."""
+    from privfed.study.exporting import exported
+    from privfed.study.output import Output
+
+    text = exported(Output.opened(folder), form, policy)
+    return _write(text, out, overwrite, f"wrote {out}")
 
 
 @click.command()

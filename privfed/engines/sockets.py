@@ -19,7 +19,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
-from privfed.engines.batches import LIMIT
+from privfed.engines.batches import LIMIT, Carrier
 from privfed.errors import InputError
 from privfed.exchange.channel import ChannelError
 
@@ -85,7 +85,7 @@ def call_socket(path: str | Path, data: bytes, *, seconds: float = 60.0) -> byte
         raise ChannelError(f"nobody answers at socket {path}") from None
 
 
-class SocketCarrier:
+class SocketCarrier(Carrier):
     """Carries batches directly to each client's socket on this machine, to all at once."""
 
     def __init__(self, paths: Mapping[str, str | Path]) -> None:
@@ -96,9 +96,11 @@ class SocketCarrier:
 
         def one(client: str) -> tuple[str, bytes] | None:
             try:
-                return client, call_socket(self._paths[client], batches[client], seconds=seconds)
+                reply = call_socket(self._paths[client], batches[client], seconds=seconds)
             except ChannelError:
                 return None
+            self.heard(client)
+            return client, reply
 
         with ThreadPoolExecutor(max_workers=min(MAX_CONNECTIONS, len(batches) or 1)) as threads:
             return dict(filter(None, threads.map(one, batches)))

@@ -21,6 +21,7 @@ from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.study import PolicyChoice, Study, simulation
 from privfed.study.dry_run import attacks_of, dry_run
+from privfed.study.exposed import exposed, rows_of
 from privfed.study.model_reading import read_models
 from privfed.study.output import NOISE, Output, finite, write_text, written_whole
 from privfed.study.persistent_ledgers import PersistentLedgers
@@ -42,10 +43,12 @@ def run(
     engine: str = "local",
     *,
     seconds: float | None = None,
+    scores: bool = False,
 ) -> Report:
     """Carry a study out and write its output folder ``out``, which appears only if all goes well.
 
-    ``seconds`` is the time limit per attack; default: the study's.
+    ``seconds`` is the time limit per attack; default: the study's. ``scores`` writes into the findings
+    how exposed each record is.
     """
     carried_by = engine_of(engine)
     lasting = PersistentLedgers.of(study)
@@ -63,11 +66,11 @@ def run(
             with _bar(study, choice) as bar:
                 simulation.run(prepared, choice, output, bar.update, carried_by)
         if attacked:
-            attack_releases(prepared, output, seconds)
+            attack_releases(prepared, output, seconds, scores=scores)
         return write_report(output)
 
 
-def attack(output: Output, *, seconds: float | None = None) -> Report:
+def attack(output: Output, *, seconds: float | None = None, scores: bool = False) -> Report:
     """Attack a finished study's releases again; InputError if the data have changed since."""
     known = output.folder / STAMP
     if known.is_file() and known.read_text(encoding="utf-8") != stamp(output.study):
@@ -75,7 +78,7 @@ def attack(output: Output, *, seconds: float | None = None) -> Report:
             f"the data of study {output.study.name!r} have changed since it ran; attacks are scored "
             "against what it ran on, so run it anew"
         )
-    attack_releases(simulation.prepare(output.study), output, seconds)
+    attack_releases(simulation.prepare(output.study), output, seconds, scores=scores)
     return write_report(output)
 
 
@@ -88,9 +91,17 @@ def stamp(study: Study) -> str:
 
 
 def attack_releases(
-    prepared: AnyPrepared, output: Output, seconds: float | None, *, quiet: bool = False
+    prepared: AnyPrepared,
+    output: Output,
+    seconds: float | None,
+    *,
+    scores: bool = False,
+    quiet: bool = False,
 ) -> None:
-    """Attack a study's releases, audit its mechanisms and write the findings; ``quiet``: no progress."""
+    """Attack a study's releases, audit its mechanisms and write the findings; ``quiet``: no progress.
+
+    ``scores`` ranks the records by how exposed each is.
+    """
     study, hidden = prepared.study, quiet or None
     for choice in study.policies:
         heard, count = output.transcript(choice.name), len(attacks_of(study))
@@ -107,6 +118,8 @@ def attack_releases(
         found += simulation.audit(prepared, choice)
         found += map(Finding.from_dict, output.read(choice.name, NOISE) or ())
         told = {"findings": [each.to_dict() for each in found], "inapplicable": inapplicable}
+        if scores and isinstance(prepared, simulation.Prepared):
+            told["records"] = exposed(found, rows_of(prepared))
         output.write(choice.name, "findings.json", told)
 
 

@@ -18,11 +18,12 @@ import pandas as pd
 
 from privfed import __version__
 from privfed.attacks.finding import Finding, corrected
-from privfed.attacks.fitted_tree_risks import Known, Scored, by_shadows, confidence, structural
+from privfed.attacks.fitted_tree_risks import Known, by_shadows, confidence, structural
 from privfed.attacks.fitted_trees import FittedTrees
 from privfed.errors import InputError, no_column
 from privfed.reports.model import model_page
 from privfed.study import confined_reader
+from privfed.study.exposed import exposed
 from privfed.study.output import finite, write_text, written_whole
 from privfed.tables.records import label
 from privfed.tables.sources import read_table
@@ -163,11 +164,10 @@ def _plain(name: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Attacked:
-    """A model's findings, and each attack's scores of the training records and the held-out ones."""
+    """A model's findings, and what it is."""
 
     about: dict[str, Any]
     findings: list[Finding]
-    scored: list[Scored]
 
 
 def attack(
@@ -181,7 +181,7 @@ def attack(
     model = read_model(path)
     train = read_records(model, data, target)
     held_out = None if outsiders is None else read_records(model, outsiders, target)
-    scored = [
+    found = [
         *structural(model, train, held_out),
         confidence(model, train, held_out),
         by_shadows(model, train, held_out, _fit(model), progress=progress),
@@ -199,7 +199,7 @@ def attack(
         "privfed": __version__,
         "simulation": True,
     }
-    return Attacked(about, corrected([each.finding for each in scored]), scored)
+    return Attacked(about, corrected(found))
 
 
 def _fit(model: FittedTrees) -> Callable[[np.ndarray, np.ndarray], Any]:
@@ -232,9 +232,6 @@ def write(attacked: Attacked, out: Path, *, overwrite: bool, scores: bool) -> No
     with written_whole(out, overwrite=overwrite) as folder:
         write_text(folder / "report.html", model_page(plain))
         if scores:
-            plain["scores"] = {
-                each.finding.attack: each.scores.tolist()
-                for each in attacked.scored
-                if len(each.scores)
-            }
+            lines = np.arange(attacked.about["training records"]) + 2
+            plain["records"] = exposed(attacked.findings, {"": lines})
         write_text(folder / "findings.json", json.dumps(finite(plain), indent=1) + "\n")

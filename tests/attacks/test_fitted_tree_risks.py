@@ -70,9 +70,10 @@ def test_small_leaves_are_counted_as_by_hand() -> None:
     place, elsewhere = model.apply(x), model.apply(others)
     members = [sum(place == place[i]) - 1 < 4 for i in range(90)]
     controls = [sum(place == leaf) < 4 for leaf in elsewhere]
-    assert scored.scores.tolist() == [*map(float, members), *map(float, controls)]
-    assert scored.finding.value == pytest.approx(np.mean(members))
-    assert scored.finding.baseline == pytest.approx(np.mean(controls))
+    alone = (1 + sum(controls)) / 61
+    assert scored.exposed[""].tolist() == [alone if member else 1.0 for member in members]
+    assert scored.value == pytest.approx(np.mean(members))
+    assert scored.baseline == pytest.approx(np.mean(controls))
 
 
 def test_who_knows_all_others_tells_a_member_by_the_file_counts() -> None:
@@ -88,9 +89,9 @@ def test_a_stump_has_four_free_parameters() -> None:
     """A feature, a threshold, and a frequency for each of two leaves."""
     x, y = table(40)
     read = fitted(DecisionTreeClassifier(max_depth=1), x, y)
-    assert risks.parameters(read, risks.Known(x, y)).finding.value == 4
-    assert risks.parameters(read, risks.Known(x[:4], y[:4])).finding.state == "found"
-    assert risks.parameters(read, risks.Known(x, y)).finding.state == "looked"
+    assert risks.parameters(read, risks.Known(x, y)).value == 4
+    assert risks.parameters(read, risks.Known(x[:4], y[:4])).state == "found"
+    assert risks.parameters(read, risks.Known(x, y)).state == "looked"
 
 
 def test_outcomes_are_found_where_a_tree_learnt_by_heart_and_not_where_it_did_not() -> None:
@@ -98,13 +99,13 @@ def test_outcomes_are_found_where_a_tree_learnt_by_heart_and_not_where_it_did_no
     (x, y), (others, z) = table(300), table(300, seed=1)
     known, control = risks.Known(x, y), risks.Known(others, z)
     full = fitted(DecisionTreeClassifier(random_state=0), x, y)
-    found = risks.outcomes(full, known, control).finding
+    found = risks.outcomes(full, known, control)
     assert found.value == 1.0 and found.baseline is not None and found.baseline < 0.8
     assert found.state == "found" and found.risk == "inference"
     stump = fitted(DecisionTreeClassifier(max_depth=1), x, y)
-    assert risks.outcomes(stump, known, control).finding.state == "looked"
+    assert risks.outcomes(stump, known, control).state == "looked"
     number = fitted(DecisionTreeRegressor(random_state=0), x, x[:, 1])
-    assert risks.outcomes(number, risks.Known(x, x[:, 1]), None).finding.value == 1.0
+    assert risks.outcomes(number, risks.Known(x, x[:, 1]), None).value == 1.0
 
 
 def test_members_are_told_apart_where_a_forest_overfits_and_not_where_it_cannot() -> None:
@@ -117,9 +118,9 @@ def test_members_are_told_apart_where_a_forest_overfits_and_not_where_it_cannot(
         plain = risks.confidence(read, known, control)
         work = 8 * risks.shadow_work(read, 150)
         shadowed = risks.by_shadows(read, known, control, model.fit, max_work=work)
-        assert shadowed.finding.detail["shadow models"] == 8
-        assert len(shadowed.scores) == len(plain.scores) == 300
-        return [each.finding.low or 0.0 for each in (plain, shadowed)]
+        assert shadowed.detail["shadow models"] == 8
+        assert len(shadowed.exposed[""]) == len(plain.exposed[""]) == 150
+        return [each.low or 0.0 for each in (plain, shadowed)]
 
     overfit = attacked(RandomForestClassifier(20, bootstrap=False, random_state=0))
     assert min(overfit) > 0.6
@@ -131,11 +132,11 @@ def test_shadows_that_are_too_much_work_are_not_looked() -> None:
     x, y = table(80)
     model = RandomForestClassifier(5, random_state=0)
     read, known = fitted(model, x, y), risks.Known(x, y)
-    small = risks.by_shadows(read, known, known, model.fit, max_work=1e3).finding
+    small = risks.by_shadows(read, known, known, model.fit, max_work=1e3)
     assert small.state == "not looked" and "operations" in small.why_not
     for alone in (
         risks.by_shadows(read, known, None, model.fit),
         risks.confidence(read, known, None),
     ):
-        assert alone.finding.state == "not looked" and "--outsiders" in alone.finding.why_not
-        assert not len(alone.scores)
+        assert alone.state == "not looked" and "--outsiders" in alone.why_not
+        assert not alone.exposed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from ledger_trials import SMALL
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.engines.owner_side import OwnerSide
 from privfed.engines.sockets import SocketServer
+from privfed.errors import LedgerError
 
 pytest.importorskip("flwr")
 
@@ -89,3 +91,22 @@ def test_a_name_that_no_app_may_have_is_refused(
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "x").touch()
     assert status(["flower", "new", str(tmp_path / "taken")]) == BAD_INPUT
+
+
+def test_flower_says_in_a_line_why_a_study_was_stopped(caplog: pytest.LogCaptureFixture) -> None:
+    """A refused ledger, say; another fault keeps its traceback."""
+    from privfed.study.on_flower import server_app
+
+    server_app()
+    log = logging.getLogger("flwr")
+    before, log.propagate = log.propagate, True
+    try:
+        for fault in (LedgerError("client 'a' published head 3:x after 4:y"), ValueError("else")):
+            try:
+                raise fault
+            except Exception as error:
+                log.error("%s raised an exception", "ServerApp", exc_info=error)
+    finally:
+        log.propagate = before
+    assert "privfed: client 'a' published head 3:x after 4:y\n" in caplog.text
+    assert caplog.text.count("Traceback") == 1 and "ValueError: else" in caplog.text

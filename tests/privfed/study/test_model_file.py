@@ -204,13 +204,14 @@ def test_a_model_is_attacked_from_the_command_line(
     assert status([*given, *held_out]) == FINE
     plain = json.loads((out / "findings.json").read_text())
     assert {each["risk"] for each in plain["findings"]} == {"singling out", "inference"}
-    assert "scores" not in plain and not plain["another table"]
+    assert "records" not in plain and not plain["another table"]
     assert plain["findings"][-1]["detail"]["found at false positives of"].keys() >= {"0.1 %"}
     assert "who knows all the others" in (out / "report.html").read_text()
     assert "found      class disclosure" in capsys.readouterr().out
     assert status([*given, *held_out, "--overwrite", "--scores"]) == FINE
-    scores = json.loads((out / "findings.json").read_text())["scores"]
-    assert {len(each) for each in scores.values()} == {160}
+    ranked = json.loads((out / "findings.json").read_text())["records"]
+    assert sorted(ranked["row"]) == list(range(2, 82))  # lines of the table, its header the first
+    assert ranked["least"] == sorted(ranked["least"]) and ranked["least"][0] >= 1 / 81
     wrong = [
         "attack",
         str(path),
