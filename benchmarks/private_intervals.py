@@ -2,7 +2,7 @@
 
     python benchmarks/private_intervals.py --epsilons 1 4 --records 2000 --seeds 25 --results private_intervals
 
-Six correlated columns, two owners; the factor of the posterior's deviation is 2 for coefficients and 1 for
+Six correlated columns, two owners; the factor of the posterior's deviation is 1.75 for coefficients and 1 for
 predictions, and others are tried. "same" is what the model's own terms have when they are refitted to the same
 records without noise; "truth" is the known function, or the terms' fit to 20,000 further records of it.
 """

@@ -65,6 +65,8 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     personal: ClassVar[bool] = False  #: As a :class:`PersonalLearner` is
     _parameter_constraints: ClassVar[Constraints] = {}  #: See :mod:`privfed.learners.parameters`
     old_names: ClassVar[Mapping[str, str]] = {}  #: New names by earlier ones, which are refused
+    #: What its paper prints where the defaults differ; None without a paper
+    paper_settings: ClassVar[Mapping[str, Any] | None] = None
 
     schema_: Schema  #: The federation's public data dictionary, set by ``fit``
     clients_: tuple[str, ...]  #: The names of the federation's clients, set by ``fit``
@@ -74,6 +76,13 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         refuse_old_names(cls.__name__, given, cls.old_names)
         learner: Self = super().__new__(cls)
         return learner
+
+    @classmethod
+    def paper(cls, **changes: Any) -> Self:
+        """The settings that its paper prints, with any of them changed; InputError without a paper."""
+        if cls.paper_settings is None:
+            raise InputError(f"{cls.__name__} has no paper's settings; write {cls.__name__}()")
+        return cls(**{**cls.paper_settings, **changes})
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)

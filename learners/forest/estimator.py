@@ -82,6 +82,9 @@ class _FedForest(LearnerByWays):
         "evaluation": "gain_aggregation",
     }
 
+    #: ten candidates at every level
+    paper_settings: ClassVar[Mapping[str, Any]] = {"max_quantiles": 1}
+
     model_: ForestModel  #: The fitted model, set by ``fit``
 
     def __init__(  # noqa: PLR0913 - an estimator's parameters

@@ -101,6 +101,9 @@ class FuzzyTreeRegressor(FederatedRegressor):
         "bins": "n_bins",
     }
 
+    #: as its text prints them
+    paper_settings: ClassVar[Mapping[str, Any]] = {"gains": "literal"}
+
     def __init__(  # noqa: PLR0913 - an estimator's parameters
         self,
         *,

@@ -69,6 +69,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         "fitness": [StrOptions("share", "folds")],
         "include_local_tree": [Boolean()],
         "refit": [Boolean()],
+        "max_leaf_nodes": [Integers(2, 2**DEEPEST), None],
         "shared_depth": [Integers(1, 7)],
         "n_bins": [Integers(2, 64)],
         "random_state": [Integers(0), None],
@@ -86,6 +87,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         "own_tree": "include_local_tree",
         "bins": "n_bins",
     }
+    paper_settings: ClassVar[Mapping[str, Any]] = {}
     _classify: ClassVar[bool]
     _population: ClassVar[int]  #: P, where none is given (paper, Table II)
 
@@ -113,6 +115,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         bounded: bool = False,
         include_local_tree: bool = False,
         refit: bool = False,
+        max_leaf_nodes: int | None = None,
         shared_depth: int = 4,
         n_bins: int = 12,
         random_state: int | None = None,
@@ -137,7 +140,13 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
                 local.VoteThresholds(),
             ),
             Scoring(self._classify, self.fitness, self.train_size, self.cv, self.bounded),
-            Choice(self.include_local_tree, self.refit, self.min_depth, self.max_depth),
+            Choice(
+                self.include_local_tree,
+                self.refit,
+                self.min_depth,
+                self.max_depth,
+                self.max_leaf_nodes or 0,
+            ),
             self.depth,
             self._top_plan(),
         )
@@ -266,6 +275,8 @@ class GeneticTreeClassifier(FederatedClassifier, _GeneticTree):
         include_local_tree: whether the tree that a client grew alone is among those it chooses from in the
             end; in `private` it always is.
         refit: whether the chosen tree is fitted to all of a client's records in the end.
+        max_leaf_nodes: most leaves of a client's own tree, whose leaves are joined in the end where they differ
+            least; 8 leave at most 15 nodes to read. None for no limit.
         shared_depth: levels of `private`'s shared tree.
         n_bins: of each feature, between which `private` looks for splits.
         random_state: the server's own seed; no client's secret depends on it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -67,6 +67,37 @@ class PersonalTree:
     def decisions(self) -> int:
         """How many decision nodes it has."""
         return int((self.tree.feature >= 0).sum())
+
+    def pruned(self, x: np.ndarray, leaves: int) -> Self:
+        """Join leaves until there are at most so many, by the least rise of the squared error at some records.
+
+        A joined node says the mean of its leaves, weighted by their records, shape of ``x`` (records, features).
+        """
+        children, values = np.array(self.tree.children), np.array(self.values)
+        feature, sizes = np.array(self.tree.feature), np.full(len(self.tree.feature), 1e-9)
+        sizes += np.bincount(self.tree.reach(x), minlength=len(sizes))
+        inner = np.flatnonzero(feature >= 0)
+        for node in inner[::-1]:
+            own = children[node]
+            sizes[node] = sizes[own].sum()
+            values[node] = sizes[own] @ values[own] / sizes[node]
+        while len(inner) >= max(leaves, 1):
+            ends = inner[(feature[children[inner]] < 0).all(axis=1)]
+            below = children[ends]
+            stray = ((values[below] - values[ends][:, None]) ** 2).sum(axis=2)
+            node = ends[int((sizes[below] * stray).sum(axis=1).argmin())]
+            feature[node], children[node] = -1, -1
+            inner = inner[inner != node]
+        kept, cuts = [0], self.tree.cuts[:, 0]
+        for node in kept:
+            kept += [int(child) for child in children[node] if child >= 0]
+        number = np.full(len(feature) + 1, NIL)
+        number[kept] = np.arange(len(kept))
+        left, right = number[children[kept]].T
+        tree = Tree.binary(
+            feature[kept], np.where(feature[kept] >= 0, cuts[kept], 0.0), left, right
+        )
+        return replace(self, tree=tree, values=values[kept])
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         """What the leaf of each row says, shape (rows, classes or 1)."""
@@ -165,6 +196,7 @@ class Choice:
     refit: bool = False
     lowest: int = 2  #: of the depths that its own tree may have
     deepest: int = 15  #: of those
+    leaves: int = 0  #: that the kept tree has at most; 0 for no limit
 
 
 def _stays(

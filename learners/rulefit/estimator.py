@@ -6,7 +6,7 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -104,6 +104,7 @@ class _RuleFit(LearnerByWays):
         "server_step": "server_learning_rate",
         "client_step": "client_learning_rate",
     }
+    paper_settings: ClassVar[Mapping[str, Any]] = PAPER
     _logistic: ClassVar[bool]
 
     model_: RuleEnsemble  #: The fitted model, set by ``fit``
@@ -134,11 +135,6 @@ class _RuleFit(LearnerByWays):
         random_state: int | None = None,
     ) -> None:
         self._set(locals())
-
-    @classmethod
-    def paper(cls, **changes: Any) -> Self:
-        """The settings that the paper prints, with any of them changed; see :data:`PAPER`."""
-        return cls(**(dict(PAPER) | changes))
 
     def _start(self, federation: Disclosure) -> None:
         super()._start(federation)

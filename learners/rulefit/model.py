@@ -21,7 +21,7 @@ _ARRAYS = ("weights", "supports", "deviations")
 BLOCK = 2**22  #: Most cells of a design matrix that are filled at once
 #: Factor of the posterior's deviations in intervals of coefficients, by simulation (docs/rulefit.md); of
 #: predictions it is 1.
-WIDENING = 2.0
+WIDENING = 1.75
 
 
 @dataclass(frozen=True, eq=False)

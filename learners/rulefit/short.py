@@ -32,7 +32,7 @@ class ShortSettings:
     steps: int = 15  #: thresholds of a column, at even mass
     max_conditions: int = 3  #: most columns of a rule
     min_support: float = 0.02  #: smallest support of a rule, and of its complement
-    enough: float = 0.25  #: lack of fit, in posterior variances of F, below which no term is added
+    enough: float = 0.2  #: lack of fit, in posterior variances of F, below which no term is added
     swap_every: int = 5  #: terms after which all are swapped for better ones
     min_gain: float = 1e-4  #: gain of a swap, as a fraction of the lack of fit
     ridge: float = 1e-4  #: of coefficients, for the mean loss

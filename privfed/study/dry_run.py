@@ -144,8 +144,9 @@ def _learner(choice: LearnerChoice, seed: int) -> FederatedLearner:
     build = plugins.load("learners", choice.name)
     params = _typed(choice.params, build.__init__, f"learner {choice.name!r}")
     preset = params.pop("preset", None)
-    if preset is not None and (preset != "paper" or not hasattr(build, "paper")):
-        known = '"paper"' if hasattr(build, "paper") else "none"
+    printed = getattr(build, "paper_settings", None) is not None
+    if preset is not None and (preset != "paper" or not printed):
+        known = '"paper"' if printed else "none"
         raise StudyError(f"learner {choice.name!r} has no preset {preset!r}; it has {known}")
     if choice.learner is not None:
         params["learner"] = _learner(choice.learner, seed)
