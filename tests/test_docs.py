@@ -244,7 +244,8 @@ def test_the_walk_through_engines_goes_as_printed(
 ) -> None:
     """Every command that is ours or the shell's, in order; only the engine between is left out."""
     monkeypatch.chdir(tmp_path)
-    page = PAGES["engines"].partition("## Two hospitals")[2].partition("## On FLARE")[0]
+    whole = PAGES["engines"].partition("## Two hospitals")[2].partition("## On FLARE")[0]
+    page, _, second = whole.partition("## A second study")
     for block in re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
         path = tmp_path / str(file_named(block))
         path.parent.mkdir(exist_ok=True)
@@ -269,6 +270,11 @@ def test_the_walk_through_engines_goes_as_printed(
     printed = capsys.readouterr().out
     assert printed.count("intact private") == 2 and "epsilon 4" in printed
     assert "IF " in chosen.replay().describe()
+    text = Path("server/study.toml").read_text(encoding="utf-8")
+    text = text.replace("Length of stay", "Second study").replace('epsilon = "4"', 'epsilon = "2"')
+    Path("server/second.toml").write_text(text, encoding="utf-8")
+    type_out(second.replace("second.toml\n", "second.toml --yes\n"))
+    assert OwnerFile.from_toml("ashford/second-study/owner.toml").study == "Second study"
 
 
 def type_out(text: str) -> None:

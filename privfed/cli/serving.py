@@ -163,6 +163,31 @@ def new_owner(folder: Path, study: Path, client: str, policy: str) -> int:
     return FINE
 
 
+@owner.command("join")
+@new_folder
+@click.argument("study", type=PATH)
+@which_option
+@click.option("--yes", is_flag=True, help="Agree unasked.")
+def join_study(folder: Path, study: Path, policy: str, yes: bool) -> int:
+    """Let the owner in FOLDER join a further STUDY, under the ledger, key and budget that are hers.
+
+    Shows its price and what it asks before anything is written; once agreed, its share is reserved.
+    """
+    from privfed.study import Study
+    from privfed.study.deployed import Deployment
+    from privfed.study.joining import Joining
+
+    asked = Joining.of(folder, Deployment.of(Study.from_toml(study), folder, policy))
+    click.echo(asked.summary())
+    if not yes and not (sys.stdin.isatty() and click.confirm("Do you agree?")):
+        raise InputError(
+            "not agreed, and nothing was written; give --yes to agree without a terminal"
+        )
+    made = asked.agree().folder
+    click.echo(f"wrote {made / 'owner.toml'}; serve it: privfed serve-client {made / 'owner.toml'}")
+    return FINE
+
+
 @owner.command("masks")
 @new_folder
 @click.argument("keys", type=PATH)

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from privfed.errors import BudgetError, LedgerError
+from privfed.errors import BudgetError, LedgerError, PolicyError
 from privfed.exchange.messages import Envelope, Head, Reason, Release
 from privfed.exchange.signing import Signer, check_signature
 from privfed.exchange.transcript import TranscriptEntry
@@ -42,6 +42,8 @@ from privfed.ledger.verification import check_begun, stored_totals, totals_of, v
 from privfed.privacy.accountant import Accountant, Amount, Budget, plus
 from privfed.privacy.limit import WHOLE, Limit, scope
 from privfed.privacy.policy import Policy
+from privfed.privacy.policy_objects import accountant_of
+from privfed.questions.exact import shown
 
 __all__ = ["Charge", "Entry", "Ledger", "Reserved", "Spent"]
 
@@ -157,7 +159,21 @@ class Ledger(Custody):
             check_countable(self._store, held["terms"], policy.terms)
         if not amend:
             check_in_force(self._store, held, current, policy, study)
+        elif charged is not None and held["terms"].get("budget") != policy.terms.get("budget"):
+            self._check_holds(policy)
         return False
+
+    def _check_holds(self, policy: Policy) -> None:
+        """A budget is never amended to less than what it was spent or reserved."""
+        plain, whole = self._store.look(BLOCKS, f"total:{WHOLE}")
+        accountant, budget = accountant_of(policy), policy.budget
+        spent = Total.from_plain(whole).amount or accountant.nothing
+        taken = committed(spent, self._study_blocks(plain).values())
+        if budget is not None and not accountant.fits(taken, accountant.ceiling(budget)):
+            raise PolicyError(
+                f"{self._store}: has spent more than epsilon {shown(budget.epsilon)} at delta "
+                f"{float(budget.delta):g} already, or studies have reserved it; write a budget that holds it"
+            )
 
     def _put_in_force(self, policy: Policy, study: str, replaced: str | None) -> None:
         held, charged = self._store.held("terms", "charged")

@@ -147,7 +147,7 @@ class Deployment:
             InputError: a fault of the study, its schema, a key or the output folder.
             LedgerError: a reply is not signed, or a ledger was rewritten.
         """
-        dry_run(self.study, self.schema)
+        dry_run(self.study, self.schema, attacks=False)
         folder = self._folder()
         tell = partial(_tell, folder / PROGRESS)
         with closing(Journal(folder / JOURNAL)) as journal:
@@ -221,7 +221,7 @@ class Deployment:
         if client not in self.clients:
             raise InputError(f"no client {client!r}; the clients are {', '.join(self.clients)}")
         check_empty(folder)
-        dry_run(self.study, self.schema)
+        dry_run(self.study, self.schema, attacks=False)
         folder.mkdir(parents=True, exist_ok=True)
         schema, adopted = self.schema, self.policy
         schema.to_toml(folder / "schema.toml")
