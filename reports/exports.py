@@ -29,7 +29,7 @@ from privfed.reports.page import SUBJECTS, claim, number, strongest
 from privfed.reports.provenance import provenance
 
 #: What a form that is filled in from records' truth says of itself.
-SIMULATED = "Scores and attacks are of a simulation, in which one process held all records."
+SIMULATED = "A simulation, in which one process held all records."
 
 
 @dataclass(frozen=True)
@@ -328,6 +328,8 @@ def sacroml(source: Source) -> str:
             },
         }
     if not reports:
+        if source.report.withheld:
+            raise InputError("sacroml: attacks are left out where ledgers last; add --simulation")
         raise InputError(
             f"policy {source.policy.name!r}: no membership attack has looked; run `privfed audit`, or "
             "`privfed attack` on the folder"
