@@ -15,10 +15,11 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from privfed import LocalDisclosure, Schema
+from privfed.engines.local import LocalDisclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FuzzyTreeRegressor
 from privfed.study.papers.table import Measured
+from privfed.tables.schema import Schema
 
 CLIENTS, FOLDS = 5, 5
 SETTINGS = ("local", "federated", "centralized")

@@ -10,10 +10,11 @@ import pandas as pd
 from scipy.special import expit
 from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 
-from privfed import Column, LocalDisclosure, Schema
+from privfed.engines.local import LocalDisclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import RuleFitClassifier
 from privfed.study.papers.table import Measured
+from privfed.tables.schema import Column, Schema
 
 RECORDS, FEATURES, BOUND = 1_000, 10, 5.0
 NAMES = [f"x{number}" for number in range(1, FEATURES + 1)]

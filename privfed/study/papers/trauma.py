@@ -10,10 +10,11 @@ import pandas as pd
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
-from privfed import Column, LocalDisclosure, Schema
+from privfed.engines.local import LocalDisclosure
 from privfed.learners import RuleFitClassifier
 from privfed.learners.baselines import BayesianInference
 from privfed.study.papers.table import Measured
+from privfed.tables.schema import Column, Schema
 
 RULES = 82  #: That the paper counts
 SCHEMA = Schema(
