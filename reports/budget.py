@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +30,8 @@ ROUNDING = 1e-6  #: Tolerance of a bound for rounding
 #: would reject every fortieth honest policy, and the interval covers only part of the dependence
 #: between clients' noise.
 CERTAIN = 4
+#: What of a policy's metrics stays where those scored with the truth are left out.
+UNSCORED = ("simulation", "note", "questions", "rounds", "faults", "breaches", "stopped")
 WHOLE = "whole records"  #: Prefix of the metric of a finding that counts unmodified records
 _SEVERITIES = ("none", "some", "breach")
 
@@ -40,10 +42,7 @@ def _largest(values: Sequence[float | None]) -> float | None:
 
 
 class Attacks(NamedTuple):
-    """Names of attacks by what their silence or success means; the strongest state of each counts.
-
-    ``not_looked`` gives the reason; attacks that do not apply are among them.
-    """
+    """Names of attacks by the strongest state of each; ``not_looked`` gives the reason, or that they do not apply."""
 
     found: tuple[str, ...]
     looked: tuple[str, ...]
@@ -97,10 +96,7 @@ class PolicyReport:
 
     @property
     def epsilon(self) -> float | None:
-        """The largest proven epsilon of any client, or None without a guarantee.
-
-        It is the certified ceiling, or without one the epsilon spent so far.
-        """
+        """The largest proven epsilon of any client: its ceiling, else that spent so far; None without a guarantee."""
         return _largest([client.proved for client in self.clients])
 
     @property
@@ -215,39 +211,35 @@ class PolicyReport:
 
     @property
     def breaches(self) -> tuple[str, ...]:
-        """What violates the policy's guarantee, in words.
-
-        Attacks cannot violate a policy without a finite guarantee.
-        """
-        found = [
-            f"{self.name}: the ledger of {client.client} does not verify"
-            for client in self.clients
-            if not client.intact
-        ]
-        found += [
-            f"{self.name}: {client.client} spent more than its budget"
-            for client in self.clients
-            if client.over
-        ]
-        found += [
-            f"{self.name}: a protected query failed inside the gate of {client} "
+        """What violates the policy's guarantee, in words; attacks violate finite guarantees alone."""
+        bad = [c.client for c in self.clients if not c.intact]
+        texts = [f"the ledger of {client} does not verify" for client in bad]
+        over = [c.client for c in self.clients if c.over]
+        texts += [f"{client} spent more than its budget" for client in over]
+        texts += [
+            f"a protected query failed inside the gate of {client} "
             f"({', '.join(kinds)}): no epsilon covers what that told, and the gate is closed"
             for client, kinds in self.metrics.get("breaches", {}).items()
         ]
         if self.account.finite:
-            found += [
-                f"{self.name}: {finding.attack} violates a finite guarantee"
-                f" ({', '.join(finding.releases) or 'all releases'})"
-                for finding in self.findings
-                if finding.severity == "breach"
+            grave = [one for one in self.findings if one.severity == "breach"]
+            texts += [f"{one.attack} violates a finite guarantee ({_kinds(one)})" for one in grave]
+            texts += [
+                f"{one.attack} exceeds the bound that follows from the ledgers ({_kinds(one)})"
+                for one in self.findings
+                if self._beyond(one)
             ]
-            found += [
-                f"{self.name}: {finding.attack} exceeds the bound that follows from the ledgers"
-                f" ({', '.join(finding.releases) or 'all releases'})"
-                for finding in self.findings
-                if self._beyond(finding)
-            ]
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(f"{self.name}: {text}" for text in texts))
+
+    def without_truth(self) -> PolicyReport:
+        """Leave out what the records' truth scored, but for what violates a guarantee."""
+        kept = tuple(
+            found
+            for found in self.findings
+            if not found.simulation or found.severity == "breach" or self._beyond(found)
+        )
+        metrics = {key: self.metrics[key] for key in UNSCORED if key in self.metrics}
+        return replace(self, findings=kept, inapplicable={}, metrics=metrics)
 
     def _beyond(self, finding: Finding) -> bool:
         """Whether a finding on add-or-remove neighbours certainly exceeds the charged loss.
@@ -261,14 +253,10 @@ class PolicyReport:
         if not risks or any(risk is None for risk in risks):
             return False
         most = max(risk.advantage for risk in risks if risk is not None)
-        limits = {"found at 1 %": self._found, "area": 0.5 + most - most**2 / 2}
+        detection = max(client.detection for client in self.clients)
+        limits = {"found at 1 %": detection, "area": 0.5 + most - most**2 / 2}
         proven = finding.value - CERTAIN * (finding.value - finding.low)
         return finding.limit in limits and proven > limits[finding.limit] + ROUNDING
-
-    @property
-    def _found(self) -> float:
-        """Maximum TPR at 1% FPR of any test against any client."""
-        return max(client.detection for client in self.clients)
 
     @property
     def useless(self) -> bool:
@@ -330,6 +318,15 @@ class Report:
     study: Studied
     policies: tuple[PolicyReport, ...]
     version: str = ""
+    #: whether what the records' truth scored is left out
+    withheld: bool = False
+
+    def published(self) -> Report:
+        """The report as pages show it: without what the truth scored, where ledgers last."""
+        if not self.simulated or self.study.ledgers is None:
+            return self
+        policies = tuple(policy.without_truth() for policy in self.policies)
+        return replace(self, policies=policies, withheld=True)
 
     @cached_property
     def composed(self) -> Composed | None:
@@ -372,6 +369,7 @@ class Report:
             "study": self.study.to_dict(),
             "privfed": self.version,
             "simulation": self.simulated,
+            "withheld": self.withheld,
             "breaches": list(self.breaches),
             "together": self.study.together,
             "ledgers": self.kept,
@@ -384,6 +382,10 @@ class Report:
 def findings(plain: Sequence[Mapping[str, Any]] | None) -> tuple[Finding, ...]:
     """Read all findings of one policy."""
     return tuple(Finding.from_dict(entry) for entry in plain or ())
+
+
+def _kinds(finding: Finding) -> str:
+    return ", ".join(finding.releases) or "all releases"
 
 
 def _policy(report: PolicyReport) -> dict[str, Any]:

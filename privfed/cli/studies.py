@@ -40,6 +40,11 @@ scores_option = click.option(
     is_flag=True,
     help="Rank the records by how exposed each is, in findings.json: for their holder alone.",
 )
+simulation_option = click.option(
+    "--simulation",
+    is_flag=True,
+    help="Include what the records' truth scored, which is left out where ledgers last.",
+)
 #: Of a command that writes one file.
 file_option = click.option("--out", type=PATH, help="Write a file instead of standard output.")
 replace_option = click.option("--overwrite", is_flag=True, help="Replace the file in --out.")
@@ -152,15 +157,18 @@ def _model(
     help="The policy that a board decides on; default: the first with a guarantee.",
 )
 @click.option("--pdf", is_flag=True, help="Print the page into a PDF too; needs Chromium.")
-def report(folder: Path, reader: str | None, policy: str, pdf: bool) -> int:
+@simulation_option
+def report(folder: Path, reader: str | None, policy: str, pdf: bool, simulation: bool) -> int:
     """Rewrite the report of a finished study in FOLDER, or write a page for a board or a regulator."""
     from privfed.study import assembly
     from privfed.study.output import Output
 
     output = Output.opened(folder)
     if reader is None and not pdf:
-        return _told(assembly.write_report(output), folder)
-    click.echo(f"wrote {assembly.write_letter(output, reader or 'engineer', policy, pdf=pdf)}")
+        return _told(assembly.write_report(output, simulation=simulation), folder)
+    who = reader or "engineer"
+    written = assembly.write_letter(output, who, policy, pdf=pdf, simulation=simulation)
+    click.echo(f"wrote {written}")
     return FINE
 
 
@@ -176,12 +184,15 @@ def report(folder: Path, reader: str | None, policy: str, pdf: bool) -> int:
 @click.option("--policy", default="", help="One policy; default: the first with a guarantee.")
 @file_option
 @replace_option
-def export(folder: Path, form: str, policy: str, out: Path | None, overwrite: bool) -> int:
+@simulation_option
+def export(
+    folder: Path, form: str, policy: str, out: Path | None, overwrite: bool, simulation: bool
+) -> int:
     """Write a finished study in FOLDER in a form that others read."""
     from privfed.study.exporting import exported
     from privfed.study.output import Output
 
-    text = exported(Output.opened(folder), form, policy)
+    text = exported(Output.opened(folder), form, policy, simulation=simulation)
     return _write(text, out, overwrite, f"wrote {out}")
 
 

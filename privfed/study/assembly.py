@@ -151,16 +151,23 @@ def _in_force(policy: Policy, study: Study, ledgers: Mapping[str, Ledger]) -> Po
     return known.renamed(policy.name)
 
 
-def write_report(output: Output) -> Report:
-    """Write ``report.html`` and ``report.json`` of a finished study."""
+def publishable(output: Output, *, simulation: bool = False) -> Report:
+    """Read a finished study as its pages show it; ``simulation`` keeps what the records' truth scored."""
+    report = gather(output)
+    return report if simulation else report.published()
+
+
+def write_report(output: Output, *, simulation: bool = False) -> Report:
+    """Write ``report.html`` and ``report.json`` of a finished study, see :func:`publishable`; return it all."""
     from privfed.reports.page import page
 
-    report = gather(output)
+    whole = gather(output)
+    report = whole if simulation else whole.published()
     models = {one.name: _pictured(output, one.name) for one in report.policies if one.finite}
     html, plain = page(report, models), json.dumps(finite(report.to_dict()), indent=2)
     write_text(output.folder / "report.html", html)
     write_text(output.folder / "report.json", plain + "\n")
-    return report
+    return whole
 
 
 def _pictured(output: Output, policy: str) -> str:
@@ -174,8 +181,10 @@ def _pictured(output: Output, policy: str) -> str:
         return ""
 
 
-def write_letter(output: Output, reader: str, policy: str = "", *, pdf: bool = False) -> Path:
-    """Write the page for a board or a regulator of a finished study, beside its report.
+def write_letter(
+    output: Output, reader: str, policy: str = "", *, pdf: bool = False, simulation: bool = False
+) -> Path:
+    """Write the page for a board or a regulator of a finished study, beside its report; see :func:`publishable`.
 
     Returns:
         the file: ``board.html``, ``regulator.html``, or with ``pdf`` the same as ``.pdf``; for an
@@ -185,12 +194,12 @@ def write_letter(output: Output, reader: str, policy: str = "", *, pdf: bool = F
 
     page = output.folder / f"{reader}.html"
     if reader == "board":
-        write_text(page, letters.board(gather(output), policy))
+        write_text(page, letters.board(publishable(output, simulation=simulation), policy))
     elif reader == "regulator":
-        write_text(page, letters.regulator(gather(output)))
+        write_text(page, letters.regulator(publishable(output, simulation=simulation)))
     else:
         page = output.folder / "report.html"
-        write_report(output)
+        write_report(output, simulation=simulation)
     if not pdf:
         return page
     letters.write_pdf(page, page.with_suffix(".pdf"))

@@ -45,6 +45,8 @@ class DataChoice:
     thousands: str = ""  #: between groups of three digits
     #: the positive one of the target's two categories; default: the second
     positive: str | None = None
+    #: columns of categories, or that of the owners, by which a simulation tells its error
+    groups: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> Text:

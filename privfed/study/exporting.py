@@ -8,13 +8,13 @@ from typing import Any
 from privfed.errors import InputError
 from privfed.reports.board import chosen
 from privfed.reports.exports import FORMS, Source
-from privfed.study.assembly import gather
+from privfed.study.assembly import publishable
 from privfed.study.output import Output
 
 
-def exported(output: Output, form: str, policy: str = "") -> str:
+def exported(output: Output, form: str, policy: str = "", *, simulation: bool = False) -> str:
     """Return a study's policy in a form of :data:`.FORMS`; by default the first with a guarantee."""
-    report = gather(output)
+    report = publishable(output, simulation=simulation)
     decided = chosen(report, policy)
     return FORMS[form][0](Source(report, decided, _schema(output, decided.name)))
 

@@ -60,19 +60,39 @@ def measure(
     x = test[list(schema.names)]
     predicted = np.asarray(model.predict(x, client=client))
     known, wanted = targets(train, target), targets(test, target)
-    if target.numeric and not isinstance(model, ClassifierMixin):
+    column = _classes_of(model, target)
+    if column is None:
         scored = _numbers(predicted, known, wanted)
         if isinstance(model, FederatedRegressor):
             scored |= beyond(predicted, known, wanted, model.prediction_limits_)
     else:
-        column = target  # or a number in [0, 1] that a classifier predicts as two classes
-        if target.numeric:
-            column = Column(target.name, "category", categories=("0", "1"))
         chances = chances_of(model, x, client)
         classes = known.round().astype(int), wanted.round().astype(int)
         scored = _classes(_codes(predicted, column), chances, *classes, len(column.categories))
     better = {name: SCORES[name] for name in scored["scores"]}
     return {**scored, "score_better": better, "held_out": len(test)}
+
+
+def losses(
+    model: FederatedLearner, test: pd.DataFrame, schema: Schema, *, client: str | None = None
+) -> pd.Series[Any]:
+    """Return each held-out record's squared error, or whether its class was missed, by ``test``'s index."""
+    target = schema.target
+    assert target is not None
+    predicted = np.asarray(model.predict(test[list(schema.names)], client=client))
+    wanted, column = targets(test, target), _classes_of(model, target)
+    if column is None:
+        return pd.Series((predicted - wanted) ** 2, test.index)
+    return pd.Series(_codes(predicted, column) != wanted.round(), test.index)
+
+
+def _classes_of(model: FederatedLearner, target: Column) -> Column | None:
+    """The classes that a model predicts, also of a number in [0, 1]; None if it predicts numbers."""
+    if not target.numeric:
+        return target
+    if isinstance(model, ClassifierMixin):
+        return Column(target.name, "category", categories=("0", "1"))
+    return None
 
 
 def measure_own(

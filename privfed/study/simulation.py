@@ -41,6 +41,7 @@ from privfed.questions.threads import one_thread
 from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
 from privfed.study.dry_run import adopt, attacks_of, learner
+from privfed.study.groups import by_group, check_groups
 from privfed.study.metrics import measure, measure_own, spread
 from privfed.study.output import NOISE, SESSION, Output
 from privfed.study.persistent_ledgers import PersistentLedgers
@@ -105,8 +106,12 @@ class Prepared:
     def score(self, model: FederatedLearner, schema: Schema) -> dict[str, Any]:
         """Score the model on held-out records; a personal learner client by client."""
         if isinstance(model, PersonalLearner):
-            return measure_own(model, self.train, self.test, schema, self.owner)
-        return measure(model, self.train, self.test, schema)
+            found = measure_own(model, self.train, self.test, schema, self.owner)
+        else:
+            found = measure(model, self.train, self.test, schema)
+        if groups := self.study.data.groups:
+            found["groups"] = by_group(model, self.test, schema, groups, self.owner)
+        return found
 
     def facts(self) -> dict[str, Any]:
         """Return each client's number of records, and of values outside the bounds."""
@@ -182,6 +187,7 @@ def divide(study: Study) -> Prepared:
     for name in dict.fromkeys(owners):
         clients.check_sizes(owners[~held], (name,))
     prepared = Prepared(study, dataset, frame[~held], frame[held], column)
+    check_groups(study.data.groups, prepared.schema, column)
     prepared.truth()
     return prepared
 
