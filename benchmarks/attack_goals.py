@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import audit
@@ -74,6 +75,8 @@ class Figure(NamedTuple):
 
 def released(learner: Any, policy: Policy, frame: pd.DataFrame, target: str, schema: Schema) -> Any:
     """A transcript, the truth and the schema."""
+    if policy.budget is not None:
+        schema = replace(schema, inferred=False)  # as if its bounds had been public
     owned, truth = divided(frame, schema)
     federation = LocalDisclosure.from_frame(
         owned, target, client="owner", schema=schema, policy=policy, seed=0

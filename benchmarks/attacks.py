@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,8 +45,9 @@ def attack(name: str, frame: pd.DataFrame, target: str) -> None:
     schema = Schema.infer(frame, target)
     owned, truth = divided(frame, schema)
     for policy, (learner, guards) in policies().items():
+        known = replace(schema, inferred=guards.budget is None)  # else as if they had been public
         federation = LocalDisclosure.from_frame(
-            owned, target, client="owner", schema=schema, policy=guards, seed=0
+            owned, target, client="owner", schema=known, policy=guards, seed=0
         )
         learner.fit(federation)
         print(f"{name}, {policy}: {learner.n_leaves_} leaves")

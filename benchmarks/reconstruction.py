@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -96,12 +97,13 @@ def learners() -> None:
     cancer = load("breast_cancer")
     assert cancer.schema is not None
     own = Schema.infer(diabetes, "target")
+    public = replace(own, inferred=False)  # as if its bounds had been
     tree, forest = FuzzyTreeRegressor(), FedForestRegressor(n_estimators=50, random_state=0)
     few, shallow = RuleFitClassifier(random_state=0), FuzzyTreeRegressor(max_depth=2)
     ways: list[tuple[str, Any, Callable[[], Policy], pd.DataFrame, str, Schema]] = [
         ("tree published", tree, tree.published, diabetes, "target", own),
         ("tree strict", tree, lambda: tree.published(strict=True), diabetes, "target", own),
-        ("tree private 8", shallow, lambda: shallow.private("8"), diabetes, "target", own),
+        ("tree private 8", shallow, lambda: shallow.private("8"), diabetes, "target", public),
         ("forest published", forest, forest.published, diabetes, "target", own),
         ("RuleFit published", few, few.published, cancer.frame, cancer.target, cancer.schema),
         ("RuleFit private 8", few, lambda: few.private("8"), cancer.frame, cancer.target, cancer.schema),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -43,6 +43,8 @@ def train(
         "strict": lambda: learner.published(strict=True),
         "private": lambda: learner.private(8),
     }
+    if policy == "private":
+        schema = replace(schema, inferred=False)  # as if it had been public
     federation = LocalDisclosure.from_frame(
         table, target, client="owner", schema=schema, policy=policies[policy](), seed=1
     )

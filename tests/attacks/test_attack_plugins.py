@@ -24,32 +24,32 @@ from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 from privfed.testing.check_attack import CHECKS, check_attack
 
-SCHEMA = Schema(
-    tuple(Column(name, "number", 0, 100) for name in "abcd"), Column("y", "integer", 0, 1)
-)
+FEATURES = tuple(Column(name, "number", 0, 100) for name in "abcd")
+SCHEMA = Schema(FEATURES, Column("y", "integer", 0, 1))
+NUMERIC = Schema(FEATURES, Column("y", "number", 0, 1))
 #: A transcript, what is scored by, and the public data dictionary.
 Told = tuple[Transcript, Any, Schema | None]
 
 
-def shared(learner: Any, policy: Policy) -> Told:
+def shared(learner: Any, policy: Policy, schema: Schema = SCHEMA) -> Told:
     """What a learner's policy released of two clients' made-up records."""
     rng = np.random.default_rng(5)
     frame = pd.DataFrame(rng.uniform(0, 100, (150, 4)), columns=list("abcd"))
     frame["y"] = (frame["a"] + rng.normal(0, 20, 150) > 50).astype(int)
     frame["client"] = ["A", "B"] * 75
     federation = LocalDisclosure.from_frame(
-        frame, "y", client="client", schema=SCHEMA, policy=policy, seed=0
+        frame, "y", client="client", schema=schema, policy=policy, seed=0
     )
     learner.fit(federation)
-    truth = {str(name): Records.from_frame(own, SCHEMA) for name, own in frame.groupby("client")}
-    return federation.transcript(), truth, SCHEMA
+    truth = {str(name): Records.from_frame(own, schema) for name, own in frame.groupby("client")}
+    return federation.transcript(), truth, schema
 
 
 @cache
 def tree() -> Told:
     """A published fuzzy tree."""
     learner = FuzzyTreeRegressor(n_fuzzy_sets=3, max_depth=2)
-    return shared(learner, learner.published())
+    return shared(learner, learner.published(), NUMERIC)
 
 
 @cache
