@@ -234,9 +234,6 @@ FAULTS: dict[str, Callable[[], Plant]] = {
     "cells in the order of the answers": lambda: finished(
         lambda r, x: np.sort(r)[np.argsort(np.argsort(x))]
     ),
-    "scale / 1.5 where the first answer is large": lambda: scaled(
-        lambda s, x, law: 1.5 if abs(x[0]) > 10 * law.parameter else 1.0
-    ),
     "generator seeded anew for each call": lambda: (
         lambda s, name, x, law, noise: x + drawn(law, TestNoise(0), len(x))
     ),
