@@ -87,23 +87,13 @@ class Attack(ABC):
     bounds: Deadline | None = None  #: What bounds the last run
 
     def __init__(self, *, time_limit: float | None = None) -> None:
-        """Prepare an attack.
-
-        Args:
-            time_limit: seconds after which partial results are reported; None for counted work only.
-
-        Raises:
-            InputError: no time at all.
-        """
+        """Prepare an attack that reports partial results after `time_limit` seconds (None: counted work only; InputError)."""
         if time_limit is not None and not time_limit > 0:
             raise InputError(f"attack {self.name!r}: time_limit must be above 0")
         self.time_limit = time_limit
 
     def reads(self, entry: TranscriptEntry) -> bool:
-        """Whether it interprets the numbers of this release.
-
-        By default of its :attr:`kinds`; an attack without them scans numbers of any meaning.
-        """
+        """Whether it interprets the numbers of this release: by default of its :attr:`kinds`."""
         return entry.kind in self.kinds
 
     def attackable(self, transcript: Transcript) -> bool:

@@ -22,16 +22,12 @@ LOW, BETWEEN, HIGH = -1, 0, 1  #: Where an unknown is guessed to lie
 
 
 def boxed(gram: np.ndarray, right: np.ndarray, most: np.ndarray, deadline: Deadline) -> np.ndarray:
-    """Minimise a quadratic form in a box.
+    """Minimise h' G h / 2 - b' h in a box, shape (unknowns,); after the deadline, the current point.
 
     Args:
         gram: G, positive definite, shape (unknowns, unknowns).
         right: b, shape (unknowns,).
         most: upper bounds above 0, shape (unknowns,).
-        deadline: after which the current point is returned.
-
-    Returns:
-        shape (unknowns,), within the box.
     """
     guess = np.zeros(len(right), int)
     fewest, patience = len(right) + 1, PATIENCE

@@ -29,7 +29,7 @@ from privfed.attacks.linear import (
     sample_equations,
 )
 from privfed.attacks.membership import between_draws
-from privfed.attacks.roc import RocCurve, interval
+from privfed.attacks.roc import FOUND_AT, RocCurve, exposure, interval, mean_points
 from privfed.errors import InputError
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions.query import Query, View
@@ -57,6 +57,7 @@ class CandidateRecords:
     y: np.ndarray | None
     often: np.ndarray
     member: np.ndarray
+    own: np.ndarray  #: where each of the client's records stands on it
 
     @classmethod
     def of(cls, truth: Truth, client: str, most: int, rng: np.random.Generator) -> CandidateRecords:
@@ -73,9 +74,10 @@ class CandidateRecords:
         others = rng.permutation(np.arange(own, len(whole)))[: max(0, most - own)]
         kept = np.concatenate([np.arange(own), np.sort(others)]).astype(int)
         alike, at, often = np.unique(whole[kept], axis=0, return_inverse=True, return_counts=True)
-        member = np.bincount(at.ravel()[:own], minlength=len(alike)) > 0
+        place = at.ravel()[:own]
+        member = np.bincount(place, minlength=len(alike)) > 0
         x, y = (alike[:, :-1], alike[:, -1]) if target else (alike, None)
-        return cls(x, y, often.astype(float), member)
+        return cls(x, y, often.astype(float), member, place)
 
     def __len__(self) -> int:
         return len(self.often)
@@ -179,19 +181,21 @@ class CandidateSystems:
 class CandidateResult:
     """The inference for one client.
 
-    ``found`` is the TPR at 1 % FPR and ``area`` the ROC AUC; ``recovered`` and ``guessed`` count
-    members whose unknown column is correct (or members found), by the attack and by the baseline;
-    ``error`` is a number's median error as a fraction of its range, or None.
+    ``curve`` tells members from outsiders; ``recovered`` and ``guessed`` count members whose unknown
+    column is correct (or members found), by the attack and by the baseline; ``error`` is a number's
+    median error as a fraction of its range, or None; ``exposed`` is the FPR at which each of the
+    client's records is found.
     """
 
     members: int
     outsiders: int
-    found: float
-    area: float
+    curve: RocCurve
+    exposed: np.ndarray
     recovered: float
     guessed: float
     error: float | None
     system: CandidateSystems
+    client: str = ""
     named: Named | None = None
 
 
@@ -390,7 +394,7 @@ class CandidateInference(Attack):
                 sure = np.where(exact.low > 0, SURE, -SURE)
                 weights = np.where(exact.decided, sure, weights)
             scored = column.scored(listed, values, weights.reshape(len(listed), -1), system)
-            yield replace(scored, named=named)
+            yield replace(scored, named=named, client=entries[0].client)
 
     def _told(self, unknown: str, outcomes: Sequence[CandidateResult], partial: str) -> Finding:
         members = sum(each.members for each in outcomes)
@@ -417,6 +421,7 @@ class CandidateInference(Attack):
             severity=_severity(share, low, guessed, exact),
             detail=_detail(unknown, outcomes),
             partial=partial,
+            exposed={each.client: each.exposed for each in outcomes},
         )
 
 
@@ -448,8 +453,9 @@ def _detail(unknown: str, outcomes: Sequence[CandidateResult]) -> dict[str, Any]
         "of these exact": sum(each.system.exact for each in outcomes),
         "members": sum(weights),
         "outsiders": sum(each.outsiders for each in outcomes),
-        "members found at 1 % false positives": mean([o.found for o in outcomes]),
-        "area under the curve": mean([o.area for o in outcomes]),
+        FOUND_AT: mean_points([each.curve for each in outcomes], weights),
+        "members found at 1 % false positives": mean([o.curve.at(RATE) for o in outcomes]),
+        "area under the curve": mean([o.curve.auc for o in outcomes]),
     }
     errors = [each.error for each in outcomes if each.error is not None]
     if errors:
@@ -514,7 +520,8 @@ class Unknown:
         often = weights.sum(axis=1)
         curve = RocCurve.of(often[listed.member], often[~listed.member])
         members = int(listed.member.sum())
-        sizes = (members, len(listed) - members, curve.at(RATE), curve.auc)
+        exposed = exposure(often, often[~listed.member])[listed.own]
+        sizes = (members, len(listed) - members, curve, exposed)
         if self.place is None:
             return CandidateResult(*sizes, curve.at(RATE) * members, RATE * members, None, system)
         truth = listed.y if self.place == -1 else listed.x[:, self.place]

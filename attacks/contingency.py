@@ -36,15 +36,12 @@ class Ranges:
 def ranges(
     design: np.ndarray, *, low: np.ndarray, high: np.ndarray, time_limit: float = 60.0
 ) -> Ranges | None:
-    """The least and greatest count of every cell.
+    """The least and greatest count of every cell; None if no table has such totals, or none was found in time.
 
     Args:
         design: which cells each total adds up, shape (totals, cells).
         low, high: bounds of each total (equal if exact), shape (totals,).
         time_limit: seconds after which no further cell is tried.
-
-    Returns:
-        None if no table of counts has such totals, or none was found in time.
 
     Raises:
         InputError: shapes that do not fit, or numbers that are not finite.

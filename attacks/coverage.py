@@ -16,13 +16,7 @@ METRIC = "kinds of release left exactly, and only the verbatim scan reads them"
 def coverage(transcript: Transcript, attacks: Sequence[Attack]) -> list[Finding]:
     """Report the kinds of release that no attack reads but by scanning for raw values.
 
-    Args:
-        transcript: what left.
-        attacks: those that were put to it.
-
-    Returns:
-        one finding, whose ``releases`` are the kinds that left exactly and unread; none of an empty
-        transcript.
+    One finding, whose ``releases`` are the kinds that left exactly and unread; none of an empty transcript.
     """
     readers: dict[str, list[str]] = {}
     unread: dict[str, bool] = {}

@@ -11,9 +11,7 @@ MAX_WORK = 1.5e11
 
 
 class Deadline:
-    """Work and time that an attack may spend from now on.
-
-    Counted work makes findings repeatable: the same transcript gives the same ones on any machine.
+    """Work and time that an attack may spend from now on; counted work makes findings repeatable on any machine.
 
     Args:
         time_limit: seconds after which nothing new is begun; None for no limit.

@@ -191,8 +191,7 @@ def known_domain(
 ) -> list[ReconstructedRecord]:
     """Claim the records of a leaf by enumeration, if exactly one multiset of them fits.
 
-    Gives up if more than ``most`` rows of the domain, shape (vectors, width), pass the leverage
-    test.
+    Gives up if more than ``most`` rows of the domain, shape (vectors, width), pass the leverage test.
     """
     gram, error = equations.gram[leaf], float(equations.error[leaf])
     strength = equations.weights(domain, [leaf])[0]

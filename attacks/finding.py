@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
+from html import escape
 from typing import Any, Literal, Self, get_args
 
 from scipy.special import ndtr, ndtri
@@ -37,11 +38,7 @@ HALF = 1.96  #: Half the interval of a finding, in standard deviations
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one attack on one set of releases.
-
-    Raises:
-        InputError: a figure is NaN, the interval is upside down, or the severity unknown.
-    """
+    """The outcome of one attack on one set of releases; InputError for NaN, an inverted interval, an unknown severity."""
 
     attack: str  #: the attack's name
     question: str  #: what it tried, in one plain sentence
@@ -65,6 +62,9 @@ class Finding:
     detectable: float | None = None
     risk: Risk = ""  #: which of the regulators' three risks it measures
     harm: str = ""  #: what it means for a person, in one clause
+    #: by data owner, the false positive rate at which each of its records is found, in the table's order, NaN where
+    #: it was not judged: for the holder of the truth alone, and no part of :meth:`to_dict`
+    exposed: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("value", "of", "low", "high", "baseline"):
@@ -90,6 +90,15 @@ class Finding:
     def above(self) -> float:
         """How far the value lies above the baseline, in its own range."""
         return (self.value - (self.baseline or 0.0)) / (self.of or max(self.value, 1.0))
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the question, the figure, and what a guesser has."""
+        within = f" of {self.of:g}" if self.of is not None else ""
+        told = f"{escape(self.metric)}: <b>{self.value:.4g}</b>{within}"
+        ends = (("interval", self.low), ("to", self.high), ("baseline", self.baseline))
+        told += "".join(f", {word} {end:.4g}" for word, end in ends if end is not None)
+        head = f"<b>{escape(self.attack)}</b> ({escape(self.severity)}, {self.state})"
+        return f"<p>{head}: {escape(self.question)}<br>{told}</p>"
 
     @property
     def state(self) -> State:
@@ -127,8 +136,10 @@ class Finding:
         return float(ndtr((self.baseline - self.value) / self.std))
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the finding as plain data."""
-        return asdict(self)
+        """Give the finding as plain data, without what it says of single records."""
+        plain = asdict(replace(self, exposed={}))
+        del plain["exposed"]
+        return plain
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
@@ -145,10 +156,6 @@ def corrected(findings: Sequence[Finding], level: float = LEVEL) -> list[Finding
 
     Bonferroni: each of the m findings with an interval is a test at ``level`` / m, so that with
     probability ``level`` at most any of them is found by chance alone. Counts and proofs are none.
-
-    Args:
-        findings: all that stand on a page.
-        level: probability of any false one among them.
     """
     tests = sum(each.p_value is not None for each in findings)
     return [_at_level(each, level / max(tests, 1)) for each in findings]

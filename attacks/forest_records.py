@@ -44,10 +44,6 @@ def pieced(nodes: Sequence[ToldNode], features: Sequence[int]) -> np.ndarray:
     The first feature is the anchor. Two values are joined if they were told in the same nodes, one
     at least, and no other value of either feature was told in exactly those.
 
-    Args:
-        nodes: the known nodes.
-        features: those to join, the anchor first.
-
     Returns:
         a row for each claimed record, of two values at least, NaN for features without a match;
         shape (records, features).

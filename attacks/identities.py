@@ -176,10 +176,7 @@ class SumIdentities:
 
 
 class Inside:
-    """Tells whether a cell is empty because it lies inside an empty cell.
-
-    Cells are sets of steps: one contains another if its steps are a subset of the other's.
-    """
+    """Tells whether a cell lies inside an empty cell, whose steps are then a subset of its own."""
 
     def __init__(self, zero: set[Cell]) -> None:
         self._zero = zero

@@ -123,13 +123,8 @@ def _log(ratio: np.ndarray) -> np.ndarray:
 def standardised(own: np.ndarray, strangers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Scores standardised by the outsiders', for each individual by itself.
 
-    Args:
-        own: score of each individual's own book, shape (people,).
-        strangers: scores of outsiders' books for the same answers, shape (people, books); NaN for
-            the individual's own.
-
-    Returns:
-        shape (people,) and (outsiders that are not NaN,).
+    Of each individual's own book, shape (people,), and of outsiders' books for the same answers, shape
+    (people, books), NaN for its own; as shapes (people,) and (outsiders that are not NaN,).
     """
     mean = np.nanmean(strangers, axis=1)
     deviation = np.nanstd(strangers, axis=1)

@@ -55,9 +55,7 @@ def diagonalised(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Generalised eigenvectors of the sum of cells, given by its eigenpairs, and a random mixture.
 
-    Returns:
-        the eigenvectors as columns, each sqrt(w) c of a record; the cells in their basis; the
-        eigenvalues.
+    As columns sqrt(w) c of a record each; then the cells in their basis, and the eigenvalues.
     """
     whiten = vectors / np.sqrt(values)
     white = np.einsum("ia,kij,jb->kab", whiten, grams, whiten)

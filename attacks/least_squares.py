@@ -32,15 +32,12 @@ class Combined:
 
 
 def combined(design: np.ndarray, answers: np.ndarray, *, deviations: np.ndarray) -> Combined:
-    """Combine answers with independent noise.
+    """Combine answers with independent noise; InputError for shapes that do not fit, or non-finite numbers.
 
     Args:
         design: shape (answers, unknowns).
         answers: shape (answers,).
         deviations: noise std of each answer, 0 if exact; shape (answers,).
-
-    Raises:
-        InputError: shapes that do not fit, or numbers that are not finite.
     """
     rows, told, spread = (np.asarray(each, dtype=float) for each in (design, answers, deviations))
     if rows.ndim != 2 or told.shape != (len(rows),) or spread.shape != (len(rows),):
@@ -65,13 +62,9 @@ def combined(design: np.ndarray, answers: np.ndarray, *, deviations: np.ndarray)
 
 
 def nested(members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of predicates of which one strictly implies the other.
+    """Indices of the wider and the narrower predicate, (pairs,) each, of all pairs of which one strictly implies the other.
 
-    Args:
-        members: which points satisfy each predicate, shape (predicates, points), bool.
-
-    Returns:
-        indices of the wider and the narrower ones, shape (pairs,) each.
+    `members` says which points satisfy each, shape (predicates, points), bool.
     """
     inside = np.asarray(members, dtype=np.float32)
     sizes = inside.sum(axis=1)

@@ -30,6 +30,7 @@ from privfed.attacks.finding import Finding, Risk
 from privfed.attacks.linear import known_schema
 from privfed.attacks.membership import DRAWS, judged
 from privfed.attacks.reading import fits
+from privfed.attacks.roc import FOUND_AT
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript, TranscriptEntry
@@ -100,6 +101,7 @@ class LeaveOneOut(Attack):
             "the attacker knows": "every other record of the client, and no secret of its",
             "members in doubt": told.members,
             "outsiders in doubt": told.outsiders,
+            FOUND_AT: told.points,
             "records without which other answers leave, whatever secret is imagined": sum(
                 each.proven for each in doubts
             ),
@@ -119,6 +121,10 @@ class LeaveOneOut(Attack):
                 severity="some" if told.low > 0.5 else "none",
                 detail=detail,
                 partial=partial,
+                exposed={
+                    each.client: each.placed(found)
+                    for each, found in zip(doubts, told.exposed, strict=True)
+                },
             )
         ]
 
@@ -302,6 +308,12 @@ class LeaveOneOutTest:
         with it, that it was not): such scores lie beyond all others.
         """
         return self._scored(self._inside), self._scored(self._outside)
+
+    def placed(self, found: np.ndarray) -> np.ndarray:
+        """What was found of the members in doubt, at their places among all records; NaN elsewhere."""
+        placed = np.full(len(self.own), np.nan)
+        placed[self.members[: len(found)]] = found
+        return placed
 
     def _scored(self, side: Side) -> np.ndarray:
         leaning = self._leaning(side) if self._drawn and side.imagined else 0.0

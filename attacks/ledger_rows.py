@@ -133,8 +133,7 @@ def _part(
 def gram_cells(
     transcript: Transcript, points: Table, *, deadline: Deadline
 ) -> dict[int, list[tuple[np.ndarray, np.ndarray]]]:
-    """Exact parts that are normal equations: sums of w c c' over a cell's records, c with a leading
-    1.
+    """Exact parts that are normal equations: sums of w c c' over a cell's records, c with a leading 1.
 
     That they are shows in what each record adds: a matrix of rank one, its first row over its
     corner c.

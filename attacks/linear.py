@@ -54,8 +54,7 @@ def linear_equations(entry: TranscriptEntry, view: View) -> Iterator[LinearEquat
 def integer_sums(entry: TranscriptEntry, view: View) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """A release's exact sums as integers, in grid units, part by part.
 
-    Yields:
-        what each record adds, shape (cells, records), and the sums, shape (cells,).
+    Yields what each record adds, shape (cells, records), and the sums, shape (cells,).
     """
     asked = question_of(entry)
     if asked is None or not asked.linear or type(asked).equations is not Query.equations:

@@ -19,7 +19,7 @@ from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk
 from privfed.attacks.individuals import CohortResponses, SingleBits, read_responses, standardised
-from privfed.attacks.roc import RocCurve, interval
+from privfed.attacks.roc import FOUND_AT, RocCurve, interval
 from privfed.exchange.transcript import Transcript
 from privfed.questions.query import CohortQuery
 
@@ -123,7 +123,7 @@ class Linkage(Attack):
             baseline=guess,
             releases=kinds,
             severity="some" if low > guess else "none",
-            detail={"area under the curve": curve.auc, **detail},
+            detail={"area under the curve": curve.auc, FOUND_AT: curve.points, **detail},
             partial=partial,
         )
 
@@ -186,11 +186,7 @@ class LinkageEvidence:
         return self._own[self._answered], self._strangers[self._answered]
 
     def persons(self) -> dict[str, float]:
-        """Rules that a person holds and the epsilon spent on them, by group privacy.
-
-        Whoever holds k rules has spent at most k times what one has, and at most the bound over any
-        book.
-        """
+        """Rules that a person holds and the epsilon spent on them: k times one rule's (group privacy), or the bound."""
         holders = getattr(self.records, "holders", None)
         if holders is None:
             return {}

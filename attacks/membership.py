@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,7 +28,7 @@ from privfed.attacks.base import (
 )
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk
-from privfed.attacks.roc import RocCurve
+from privfed.attacks.roc import FOUND_AT, RocCurve, exposure, mean_points
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript, TranscriptEntry
@@ -94,14 +94,21 @@ class Membership(Attack):
         outsiders = [np.concatenate([np.empty(0), *others.values()]) for others in scored]
         told = judged(members, outsiders, drawn=not exact)
         drawn = not exact or scores.drawn
-        return None if told is None else self._told(told, exact, drawn, tuple(kinds), partial)
+        if told is None:
+            return None
+        found = self._told(told, exact, drawn, tuple(kinds), partial)
+        return replace(found, exposed=dict(zip(clients, told.exposed, strict=True)))
 
     def _told(
         self, told: Judged, exact: bool, drawn: bool, kinds: tuple[str, ...], partial: str
     ) -> Finding:
-        detail: dict[str, Any] = {"members": told.members, "outsiders": told.outsiders}
+        detail: dict[str, Any] = {
+            "members": told.members,
+            "outsiders": told.outsiders,
+            FOUND_AT: told.points,
+        }
         if told.clients >= DRAWS:
-            detail["members found at 1 % false positives"] = told.found
+            detail["members found at 1 % false positives"] = told.points["1 %"]
         elif not exact:
             detail["note"] = f"{told.clients} draws of noise: fewer than the {DRAWS} that 1 % needs"
         return self.finding(
@@ -123,16 +130,18 @@ class Membership(Attack):
 
 @dataclass(frozen=True)
 class Judged:
-    """ROC AUC, half its interval, numbers compared (the fewest outsiders of a client), TPR at 1 %
-    FPR.
+    """ROC AUC, half its interval, numbers compared (the fewest outsiders of a client), and TPR.
+
+    ``points`` is the TPR by FPR, ``exposed`` the FPR at which each client's records are found.
     """
 
     area: float
     half: float
     members: int
     outsiders: int
-    found: float
+    points: dict[str, float]
     clients: int
+    exposed: Sequence[np.ndarray]
 
     @property
     def low(self) -> float:
@@ -148,15 +157,12 @@ class Judged:
 def judged(
     members: Sequence[np.ndarray], outsiders: Sequence[np.ndarray], *, drawn: bool
 ) -> Judged | None:
-    """Judge each client's members by outsiders: its own, or if it drew, those of other clients.
+    """Judge each client's members by outsiders, own or (if `drawn`) at other clients; None without any.
 
     Args:
         members: scores of each client's own records.
         outsiders: scores of others' records at the same client.
         drawn: whether all scores at one client share a draw (of noise, or of its secret coins).
-
-    Returns:
-        None if there is nobody to compare.
     """
     compared = list(elsewhere(outsiders)) if drawn else list(outsiders)
     both = [place for place, own in enumerate(members) if len(own) and len(compared[place])]
@@ -172,8 +178,10 @@ def judged(
         rest = list(elsewhere(members))
         accused = np.array([auc(rest[place], outsiders[place]) for place in both])
         half = max(half, between_draws(areas, accused))
-    found = sum(hits(own, rest) for own, rest in pairs) / heard
-    return Judged(area, half, heard, least, found, len(both))
+    curves = [RocCurve.of(own, rest) for own, rest in pairs]
+    points = mean_points(curves, [len(own) for own, _ in pairs])
+    exposed = [exposure(own, rest) for own, rest in zip(members, compared, strict=True)]
+    return Judged(area, half, heard, least, points, len(both), exposed)
 
 
 def between_draws(areas: np.ndarray, accused: np.ndarray | None = None) -> float:
@@ -325,13 +333,6 @@ def elsewhere(groups: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
     """For each group all others together, one at a time."""
     for at in range(len(groups)):
         yield np.concatenate([np.empty(0), *groups[:at], *groups[at + 1 :]])
-
-
-def hits(members: np.ndarray, outsiders: np.ndarray) -> float:
-    """Number of members above all but 1 % of the outsiders, ties by a coin."""
-    if not len(members) or not len(outsiders):
-        return 0.0
-    return RocCurve.of(members, outsiders).at(0.01) * len(members)
 
 
 def auc(members: np.ndarray, outsiders: np.ndarray) -> float:

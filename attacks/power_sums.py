@@ -16,16 +16,10 @@ REAL = 1e-6  #: Roots whose imaginary part is below this share of the numbers' s
 
 
 def coefficients(sums: np.ndarray) -> np.ndarray:
-    """The monic polynomial whose roots have these power sums, by Newton's identities.
+    """The monic polynomial whose roots have the power sums p_1 to p_n, by Newton's identities; highest power first.
 
     With e_0 = 1, k e_k = sum over i = 1 .. k of (-1)^(i - 1) e_(k-i) p_i; the polynomial is sum
-    over k of (-1)^k e_k x^(n-k).
-
-    Args:
-        sums: p_1 to p_n, shape (n,).
-
-    Returns:
-        highest power first, shape (n + 1,).
+    over k of (-1)^k e_k x^(n-k), shape (n + 1,).
     """
     count = len(sums)
     elementary = np.zeros(count + 1)
@@ -38,16 +32,10 @@ def coefficients(sums: np.ndarray) -> np.ndarray:
 
 
 def values(sums: np.ndarray) -> np.ndarray | None:
-    """The n real numbers whose power sums of orders 1 to n are given, ascending.
+    """The n real numbers, ascending, whose power sums of orders 1 to n are given; None if there are none.
 
-    They are centred and scaled first, for the roots of a polynomial are sensitive; beyond ten
-    numbers or so the rounding of the sums themselves drowns them.
-
-    Returns:
-        shape (n,); None if no real numbers have such sums.
-
-    Raises:
-        InputError: no sums, or some that are not finite.
+    They are centred and scaled first, for the roots of a polynomial are sensitive; beyond ten numbers or so
+    the rounding of the sums drowns them. InputError for no sums, or some that are not finite.
     """
     known = np.asarray(sums, dtype=float)
     if known.ndim != 1 or not len(known) or not np.isfinite(known).all():

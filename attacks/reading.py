@@ -32,10 +32,7 @@ def well_formed(
 ) -> Transcript:
     """The readable part of a transcript: known queries, finite numbers, declared shapes.
 
-    Args:
-        transcript: anybody's.
-        schema: the public data dictionary; the truth's if None.
-        truth: the raw records by client, if known.
+    By the schema, or the truth's if None.
     """
     known = schema if schema is not None else next((t.schema for t in (truth or {}).values()), None)
     kept = (_well_formed(entry, known) for entry in transcript)
@@ -66,12 +63,7 @@ def _well_formed(entry: TranscriptEntry, schema: Any) -> TranscriptEntry | None:
 def formed(name: str, known: object) -> Iterator[None]:
     """Explain in one sentence why an answer of odd shape cannot be read without a schema.
 
-    Args:
-        name: the attack's.
-        known: the schema or tables by which odd answers were left out, if any.
-
-    Raises:
-        InputError: nothing is known, and an answer has not the form that its query gives it.
+    Raises InputError if nothing is `known` by which odd answers were left out, and an answer has not its query's form.
     """
     try:
         yield

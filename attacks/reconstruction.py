@@ -207,15 +207,10 @@ def cells(rows: LinearSystem, held: np.ndarray, *, deadline: Deadline) -> Succes
 def differences(
     rows: LinearSystem, members: slice, *, deadline: Deadline
 ) -> tuple[SuccessCounts, SuccessCounts]:
-    """Small groups between two nested counts, and what sums tell of a group of one.
+    """Small groups between two nested exact counts, and what sums tell of a group of one.
 
-    Args:
-        rows: exact ones over candidates and further points.
-        members: the columns that are the client's own records.
-        deadline: after which no further pair is tried.
-
-    Returns:
-        groups isolated that no count gives outright; values of single records among them.
+    Groups isolated that no count gives outright, and values of single records among them; `members` are the
+    columns that are the client's own records.
     """
     crisp = np.flatnonzero(rows.counts & np.isin(rows.design, (0, 1)).all(axis=1))
     counts = rows.only(crisp[:PAIRED])
@@ -354,16 +349,13 @@ def outcomes(
 ) -> SuccessCounts | None:
     """Binary outcomes of individuals whose features are known, from all numbers that they move.
 
+    Correct ones of all, beside a guesser's; None if no number depends on outcomes, or out of time.
+
     Args:
-        transcript: the client's.
-        own: its records.
+        transcript, own: the client's, and its records.
         others: other clients' records, from which a guesser learns outcomes from features.
         bounds: the two values that an outcome has.
         deadline: bounds the linear program.
-
-    Returns:
-        correct ones of all, beside a guesser's; None if no number depends on outcomes, or out of
-        time.
     """
     people = len(own.x)
     if own.y is None or people > SOLVED or deadline.over:

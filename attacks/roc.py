@@ -8,6 +8,7 @@ met exactly, on integers too.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,8 @@ from scipy.special import betaincinv, ndtr, ndtri
 from privfed.errors import InputError
 from privfed.privacy.laws import Law
 
+RATES = (0.001, 0.01, 0.1)  #: FPR at which findings state the TPR
+FOUND_AT = "found at false positives of"  #: Under this name findings hold those rates
 REACH = 40  #: Deviations of noise beyond which outputs are left aside, each side
 
 
@@ -30,11 +33,7 @@ class RocCurve:
 
     @classmethod
     def of(cls, members: np.ndarray, others: np.ndarray) -> RocCurve:
-        """Of scores, larger for members, ties by a coin.
-
-        Raises:
-            InputError: no score on one side, or one that is NaN.
-        """
+        """Of scores, larger for members, ties by a coin; InputError for no score on one side, or one that is NaN."""
         told = [np.asarray(scores, dtype=float) for scores in (members, others)]
         if not all(len(scores) and not np.isnan(scores).any() for scores in told):
             raise InputError("rates need scores of members and of others, none of them NaN")
@@ -58,9 +57,39 @@ class RocCurve:
         return min(1.0, float(np.interp(rate, self.fpr, self.tpr)))
 
     @property
+    def points(self) -> dict[str, float]:
+        """TPR at each of :data:`RATES`, by the FPR in words."""
+        return {f"{100 * rate:g} %": self.at(rate) for rate in RATES}
+
+    @property
     def auc(self) -> float:
         """Area under the curve, ties counted half."""
         return min(1.0, float(np.trapezoid(self.tpr, self.fpr)))
+
+
+def mean_points(curves: Sequence[RocCurve], weights: Sequence[float]) -> dict[str, float]:
+    """Means of several curves' :attr:`RocCurve.points`."""
+    each = [curve.points for curve in curves]
+    return {
+        name: float(np.average([own[name] for own in each], weights=weights)) for name in each[0]
+    }
+
+
+def exposure(members: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """The false positive rate at which each member is found, itself counted among others.
+
+    Args:
+        members: scores, shape (members,).
+        others: scores of outsiders.
+
+    Returns:
+        in (0, 1], shape (members,): 1 / (others + 1) where a member scores above all of them; NaN
+        without others.
+    """
+    if not len(others):
+        return np.full(len(members), np.nan)
+    above = len(others) - np.searchsorted(np.sort(others), members, side="left")
+    return np.asarray((1 + above) / (1 + len(others)))
 
 
 def gaussian_found(mu: float, rate: float) -> float:
@@ -77,11 +106,7 @@ def gaussian_area(mu: float) -> float:
 
 
 def discrete(law: Law, shift: int) -> RocCurve:
-    """The best test's ROC curve on one integer with noise of a law, which a record moves.
-
-    Args:
-        law: of noise that is added.
-        shift: by how many grid units the record moves it.
+    """The best test's ROC curve on one integer with noise of a law, which a record moves by `shift` grid units.
 
     Raises:
         InputError: the law's noise is not added to numbers.
@@ -101,17 +126,9 @@ def discrete(law: Law, shift: int) -> RocCurve:
 
 
 def clopper_pearson(hits: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[Any, Any]:
-    """One-sided exact bounds on a probability, each failing with probability at most ``alpha``.
+    """One-sided exact bounds (low, high) on a probability, each failing with probability at most ``alpha``.
 
-    Source: Clopper and Pearson 1934.
-
-    Args:
-        hits: number of successes.
-        trials: number of trials.
-        alpha: in (0, 1).
-
-    Returns:
-        (low, high), each of the counts' broadcast shape.
+    Of `hits` successes in `trials`, in their broadcast shape. Source: Clopper and Pearson 1934.
     """
     check_fraction("alpha", alpha)
     k, n = np.broadcast_arrays(np.asarray(hits, float), np.asarray(trials, float))

@@ -17,7 +17,7 @@ from scipy.special import log_ndtr, logsumexp
 
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding
-from privfed.attacks.roc import RocCurve, clopper_pearson
+from privfed.attacks.roc import FOUND_AT, RocCurve, clopper_pearson, exposure
 from privfed.errors import InputError
 
 #: Trains a model: features and outcomes in, something that predicts out.
@@ -207,6 +207,8 @@ def read_model(
 ) -> Finding:
     """Tell a model's training records from others by its scores of them.
 
+    In ``exposed`` they stand together, in their order, under no owner's name.
+
     Args:
         model: the target; see :func:`model_scores`.
         x, y: the records in question, which the shadows are of as well.
@@ -231,6 +233,7 @@ def read_model(
     detail: dict[str, Any] = {
         "shadows": len(known.scores),
         "members found at 1 % false positives": found,
+        FOUND_AT: curve.points,
         "members": number,
         "others": others,
     }
@@ -248,4 +251,7 @@ def read_model(
         baseline=0.5,
         severity="some" if curve.auc - half > 0.5 and float(low) > 0 else "none",
         detail=detail,
+        risk="singling out",
+        harm="someone with a person's record can tell whether the model learnt from it",
+        exposed={"": exposure(score[truth], score[~truth])},
     )

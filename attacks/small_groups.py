@@ -65,11 +65,7 @@ def groups_of(counts: np.ndarray, smallest: int = SMALLEST) -> Groups:
 def model_groups(model: Any) -> np.ndarray:
     """Training records of each leaf of a fitted scikit-learn tree or forest, by class if any.
 
-    Returns:
-        shape (leaves, classes), or (leaves,) for a regressor.
-
-    Raises:
-        InputError: something that has no trees.
+    Shape (leaves, classes), or (leaves,) for a regressor; InputError for something that has no trees.
     """
     trees = np.ravel(getattr(model, "estimators_", None) or [model])
     if not all(hasattr(tree, "tree_") for tree in trees):
@@ -87,11 +83,7 @@ def _leaves(tree: Any, classes: bool) -> np.ndarray:
 
 
 def read_leaves(model: Any, *, smallest: int = SMALLEST) -> list[Finding]:
-    """Find leaves of few records, and of one class, in a fitted tree or forest.
-
-    Raises:
-        InputError: something that has no trees.
-    """
+    """Find leaves of few records, and of one class, in a fitted tree or forest; InputError without trees."""
     found = groups_of(model_groups(model), smallest)
     return SmallGroups(smallest=smallest).told(found, (), {})
 

@@ -201,17 +201,13 @@ class Verbatim(Attack):
 def rows_found(
     rows: np.ndarray, truth: Truth, client: str, rng: np.random.Generator
 ) -> tuple[int, np.ndarray]:
-    """How many of a client's records stand among released rows, each row counted for one record.
+    """How many of a client's records stand among released rows, each row counted for one record; and by chance.
 
     Args:
         rows: the released rows, shape (rows, columns): features, and perhaps the target.
-        truth: the raw records by client.
-        client: whose rows they are.
-        rng: draws the tables that chance is told by: of the other clients' records, or with this
-            one's columns shuffled, each by itself.
-
-    Returns:
-        the count, and the same for each drawn table, shape (DRAWS,).
+        truth, client: the raw records by client, and whose rows they are.
+        rng: draws the :data:`DRAWS` tables that chance is told by: of the other clients' records, or with
+            this one's columns shuffled, each by itself.
     """
     width = rows.shape[1]
     own = _whole(truth[client])[:, :width]
@@ -246,13 +242,7 @@ def _tables(heard: Transcript, own: Table) -> np.ndarray:
 
 
 def severity(found: float, chance: np.ndarray, doubt: float) -> Severity:
-    """Whether a count stands out from what chance gives.
-
-    Args:
-        found: the count.
-        chance: the same count by chance, one for each draw.
-        doubt: how many more than that prove nothing.
-    """
+    """Whether a count stands out from those by chance, one for each draw, by more than `doubt`."""
     mean, spread = float(chance.mean()), float(chance.std())
     if found <= usual(chance) + doubt:
         return Severity.NONE

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import ndtr
 
 from privfed.attacks.base import (
     Attack,
@@ -84,6 +85,10 @@ class Family:
         grown = math.exp(min(distance, 700.0))
         found = min(grown * RATE, 1 - (1 - RATE) / grown)
         return grown / (1 + grown), found
+
+    def exposure(self, distances: np.ndarray) -> np.ndarray:
+        """False positive rate at which the best test finds records in half of all draws; for epsilon at least."""
+        return np.asarray(ndtr(-distances) if self.power == 2 else np.exp(-distances) / 2)
 
 
 FAMILIES = (Family("gaussian", "mu", 2), Family("epsilon", "epsilon", 1))
@@ -316,6 +321,7 @@ class WorstRecord(Attack):
             severity=Severity.BREACH if beyond else Severity.NONE,
             detail=detail,
             simulation=bool(len(real)),
+            exposed={each.client: law.exposure(each.real) for each in heard if len(each.real)},
             partial=partial,
         )
 

@@ -20,21 +20,30 @@ class InProcess(Grid):  # type: ignore[misc]
         sockets: each node's socket.
     """
 
-    set_run = run = create_message = push_messages = pull_messages = None
+    set_run = run = create_message = send_and_receive = None
 
     def __init__(self, sockets: Mapping[int, Path]) -> None:
         become_a_task()
+        self._replies: list[Message] = []
         self._doors, self._app = sockets, client_app(node_socket)
 
     def get_node_ids(self) -> Iterable[int]:
         """All of them."""
         return list(self._doors)
 
-    def send_and_receive(self, messages: Any, *, timeout: Any = None) -> Iterable[Any]:
-        """Each message's reply, at once."""
-        for message in messages:
+    def push_messages(self, messages: Any) -> Iterable[str]:
+        """Have each message answered at once."""
+        for number, message in enumerate(messages):
             node = message.metadata.dst_node_id
-            yield deliver(self._app, message, {"socket": str(self._doors[node])})
+            reply = deliver(self._app, message, {"socket": str(self._doors[node])})
+            reply.metadata.__dict__["_reply_to_message_id"] = str(number)
+            self._replies.append(reply)
+            yield str(number)
+
+    def pull_messages(self, message_ids: Any) -> Iterable[Any]:
+        """The replies."""
+        replies, self._replies = self._replies, []
+        return replies
 
 
 def become_a_task() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +19,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score, r2_score
 
-from privfed.errors import InputError, NobodyAnswered, PolicyError, QueryError
+from privfed.errors import InputError, NobodyAnswered, Note, PolicyError, QueryError
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.parameters import Constraints, check_values, refuse_old_names
 from privfed.learners.plain import plain, restored
@@ -27,9 +28,13 @@ from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.questions.threads import one_thread
 from privfed.tables.records import Records, label
-from privfed.tables.schema import Schema
+from privfed.tables.schema import Column, Schema
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FORMAT = "privfed model 1"  #: What a saved model calls its own form
+NARROW = 0.2  #: Fraction of the target's bounds below which limits of predictions are remarked on
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,8 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     personal: ClassVar[bool] = False  #: As a :class:`PersonalLearner` is
     _parameter_constraints: ClassVar[Constraints] = {}  #: See :mod:`privfed.learners.parameters`
     old_names: ClassVar[Mapping[str, str]] = {}  #: New names by earlier ones, which are refused
+    #: What its paper prints where the defaults differ; None without a paper
+    paper_settings: ClassVar[Mapping[str, Any] | None] = None
 
     schema_: Schema  #: The federation's public data dictionary, set by ``fit``
     clients_: tuple[str, ...]  #: The names of the federation's clients, set by ``fit``
@@ -69,6 +76,13 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         refuse_old_names(cls.__name__, given, cls.old_names)
         learner: Self = super().__new__(cls)
         return learner
+
+    @classmethod
+    def paper(cls, **changes: Any) -> Self:
+        """The settings that its paper prints, with any of them changed; InputError without a paper."""
+        if cls.paper_settings is None:
+            raise InputError(f"{cls.__name__} has no paper's settings; write {cls.__name__}()")
+        return cls(**{**cls.paper_settings, **changes})
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -130,6 +144,35 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     def feature_names_in_(self) -> np.ndarray:
         """Their names, in the order of an array's columns."""
         return np.array(self.schema_.names, dtype=object)
+
+    def plot(self, feature: str | None = None, *, ax: Axes | None = None) -> Axes:
+        """Draw the fitted model, or what one feature adds to it; on new axes unless some are given.
+
+        Raises:
+            InputError: this model has no such picture.
+        """
+        if feature is not None or not hasattr(self, "feature_importances_"):
+            of = "" if feature is None else f" of {feature!r}"
+            raise InputError(f"{type(self).__name__} has no picture{of}; see describe()")
+        from privfed.learners.pictures import bars
+
+        shares = np.asarray(self.feature_importances_)
+        order = np.argsort(-shares, kind="stable")
+        names = [self.schema_.names[k] for k in order]
+        return bars(ax, names, shares[order], "importance of the feature")
+
+    def to_html(self) -> str:
+        """The fitted model's picture and text, as notebooks and reports show it; InputError as of :meth:`plot`."""
+        from privfed.learners.pictures import html_of
+
+        text: str = getattr(self, "describe", self.__repr__)()
+        return html_of(self.plot(), type(self).__name__, text)
+
+    def _html_repr(self) -> str:
+        if "schema_" in vars(self):
+            with suppress(InputError):
+                return self.to_html()
+        return str(super()._html_repr())
 
     def to_dict(self) -> dict[str, Any]:
         """The fitted model as plain data: :meth:`readable`, and from what :meth:`from_dict` makes it again."""
@@ -217,6 +260,12 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def _set(self, arguments: Mapping[str, Any]) -> None:
+        """Keep a constructor's arguments, its ``locals()``, unchanged."""
+        for name, value in arguments.items():
+            if name not in ("self", "__class__"):
+                setattr(self, name, value)
+
     def _start(self, federation: Disclosure) -> None:
         """Check parameters and schema, then set what every model has."""
         self.check(federation.schema)
@@ -252,6 +301,11 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
                 f"no client {client!r} took part; those that did are {', '.join(self.clients_)}"
             )
 
+    def _feature(self, name: str) -> tuple[Column, int]:
+        """A feature and its number; SchemaError if there is none of that name."""
+        column = Schema(self.schema_.features).column(name)
+        return column, self.schema_.names.index(name)
+
     def _encode(self, X: pd.DataFrame | np.ndarray, client: str | None = None) -> np.ndarray:
         """Inputs, encoded and clipped to the schema, shape (rows, features)."""
         schema: Schema = self.schema_
@@ -270,6 +324,12 @@ def check_numeric_target(schema: Schema, *, learner: str) -> None:
             f"{learner} needs a schema with a numeric target, and {schema.target.name!r} is a "
             "category; take a classifier, or another target"
         )
+    target = schema.target
+    if target.kind == "integer" and (target.lower, target.upper) == (0, 1):
+        raise InputError(
+            f'{learner} predicts a number, and the target {target.name!r} is 0 or 1: write kind = "category" and '
+            'categories = ["0", "1"] in the schema and take a classifier, or kind = "number" for a share'
+        )
 
 
 class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc]
@@ -279,6 +339,25 @@ class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc
         """Hold the parameters to their ranges and the target to numbers."""
         super().check(schema)
         check_numeric_target(schema, learner=type(self).__name__)
+
+    @property
+    def prediction_limits_(self) -> tuple[float, float]:
+        """Between which numbers predictions lie: the target's public bounds, or what was released of it."""
+        assert self.schema_.target is not None
+        return self.schema_.target.bounds
+
+    def _note_limits(self) -> None:
+        """Warn where the limits leave out most of the public bounds: what lies there cannot be predicted."""
+        assert self.schema_.target is not None
+        (low, high), (least, most) = self.prediction_limits_, self.schema_.target.bounds
+        if high - low < NARROW * (most - least):
+            warnings.warn(
+                f"predictions lie between {low:.4g} and {high:.4g}, where nearly all targets were found: "
+                f"{(high - low) / (most - least):.1%} of the public bounds. If targets beyond are real, most squared "
+                "error may be theirs: score within the limits and beyond them apart, or learn the logarithm",
+                Note,
+                stacklevel=4,
+            )
 
     def score(
         self,
@@ -505,6 +584,8 @@ def _from_releases(fit: Callable[..., Any]) -> Callable[..., Any]:
             raise
         if federation.released == before:
             raise _nothing(name)
+        if isinstance(self, FederatedRegressor):
+            self._note_limits()
         if isinstance(self, PersonalLearner):
             self._find_local_models(federation)
         return fitted

@@ -64,6 +64,10 @@ def uncovered(report: Report) -> tuple[str, ...]:
         said.append(
             "Persons with several records: for a person with k records it is k times the epsilon, and a larger delta."
         )
+    if report.withheld:
+        said.append(
+            "What attacks achieved, and how well the model predicts: left out, for the records' truth scored them."
+        )
     if report.simulated:
         said.append(
             "That one process held all records: this was a simulation, in which no owner's gate was on a "

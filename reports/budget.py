@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -29,6 +30,8 @@ ROUNDING = 1e-6  #: Tolerance of a bound for rounding
 #: would reject every fortieth honest policy, and the interval covers only part of the dependence
 #: between clients' noise.
 CERTAIN = 4
+#: What of a policy's metrics stays where those scored with the truth are left out.
+UNSCORED = ("simulation", "note", "questions", "rounds", "faults", "breaches", "stopped")
 WHOLE = "whole records"  #: Prefix of the metric of a finding that counts unmodified records
 _SEVERITIES = ("none", "some", "breach")
 
@@ -116,7 +119,17 @@ class PolicyReport:
     @property
     def basis(self) -> str:
         """What the guarantee rests on beside what is derived, in words; or nothing."""
-        return told_basis({name for client in self.clients for name in client.basis})
+        basis = told_basis({name for client in self.clients for name in client.basis})
+        masked = self.account.policy.masked
+        return basis + masked.told(self.unmasked) if masked and self.released else basis
+
+    @property
+    def unmasked(self) -> Fraction | None:
+        """Epsilon of the whole budget if the masks of its sums fail; None without masks or budget."""
+        allowed, accountant = self.account.policy, self.account.accountant
+        if allowed.masked is None:
+            return None
+        return allowed.masked.epsilon_unmasked(accountant, allowed.budget)
 
     @property
     def silent(self) -> bool:
@@ -238,6 +251,16 @@ class PolicyReport:
             ]
         return tuple(dict.fromkeys(found))
 
+    def without_truth(self) -> PolicyReport:
+        """Leave out what the records' truth scored, but for what violates a guarantee."""
+        kept = tuple(
+            found
+            for found in self.findings
+            if not found.simulation or found.severity == "breach" or self._beyond(found)
+        )
+        metrics = {key: self.metrics[key] for key in UNSCORED if key in self.metrics}
+        return replace(self, findings=kept, inapplicable={}, metrics=metrics)
+
     def _beyond(self, finding: Finding) -> bool:
         """Whether a finding on add-or-remove neighbours certainly exceeds the charged loss.
 
@@ -319,6 +342,15 @@ class Report:
     study: Studied
     policies: tuple[PolicyReport, ...]
     version: str = ""
+    #: whether what the records' truth scored is left out
+    withheld: bool = False
+
+    def published(self) -> Report:
+        """The report as pages show it: without what the truth scored, where ledgers last."""
+        if not self.simulated or self.study.ledgers is None:
+            return self
+        policies = tuple(policy.without_truth() for policy in self.policies)
+        return replace(self, policies=policies, withheld=True)
 
     @cached_property
     def composed(self) -> Composed | None:
@@ -361,6 +393,7 @@ class Report:
             "study": self.study.to_dict(),
             "privfed": self.version,
             "simulation": self.simulated,
+            "withheld": self.withheld,
             "breaches": list(self.breaches),
             "together": self.study.together,
             "ledgers": self.kept,

@@ -23,7 +23,7 @@ from privfed.errors import InputError, did_you_mean
 from privfed.exchange.signing import Signer
 from privfed.questions.part import Unit
 from privfed.reports.account import ClientAccount
-from privfed.reports.budget import PolicyReport, Report
+from privfed.reports.budget import Report
 from privfed.reports.check_certificate import FORMAT, canonical, criteria, decided, digest
 
 #: Packages whose versions a certificate names.
@@ -133,7 +133,7 @@ def certificate(
             "relation": own.account.policy.relation,
             "accountant": own.account.accountant.name,
             "rests on": own.basis or "what is derived here",
-            "epsilon if masks fail": _unmasked(own),
+            "epsilon if masks fail": None if own.unmasked is None else float(own.unmasked),
         },
         "owners": [_owner(client) for client in own.clients],
         "breaches": list(own.breaches),
@@ -186,15 +186,6 @@ def _owner(client: ClientAccount) -> dict[str, Any]:
         "over_budget": client.over,
         "rests on": list(client.basis),
     }
-
-
-def _unmasked(own: PolicyReport) -> float | None:
-    """Epsilon of the whole budget if masks fail; None without masks or without a budget."""
-    policy, accountant = own.account.policy, own.account.accountant
-    if policy.masked is None:
-        return None
-    most = policy.masked.epsilon_unmasked(accountant, policy.budget)
-    return None if most is None else float(most)
 
 
 def _is_audit(found: Finding) -> bool:

@@ -10,7 +10,6 @@ import jinja2
 
 from privfed.accountants.risk import RECORD, Subject
 from privfed.attacks.finding import Finding
-from privfed.privacy.policy_objects import accountant_of
 from privfed.questions.exact import shown
 from privfed.questions.part import Unit
 from privfed.reports import charts, remarks
@@ -49,8 +48,11 @@ def environment_of() -> jinja2.Environment:
     )
 
 
-def page(report: Report) -> str:
-    """Return the engineer's page: HTML with styles and charts inside, without external references."""
+def page(report: Report, models: Mapping[str, str] | None = None) -> str:
+    """Return the engineer's page: HTML with styles and charts inside, without external references.
+
+    ``models`` has a model's picture and text by policy, as HTML; it is shown as it is.
+    """
     environment = environment_of()
     environment.filters |= {
         "number": number,
@@ -87,6 +89,7 @@ def page(report: Report) -> str:
     text: str = environment.get_template("budget.html").render(
         report=report,
         pictures=pictures,
+        models=models or {},
         epsilons=charts.epsilons(rows) if (rows := drawn(report)) else "",
         provenance=provenance(),
     )
@@ -177,10 +180,6 @@ def claim(policy: PolicyReport) -> str:
     whole = policy.people is not None or policy.account.policy.unit == "client"
     where = "" if whole else " at each owner"
     basis = f" This stands {policy.basis}." if policy.basis else ""
-    allowed = policy.account.policy
-    if allowed.masked is not None:
-        most = allowed.masked.epsilon_unmasked(accountant_of(allowed), allowed.budget)
-        basis += "" if most is None else f" If more do, it is ε = {epsilon(float(most))} at most."
     return f"{kind} for each {unit}{where}, {scope(policy)}.{basis}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import subprocess
 from datetime import date
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -15,7 +16,10 @@ DEPENDENCIES = ("numpy", "scipy", "scikit-learn", "pandas", "opendp", "dp-accoun
 def provenance() -> str:
     """Date, versions, commit and machine, in one line."""
     packages = [f"{name} {found}" for name in DEPENDENCIES if (found := _version(name))]
-    made = [f"privfed {_version('privfed')}{_commit()}", f"Python {platform.python_version()}"]
+    made = [
+        f"privfed {_version('privfed')}{f' (commit {commit()})' if commit() else ''}",
+        f"Python {platform.python_version()}",
+    ]
     return (
         f"Made on {date.today().isoformat()} by {', '.join(made)}, on {platform.system()} "
         f"{platform.machine()}; {', '.join(packages)}."
@@ -29,7 +33,8 @@ def _version(package: str) -> str:
         return ""
 
 
-def _commit() -> str:
+@cache
+def commit() -> str:
     """The commit of a checkout that this runs from; nothing for an installed package."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
@@ -39,4 +44,4 @@ def _commit() -> str:
         done = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return f" (commit {done.stdout.strip()})"
+    return done.stdout.strip()

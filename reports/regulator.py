@@ -89,7 +89,7 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[Block]:
     yield Block(
         "middle",
         "Bias",
-        "Error by group." if grouped else "No error by group is reported.",
+        "; ".join(_groups(policy)) if grouped else "No error by group is reported.",
         "metrics.json, groups" if grouped else "none",
         "Noise weighs most on small groups.",
         "met" if grouped else "not examined",
@@ -103,6 +103,21 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[Block]:
         "Clipping bounds from the data are a release; so is tuning that looks at the data.",
         "not met" if inferred else "met",
     )
+
+
+def _groups(policy: PolicyReport) -> Iterator[str]:
+    """The score of each group, by column."""
+    for column, groups in policy.metrics["groups"].items():
+        told = ", ".join(
+            f"{one['group']} {number(one['value'])}"
+            + (
+                f" ({number(one['low'])} to {number(one['high'])})"
+                if one["low"] is not None
+                else ""
+            )
+            for one in groups
+        )
+        yield f"{policy.metrics['measure']} by {column}, with 95 % intervals: {told}"
 
 
 def _base(report: Report, policy: PolicyReport) -> Iterator[Block]:

@@ -15,7 +15,7 @@ ALL_BUT = 0.99  #: Fraction of a budget above which the rest is not remarked on
 
 def remarks(policy: PolicyReport) -> tuple[str, ...]:
     """Return all remarks that apply."""
-    each = (handed_over, silent, unspent, persons, draws, faults)
+    each = (handed_over, silent, unspent, persons, draws, tails, faults)
     return tuple(text for remark in each if (text := remark(policy)))
 
 
@@ -103,6 +103,19 @@ def _varied(runs: Mapping[str, Any]) -> str:
     figures = "scores are mean ± one standard deviation" if scored > 1 else ""
     figures = figures or ("scores are of one run only" if scored else "there are no scores")
     return f"{count} runs, each with fresh noise and secrets{without}: {figures}"
+
+
+def tails(policy: PolicyReport) -> str:
+    """Return how a model does within its limits, where much of the target's variance lies beyond them."""
+    told = policy.metrics.get("beyond")
+    if not told:
+        return ""
+    low, high = told["limits"]
+    return (
+        f"{told['records']:.2%} of the held-out records, with {told['variance']:.0%} of the target's variance, lie "
+        f"beyond {low:.4g} to {high:.4g}, between which this model predicts. Root mean squared error within: "
+        f"{told['inside']:.4g} (constant {told['constant']:.4g}; R squared {told['r2']:.2f}), beyond: {told['outside']:.4g}"
+    )
 
 
 def faults(policy: PolicyReport) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import jinja2
@@ -31,14 +32,17 @@ ALONE, BESIDE = 8.4, 5.8  #: Width of a single chart, and of one of several, inc
 
 
 def write_sweep(table: pd.DataFrame, folder: Path, name: str) -> None:
-    """Write ``sweep.csv`` and ``sweep.html``.
+    """Write ``sweep.csv``, ``sweep.html`` and, where pyarrow is installed, ``sweep.parquet``.
 
     Args:
-        table: one row a run, as :func:`privfed.study.assembly.sweep` gives it.
+        table: one row a run, as :func:`privfed.study.sweep.table` gives it.
         folder: where to write.
         name: the study's name.
     """
-    table.assign(simulation=True).to_csv(folder / "sweep.csv", index=False)
+    table = table.assign(simulation=True)
+    table.to_csv(folder / "sweep.csv", index=False)
+    if find_spec("pyarrow"):
+        table.to_parquet(folder / "sweep.parquet", index=False)
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("privfed.reports"), autoescape=True
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
+from privfed.attacks.finding import Finding
 from privfed.ledger import Entry
 from privfed.ledger.statement import Line
 from privfed.privacy.loss import Loss
@@ -11,6 +13,7 @@ from privfed.questions.exact import shown
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.composed import Composed
 from privfed.reports.metrics import MetricValue
+from privfed.reports.page import figure_of, verdict
 from privfed.reports.remarks import remarks
 from privfed.reports.words import in_words
 
@@ -97,6 +100,15 @@ def _attacked(policy: PolicyReport) -> str:
         if names
     )
     return told
+
+
+def finding_lines(findings: Sequence[Finding]) -> str:
+    """Return a line for each finding: its state, its figure, its baseline."""
+    lines = []
+    for found in findings:
+        told = f"{verdict(found)}; baseline {figure_of(found, found.baseline)}"
+        lines.append(f"  {found.state:10} {found.attack:20} {found.why_not or told}")
+    return "\n".join(lines)
 
 
 #: Header of :func:`spending`.

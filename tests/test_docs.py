@@ -125,6 +125,17 @@ def test_the_officer_s_tutorial_ends_with_a_certificate(
     assert "may leave" in capsys.readouterr().out
 
 
+def test_a_model_s_file_is_attacked_as_printed(
+    laid_out: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page's forest, with fewer shadows."""
+    monkeypatch.setattr("privfed.attacks.fitted_tree_risks.SHADOWS", 4)
+    folder = laid_out("attacks")
+    assert walk("attacks") == 1
+    told = json.loads((folder / "model-risks/findings.json").read_text())["findings"]
+    assert [round(each["value"], 3) for each in told[:4]] == [0.051, 0.532, 3625, 0.568]
+
+
 def test_the_researcher_s_tutorial_ends_with_a_figure(laid_out: Callable[[str], Path]) -> None:
     """The four blocks of the page, run one after the other as one script."""
     folder = laid_out("")
@@ -231,7 +242,8 @@ def test_the_walk_through_engines_goes_as_printed(
 ) -> None:
     """Every command that is ours or the shell's, in order; only the engine between is left out."""
     monkeypatch.chdir(tmp_path)
-    page = PAGES["engines"].partition("## Two hospitals")[2].partition("## On FLARE")[0]
+    whole = PAGES["engines"].partition("## Two hospitals")[2].partition("## On FLARE")[0]
+    page, _, second = whole.partition("## A second study")
     for block in re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
         path = tmp_path / str(file_named(block))
         path.parent.mkdir(exist_ok=True)
@@ -256,6 +268,11 @@ def test_the_walk_through_engines_goes_as_printed(
     printed = capsys.readouterr().out
     assert printed.count("intact private") == 2 and "epsilon 4" in printed
     assert "IF " in chosen.replay().describe()
+    text = Path("server/study.toml").read_text(encoding="utf-8")
+    text = text.replace("Length of stay", "Second study").replace('epsilon = "4"', 'epsilon = "2"')
+    Path("server/second.toml").write_text(text, encoding="utf-8")
+    type_out(second.replace("second.toml\n", "second.toml --yes\n"))
+    assert OwnerFile.from_toml("ashford/second-study/owner.toml").study == "Second study"
 
 
 def type_out(text: str) -> None:
@@ -343,6 +360,7 @@ TABLES = [
     (Schema.from_dict, ()),
     (Schema.from_dict, ("[column]",)),
     (Policy.from_dict, ()),
+    (Policy.from_dict, ("masked",)),
     (Policy.from_dict, ("[guard]",)),
     (Policy.from_dict, ("[limit]",)),
 ]

@@ -41,7 +41,7 @@ ONLY = {
     ("learners", "exchange"): {"disclosure", "messages", "transcript"},
     ("attacks", "privacy"): {"laws"},
     ("attacks", "exchange"): {"messages", "transcript"},
-    ("attacks", "questions"): {"query", "part", "plugins"},
+    ("attacks", "questions"): {"query", "part", "plugins", "tree"},
     ("accountants", "questions"): {"exact"},
     ("reports", "attacks"): {"finding"},
     ("accountants", "exchange"): {"messages"},

@@ -192,12 +192,7 @@ class _FedAvgNetwork(Baseline):
         learning_rate: float = 0.005,
         random_state: int | None = None,
     ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.n_rounds = n_rounds
-        self.local_epochs = local_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.random_state = random_state
+        self._set(locals())
 
     def _shape(self, schema: Schema) -> list[tuple[int, int]]:
         return _layers(schema, self.hidden_layer_sizes, self._n_classes(schema))

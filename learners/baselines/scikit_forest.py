@@ -120,11 +120,7 @@ class _ScikitForest(RawBaseline):
         max_features: float | str | None = None,
         random_state: int | None = None,
     ) -> None:
-        self.n_estimators = n_estimators
-        self.max_depth = max_depth
-        self.min_samples_leaf = min_samples_leaf
-        self.max_features = max_features
-        self.random_state = random_state
+        self._set(locals())
 
     def _learned(self, name: str, records: Records) -> EncodedForest:
         kind = RandomForestClassifier if self._classifies else RandomForestRegressor

@@ -30,12 +30,12 @@ def ordered(values: np.ndarray) -> np.ndarray:
 
 def unordered(bits: np.ndarray) -> np.ndarray:
     """The inverse of :func:`ordered`."""
-    whole = bits.astype(np.uint32).view(np.int32)
-    return np.asarray(whole ^ _flipped(~whole)).view(np.float32)
+    signed = bits.astype(np.uint32).view(np.int32)
+    return np.asarray(signed ^ _flipped(~signed)).view(np.float32)
 
 
 def _flipped(bits: np.ndarray) -> np.ndarray:
-    """Which bits to turn over: all of a negative number's, or else the sign alone; without a branch."""
+    """The bits to flip: all of a negative number's, else the sign."""
     return np.asarray((bits >> np.int32(31)) | _SIGN)
 
 
@@ -51,7 +51,7 @@ class Columns:
 
     @classmethod
     def of(cls, records: Records, classes: int) -> Columns:
-        """Prepare a client's records for questions about so many classes."""
+        """From records; see :func:`encoded_target`."""
         values = single(records.x.T)
         target = encoded_target(records, classes)
         below = target if classes else np.arange(len(records))
@@ -92,6 +92,5 @@ def class_count(schema: Schema) -> int:
     target = schema.target
     if target is None:
         return 0
-    low, high = target.bounds
-    whole = float(low).is_integer() and float(high).is_integer() and high - low < 100
-    return int(high - low) + 1 if whole else 0
+    low, high = map(float, target.bounds)
+    return int(high - low) + 1 if low.is_integer() and high.is_integer() and high - low < 100 else 0

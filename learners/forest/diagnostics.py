@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.stats import chi2_contingency
 from sklearn.base import clone
 
 from privfed.errors import InputError
@@ -22,7 +22,8 @@ from privfed.learners.forest.model import FittedForest
 from privfed.learners.forest.queries import Sketches
 from privfed.learners.forest.samples import Sampling
 from privfed.learners.forest.settings import SETTINGS
-from privfed.learners.forest.trees import LEAF, BinaryTrees
+from privfed.learners.forest.trees import BinaryTrees
+from privfed.learners.impurity import neg_weighted_impurity
 
 
 @dataclass(frozen=True)
@@ -73,16 +74,14 @@ def covariate_shift(
     grown = ForestGrower(federation, params, target_client=True, sampling=halves[0]).grow()
     learned = grown.totals.sum(axis=0).astype(float)
     fresh = _counts_of_leaves(federation, grown.trees, halves[1]).astype(float)
-    shares = learned / np.maximum(learned.sum(axis=1, keepdims=True), 1)
+    fractions = learned / np.maximum(learned.sum(axis=1, keepdims=True), 1)
     schema, records = federation.schema, learned.T.astype(np.int64)
-    forest = FittedForest(grown.trees, shares, records, schema, tuple(federation.clients), "gini")
-    told = dict(zip(federation.schema.names, forest.importances().tolist(), strict=False))
-    return CovariateShift(
-        _root_gain(grown.trees, learned),
-        _p_value(grown.trees, fresh),
-        _auc(grown.trees, shares, fresh),
-        told,
+    forest = FittedForest(
+        grown.trees, fractions, records, schema, tuple(federation.clients), "gini"
     )
+    importances = dict(zip(schema.names, forest.importances().tolist(), strict=False))
+    auc = _auc(grown.trees, fractions, fresh)
+    return CovariateShift(*_root_split(grown.trees, learned, fresh), auc, importances)
 
 
 def _counts_of_leaves(federation: Disclosure, trees: BinaryTrees, half: Sampling) -> np.ndarray:
@@ -91,54 +90,45 @@ def _counts_of_leaves(federation: Disclosure, trees: BinaryTrees, half: Sampling
     none = NodeFeatures(np.zeros(len(leaves), np.int64), np.zeros(0, np.int64))
     level = OpenNodes(trees, half, leaves, none, none, 1)
     everyone = np.ones((len(federation.clients), 1), bool)
-    found = versions(level, everyone, len(federation.schema.features))
-    told = ask_about(federation, level, found, lambda own: Sketches(own.level, 1))
+    asked = versions(level, everyone, len(federation.schema.features))
+    replies = ask_about(federation, level, asked, lambda version: Sketches(version.level, 1))
     counts = np.zeros((len(trees), len(federation.clients)), np.int64)
-    counts[leaves] = told.statistics().at(np.arange(len(leaves)))[:, :, 0].T
+    counts[leaves] = replies.statistics().at(np.arange(len(leaves)))[:, :, 0].T
     return counts
 
 
-def _root_gain(trees: BinaryTrees, learned: np.ndarray) -> float:
-    if trees.feature[0] == LEAF:
-        return 0.0
-    left = int(trees.left[0])
-    impure = [_gini(learned[node]) * learned[node].sum() for node in (0, left, left + 1)]
-    return float(1 - (impure[1] + impure[2]) / impure[0])
-
-
-def _gini(counts: np.ndarray) -> float:
-    return float(1 - ((counts / max(counts.sum(), 1)) ** 2).sum())
-
-
-def _p_value(trees: BinaryTrees, fresh: np.ndarray) -> float:
-    """Chi-squared test of the root's sides by clients; 1 where it does not split."""
-    if trees.feature[0] == LEAF:
-        return 1.0
-    above, leaves = trees.parents(), np.flatnonzero(trees.feature == LEAF)
-    while (above[leaves] != 0).any():
-        leaves = np.where(above[leaves] != 0, above[leaves], leaves)
-    ends = np.flatnonzero(trees.feature == LEAF)
-    right = leaves == trees.left[0] + 1
-    table = np.array([fresh[ends[~right]].sum(axis=0), fresh[ends[right]].sum(axis=0)])
+def _root_split(trees: BinaryTrees, learned: np.ndarray, fresh: np.ndarray) -> tuple[float, float]:
+    """The fraction of the impurity that the root's split takes away, and its chi-squared p-value."""
+    if not trees.inner[0]:
+        return 0.0, 1.0
+    sides = trees.left[0] + np.arange(2)
+    size = learned[[0, *sides]].sum(axis=1)
+    impurity = size - neg_weighted_impurity(learned[[0, *sides]], "gini")
+    gain = float(1 - impurity[1:].sum() / impurity[0])
+    above = trees.parents()
+    node = np.arange(len(trees))
+    while above[node].any():
+        node = np.where(above[node] > 0, above[node], node)
+    table = np.array([fresh[node == side].sum(axis=0) for side in sides])
     table = table[:, table.sum(axis=0) > 0]
-    expected = table.sum(axis=1, keepdims=True) * table.sum(axis=0) / max(table.sum(), 1)
-    if table.shape[1] < 2 or (expected == 0).any():
-        return 1.0
-    return float(chi2.sf(((table - expected) ** 2 / expected).sum(), table.shape[1] - 1))
+    if table.shape[1] < 2 or not table.any(axis=1).all():
+        return gain, 1.0
+    return gain, float(chi2_contingency(table, correction=False).pvalue)
 
 
-def _auc(trees: BinaryTrees, shares: np.ndarray, fresh: np.ndarray) -> float:
-    """Mean over clients of the AUC of their share among the learned records, leaf by leaf."""
-    leaves = np.flatnonzero(trees.feature == LEAF)
-    found = []
+def _auc(trees: BinaryTrees, fractions: np.ndarray, fresh: np.ndarray) -> float:
+    """Mean over clients of the AUC of their fraction of the learned records, leaf by leaf."""
+    leaves = np.flatnonzero(~trees.inner)
+    areas = []
     for client in range(fresh.shape[1]):
-        own, rest = fresh[leaves, client], fresh[leaves].sum(axis=1) - fresh[leaves, client]
-        if not own.sum() or not rest.sum():
+        own = fresh[leaves, client]
+        others = fresh[leaves].sum(axis=1) - own
+        if not own.sum() or not others.sum():
             continue
-        score = shares[leaves, client]
+        score = fractions[leaves, client]
         above = (score[:, None] > score) + 0.5 * (score[:, None] == score)
-        found.append(float(own @ above @ rest / (own.sum() * rest.sum())))
-    return float(np.mean(found)) if found else 0.5
+        areas.append(float(own @ above @ others / (own.sum() * others.sum())))
+    return float(np.mean(areas)) if areas else 0.5
 
 
 @dataclass(frozen=True)

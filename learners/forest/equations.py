@@ -19,47 +19,31 @@ def bins_by_tree(level: OpenNodes, cuts: np.ndarray, width: int, view: View) -> 
         width: most categories of a feature that is asked about.
         view: the candidate records.
     """
-    columns = Columns.of(view.table, level.classes)
-    numeric, grouped = level.numeric, level.grouped
+    columns, classes = Columns.of(view.table, level.classes), level.classes or 1
     rows = np.arange(columns.records, dtype=np.int32)
+    code = columns.target if level.classes else np.zeros(columns.records, np.int64)
     for tree in range(level.trees.roots):
+        draw = f"forest {level.sampling.label}, tree {int(level.sampling.trees[tree])}"
         start = np.full(columns.records, tree, np.int32)
         at = level.numbers[level.trees.descend(start, rows, columns.values)]
-        for place, pairs in (("bin", numeric), ("group", grouped)):
-            own = np.flatnonzero((level.trees.tree_of[level.nodes] == tree)[pairs.nodes])
-            if not len(own):
+        for part, features in (("bin", level.numeric), ("group", level.grouped)):
+            pairs = np.flatnonzero((level.trees.tree_of[level.nodes] == tree)[features.nodes])
+            if not len(pairs):
                 continue
-            features = columns.values[pairs.features[own]]
-            if place == "bin":
-                found = [
-                    np.searchsorted(c, x)
-                    for c, x in zip(cuts[own].astype(np.float32), features, strict=True)
-                ]
-                size = cuts.shape[1] + 1
+            values = columns.values[features.features[pairs]]
+            if part == "bin":
+                thresholds, size = cuts[pairs].astype(np.float32), cuts.shape[1] + 1
+                cell = np.array(
+                    [np.searchsorted(c, x) for c, x in zip(thresholds, values, strict=True)]
+                )
             else:
-                found, size = list(features.astype(np.int64)), width
-            inside = at == pairs.nodes[own][:, None]
-            held = inside[:, None] & (np.array(found)[:, None] == np.arange(size)[:, None])
-            yield from _parts(level, columns.target, held, own, size, f"{tree}", place)
-
-
-def _parts(
-    level: OpenNodes,
-    target: np.ndarray,
-    held: np.ndarray,
-    pairs: np.ndarray,
-    size: int,
-    tree: str,
-    place: str,
-) -> Iterator[Drawn]:
-    """Counts of each class, or of all and sums, by `held`: shape (pairs, cells of a pair, records)."""
-    cells = (pairs[:, None] * size + np.arange(size)).ravel()
-    flat = held.reshape(-1, held.shape[-1]).T
-    classes = level.classes or 1
-    code = target if level.classes else np.zeros(len(flat), np.int64)
-    counts = flat[:, :, None] & (code[:, None, None] == np.arange(classes))
-    places = cells[:, None] * classes + np.arange(classes)
-    draw = f"forest {level.sampling.label}, tree {int(level.sampling.trees[int(tree)])}"
-    yield Drawn(draw, f"{place}s", places.ravel(), counts.reshape(len(flat), -1))
-    if not level.classes:
-        yield Drawn(draw, f"{place}_sums", cells, flat * target[:, None])
+                cell, size = values.astype(np.int64), width
+            inside = at == features.nodes[pairs][:, None]
+            held = inside[:, None] & (cell[:, None] == np.arange(size)[:, None])
+            flat = held.reshape(-1, columns.records).T
+            cells = (pairs[:, None] * size + np.arange(size)).ravel()
+            counts = flat[:, :, None] & (code[:, None, None] == np.arange(classes))
+            indices = cells[:, None] * classes + np.arange(classes)
+            yield Drawn(draw, f"{part}s", indices.ravel(), counts.reshape(len(flat), -1))
+            if not level.classes:
+                yield Drawn(draw, f"{part}_sums", cells, flat * columns.target[:, None])

@@ -6,16 +6,18 @@ Principled Federated Random Forests for Heterogeneous Data (FedForest).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator
 
 from privfed.errors import InputError
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners import private
 from privfed.learners.base import FederatedClassifier, FederatedRegressor, check_round
 from privfed.learners.forest import rules
+from privfed.learners.forest.additive import to_sklearn
 from privfed.learners.forest.columns import class_count
 from privfed.learners.forest.growth import ForestParams
 from privfed.learners.forest.model import FittedForest, ForestModel
@@ -33,12 +35,15 @@ from privfed.privacy.policy import Guard, Policy
 from privfed.questions.exact import Number
 from privfed.tables.schema import Schema
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 class _FedForest(LearnerByWays):
-    """What the classifier and the regressor share; parameters are documented there.
+    """What the classifier and the regressor share.
 
     ``fit`` sets ``schema_``, ``clients_``, ``way_`` and ``private_`` (how it learned), ``model_``,
-    ``rounds_`` (rounds of queries), and ``oob_score_`` where that is wanted (NaN where withheld).
+    ``rounds_`` (rounds of queries), and ``oob_score_`` if asked for (NaN if withheld).
     """
 
     ways: ClassVar[Ways] = (PublishedForest, PrivateForestWay)
@@ -77,6 +82,9 @@ class _FedForest(LearnerByWays):
         "evaluation": "gain_aggregation",
     }
 
+    #: ten candidates at every level
+    paper_settings: ClassVar[Mapping[str, Any]] = {"max_quantiles": 1}
+
     model_: ForestModel  #: The fitted model, set by ``fit``
 
     def __init__(  # noqa: PLR0913 - an estimator's parameters
@@ -100,23 +108,7 @@ class _FedForest(LearnerByWays):
         oob_score: bool = False,
         random_state: int | None = None,
     ) -> None:
-        self.n_estimators = n_estimators
-        self.max_depth = max_depth
-        self.min_samples_leaf = min_samples_leaf
-        self.min_impurity_decrease = min_impurity_decrease
-        self.criterion = criterion
-        self.max_features = max_features
-        self.n_quantiles = n_quantiles
-        self.max_quantiles = max_quantiles
-        self.candidates = candidates
-        self.interpolate = interpolate
-        self.gain_aggregation = gain_aggregation
-        self.top_k = top_k
-        self.client_splits = client_splits
-        self.sampling = sampling
-        self.clients_per_tree = clients_per_tree
-        self.oob_score = oob_score
-        self.random_state = random_state
+        self._set(locals())
 
     # --- learning ------------------------------------------------------------------------------
 
@@ -139,14 +131,13 @@ class _FedForest(LearnerByWays):
         assert schema.target is not None
         low, high = schema.target.bounds
         classes, features = self._classes(schema), len(schema.features)
-        shortlist = None if self.top_k is None else min(self.top_k, features)
         return ForestParams(
             trees=self.n_estimators,
             max_depth=MOST_DEPTH if self.max_depth is None else self.max_depth,
             min_leaf=instances(self.min_samples_leaf, self.sampling),
             # of a number, held against the variance of the target scaled by its bounds
             min_decrease=float(self.min_impurity_decrease / (1 if classes else (high - low) ** 2)),
-            criterion=self.criterion,  # type: ignore[arg-type]
+            criterion=self.criterion,
             classes=classes,
             per_node=features_of(self.max_features, features),
             quantiles=self.n_quantiles,
@@ -154,7 +145,7 @@ class _FedForest(LearnerByWays):
             candidates=self.candidates,
             interpolate=self.interpolate,
             averaged=self.gain_aggregation == "average",
-            shortlist=shortlist,
+            shortlist=None if self.top_k is None else min(self.top_k, features),
             client_splits=self.client_splits,
             sampling=self.sampling,
             clients_per_tree=self.clients_per_tree,
@@ -178,15 +169,11 @@ class _FedForest(LearnerByWays):
     ) -> np.ndarray:
         """Class probabilities, or the target in its own unit; shape (rows, values)."""
         rows = self._encode(X)
-        return self.model_.predict(rows, self._numbers(client, len(rows)))
-
-    def _numbers(self, client: str | Sequence[str] | None, rows: int) -> np.ndarray | None:
-        """Each row's client as a number."""
         if client is None:
-            return None
-        names = self._clients_of_rows(client, rows)
-        known = {name: number for number, name in enumerate(self.clients_)}
-        return np.array([known[name] for name in names.tolist()], dtype=np.int64)
+            return self.model_.predict(rows)
+        names = self._clients_of_rows(client, len(rows)).tolist()
+        index = {name: number for number, name in enumerate(self.clients_)}
+        return self.model_.predict(rows, np.array([index[name] for name in names], dtype=np.int64))
 
     # --- the model as people read it -----------------------------------------------------------
 
@@ -207,9 +194,61 @@ class _FedForest(LearnerByWays):
         """The fraction of the impurity decrease that is due to splits on the client."""
         return float(self.model_.importances()[-1])
 
-    def describe(self, tree: int = 0) -> str:
-        """One tree as text, a rule for each leaf; of a private model, what weighs most."""
+    def plot(
+        self, feature: str | None = None, *, tree: int | None = None, ax: Axes | None = None
+    ) -> Axes:
+        """Importances of the features, one tree's upper levels, or what a feature adds to a private model's score.
+
+        The last is its partial dependence over made-up records, with a 90 % band. InputError where there is no
+        such picture.
+        """
+        from privfed.learners import pictures
+
+        model = self.model_
+        if feature is None:
+            return super().plot(ax=ax) if tree is None else pictures.tree(ax, model.drawn(tree))
+        if not isinstance(model, PrivateForest):
+            return super().plot(feature, ax=ax)
+        column, number = self._feature(feature)
+        cuts = model.model.basis.grid.cuts[number]
+        places = pictures.places_of(column, cuts)
+        heights, reach = model.partial_dependence(number)
+        codes = np.searchsorted(cuts, places, side="right")
+        band = np.column_stack([heights - reach, heights + reach])[codes]
+        name, classes = self.schema_.columns[-1].name, getattr(self, "classes_", None)
+        label = (
+            f"adds to {name}" if classes is None else f"adds to log-odds of {name} = {classes[1]}"
+        )
+        return pictures.shape(ax, column, heights[codes], label, band, cuts)
+
+    def describe(self, tree: int | None = None) -> str:
+        """One tree as text, a rule for each leaf; without a number the first, of a private model what weighs most."""
         return self.model_.describe(tree)
+
+    @property
+    def estimators_(self) -> list[Any]:
+        """A private model's trees as scikit-learn has them, a list of one for each output; see :meth:`to_sklearn`."""
+        return list(self.to_sklearn().estimators_)
+
+    def to_sklearn(self) -> BaseEstimator:
+        """A private model as scikit-learn's gradient boosting, its trees unchanged, for encoded rows.
+
+        Rows are as ``feature_names_in_`` has them, categories by their number. Values and thresholds meet as
+        32-bit floats, and a number is not held to its limits; else predictions are the same.
+
+        Raises:
+            InputError: the model is not private; its trees are in ``forest_``, and in ``to_text()``.
+        """
+        if not isinstance(self.model_, PrivateForest):
+            raise InputError(
+                "only a private model is written as gradient boosting; write to_text()"
+            )
+        return to_sklearn(self.model_.model, getattr(self, "classes_", np.zeros(0)))
+
+    def _interval(self, X: pd.DataFrame | np.ndarray, level: float) -> np.ndarray:
+        if not isinstance(self.model_, PrivateForest):
+            raise InputError("intervals are of the noise of a private model; give a private policy")
+        return self.model_.intervals(self._encode(X), level)
 
     def to_text(self) -> str:
         """The forest as text rules, which :meth:`from_text` reads; InputError for a private model."""
@@ -241,14 +280,12 @@ class _FedForest(LearnerByWays):
     def published(self) -> Policy:
         """What the paper releases: everything it asks for, as it is."""
         kinds = self.ways[0].queries
-        guards: dict[str, tuple[Guard, ...]] = {kind.kind: (Guard.of("open"),) for kind in kinds}
-        return Policy(guards, name="published")
+        return Policy({kind.kind: (Guard.of("open"),) for kind in kinds}, name="published")
 
     def nullified(self) -> Policy:
-        """The paper's releases with small cells suppressed: no differential privacy.
+        """The paper's releases with small cells suppressed (see the queries' ``reveals``): no differential privacy.
 
-        Sketches of nodes with few records, and counts of few, are withheld (see the questions'
-        ``reveals``); local gains and shortlists, which no count stands beside, altogether.
+        Local gains and shortlists, which no count stands beside, are withheld altogether.
         """
         guard = (Guard.of("nullify"),)
         kinds = (Sketches.kind, BinStatistics.kind, OutOfBag.kind)
@@ -275,15 +312,13 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
         criterion: ``"gini"`` or ``"entropy"``.
         max_features: how many features each node looks at, drawn for it: a number, a share, ``"sqrt"``,
             ``"third"`` or none for all. A node whose features all have one value draws others.
-        n_quantiles: Q, at how many equal ranks a node's values are told and cut; upper levels of a
-            forest, where nodes are few, use up to `max_quantiles`.
-        max_quantiles: most quantiles of a node where a level has few; `n_quantiles` everywhere where it is
-            no greater.
+        n_quantiles: Q, the quantiles released of a node's values, and its candidate cuts.
+        max_quantiles: most of them in levels of few nodes, if more than `n_quantiles`.
         candidates: ``"quantiles"`` inverts the mixture of the clients' distributions at equal ranks;
-            ``"midpoints"`` tries the middles between all told values (centralized CART's candidates
-            where Q is no less than a node's records); ``"range"`` tries equal steps between the
+            ``"midpoints"`` tries the middles between all released values (centralized CART's
+            candidates if Q is at least a node's records); ``"range"`` tries equal steps between the
             node's extremes, as federated histograms do.
-        interpolate: whether told quantiles lie between two values instead of being the nearer one.
+        interpolate: whether quantiles lie between two values instead of being the nearer one.
         gain_aggregation: ``"exact"`` sums the clients' statistics, ``"average"`` averages their local
             decreases (AvgImp, for alike clients).
         top_k: L, how many features of a node each client may speak for (Top-L); none for all.
@@ -324,6 +359,14 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
         """Class probabilities, shape (rows, classes); `client` is one name, or one for each row."""
         return self._values_of(X, client)
 
+    def confidence_interval(self, X: pd.DataFrame | np.ndarray, level: float = 0.9) -> np.ndarray:
+        """Intervals of the second class's probability by a private model, shape (rows, 2): of noise and sampling.
+
+        Raises:
+            InputError: the model is not private, or of more than two classes.
+        """
+        return self._interval(X, level)
+
     def predict(
         self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
@@ -340,6 +383,18 @@ class FedForestRegressor(FederatedRegressor, _FedForest):
     """
 
     _criteria: ClassVar[tuple[Criterion, ...]] = ("squared_error",)
+
+    @property
+    def prediction_limits_(self) -> tuple[float, float]:
+        """See the base."""
+        if not isinstance(self.model_, PrivateForest):
+            return super().prediction_limits_
+        outcome = self.model_.model.outcome
+        return outcome.lower, outcome.upper
+
+    def confidence_interval(self, X: pd.DataFrame | np.ndarray, level: float = 0.9) -> np.ndarray:
+        """Intervals of the target's mean; see :meth:`FedForestClassifier.confidence_interval`."""
+        return self._interval(X, level)
 
     def predict(
         self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None

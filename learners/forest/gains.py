@@ -10,12 +10,8 @@ from privfed.learners.impurity import Criterion, neg_weighted_impurity, sizes
 
 
 def together(counts: np.ndarray, sums: np.ndarray | None) -> np.ndarray:
-    """Counts and sums as one vector of statistics, the last axis: see ``gains``."""
-    if sums is None:
-        return counts
-    both = np.empty((*sums.shape, 2), np.int64)
-    both[..., 0], both[..., 1] = counts[..., 0], sums
-    return both
+    """Counts and sums as one vector of statistics, the last axis."""
+    return counts if sums is None else np.stack([counts[..., 0], sums], axis=-1, dtype=np.int64)
 
 
 def decreases(
@@ -31,12 +27,9 @@ def decreases(
     """
     left, total = left.astype(float), total.astype(float)[..., None, :]
     right = total - left
-    left_worth, right_worth, whole = (
-        neg_weighted_impurity(each, criterion) for each in (left, right, total)
-    )
-    worth = left_worth + right_worth - whole
+    purity = [neg_weighted_impurity(each, criterion) for each in (left, right, total)]
     fewest = np.minimum(sizes(left, criterion), sizes(right, criterion))
-    return np.where(fewest >= min_leaf, worth, -np.inf)
+    return np.where(fewest >= min_leaf, purity[0] + purity[1] - purity[2], -np.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,23 +37,21 @@ class Best:
     """The best candidate of each pair."""
 
     gain: np.ndarray  #: impurity decrease times records; minus infinity for none, shape (pairs,)
-    place: np.ndarray  #: the last bin, or index in Fisher's order, that goes left
+    index: np.ndarray  #: the last bin, or rank in Fisher's order, that goes left
 
 
 def best_cut(pooled: np.ndarray, criterion: Criterion, min_leaf: int) -> Best:
     """The first best cut between bins, by pooled statistics of shape (pairs, bins, statistics)."""
     upto = np.cumsum(pooled, axis=1)
     gains = decreases(upto[:, :-1], upto[:, -1], criterion, min_leaf)
-    place = gains.argmax(axis=1) if gains.size else np.zeros(len(pooled), np.int64)
-    return Best(gains[np.arange(len(pooled)), place], place)
+    index = gains.argmax(axis=1) if gains.size else np.zeros(len(pooled), np.int64)
+    return Best(gains[np.arange(len(pooled)), index], index)
 
 
 def best_subset(pooled: np.ndarray, criterion: Criterion, min_leaf: int) -> tuple[Best, np.ndarray]:
-    """The best division of categories in two, contiguous in their Fisher order.
+    """The best division of categories in two, contiguous in their Fisher order; empty ones go to the larger side.
 
-    For regression and two classes the order is by mean or fraction, and the best contiguous division is the
-    best of all (Fisher 1958). For more classes it is by the fraction of the node's most frequent class, a
-    heuristic. Categories without records go to the larger side.
+    For regression and two classes it is the best of all (Fisher 1958); for more classes a heuristic.
 
     Args:
         pooled: summed statistics, shape (pairs, categories, statistics).
@@ -72,20 +63,19 @@ def best_subset(pooled: np.ndarray, criterion: Criterion, min_leaf: int) -> tupl
     """
     order, ranks = fisher_order(pooled, criterion)
     best = best_cut(np.take_along_axis(pooled, order[:, :, None], axis=1), criterion, min_leaf)
-    chosen = ranks <= best.place[:, None]
+    chosen = ranks <= best.index[:, None]
     size = sizes(pooled, criterion)
     larger_left = 2 * np.where(chosen, size, 0).sum(axis=1) >= size.sum(axis=1)
     return best, np.where(size > 0, chosen, larger_left[:, None])
 
 
 def fisher_order(pooled: np.ndarray, criterion: Criterion) -> tuple[np.ndarray, np.ndarray]:
-    """Categories by what they say of the target, empty ones last: order and ranks."""
+    """Categories by mean target or fraction of the most frequent class, empty ones last: order and ranks."""
     size = sizes(pooled, criterion)
     if criterion == "squared_error":
-        said = pooled[..., 1]
+        total = pooled[..., 1]
     else:
-        frequent = pooled.sum(axis=1).argmax(axis=1)
-        said = pooled[np.arange(len(pooled)), :, frequent]
-    mean = np.where(size > 0, said / np.maximum(size, 1), np.inf)
+        total = pooled[np.arange(len(pooled)), :, pooled.sum(axis=1).argmax(axis=1)]
+    mean = np.where(size > 0, total / np.maximum(size, 1), np.inf)
     order = np.argsort(mean, axis=1, kind="stable")
     return order, np.argsort(order, axis=1, kind="stable")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,13 +13,7 @@ from privfed.exchange.disclosure import Disclosure
 from privfed.learners.forest import draws
 from privfed.learners.forest.columns import TARGET_GRID
 from privfed.learners.forest.level import NodeFeatures, OpenNodes
-from privfed.learners.forest.level_queries import (
-    LevelReplies,
-    PartReplies,
-    Version,
-    ask_about,
-    versions,
-)
+from privfed.learners.forest.level_queries import LevelReplies, Version, ask_about, versions
 from privfed.learners.forest.mixture import candidate_cuts, equal_steps, middles
 from privfed.learners.forest.queries import BinStatistics, LocalGains, Shortlist, Sketches
 from privfed.learners.forest.samples import Sampling
@@ -76,25 +71,11 @@ class Grown:
 
     trees: BinaryTrees  #: the trees
     totals: np.ndarray  #: statistics by client, shape (clients, nodes, statistics)
-    names: np.ndarray  #: what each node's draws hang on, shape (nodes,)
+    names: np.ndarray  #: seeds of each node's draws, shape (nodes,)
     depth: np.ndarray  #: splits above each node, shape (nodes,)
     tried: np.ndarray  #: how many of its features each node has looked at
     open: np.ndarray  #: which nodes may still split
     known: np.ndarray  #: which nodes' totals are known
-
-    @classmethod
-    def seeds(cls, params: ForestParams, clients: int) -> Grown:
-        """Roots alone."""
-        roots = params.trees
-        return cls(
-            BinaryTrees.stumps(roots),
-            np.zeros((clients, roots, params.width), np.int64),
-            draws.roots(params.seed, roots),
-            np.zeros(roots, np.int64),
-            np.zeros(roots, np.int64),
-            np.ones(roots, bool),
-            np.zeros(roots, bool),
-        )
 
 
 Versions = Sequence[Version | None]  #: What each client is asked about, in the federation's order
@@ -126,7 +107,16 @@ class ForestGrower:
         self.sampling = sampling or Sampling(
             params.sampling, params.seed, np.arange(params.trees), params.trees
         )
-        self.grown = Grown.seeds(params, self.clients)
+        trees, none = params.trees, np.zeros(params.trees, np.int64)
+        self.grown = Grown(
+            BinaryTrees.stumps(trees),
+            np.zeros((self.clients, trees, params.width), np.int64),
+            draws.roots(params.seed, trees),
+            depth=none,
+            tried=none.copy(),
+            open=np.ones(trees, bool),
+            known=np.zeros(trees, bool),
+        )
         self.rounds = 0
 
     def grow(self) -> Grown:
@@ -148,15 +138,11 @@ class ForestGrower:
         p, nodes = self.params, self._portions()[0]
         level = self._level(nodes, self._drawn(nodes))
         levels = self._levels(len(level.numeric))
-        for client, own in zip(
-            self.federation.clients, versions(level, self.members, self.features), strict=True
-        ):
-            if own is None:
-                continue
-            if p.shortlist is not None:
-                yield client, Shortlist(own.level, p.quantiles, p.shortlist, p.criterion)
-            else:
-                yield client, Sketches(own.level, levels, p.interpolate)
+        for client, version in zip(self.federation.clients, self._versions(level), strict=True):
+            if version is not None and p.shortlist is not None:
+                yield client, Shortlist(version.level, p.quantiles, p.shortlist, p.criterion)
+            elif version is not None:
+                yield client, Sketches(version.level, levels, p.interpolate)
 
     # --- one round -----------------------------------------------------------------------------
 
@@ -169,33 +155,30 @@ class ForestGrower:
 
     def _round(self, nodes: np.ndarray) -> None:
         """Ask about some open nodes, and split or close them."""
-        s, level = self.params, self._level(nodes, self._drawn(nodes))
-        if s.shortlist is not None:
-            level = self._shortlisted(level, s.shortlist)
-        found = versions(level, self.members, self.features)
-        levels, new = self._levels(len(level.numeric)), not self.grown.known[nodes].all()
-        told = self._ask(level, found, lambda own: Sketches(own.level, levels, s.interpolate, new))
+        p, level = self.params, self._level(nodes, self._drawn(nodes))
+        if p.shortlist is not None:
+            level = self._shortlisted(level, p.shortlist)
+        asked, levels = self._versions(level), self._levels(len(level.numeric))
+        new = not self.grown.known[nodes].all()
+        replies = self._ask(level, asked, lambda v: Sketches(v.level, levels, p.interpolate, new))
         if new:
-            self._note_totals(told)
-        cuts, constant = self._candidates(told)
-        choose = self._averaged if s.averaged else self._exact
-        self._apply(level, *choose(level, found, cuts, constant))
+            self._note_totals(replies)
+        cuts, constant = self._candidates(replies)
+        choose = self._averaged if p.averaged else self._exact
+        self._apply(level, *choose(level, asked, cuts, constant))
 
     def _levels(self, pairs: int) -> int:
         """Finer quantiles where there are few pairs: they cost little there, and decide most."""
-        s = self.params
-        if s.candidates == "range":
-            return 1
-        room = SETTINGS.max_quantile_cells // max(pairs, 1)
-        return max(s.quantiles, min(s.max_quantiles, room))
+        p, most = self.params, SETTINGS.max_quantile_cells // max(pairs, 1)
+        return 1 if p.candidates == "range" else max(p.quantiles, min(p.max_quantiles, most))
 
     def _drawn(self, nodes: np.ndarray) -> np.ndarray:
         """The features each node looks at this time, -1 for none, shape (nodes, features a node)."""
         per_node = self.params.per_node
         order = draws.ranking(self.grown.names[nodes], self.features)
-        place = self.grown.tried[nodes][:, None] + np.arange(per_node)
-        chosen = np.take_along_axis(order, np.minimum(place, self.features - 1), axis=1)
-        return np.sort(np.where(place < self.features, chosen, self.features), axis=1)
+        index = self.grown.tried[nodes][:, None] + np.arange(per_node)
+        chosen = np.take_along_axis(order, np.minimum(index, self.features - 1), axis=1)
+        return np.sort(np.where(index < self.features, chosen, self.features), axis=1)
 
     def _level(self, nodes: np.ndarray, drawn: np.ndarray) -> OpenNodes:
         """A level that looks at the drawn features, ascending; too large a number is none."""
@@ -206,67 +189,61 @@ class ForestGrower:
         classes = 1 if self.target_client else self.params.classes
         return OpenNodes(self.grown.trees, self.sampling, nodes, by_cut, by_set, classes)
 
+    def _versions(self, level: OpenNodes) -> Versions:
+        return versions(level, self.members, self.features)
+
     def _ask(
-        self, level: OpenNodes, found: Versions, question: Callable[[Version], Query]
+        self, level: OpenNodes, asked: Versions, query: Callable[[Version], Query]
     ) -> LevelReplies:
         self.rounds += 1
-        return ask_about(self.federation, level, found, question)
+        return ask_about(self.federation, level, asked, query)
 
     def _shortlisted(self, level: OpenNodes, longest: int) -> OpenNodes:
         """The same level with the union of the clients' shortlists for features."""
-        s = self.params
-        told = self._ask(
+        p = self.params
+        replies = self._ask(
             level,
-            versions(level, self.members, self.features),
-            lambda own: Shortlist(own.level, s.quantiles, longest, s.criterion),
+            self._versions(level),
+            lambda v: Shortlist(v.level, p.quantiles, longest, p.criterion),
         )
-        wanted = np.zeros((len(level.nodes), self.features + 1), bool)  # -1 marks the last column
-        for _, nodes, named in told.heard("features").said:
-            wanted[nodes[:, None], named] = True
-        order = np.where(wanted[:, : self.features], np.arange(self.features), self.features)
+        named = np.zeros((len(level.nodes), self.features + 1), bool)  # -1 marks the last column
+        for _, nodes, features in replies.part("features").arrays:
+            named[nodes[:, None], features] = True
+        order = np.where(named[:, : self.features], np.arange(self.features), self.features)
         return self._level(level.nodes, np.sort(order, axis=1))
 
-    def _note_totals(self, told: LevelReplies) -> None:
-        """Keep what the clients say of the nodes themselves."""
-        nodes = told.level.nodes
-        each = told.statistics(by_client=self.target_client).at(np.arange(len(nodes)))
-        self.grown.totals[:, nodes] = each
+    def _note_totals(self, replies: LevelReplies) -> None:
+        """Keep the released totals of the nodes themselves."""
+        nodes = replies.level.nodes
+        totals = replies.statistics(by_client=self.target_client).at(np.arange(len(nodes)))
+        self.grown.totals[:, nodes] = totals
         self.grown.known[nodes] = True
 
-    def _candidates(self, told: LevelReplies) -> tuple[np.ndarray, np.ndarray]:
+    def _candidates(self, replies: LevelReplies) -> tuple[np.ndarray, np.ndarray]:
         """Cuts of each numeric pair, and which pairs have but one value."""
-        numeric, sketches = told.level.numeric, told.heard("knots")
+        numeric, sketches = replies.level.numeric, replies.part("knots")
         if not len(numeric) or not sketches:
             return np.zeros((len(numeric), 1), np.float32), np.ones(len(numeric), bool)
-        counts = sizes(self.grown.totals[:, told.level.nodes], self.params.criterion)
+        counts = sizes(self.grown.totals[:, replies.level.nodes], self.params.criterion)
         counts = counts[:, numeric.nodes]
-        cuts = self._cuts(told, counts)
-        found = [
-            self._proposed(sketches.everywhere(own), counts[:, own], cuts)
-            for own in self._together(sketches)
-        ]
-        return np.concatenate([own for own, _ in found]), np.concatenate([one for _, one in found])
-
-    def _together(self, sketches: PartReplies) -> Iterable[slice]:
-        """Portions of the pairs; all at once where how many cuts a pair gets hangs on the others."""
-        whole = [slice(0, sketches.items)]
-        return whole if self.params.candidates == "midpoints" else sketches.portions()
-
-    def _cuts(self, told: LevelReplies, counts: np.ndarray) -> int:
-        """How many cuts each pair gets: bins of few records would be suppressed where any is."""
-        knots = told.heard("knots")
-        most = int(knots.said[0][2].shape[1]) - 2
-        if not told.suppressed:
-            return most
-        counts = _told(knots.everywhere(), counts)
-        typical = np.median(counts[counts > 0]) if counts.any() else 0
-        return min(most, max(1, int(typical) // (2 * SETTINGS.min_shown) - 1))
+        most = int(sketches.arrays[0][2].shape[1]) - 2
+        if replies.suppressed:  # bins of few records would be suppressed, too
+            shown = _shown(sketches.everywhere(), counts)
+            typical = np.median(shown[shown > 0]) if shown.any() else 0
+            most = min(most, max(1, int(typical) // (2 * SETTINGS.min_shown) - 1))
+        whole = [slice(0, sketches.items)]  # midpoints of a pair are as many as the longest pair's
+        portions = whole if self.params.candidates == "midpoints" else sketches.portions()
+        cuts, constant = zip(
+            *(self._proposed(sketches.everywhere(p), counts[:, p], most) for p in portions),
+            strict=True,
+        )
+        return np.concatenate(cuts), np.concatenate(constant)
 
     def _proposed(
         self, knots: np.ndarray, counts: np.ndarray, cuts: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Cuts of some pairs, and which of them have but one value."""
-        counts = _told(knots, counts)
+        counts = _shown(knots, counts)
         low = np.where(counts > 0, knots[:, :, 0], np.inf).min(axis=0)
         high = np.where(counts > 0, knots[:, :, -1], -np.inf).max(axis=0)
         if self.params.candidates == "midpoints":
@@ -278,71 +255,69 @@ class ForestGrower:
     # --- choosing splits -----------------------------------------------------------------------
 
     def _exact(
-        self, level: OpenNodes, found: Versions, cuts: np.ndarray, constant: np.ndarray
+        self, level: OpenNodes, asked: Versions, cuts: np.ndarray, constant: np.ndarray
     ) -> tuple[Splits, np.ndarray]:
         """The splits by exact statistics, and the nodes that cannot split on these features."""
-        s, by_client = self.params, self.target_client
-        told = self._ask(level, found, lambda own: BinStatistics(own.level, cuts[own.numeric]))
-        bins, groups = (told.statistics(of, by_client=by_client) for of in ("bin", "group"))
-        return exact_splits(level, cuts, constant, bins, groups, s.criterion, s.min_leaf)
+        p, by_client = self.params, self.target_client
+        replies = self._ask(level, asked, lambda v: BinStatistics(v.level, cuts[v.numeric]))
+        bins, groups = (replies.statistics(of, by_client=by_client) for of in ("bin", "group"))
+        return exact_splits(level, cuts, constant, bins, groups, p.criterion, p.min_leaf)
 
     def _averaged(
-        self, level: OpenNodes, found: Versions, cuts: np.ndarray, constant: np.ndarray
+        self, level: OpenNodes, asked: Versions, cuts: np.ndarray, constant: np.ndarray
     ) -> tuple[Splits, np.ndarray]:
-        """The splits by averaged local decreases; categories are told exactly, as in the paper."""
-        s = self.params
-        weights = sizes(self.grown.totals[:, level.nodes], s.criterion).astype(float)
-        told = self._ask(
-            level, found, lambda own: LocalGains(own.level, cuts[own.numeric], s.criterion)
+        """The splits by averaged local decreases; by exact statistics of categories, as in the paper."""
+        p = self.params
+        weights = sizes(self.grown.totals[:, level.nodes], p.criterion).astype(float)
+        replies = self._ask(
+            level, asked, lambda v: LocalGains(v.level, cuts[v.numeric], p.criterion)
         )
-        local = told.heard("gains").everywhere()
-        groups = np.zeros((self.clients, 0, 1, s.width), np.int64)
+        local = replies.part("gains").everywhere()
+        groups = np.zeros((self.clients, 0, 1, p.width), np.int64)
         if len(level.grouped):
-            narrow = [None if own is None else _without_numbers(own) for own in found]
-            none = np.zeros((0, 1), np.float32)
-            exact = self._ask(level, narrow, lambda own: BinStatistics(own.level, none))
+            none, no_numbers = np.zeros((0, 1), np.float32), _without_numbers
+            exact = self._ask(level, asked, lambda v: BinStatistics(no_numbers(v.level), none))
             groups = exact.statistics("group").at(np.arange(len(level.grouped)))
         return averaged_splits(
-            level, cuts, constant, local, weights, groups, s.criterion, s.min_leaf
+            level, cuts, constant, local, weights, groups, p.criterion, p.min_leaf
         )
 
     # --- growing the arrays --------------------------------------------------------------------
 
     def _apply(self, level: OpenNodes, splits: Splits, constant: np.ndarray) -> None:
         """Split what is worth it; close the rest, but for nodes that may look at other features."""
-        s, grown, nodes = self.params, self.grown, level.nodes
-        if s.client_splits:
+        p, grown, nodes = self.params, self.grown, level.nodes
+        if p.client_splits:
             totals = grown.totals[:, nodes]
-            splits = with_clients(splits, totals, self.features, s.criterion, s.min_leaf)
+            splits = with_clients(splits, totals, self.features, p.criterion, p.min_leaf)
         worth = self._worth(splits)
-        grown.tried[nodes] += s.per_node
-        again = constant & (grown.tried[nodes] < self.features) & (s.shortlist is None)
+        grown.tried[nodes] += p.per_node
+        again = constant & (grown.tried[nodes] < self.features) & (p.shortlist is None)
         grown.open[nodes] = again & ~worth & self._may_split(nodes)
         self._append(splits.only(np.flatnonzero(worth)))
 
     def _worth(self, splits: Splits) -> np.ndarray:
         """Whether a split decreases the impurity, and by enough."""
-        s, grown = self.params, self.grown
+        p, grown = self.params, self.grown
         totals = grown.totals[:, splits.nodes].sum(axis=0)
         tree = grown.trees.tree_of[splits.nodes]
-        whole = sizes(grown.totals[:, : s.trees].sum(axis=0), s.criterion)[tree]
-        needed = s.min_decrease * np.maximum(whole, 1)
-        if s.criterion == "squared_error":
+        whole = np.maximum(sizes(grown.totals[:, : p.trees].sum(axis=0), p.criterion)[tree], 1)
+        needed = p.min_decrease * whole
+        if p.criterion == "squared_error":
             crumb = CRUMB * totals[:, 1].astype(float) ** 2 / np.maximum(totals[:, 0], 1)
             enough = splits.gain > np.maximum(needed * UNITS, crumb)
         else:
-            enough = splits.gain >= needed - CRUMB * np.maximum(whole, 1)
+            enough = splits.gain >= needed - CRUMB * whole
         return np.asarray(np.isfinite(splits.gain) & enough & self._may_split(splits.nodes))
 
     def _may_split(self, nodes: np.ndarray) -> np.ndarray:
         """Whether nodes are large, shallow and impure enough."""
-        s, grown = self.params, self.grown
+        p, grown = self.params, self.grown
         totals = grown.totals[:, nodes].sum(axis=0)
-        known = grown.known[nodes]
-        large = sizes(totals, s.criterion) >= 2 * s.min_leaf
-        impure = (totals > 0).sum(axis=1) > 1 if s.criterion != "squared_error" else True
-        shallow = grown.depth[nodes] < s.max_depth
-        return np.asarray((large & impure | ~known) & shallow)
+        large = sizes(totals, p.criterion) >= 2 * p.min_leaf
+        impure = (totals > 0).sum(axis=1) > 1 if p.criterion != "squared_error" else True
+        shallow = grown.depth[nodes] < p.max_depth
+        return np.asarray((large & impure | ~grown.known[nodes]) & shallow)
 
     def _append(self, splits: Splits) -> None:
         """Give every split node its two children."""
@@ -351,55 +326,47 @@ class ForestGrower:
             return
         first = len(grown.trees) + 2 * np.arange(count)
         grown.trees = split_trees(grown.trees, splits, first)
-        below = np.repeat(splits.nodes, 2)
-        whole = grown.totals[:, splits.nodes]
-        told = splits.left is not None
-        left = splits.left if splits.left is not None else np.zeros_like(whole)
-        sides = np.stack([left, whole - left if told else left], axis=2)
+        whole, left = grown.totals[:, splits.nodes], splits.left
+        none = np.zeros_like(whole)
+        sides = np.stack([none, none] if left is None else [left, whole - left], axis=2)
         new = 2 * count
+        added = {
+            "names": draws.children(grown.names[splits.nodes]).reshape(-1),
+            "depth": np.repeat(grown.depth[splits.nodes] + 1, 2),
+            "tried": np.zeros(new, np.int64),
+            "known": np.full(new, left is not None),
+            "open": np.zeros(new, bool),
+        }
         grown.totals = np.concatenate([grown.totals, sides.reshape(len(whole), new, -1)], axis=1)
-        grown.names = np.concatenate(
-            [grown.names, draws.children(grown.names[splits.nodes]).reshape(-1)]
-        )
-        grown.depth = np.concatenate([grown.depth, grown.depth[below] + 1])
-        grown.tried = np.concatenate([grown.tried, np.zeros(new, np.int64)])
-        grown.known = np.concatenate([grown.known, np.full(new, told)])
-        grown.open = np.concatenate([grown.open, np.zeros(new, bool)])
-        added = np.arange(len(grown.open) - new, len(grown.open))
-        grown.open[added] = self._may_split(added)
+        for name, values in added.items():
+            setattr(grown, name, np.concatenate([getattr(grown, name), values]))
+        grown.open[-new:] = self._may_split(np.arange(len(grown.open))[-new:])
 
     def _ask_unknown(self) -> None:
-        """Ask for the totals of leaves that nobody told; without an answer they are their parent's."""
-        grown = self.grown
-        unknown = np.flatnonzero(~grown.known)
+        """Ask for the unknown totals of leaves; without an answer they are their parent's."""
+        unknown = np.flatnonzero(~self.grown.known)
         if not len(unknown):
             return
-        unknown = unknown[np.argsort(grown.trees.tree_of[unknown], kind="stable")]
-        none = np.full((len(unknown), 1), self.features)
-        level = self._level(unknown, none)
-        try:
-            found = versions(level, self.members, self.features)
-            self._note_totals(self._ask(level, found, lambda own: Sketches(own.level, 1)))
-        except NobodyAnswered:
-            pass
+        unknown = unknown[np.argsort(self.grown.trees.tree_of[unknown], kind="stable")]
+        level = self._level(unknown, np.full((len(unknown), 1), self.features))
+        with suppress(NobodyAnswered):
+            replies = self._ask(level, self._versions(level), lambda v: Sketches(v.level, 1))
+            self._note_totals(replies)
 
 
 def _members(params: ForestParams, clients: int) -> np.ndarray:
     """Which client takes part in which tree, shape (clients, trees)."""
-    wanted = params.clients_per_tree
-    if wanted is None or wanted >= clients:
-        return np.ones((clients, params.trees), bool)
     order = draws.ranking(draws.roots(params.seed, params.trees) ^ np.uint64(1), clients)
     members = np.zeros((clients, params.trees), bool)
-    members[order[:, :wanted].T, np.arange(params.trees)] = True
+    members[order[:, : params.clients_per_tree].T, np.arange(params.trees)] = True
     return members
 
 
-def _told(knots: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Records of each client at each pair's node, none where its sketch shows nothing."""
+def _shown(knots: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Records of each client at each pair's node, zero where its sketch is suppressed."""
     return np.where(np.isnan(knots[:, :, 0]), 0, counts)
 
 
-def _without_numbers(asked: Version) -> Version:
-    none = NodeFeatures(np.zeros_like(asked.level.numeric.sizes), asked.level.numeric.features[:0])
-    return replace(asked, level=replace(asked.level, numeric=none), numeric=asked.numeric[:0])
+def _without_numbers(level: OpenNodes) -> OpenNodes:
+    none = NodeFeatures(np.zeros_like(level.numeric.sizes), level.numeric.features[:0])
+    return replace(level, numeric=none)

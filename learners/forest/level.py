@@ -72,17 +72,12 @@ class OpenNodes:
         return found
 
     def check(self, schema: Schema) -> None:
-        """Raise QueryError unless all of it fits the schema and the nodes are disjoint.
-
-        Different nodes that do not split have different records of one tree's sample: each instance ends in
-        one leaf.
-        """
+        """Raise QueryError unless all of it fits the schema and the nodes are disjoint leaves."""
         _check(self, schema)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=2)  # in one process the same query reaches every client's gate
 def _check(level: OpenNodes, schema: Schema) -> None:
-    """See :meth:`OpenNodes.check`; in one process the same question reaches every client's gate."""
     level.trees.check(schema)
     level.sampling.check(level.trees.roots)
     nodes = level.nodes

@@ -39,37 +39,34 @@ def versions(level: OpenNodes, members: np.ndarray, features: int) -> list[Versi
         features: number of features, which is how trees name the client itself.
     """
     by_client = bool((level.trees.feature == features).any())
-    tree = level.trees.tree_of[level.nodes]
     seen: dict[bytes, Version | None] = {}
     found = []
-    for client, taking_part in enumerate(members):
-        key = np.packbits(taking_part).tobytes() + (client.to_bytes(4) if by_client else b"")
+    for client, member in enumerate(members):
+        key = np.packbits(member).tobytes() + (client.to_bytes(4) if by_client else b"")
         if key not in seen:
-            seen[key] = _version(level, taking_part, taking_part[tree], client, features)
+            seen[key] = _version(level, member, client, features)
         found.append(seen[key])
     return found
 
 
-def _version(
-    level: OpenNodes, taking_part: np.ndarray, mine: np.ndarray, client: int, features: int
-) -> Version | None:
+def _version(level: OpenNodes, member: np.ndarray, client: int, features: int) -> Version | None:
+    mine = member[level.trees.tree_of[level.nodes]]
     nodes = np.flatnonzero(mine)
     if not len(nodes):
         return None
-    trees, kept = level.trees.seen_by(client, features).only(taking_part)
-    sampling = replace(level.sampling, trees=level.sampling.trees[taking_part])
+    trees, kept = level.trees.seen_by(client, features).only(member)
     numeric, grouped = (
         np.flatnonzero(mine[pairs.nodes]) for pairs in (level.numeric, level.grouped)
     )
-    own = OpenNodes(
-        trees,
-        sampling,
-        np.searchsorted(kept, level.nodes[nodes]),
-        NodeFeatures(level.numeric.sizes[nodes], level.numeric.features[numeric]),
-        NodeFeatures(level.grouped.sizes[nodes], level.grouped.features[grouped]),
-        level.classes,
+    local = replace(
+        level,
+        trees=trees,
+        sampling=replace(level.sampling, trees=level.sampling.trees[member]),
+        nodes=np.searchsorted(kept, level.nodes[nodes]),
+        numeric=NodeFeatures(level.numeric.sizes[nodes], level.numeric.features[numeric]),
+        grouped=NodeFeatures(level.grouped.sizes[nodes], level.grouped.features[grouped]),
     )
-    return Version(own, nodes, numeric, grouped)
+    return Version(local, nodes, numeric, grouped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,46 +76,44 @@ class PartReplies:
     clients: int  #: how many there are
     items: int  #: how many nodes or pairs the whole level has
     #: client, its items and its array (items first), for each client that released the part
-    said: list[tuple[int, np.ndarray, np.ndarray]]
+    arrays: list[tuple[int, np.ndarray, np.ndarray]]
 
     def __bool__(self) -> bool:
-        return bool(self.said)
+        return bool(self.arrays)
 
     def portions(self) -> Iterator[slice]:
-        """All items, so many at a time that what is worked out of them stays near the processor."""
+        """All items, so many at a time that what is worked out of them stays in the processor's cache."""
         for first in range(0, max(self.items, 1), PORTION):
             yield slice(first, min(first + PORTION, self.items))
 
     def total(self, portion: slice | None = None) -> np.ndarray:
         """The sum over clients, suppressed cells as zero, shape (items, ...) or of a portion of them."""
-        wanted = slice(0, self.items) if portion is None else portion
-        shape = self.said[0][2].shape[1:]
-        found = np.zeros((wanted.stop - wanted.start, *shape), np.int64)
-        for _, items, array in self.said:
+        chosen = portion or slice(0, self.items)
+        total = np.zeros((chosen.stop - chosen.start, *self.arrays[0][2].shape[1:]), np.int64)
+        for _, items, array in self.arrays:
             if len(items) == self.items:
-                found += array[wanted]
+                total += array[chosen]
             else:
-                low, high = np.searchsorted(items, (wanted.start, wanted.stop))
-                found[items[low:high] - wanted.start] += array[low:high]
-        return found
+                low, high = np.searchsorted(items, (chosen.start, chosen.stop))
+                total[items[low:high] - chosen.start] += array[low:high]
+        return total
 
     def at(self, chosen: np.ndarray) -> np.ndarray:
-        """Each client's array at some items, zero where it said nothing, shape (clients, chosen, ...)."""
-        _, _, first = self.said[0]
-        found = np.zeros((self.clients, len(chosen), *first.shape[1:]), first.dtype)
-        for client, items, array in self.said:
+        """Each client's array at some items, zero where it released none, shape (clients, chosen, ...)."""
+        _, _, first = self.arrays[0]
+        result = np.zeros((self.clients, len(chosen), *first.shape[1:]), first.dtype)
+        for client, items, array in self.arrays:
             if len(items) == self.items:
-                found[client] = array[chosen]
+                result[client] = array[chosen]
                 continue
-            place = np.searchsorted(items, chosen)
-            known = (place < len(items)) & (items[np.minimum(place, len(items) - 1)] == chosen)
-            found[client, known] = array[place[known]]
-        return found
+            index = np.searchsorted(items, chosen)
+            known = (index < len(items)) & (items[np.minimum(index, len(items) - 1)] == chosen)
+            result[client, known] = array[index[known]]
+        return result
 
     def everywhere(self, portion: slice | None = None) -> np.ndarray:
         """Each client's array at all items, or at a portion of them, shape (clients, items, ...)."""
-        wanted = slice(0, self.items) if portion is None else portion
-        return self.at(np.arange(wanted.start, wanted.stop))
+        return self.at(np.arange(self.items)[portion or slice(None)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,23 +124,19 @@ class Summed:
     sums: PartReplies | None = None
     by_client: bool = False
 
-    def of(self, counts: np.ndarray, sums: np.ndarray | None) -> np.ndarray:
-        """Clients' arrays as vectors of statistics, shape (clients, items, ..., statistics)."""
-        if not self.by_client:
-            return together(counts, sums)
-        own = np.eye(self.counts.clients, dtype=np.int64)
-        return counts * own.reshape(len(own), *(1,) * (counts.ndim - 2), -1)
-
     def at(self, chosen: np.ndarray) -> np.ndarray:
         """Each client's statistics at some items, shape (clients, chosen, ..., statistics)."""
-        sums = self.sums.at(chosen) if self.sums is not None else None
-        return self.of(self.counts.at(chosen), sums)
+        counts = self.counts.at(chosen)
+        if not self.by_client:
+            return together(counts, None if self.sums is None else self.sums.at(chosen))
+        one_hot = np.eye(self.counts.clients, dtype=np.int64)
+        return counts * one_hot.reshape(len(one_hot), *(1,) * (counts.ndim - 2), -1)
 
     def total(self, portion: slice | None = None) -> np.ndarray:
         """The sum over clients, shape (items, ..., statistics), or of a portion of the items."""
         if self.by_client:
-            own = self.of(self.counts.everywhere(portion), None)
-            return np.asarray(own.sum(axis=0))
+            chosen = np.arange(self.counts.items)[portion or slice(None)]
+            return np.asarray(self.at(chosen).sum(axis=0))
         sums = None if self.sums is None else self.sums.total(portion)
         return together(self.counts.total(portion), sums)
 
@@ -158,52 +149,46 @@ class LevelReplies:
     versions: Sequence[Version | None]
     releases: Sequence[Release | None]
 
-    def heard(self, part: str) -> PartReplies:
+    def part(self, name: str) -> PartReplies:
         """One part: exact units, suppressed cells as zero, and ranks between those that are shown."""
-        where = "numeric" if part in ("knots", "bins", "bin_sums", "gains") else "nodes"
-        where = "grouped" if part.startswith("group") else where
-        level = self.level
-        items = {
-            "nodes": len(level.nodes),
-            "numeric": len(level.numeric),
-            "grouped": len(level.grouped),
-        }
-        said = []
-        for client, (own, release) in enumerate(zip(self.versions, self.releases, strict=True)):
-            if own is None or release is None or part not in release:
+        items = "numeric" if name in ("knots", "bins", "bin_sums", "gains") else "nodes"
+        items = "grouped" if name.startswith("group") else items
+        arrays = []
+        for client, (version, release) in enumerate(zip(self.versions, self.releases, strict=True)):
+            if version is None or release is None or name not in release:
                 continue
-            units, mask = release.parts[part].units, release.parts[part].mask
+            units, mask = release.parts[name].units, release.parts[name].mask
             if mask is not None:
-                units = between_shown(units, mask) if part == "knots" else np.where(mask, 0, units)
-            said.append((client, getattr(own, where), units))
-        return PartReplies(len(self.versions), items[where], said)
+                units = between_shown(units, mask) if name == "knots" else np.where(mask, 0, units)
+            arrays.append((client, getattr(version, items), units))
+        return PartReplies(len(self.versions), len(getattr(self.level, items)), arrays)
 
     @property
     def suppressed(self) -> bool:
         """Whether any cell is."""
-        told = (release.parts.values() for release in self.releases if release is not None)
-        return any(part.mask is not None for parts in told for part in parts)
+        releases = (release.parts.values() for release in self.releases if release is not None)
+        return any(part.mask is not None for parts in releases for part in parts)
 
     def statistics(self, of: str = "", *, by_client: bool = False) -> Summed:
         """Statistics of nodes, or of ``"bin"`` or ``"group"``; NobodyAnswered if policies withhold them."""
-        counts = self.heard(f"{of}s" if of else "counts")
+        counts = self.part(f"{of}s" if of else "counts")
         if not counts:
             raise NobodyAnswered(
                 "the clients' policies withhold the counts that trees are grown from"
             )
-        return Summed(counts, self.heard(f"{of}_sums" if of else "sums") or None, by_client)
+        return Summed(counts, self.part(f"{of}_sums" if of else "sums") or None, by_client)
 
 
 def ask_about(
     federation: Disclosure,
     level: OpenNodes,
     versions: Sequence[Version | None],
-    question: Callable[[Version], Query],
+    query: Callable[[Version], Query],
 ) -> LevelReplies:
     """Ask every client its version of a query, equal ones once; NobodyAnswered if no client releases any."""
-    made = {id(version): question(version) for version in versions if version is not None}
+    queries = {id(version): query(version) for version in versions if version is not None}
     asked = {
-        client: [made[id(version)]]
+        client: [queries[id(version)]]
         for client, version in zip(federation.clients, versions, strict=True)
         if version is not None
     }

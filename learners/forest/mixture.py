@@ -13,10 +13,7 @@ LEVEL = 1e-9  #: The mixture is level where it rises by less than this share of 
 
 
 def candidate_cuts(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarray:
-    """Invert the mixture of the clients' piecewise-linear CDFs at 1/(C+1), ..., C/(C+1).
-
-    Paper, Eq. 4: each client's CDF runs linearly through its knots, j/Q at the j-th; the mixture weighs it
-    by the client's fraction of the node's records.
+    """Invert the mixture of the clients' piecewise-linear CDFs at 1/(C+1), ..., C/(C+1) (paper, Eq. 4).
 
     Args:
         knots: shape (clients, pairs, Q + 1), each row ascending.
@@ -77,11 +74,7 @@ def _inverted(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarray:
 
 
 def _centre(found: np.ndarray, apart: np.ndarray, values: np.ndarray, height: np.ndarray) -> None:
-    """Move the candidate nearest to each stretch without records to its middle, as CART cuts there.
-
-    The inverse of a level is the stretch's lower end, which would count new records of the lower side to
-    the upper one.
-    """
+    """Move the candidate nearest to each stretch without records to its middle, where CART cuts."""
     rows, places = np.nonzero(apart)
     level = np.rint(height[rows, places] * (found.shape[1] + 1)).astype(np.int64) - 1
     inside = (level >= 0) & (level < found.shape[1])
@@ -92,7 +85,7 @@ def _centre(found: np.ndarray, apart: np.ndarray, values: np.ndarray, height: np
 def _in_order(
     values: np.ndarray, turn: np.ndarray, jump: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Each row of values ascending, and what belongs to them: one sort of values above places."""
+    """Each row of values ascending, with its turns and jumps: one sort of values above indices."""
     pairs, width = values.shape
     bits = max(width - 1, 1).bit_length()
     keys = ordered(values).astype(np.uint64)
@@ -107,7 +100,7 @@ def _in_order(
 
 
 def _at_levels(values: np.ndarray, height: np.ndarray, slope: np.ndarray, cuts: int) -> np.ndarray:
-    """Where each row's rising CDF reaches each level; a row is shifted by 2, so that one search does."""
+    """The inverse of each row's CDF at the levels; rows are shifted by 2, so that one search does."""
     pairs, width = values.shape
     levels = np.arange(1, cuts + 1) / (cuts + 1)
     shift, first = 2.0 * np.arange(pairs)[:, None], width * np.arange(pairs)[:, None]
@@ -124,9 +117,8 @@ def _at_levels(values: np.ndarray, height: np.ndarray, slope: np.ndarray, cuts: 
 
 def equal_steps(low: np.ndarray, high: np.ndarray, bins: int) -> np.ndarray:
     """Cuts that divide each pair's range in bins of equal width, shape (pairs, bins - 1)."""
-    wide = low < high
-    first, width = np.where(wide, low, 0), np.where(wide, high, 0) - np.where(wide, low, 0)
-    return np.asarray(first[:, None] + width[:, None] * np.arange(1, bins) / bins, np.float32)
+    low, high = (np.where(low < high, end, 0)[:, None] for end in (low, high))
+    return np.asarray(low + (high - low) * np.arange(1, bins) / bins, np.float32)
 
 
 def between_shown(knots: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -137,8 +129,8 @@ def between_shown(knots: np.ndarray, mask: np.ndarray) -> np.ndarray:
     low, high = np.where(before < 0, after, before), np.where(after > last, before, after)
     low, high = np.minimum(low, last), np.maximum(high, 0)
     first, second = (np.take_along_axis(knots, place, axis=1) for place in (low, high))
-    share = np.where(high > low, (rank - low) / np.maximum(high - low, 1), 0)
-    return np.where(mask.all(axis=1, keepdims=True), np.nan, first + (second - first) * share)
+    fraction = np.where(high > low, (rank - low) / np.maximum(high - low, 1), 0)
+    return np.where(mask.all(axis=1, keepdims=True), np.nan, first + (second - first) * fraction)
 
 
 def middles(knots: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from itertools import compress
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from privfed.learners.forest.gains import decreases
 from privfed.learners.forest.trees import LEAF, BinaryTrees
 from privfed.learners.impurity import CRITERIA, Criterion
 from privfed.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from privfed.learners.pictures import TreeNode
 
 BLOCK = 2_000_000  #: Rows times trees that are predicted at once
 CLIENT = "(client)"  #: Stands for a feature where a node splits on the client
@@ -34,8 +38,11 @@ class ForestModel(Protocol):
     def importances(self) -> np.ndarray:
         """Fractions by feature, the client last; they sum to 1, or are zero for a constant."""
 
-    def describe(self, tree: int) -> str:
-        """The model, or one of its trees, as text."""
+    def describe(self, tree: int | None) -> str:
+        """One of its trees as text; of none, what the model has."""
+
+    def drawn(self, tree: int) -> TreeNode:
+        """One tree as a picture has it."""
 
     def to_text(self, head: Mapping[str, Any]) -> str:
         """All trees as text rules, after a line of JSON."""
@@ -82,12 +89,12 @@ class FittedForest:
         if client is not None and (self.trees.feature == self.features).any():
             clients = client
         for each in np.unique(clients):
-            own = np.flatnonzero(clients == each)
-            seen = self.trees if each < 0 else self.seen_by(int(each))
+            of_client = np.flatnonzero(clients == each)
+            trees = self.trees if each < 0 else self.seen_by(int(each))
             step = max(1, BLOCK // self.trees.roots)
-            for first in range(0, len(own), step):
-                part = own[first : first + step]
-                mean[part] = self._mean(seen, columns[:, part])
+            for first in range(0, len(of_client), step):
+                part = of_client[first : first + step]
+                mean[part] = self._mean(trees, columns[:, part])
         if self.criterion != "squared_error":
             return mean
         assert self.schema.target is not None
@@ -99,61 +106,55 @@ class FittedForest:
         at = np.repeat(np.arange(trees.roots), rows)
         row = np.tile(np.arange(rows), trees.roots)
         for leaf, here, weight in self._reached(trees, at, row, columns):
-            for place in range(total.shape[1]):
-                worth = self.values[leaf, place] * weight
-                total[:, place] += np.bincount(here, worth, minlength=rows)
+            for column in range(total.shape[1]):
+                votes = self.values[leaf, column] * weight
+                total[:, column] += np.bincount(here, votes, minlength=rows)
         return total / trees.roots
 
     def _reached(
         self, trees: BinaryTrees, at: np.ndarray, row: np.ndarray, columns: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Leaves that rows reach, with weights; rows of unknown clients part where clients do."""
-        weight = np.ones(len(at))
-        sizes = self.sizes
+        weight, sizes = np.ones(len(at)), self.sizes
         while len(at):
-            inner = trees.feature[at] != LEAF
-            done = ~inner
-            yield at[done], row[done], weight[done]
+            inner = trees.inner[at]
+            yield at[~inner], row[~inner], weight[~inner]
             at, row, weight = at[inner], row[inner], weight[inner]
-            parted = trees.feature[at] == self.features
-            known = ~parted
-            right = trees.goes_right(at[known], row[known], columns)
+            both = trees.feature[at] == self.features
             left = trees.left[at]
-            share = sizes[left[parted]] / np.maximum(sizes[at[parted]], 1)
-            at = np.concatenate([left[known] + right, left[parted], left[parted] + 1])
-            row = np.concatenate([row[known], row[parted], row[parted]])
+            right = trees.goes_right(at[~both], row[~both], columns)
+            share = sizes[left[both]] / np.maximum(sizes[at[both]], 1)
+            at = np.concatenate([left[~both] + right, left[both], left[both] + 1])
+            row = np.concatenate([row[~both], row[both], row[both]])
             weight = np.concatenate(
-                [weight[known], weight[parted] * share, weight[parted] * (1 - share)]
+                [weight[~both], weight[both] * share, weight[both] * (1 - share)]
             )
 
-    def _decreases(self, inner: np.ndarray) -> np.ndarray:
-        """Impurity decrease times records of each split, from its children's values."""
-        size = self.sizes.astype(float)
-        told = size[:, None] * self.values
-        if self.criterion == "squared_error":
-            told = np.column_stack([size, told])
-        left = self.trees.left[inner]
-        whole = told[left] + told[left + 1]
-        worth = decreases(told[left][:, None], whole, self.criterion, 0)[:, 0]
-        return np.asarray(np.maximum(worth, 0))
-
     def importances(self) -> np.ndarray:
-        """See the base: mean over trees of the fraction of the tree's decrease."""
-        inner = np.flatnonzero(self.trees.feature != LEAF)
-        cells = self.trees.tree_of[inner] * (self.features + 1) + self.trees.feature[inner]
-        width = self.trees.roots * (self.features + 1)
-        each = np.bincount(cells, self._decreases(inner), minlength=width)
+        """See the base: mean over trees of the fraction of the tree's decrease, from its nodes' values."""
+        inner, width = np.flatnonzero(self.trees.inner), self.features + 1
+        size = self.sizes.astype(float)
+        statistics = size[:, None] * self.values
+        if self.criterion == "squared_error":
+            statistics = np.column_stack([size, statistics])
+        left, right = (statistics[self.trees.left[inner] + side] for side in (0, 1))
+        gains = np.maximum(decreases(left[:, None], left + right, self.criterion, 0)[:, 0], 0)
+        cells = self.trees.tree_of[inner] * width + self.trees.feature[inner]
+        each = np.bincount(cells, gains, minlength=self.trees.roots * width)
         by_tree = each.astype(float).reshape(self.trees.roots, -1)
         whole = by_tree.sum(axis=1, keepdims=True)
-        shares = np.divide(by_tree, whole, out=np.zeros_like(by_tree), where=whole > 0)
-        total = shares.sum(axis=0)
+        total = np.divide(by_tree, whole, out=np.zeros_like(by_tree), where=whole > 0).sum(axis=0)
         return np.asarray(total / max(total.sum(), 1e-300))
 
     # --- what people and programs read ---------------------------------------------------------
 
-    def describe(self, tree: int) -> str:
-        """One tree, a rule for each leaf."""
-        return "\n".join(rules.lines(self.tree_dict(tree)))
+    def describe(self, tree: int | None) -> str:
+        """One tree, a rule for each leaf; of none the first."""
+        return "\n".join(rules.lines(self.tree_dict(tree or 0)))
+
+    def drawn(self, tree: int) -> TreeNode:
+        """See the base."""
+        return rules.drawn(self.tree_dict(tree))
 
     def to_text(self, head: Mapping[str, Any]) -> str:
         """See the base; :func:`.rules.parse` reads it."""
@@ -187,31 +188,21 @@ class FittedForest:
         trees, names = self.trees, (*self.schema.names, CLIENT)
         nodes = np.flatnonzero(trees.tree_of == tree)
         index = {int(node): at for at, node in enumerate(nodes)}
-        inner = [bool(trees.feature[n] != LEAF) for n in nodes]
-        children = [
-            index[int(trees.left[n])] if i else None for n, i in zip(nodes, inner, strict=True)
-        ]
-        return {
-            "feature": [
-                names[trees.feature[n]] if i else None for n, i in zip(nodes, inner, strict=True)
-            ],
-            "cut": [
-                float(trees.cut[n]) if i and trees.subset[n] < 0 else None
-                for n, i in zip(nodes, inner, strict=True)
-            ],
-            "left_if": [self._subset(int(n)) for n in nodes],
-            "left": children,
-            "right": [None if left is None else left + 1 for left in children],
-            "records": self.records[:, nodes].T.tolist(),
-            "value": self.values[nodes].tolist(),
+        plain: dict[str, list[Any]] = {
+            key: [None] * len(nodes) for key in ("feature", "cut", "left_if", "left", "right")
         }
-
-    def _subset(self, node: int) -> list[str] | None:
-        row = int(self.trees.subset[node])
-        if row < 0:
-            return None
-        values = _values_of(self.schema, self.clients, int(self.trees.feature[node]))
-        return [v for v, left in zip(values, self.trees.subsets[row], strict=False) if left]
+        for at in np.flatnonzero(trees.inner[nodes]):
+            node, feature = nodes[at], int(trees.feature[nodes[at]])
+            plain["feature"][at] = names[feature]
+            plain["left"][at] = index[int(trees.left[node])]
+            plain["right"][at] = plain["left"][at] + 1
+            if trees.subset[node] < 0:
+                plain["cut"][at] = float(trees.cut[node])
+                continue
+            values = _values_of(self.schema, self.clients, feature)
+            plain["left_if"][at] = list(compress(values, trees.subsets[trees.subset[node]]))
+        records, value = self.records[:, nodes].T.tolist(), self.values[nodes].tolist()
+        return {**plain, "records": records, "value": value}
 
     @classmethod
     def from_state(

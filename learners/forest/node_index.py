@@ -9,7 +9,7 @@ import numpy as np
 
 from privfed.learners.forest.columns import Columns
 from privfed.learners.forest.level import NodeFeatures, OpenNodes
-from privfed.learners.forest.trees import LEAF, BinaryTrees
+from privfed.learners.forest.trees import BinaryTrees
 from privfed.questions.query import View
 
 #: Instances (records times trees) that are sorted at once: fewer cost time, more cost memory.
@@ -39,32 +39,28 @@ class NodeInstances:
         """Where each node's instances begin, and their end, shape (nodes + 1,)."""
         return np.concatenate([[0], np.cumsum(self.counts)])
 
-    def spread(self, each: np.ndarray) -> np.ndarray:
-        """What is known of each node, instance by instance."""
+    def repeat(self, each: np.ndarray) -> np.ndarray:
+        """Each node's value, for each of its instances."""
         return np.repeat(each, self.counts)
 
     def only(self, kept: np.ndarray) -> NodeInstances:
         """Some of the nodes, shape (nodes,)."""
         if kept.all():
             return self
-        if not kept.any():
-            return NodeInstances(self.rows[:0], self.nodes[:0], self.counts[:0])
-        rows = self.rows.take(np.flatnonzero(self.spread(kept)))
+        rows = self.rows.take(np.flatnonzero(self.repeat(kept)))
         return NodeInstances(rows, self.nodes[kept], self.counts[kept])
 
     def numbered(self, numbers: np.ndarray) -> NodeInstances:
         """The nodes that have a number, by that."""
         return replace(self, nodes=numbers.take(self.nodes)).only(numbers.take(self.nodes) >= 0)
 
-    def between(self, room: int) -> Iterator[NodeInstances]:
-        """The same, so many nodes at a time."""
+    def batches(self, size: int) -> Iterator[NodeInstances]:
+        """The same, at most ``size`` nodes at a time."""
         edges = self.edges
-        for first in range(0, len(self.nodes), room):
-            part = slice(first, first + room)
-            last = min(first + room, len(self.nodes))
-            yield NodeInstances(
-                self.rows[edges[first] : edges[last]], self.nodes[part], self.counts[part]
-            )
+        for first in range(0, len(self.nodes), size):
+            last = min(first + size, len(self.nodes))
+            rows = self.rows[edges[first] : edges[last]]
+            yield NodeInstances(rows, self.nodes[first:last], self.counts[first:last])
 
     def descended(self, trees: BinaryTrees, columns: np.ndarray) -> list[NodeInstances]:
         """Walk on from nodes of trees to their leaves; what stays is not touched again."""
@@ -89,19 +85,12 @@ class NodeInstances:
     def together(cls, parts: Sequence[NodeInstances]) -> NodeInstances:
         """Several, of different nodes."""
         some = [part for part in parts if len(part.nodes)] or parts[:1]
-        if len(some) == 1:
-            return some[0]
-        return cls(
-            *(
-                np.concatenate([getattr(part, own) for part in some])
-                for own in ("rows", "nodes", "counts")
-            )
-        )
+        arrays = ([part.rows, part.nodes, part.counts] for part in some)
+        return some[0] if len(some) == 1 else cls(*map(np.concatenate, zip(*arrays, strict=True)))
 
     def _inhabited(self) -> NodeInstances:
         """Without nodes of no instance."""
-        some = self.counts > 0
-        return self if some.all() else NodeInstances(self.rows, self.nodes[some], self.counts[some])
+        return self.only(self.counts > 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,27 +115,22 @@ class NodeIndex:
 
     @classmethod
     def of(cls, view: View, level: OpenNodes) -> NodeIndex:
-        """The bench for a question: the one kept from the last, if it was about the same forest."""
-        known = view.cache.get("forest")
-        sampling = level.sampling
+        """The index for a query: the one kept from the last, if that was about the same forest."""
+        known, sampling = view.cache.get("forest"), level.sampling
         drawn = (sampling.way, sampling.label, sampling.forest, sampling.trees.tobytes())
         key = (drawn, level.classes)
         if known is None or known[0] != key:
             known = (key, cls(Columns.of(view.table, level.classes)))
             view.cache["forest"] = known
-        bench: NodeIndex = known[1]
-        bench._turn_to(level)
-        return bench
-
-    def _turn_to(self, level: OpenNodes) -> None:
-        before = self._asked
+        index: NodeIndex = known[1]
+        before, index._asked = index._asked, level
         if before is not None and not _grew(before.trees, level.trees):
-            self._leaves.clear()
-            self._held = 0
+            index._leaves.clear()
+            index._held = 0
         if before is None or not _same(before, level):
-            self._sorted.clear()
-            self._room = KEPT
-        self._asked = level
+            index._sorted.clear()
+            index._room = KEPT
+        return index
 
     def open(self, view: View, level: OpenNodes) -> Iterator[NodeInstances]:
         """The instances in open nodes, which are counted among those, a block of trees at a time."""
@@ -180,65 +164,49 @@ class NodeIndex:
     def _open(self, view: View, level: OpenNodes, trees: range) -> NodeInstances:
         """A block's instances in open nodes; walked on from where they were, if known."""
         leaves = self._leaves.get(trees.start) or [NodeInstances.at_roots(view, level, trees)]
-        leaves = [
-            part for own in leaves for part in own.descended(level.trees, self.columns.values)
-        ]
-        if trees.start in self._leaves or self._held < KEPT:
-            self._held += 0 if trees.start in self._leaves else _size(leaves)
+        values = self.columns.values
+        leaves = [part for leaf in leaves for part in leaf.descended(level.trees, values)]
+        if trees.start in self._leaves:
+            self._leaves[trees.start] = leaves
+        elif self._held < KEPT:
+            self._held += sum(part.rows.nbytes for part in leaves)
             self._leaves[trees.start] = leaves
         return NodeInstances.together([part.numbered(level.numbers) for part in leaves])
 
-    def _sort(self, own: NodeInstances, pairs: NodeFeatures) -> Iterator[Sorted]:
+    def _sort(self, instances: NodeInstances, pairs: NodeFeatures) -> Iterator[Sorted]:
         """The first, second, ... numeric pair of each node, each sorted by one call."""
-        for part in own.between(self.columns.room):
-            sizes = pairs.sizes.take(part.nodes)
-            above = self._above(part)
+        columns = self.columns
+        bits = _U64(32 + columns.payload)  # a key's node stands above a record's own bits
+        for part in instances.batches(columns.room):
+            sizes, above = pairs.sizes.take(part.nodes), None
             for slot in range(int(sizes.max(initial=0))):
                 if (sizes <= slot).any():
-                    sizes, part = sizes[sizes > slot], part.only(sizes > slot)
-                    above = self._above(part)
-                yield self._slot(part, above, pairs.first.take(part.nodes) + slot, pairs)
-
-    def _slot(
-        self, part: NodeInstances, above: np.ndarray, chosen: np.ndarray, pairs: NodeFeatures
-    ) -> Sorted:
-        columns = self.columns
-        where = part.spread(pairs.features.take(chosen).astype(np.intp) * columns.records)
-        where += part.rows
-        keys = columns.keys.reshape(-1).take(where)
-        keys += above
-        keys.sort()
-        return Sorted(chosen, keys, part.edges)
-
-    def _above(self, part: NodeInstances) -> np.ndarray:
-        """What stands in a key above a record's own bits: its node's place."""
-        bits = _U64(32 + self.columns.payload)
-        return part.spread(np.arange(len(part.nodes), dtype=_U64) << bits)
-
-
-def _size(leaves: Sequence[NodeInstances]) -> int:
-    """Bytes of the instances' records: most of what remembering their leaves takes."""
-    return sum(part.rows.nbytes for part in leaves)
+                    sizes, part, above = sizes[sizes > slot], part.only(sizes > slot), None
+                if above is None:
+                    above = part.repeat(np.arange(len(part.nodes), dtype=_U64) << bits)
+                chosen = pairs.first.take(part.nodes) + slot
+                index = part.repeat(pairs.features.take(chosen).astype(np.intp) * columns.records)
+                index += part.rows
+                keys = columns.keys.reshape(-1).take(index)
+                keys += above
+                keys.sort()
+                yield Sorted(chosen, keys, part.edges)
 
 
 def _grew(before: BinaryTrees, after: BinaryTrees) -> bool:
     """Whether trees are earlier ones grown on, so that places in those are on the way."""
-    size = len(before)
     if before is after:
         return True
-    if before.roots != after.roots or size > len(after):
+    if before.roots != after.roots or len(before) > len(after):
         return False
-    inner = before.feature != LEAF
-    same = all(
-        np.array_equal(getattr(before, name)[inner], getattr(after, name)[:size][inner])
-        for name in ("feature", "cut", "left")
-    )
-    grouped = before.subset[inner]
-    chosen, now = grouped[grouped >= 0], after.subset[:size][inner]
+    inner = np.flatnonzero(before.inner)
+    subset, now = before.subset[inner], after.subset[inner]
     return (
-        same
-        and np.array_equal(grouped >= 0, now >= 0)
-        and np.array_equal(before.subsets[chosen], after.subsets[now[grouped >= 0]])
+        np.array_equal(before.feature[inner], after.feature[inner])
+        and np.array_equal(before.cut[inner], after.cut[inner])
+        and np.array_equal(before.left[inner], after.left[inner])
+        and np.array_equal(subset >= 0, now >= 0)
+        and np.array_equal(before.subsets[subset[subset >= 0]], after.subsets[now[now >= 0]])
     )
 
 

@@ -27,7 +27,7 @@ class OutOfBag(Query):
     A record's prediction is the mean of the leaf values of the trees whose sample lacks it; records that
     every tree drew are left out.
 
-    Sensitivity: given the forest, where a record's instances hang on its own coins alone, it moves
+    Sensitivity: given the forest, if a record's instances depend on its own coins alone, it moves
     each count by at most 1 and each sum by at most 1 (errors and squares lie in [0, 1], targets in
     [-1/2, 1/2]): L1 1 and squared L2 1 a part. After a bootstrap none is finite, for one record more
     or less changes what all others were drawn for.
@@ -51,14 +51,14 @@ class OutOfBag(Query):
             raise QueryError("malformed", "values must be finite numbers, of a target")
         if (self.trees.feature >= len(schema.features)).any() or not 1 <= values.shape[1] <= 100:
             raise QueryError("malformed", "from 1 to 100 classes can be scored")
-        finite = None if self.sampling.repeats(1) is None else Sensitivity.of(1)
-        names = ["records", "correct"] if values.shape[1] > 1 else ["records"]
-        parts = {name: Part(PartType.COUNTS, ("all",), (1,), finite) for name in names}
-        sums = [] if values.shape[1] > 1 else ["errors", "sums", "squares"]
-        for name in sums:
-            bound = None if finite is None else Sensitivity.of(TARGET_GRID.denominator)
-            parts[name] = Part(PartType.SUMS, ("all",), (1,), bound, TARGET_GRID)
-        return parts
+        finite = self.sampling.repeats(1) is not None
+        one = Sensitivity.of(1) if finite else None
+        unit = Sensitivity.of(TARGET_GRID.denominator) if finite else None
+        count = Part(PartType.COUNTS, ("all",), (1,), one)
+        total = Part(PartType.SUMS, ("all",), (1,), unit, TARGET_GRID)
+        if values.shape[1] > 1:
+            return {"records": count, "correct": count}
+        return {"records": count, "errors": total, "sums": total, "squares": total}
 
     def memory(self, cells: int) -> int:
         """Most bytes that evaluating takes beside the records: blocks of instances, and the trees."""
@@ -79,47 +79,42 @@ class OutOfBag(Query):
         for first in range(0, self.trees.roots, step):
             trees = np.arange(first, min(first + step, self.trees.roots), dtype=np.int32)
             left_out = np.ones((len(trees), records), bool)
-            for own, tree in zip(left_out, trees.tolist(), strict=True):
+            for out, tree in zip(left_out, trees.tolist(), strict=True):
                 drawn = self.sampling.rows(view, tree)
-                own[drawn[(drawn >= part.start) & (drawn < part.stop)] - part.start] = False
-            place, rows = np.nonzero(left_out)
-            leaf = self.trees.descend(trees[place], rows, columns)
+                out[drawn[(drawn >= part.start) & (drawn < part.stop)] - part.start] = False
+            index, rows = np.nonzero(left_out)
+            leaf = self.trees.descend(trees[index], rows, columns)
             votes += np.bincount(rows, minlength=records)
             for column in range(classes):
                 total[:, column] += np.bincount(rows, self.values[leaf, column], minlength=records)
-        told = np.flatnonzero(votes > 0)
-        return self._scored(view, part.start + told, total[told] / votes[told, None])
+        scored = np.flatnonzero(votes > 0)
+        return self._scored(view, part.start + scored, total[scored] / votes[scored, None])
 
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
     ) -> Mapping[str, np.ndarray]:
         """All of it, where it is of few records."""
-        few = exact["records"] < SETTINGS.min_shown
-        return dict.fromkeys(exact, few)
+        return dict.fromkeys(exact, exact["records"] < SETTINGS.min_shown)
 
-    def _scored(self, view: View, told: np.ndarray, mean: np.ndarray) -> Mapping[str, np.ndarray]:
-        records = np.array([len(told)])
+    def _scored(self, view: View, rows: np.ndarray, mean: np.ndarray) -> Mapping[str, np.ndarray]:
+        records = np.array([len(rows)])
         if mean.shape[1] > 1:
-            target = encoded_target(view.table, mean.shape[1])[told]
-            return {
-                "records": records,
-                "correct": np.array([(mean.argmax(axis=1) == target).sum()]),
-            }
-        y = encoded_target(view.table, 0)[told] * float(TARGET_GRID)
+            target = encoded_target(view.table, mean.shape[1])[rows]
+            correct = (mean.argmax(axis=1) == target).sum()
+            return {"records": records, "correct": np.array([correct])}
+        y = encoded_target(view.table, 0)[rows] * float(TARGET_GRID)
         error = np.clip(mean[:, 0], -0.5, 0.5) - y
         sums = {"errors": error**2, "sums": y, "squares": y**2}
-        return {
-            "records": records,
-            **{name: np.array([on_grid(each, TARGET_GRID).sum()]) for name, each in sums.items()},
-        }
+        totals = {name: np.array([on_grid(each, TARGET_GRID).sum()]) for name, each in sums.items()}
+        return {"records": records, **totals}
 
 
-def score(told: Mapping[str, float]) -> float:
-    """Accuracy from counts, or R^2 from sums; NaN where nothing was told or left out."""
-    records = told.get("records", 0.0)
+def score(totals: Mapping[str, float]) -> float:
+    """Accuracy from counts, or R^2 from sums; NaN if they are withheld or of no record."""
+    records = totals.get("records", 0.0)
     if not records:
         return float("nan")
-    if "correct" in told:
-        return told["correct"] / records
-    spread = told["squares"] - told["sums"] ** 2 / records
-    return 1 - told["errors"] / spread if spread > 0 else float("nan")
+    if "correct" in totals:
+        return totals["correct"] / records
+    variance = totals["squares"] - totals["sums"] ** 2 / records
+    return 1 - totals["errors"] / variance if variance > 0 else float("nan")

@@ -1,4 +1,4 @@
-"""FedForest's private way: completely random trees, linear terms and bins, weighted by noisy sums.
+"""FedForest's private way: completely random trees and a tree for each column, weighted by noisy sums.
 
 No quantile has a finite sensitivity, so nothing of the published protocol is asked; see
 :mod:`privfed.learners.private`. Weights are learnt together, through a link.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, TypeVar, get_args, get_type_hints
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 import numpy as np
 
@@ -16,14 +17,19 @@ from privfed.errors import InputError
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners import private
 from privfed.learners.base import Planned
+from privfed.learners.forest.additive import AdditiveTree, trees_of
 from privfed.learners.forest.growth import ForestParams
 from privfed.learners.forest.published import LearnedForest
 from privfed.learners.plain import plain, restored
 from privfed.learners.private import Outcome, PrivateModel
 from privfed.learners.private.grid import WHOLE, one_bin_each
+from privfed.learners.private.model import deviations_of
 from privfed.learners.private.target_link import MOST_CLASSES
 from privfed.learners.ways import Way
 from privfed.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from privfed.learners.pictures import TreeNode
 
 T = TypeVar("T")
 
@@ -47,17 +53,16 @@ class PrivateForestWay(Way[ForestParams, LearnedForest]):
 
 def _outcome(schema: Schema, numbers: bool) -> Outcome:
     """What is learned privately; InputError for more classes than the engine tells apart."""
-    found = Outcome.of(schema, numbers)
-    target = schema.target
+    outcome, target = Outcome.of(schema, numbers), schema.target
     assert target is not None
-    few = one_bin_each(target) and found.classes <= MOST_CLASSES
-    if found.kind == "classes" and not few:
+    few = one_bin_each(target) and outcome.classes <= MOST_CLASSES
+    if outcome.kind == "classes" and not few:
         raise InputError(
             f"in private a forest tells apart up to {MOST_CLASSES} categories or {WHOLE} integers, "
             f'and {target.name!r} is no such target; declare kind = "category" and its categories '
             "in the schema, or take FedForestRegressor for a number"
         )
-    return found
+    return outcome
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,32 +84,74 @@ class PrivateForest:
         """Fractions of the functions' variances over synthetic records; a tree's is even over its splits."""
         model, basis = self.model, self.model.basis
         variances = ((model.effects * np.asarray(model.deviations)[:, None]) ** 2).sum(axis=1)
-        found = variances[: basis.columns].copy()
         group = np.repeat(np.arange(len(basis.widths)), basis.widths)
         by_group = np.bincount(group, variances[basis.columns :], len(basis.widths))
-        found += by_group[: basis.columns]
+        total = variances[: basis.columns] + by_group[: basis.columns]
         first = basis.columns
         for trees in basis.trees:
-            share = by_group[first : first + trees.count] / trees.features.shape[1]
-            np.add.at(found, trees.features, share[:, None])
+            each = by_group[first : first + trees.count] / trees.features.shape[1]
+            np.add.at(total, trees.features, each[:, None])
             first += trees.count
-        return np.append(found / max(found.sum(), 1e-300), 0.0)
+        return np.append(total / max(total.sum(), 1e-300), 0.0)
 
-    def describe(self, tree: int) -> str:
-        """Columns by their fraction of the score's variance."""
+    def describe(self, tree: int | None) -> str:
+        """Columns by their fraction of the score's variance, or one tree."""
         model, names = self.model, self.model.schema.names
-        shares = self.importances()[:-1]
-        order = np.argsort(-shares, kind="stable")
-        trees = sum(own.count for own in model.basis.trees)
+        if tree is not None:
+            own = self._tree(tree)
+            return own.tree.to_text(model.schema, lambda node: _told(own.values[node]))
+        fractions = self.importances()[:-1]
+        order = np.argsort(-fractions, kind="stable")
         head = (
-            f"{trees} random trees, linear terms and bins of {len(names)} columns, weighted by "
+            f"{len(self.trees)} trees, {len(names)} of one column each, whose sum is the score; weighted by "
             f"{model.rounds} noisy sums of about {max(model.records, 0):.0f} records"
         )
-        return "\n".join([head, *(f"{names[k]}: {shares[k]:.1%} of the score" for k in order)])
+        return "\n".join([head, *(f"{names[k]}: {fractions[k]:.1%} of the score" for k in order)])
+
+    @cached_property
+    def trees(self) -> tuple[AdditiveTree, ...]:
+        """The model as a forest; see :func:`.trees_of`."""
+        return trees_of(self.model)
+
+    def _tree(self, number: int) -> AdditiveTree:
+        if not 0 <= number < len(self.trees):
+            raise InputError(f"there is no tree {number}; the last is {len(self.trees) - 1}")
+        return self.trees[number]
+
+    def drawn(self, tree: int) -> TreeNode:
+        """One tree as a picture has it."""
+        from privfed.learners.pictures import drawn
+
+        own = self._tree(tree)
+        return drawn(own.tree, self.model.schema.features, lambda node: _told(own.values[node]))
+
+    def partial_dependence(self, column: int, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """What a column's codes add: log-odds, or the target's unit; and half the interval, both of shape (codes,)."""
+        outcome = self.model.outcome
+        if outcome.kind == "classes":
+            raise InputError("shape functions are drawn of two classes or numbers; see describe()")
+        unit = outcome.upper - outcome.lower if outcome.kind == "number" else 1.0
+        heights, deviations = self.model.partial_dependence(column)
+        return unit * heights, unit * deviations_of(level) * deviations
+
+    def intervals(self, x: np.ndarray, level: float) -> np.ndarray:
+        """Intervals of the second class's probability, or of a number's mean, shape (rows, 2)."""
+        outcome = self.model.outcome
+        if outcome.kind == "classes":
+            raise InputError(
+                "intervals are known of two classes or numbers; predict_proba() has none"
+            )
+        reach = deviations_of(level) * self.model.score_deviations(x)
+        scores = self.model.scores(x)[:, 0]
+        ends = [outcome.predictions(s[:, None]) for s in (scores - reach, scores + reach)]
+        number = outcome.kind == "number"
+        return np.column_stack([outcome.values(e) if number else e[:, 0] for e in ends])
 
     def to_text(self, head: Mapping[str, Any]) -> str:
-        """Raise InputError: its trees are weighted through a link."""
-        raise InputError("a private model is no set of rules; write to_dict() or describe()")
+        """Raise InputError: its trees add up through a link, and the text form has none."""
+        raise InputError(
+            "a private model is no set of rules; write describe(tree=0) or to_sklearn()"
+        )
 
     def readable(self) -> dict[str, str]:
         """See the base."""
@@ -126,6 +173,10 @@ class PrivateForest:
         if model.weights.shape != shape or not np.isfinite(model.weights).all():
             raise ValueError("every function needs its weights")
         return cls(model)
+
+
+def _told(values: np.ndarray) -> str:
+    return ", ".join(f"{value:+.3g}" for value in values)
 
 
 def _plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -81,10 +82,9 @@ class PublishedForest(Way[ForestParams, LearnedForest]):
         """See the base; the draws hang on ``params.seed``."""
         growth = ForestGrower(federation, self.params)
         forest = self._valued(growth.grow(), federation)
-        oob_score = float("nan")
-        if self.params.oob_score:
-            oob_score = _ask_out_of_bag(federation, growth, forest)
-        return LearnedForest(forest, growth.rounds, oob_score)
+        if not self.params.oob_score:
+            return LearnedForest(forest, growth.rounds)
+        return LearnedForest(forest, growth.rounds, _ask_out_of_bag(federation, growth, forest))
 
     def _valued(self, grown: Grown, federation: Disclosure) -> FittedForest:
         """Give every node its value; one without records has its parent's."""
@@ -105,22 +105,19 @@ class PublishedForest(Way[ForestParams, LearnedForest]):
 
 def _ask_out_of_bag(federation: Disclosure, growth: ForestGrower, forest: FittedForest) -> float:
     """Ask each client about the trees that it took part in; NaN if no client answers."""
-    questions: dict[str, list[Query]] = {}
+    queries: dict[str, list[Query]] = {}
     for number, client in enumerate(federation.clients):
         member = growth.members[number]
         if member.any():
             trees, nodes = forest.seen_by(number).only(member)
             sampling = replace(growth.sampling, trees=growth.sampling.trees[member])
-            questions[client] = [OutOfBag(trees, sampling, forest.values[nodes].astype(np.float32))]
+            queries[client] = [OutOfBag(trees, sampling, forest.values[nodes].astype(np.float32))]
     totals: dict[str, float] = {}
-    try:
-        answers = federation.ask(questions)
-    except NobodyAnswered:
-        return float("nan")
-    for answer in answers:
-        for part in ("records", "correct", "errors", "sums", "squares"):
-            if part in answer:
-                totals[part] = totals.get(part, 0.0) + float(answer.total(part).sum())
+    with suppress(NobodyAnswered):
+        for answer in federation.ask(queries):
+            for part in ("records", "correct", "errors", "sums", "squares"):
+                if part in answer:
+                    totals[part] = totals.get(part, 0.0) + float(answer.total(part).sum())
     return score(totals)
 
 
@@ -130,13 +127,12 @@ def _roots(schema: Schema, params: ForestParams) -> OpenNodes:
     first = np.arange(params.per_node)
     categorical = category_sizes(schema)[first] > 0
     numeric, grouped = (
-        NodeFeatures(np.full(len(roots), len(own)), np.tile(own, len(roots)))
-        for own in (first[~categorical], first[categorical])
+        NodeFeatures(np.full(len(roots), len(features)), np.tile(features, len(roots)))
+        for features in (first[~categorical], first[categorical])
     )
     sampling = Sampling(params.sampling, params.seed, roots, params.trees)
-    return OpenNodes(
-        BinaryTrees.stumps(params.trees), sampling, roots, numeric, grouped, params.classes
-    )
+    trees = BinaryTrees.stumps(params.trees)
+    return OpenNodes(trees, sampling, roots, numeric, grouped, params.classes)
 
 
 def _rounds(params: ForestParams, features: int) -> int:

@@ -24,6 +24,7 @@ from privfed.learners.forest.statistics import (
     totals,
 )
 from privfed.learners.forest.trees import category_sizes
+from privfed.learners.impurity import Criterion
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
 from privfed.questions.query import Drawn, Query, View
 from privfed.tables.schema import Schema
@@ -58,9 +59,6 @@ class Sketches(_AboutLevel):
     ``sums`` (targets in [-1/2, 1/2]) by half and a quarter of that. Replacing a record, by the
     triangle inequality, moves them twice as far. After a bootstrap there is no bound: a record is
     drawn any number of times, and one more or less shifts every later draw.
-
-    Args:
-        level: the open nodes.
     """
 
     levels: int  #: Q, into how many equal shares the quantiles cut
@@ -76,15 +74,14 @@ class Sketches(_AboutLevel):
             raise QueryError("malformed", f"levels must lie between 1 and {MOST_LEVELS}")
         knots = (len(self.level.numeric), self.levels + 1)
         nodes, reach = (len(self.level.nodes),), _reach(self.level)
-        told = _statistics(self.level, ("node",), nodes, reach, "") if self.totals else {}
-        return {**told, "knots": Part(PartType.VALUES, ("pair", "rank"), knots)}
+        totals = _statistics(self.level, ("node",), nodes, reach, "") if self.totals else {}
+        return {**totals, "knots": Part(PartType.VALUES, ("pair", "rank"), knots)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Sort every pair once; the next question about the same nodes finds it sorted."""
-        bench = NodeIndex.of(view, self.level)
-        knots = quantiles(bench, view, self.level, self.levels, self.interpolate)
-        told = totals(bench, view, self.level) if self.totals else {}
-        return {**told, "knots": knots}
+        index = NodeIndex.of(view, self.level)
+        knots = quantiles(index, view, self.level, self.levels, self.interpolate)
+        return {**(totals(index, view, self.level) if self.totals else {}), "knots": knots}
 
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
@@ -94,12 +91,9 @@ class Sketches(_AboutLevel):
         A sketch of as many levels as records is all the values. So m is such that a node shows at
         most one value for :attr:`.ForestSettings.sparse_ratio` records, and never its extremes; it still tells some.
         """
-        records = node_sizes(NodeIndex.of(view, self.level), view, self.level)[
-            self.level.numeric.nodes
-        ]
-        every = np.maximum(-(-SETTINGS.sparse_ratio * self.levels // np.maximum(records, 1)), 1)[
-            :, None
-        ]
+        records = node_sizes(NodeIndex.of(view, self.level), view, self.level)
+        records = np.maximum(records[self.level.numeric.nodes, None], 1)
+        every = np.maximum(-(-SETTINGS.sparse_ratio * self.levels // records), 1)
         rank = np.arange(self.levels + 1)
         shown = (rank % every == 0) & (rank > 0) & (rank < self.levels)
         return {"knots": ~shown, **_few(exact, ("counts", "sums"), strict)}
@@ -114,12 +108,9 @@ class BinStatistics(_AboutLevel):
     Sensitivity: let a record be in tree t at most m_t times (see :class:`Sampling`), and w_t be the
     most pairs of one of the tree's nodes. Its instances are in one bin of each pair of one node, so
     ``bins`` move by L1 sum m_t w_t and squared L2 sum m_t^2 w_t, ``bin_sums`` by half and a quarter
-    of that; likewise ``groups`` over the categorical pairs. Where each record is given to one tree
+    of that; likewise ``groups`` over the categorical pairs. If each record is given to one tree
     alone, the greatest m_t w_t of a tree stands for the sum. Replacing a record, by the triangle
     inequality, moves them twice as far. After a bootstrap there is no bound.
-
-    Args:
-        level: the open nodes.
     """
 
     cuts: np.ndarray  #: candidates of each numeric pair, ascending, shape (pairs, cuts)
@@ -129,21 +120,20 @@ class BinStatistics(_AboutLevel):
         """``bins`` and ``groups`` by pair, bin or category and class; sums for a regression."""
         self.level.check(schema)
         check_cuts(self.cuts, len(self.level.numeric))
-        numeric, grouped, width = self.level.numeric, self.level.grouped, _width(self.level, schema)
-        by_bin = (len(numeric), self.cuts.shape[1] + 1)
-        by_group = (len(grouped), width)
-        return {
-            **_statistics(self.level, ("pair", "bin"), by_bin, _reach(self.level, numeric), "bin"),
-            **_statistics(
-                self.level, ("pair", "group"), by_group, _reach(self.level, grouped), "group"
-            ),
-        }
+        level, parts = self.level, {}
+        for name, pairs, width in (
+            ("bin", level.numeric, self.cuts.shape[1] + 1),
+            ("group", level.grouped, _width(level, schema)),
+        ):
+            shape, reach = (len(pairs), width), _reach(level, pairs)
+            parts.update(_statistics(level, ("pair", name), shape, reach, name))
+        return parts
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Search the sorted values for every cut."""
-        bench, level = NodeIndex.of(view, self.level), self.level
+        index, level = NodeIndex.of(view, self.level), self.level
         width = _width(level, view.schema)
-        return {**bins(bench, view, level, self.cuts), **categories(bench, view, level, width)}
+        return {**bins(index, view, level, self.cuts), **categories(index, view, level, width)}
 
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
@@ -165,7 +155,7 @@ class LocalGains(_AboutLevel):
     """
 
     cuts: np.ndarray  #: candidates of each numeric pair, ascending, shape (pairs, cuts)
-    criterion: str  #: the impurity
+    criterion: Criterion  #: the impurity
     kind: ClassVar[str] = "forest.gains"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
@@ -177,8 +167,8 @@ class LocalGains(_AboutLevel):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """From the same bins that :class:`BinStatistics` would release."""
-        found = bins(NodeIndex.of(view, self.level), view, self.level, self.cuts)
-        return {"gains": local_gains(found, self.criterion)}
+        statistics = bins(NodeIndex.of(view, self.level), view, self.level, self.cuts)
+        return {"gains": local_gains(statistics, self.criterion)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +180,7 @@ class Shortlist(_AboutLevel):
 
     levels: int  #: local quantiles that serve as candidates
     longest: int  #: L, how many features of each node
-    criterion: str  #: the impurity
+    criterion: Criterion  #: the impurity
     kind: ClassVar[str] = "forest.shortlist"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
@@ -237,18 +227,17 @@ def _few(
     few = (counts > 0) & (counts < SETTINGS.min_shown)
     if strict and few.ndim > 1:
         few = np.broadcast_to(few.any(axis=1, keepdims=True), few.shape)
-    return {name: _spread(few, exact[name]) for name in names if name in exact}
-
-
-def _spread(mask: np.ndarray, array: np.ndarray) -> np.ndarray:
-    """A mask over the first axes of an array, for all of it."""
-    return np.broadcast_to(mask.reshape(mask.shape + (1,) * (array.ndim - mask.ndim)), array.shape)
+    masks = (few[..., None], few)  # counts are by class, sums are not
+    return {
+        name: np.broadcast_to(mask, exact[name].shape)
+        for name, mask in zip(names, masks, strict=True)
+        if name in exact
+    }
 
 
 def _width(level: OpenNodes, schema: Schema) -> int:
-    """Most categories of a feature that is asked about."""
-    sizes = category_sizes(schema)[level.grouped.features]
-    return int(sizes.max(initial=1))
+    """Most categories of a queried feature."""
+    return int(category_sizes(schema)[level.grouped.features].max(initial=1))
 
 
 def _reach(level: OpenNodes, pairs: NodeFeatures | None = None) -> Bound | None:

@@ -11,9 +11,7 @@ from privfed.errors import QueryError
 from privfed.questions.query import View
 
 WAYS = ("bootstrap", "poisson", "split", "all")  #: How trees may be given their records
-#: Most repeats of a record in one tree where its coin decides: a Poisson(1) count is larger with
-#: probability .0037.
-CAP = 4
+CAP = 4  #: Most repeats of a record in one tree by its coin: Poisson(1) exceeds it with probability .0037
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,11 +20,10 @@ class Sampling:
 
     - ``bootstrap`` draws as many as there are, with replacement, from the client's secret stream: the
       client-stratified bootstrap of the paper's Section 4. A record more or less shifts every later
-      draw, so that what is learned from it has no finite sensitivity.
-    - ``poisson`` repeats a record by its own secret coin, 0 to :data:`CAP` times, as a Poisson(1)
-      count that is cut there: what a bootstrap is in the limit, and one record more or less changes
-      nobody else's count.
-    - ``split`` gives each record to one tree of the forest, by its own coin: disjoint trees.
+      draw, so that no sensitivity is finite.
+    - ``poisson`` repeats a record by its own secret coin, 0 to :data:`CAP` times, as a truncated
+      Poisson(1) count, the limit of a bootstrap: no other record's count depends on it.
+    - ``split`` gives each record to one tree of the forest, by its own coin.
     - ``all`` gives every tree every record once.
     """
 
@@ -67,10 +64,9 @@ class Sampling:
 
 
 def instances(records: int, way: str) -> int:
-    """How many instances so many different records make in one tree, on average.
+    """Mean instances in one tree of so many different records: a drawn record is drawn 1 / (1 - 1/e) times.
 
-    A record that a bootstrap draws is drawn 1 / (1 - 1/e) times on average. Counts tell of instances;
-    scikit-learn's ``min_samples_leaf`` counts records.
+    Counts are of instances, scikit-learn's ``min_samples_leaf`` is of records.
     """
     repeated = way in ("bootstrap", "poisson") and records > 1
     return round(records / (1 - exp(-1))) if repeated else records

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privfed.learners.forest.gains import Best, best_cut, best_subset, decreases, fisher_order
+from privfed.learners.forest.gains import best_cut, best_subset, decreases, fisher_order
 from privfed.learners.forest.level import OpenNodes
 from privfed.learners.forest.level_queries import Summed
-from privfed.learners.forest.trees import LEAF, BinaryTrees
+from privfed.learners.forest.trees import BinaryTrees
 from privfed.learners.impurity import Criterion, sizes
 
 
@@ -40,7 +40,7 @@ class BestSplits:
 
     level: OpenNodes  #: the open nodes
     cuts: np.ndarray  #: candidates of the numeric pairs, shape (numeric pairs, cuts)
-    place: np.ndarray  #: index of the best, shape (numeric pairs,)
+    index: np.ndarray  #: of the best, shape (numeric pairs,)
     chosen: np.ndarray  #: categories that go left, shape (categorical pairs, width)
     gain: np.ndarray  #: impurity decrease times records, shape (pairs,)
     constant: np.ndarray  #: which pairs have but one value, shape (pairs,)
@@ -80,7 +80,7 @@ class BestSplits:
         gain = np.full(nodes, -np.inf)
         sets = np.zeros((nodes, max(width, self.chosen.shape[1])), bool)
         feature[some], gain[some] = self.feature[picked[some]], self.gain[picked[some]]
-        cut[by_cut] = self.cuts[picked[by_cut], self.place[picked[by_cut]]]
+        cut[by_cut] = self.cuts[picked[by_cut], self.index[picked[by_cut]]]
         sets[by_set, : self.chosen.shape[1]] = self.chosen[picked[by_set] - numbers]
         return Splits(self.level.nodes, feature, cut, sets, picked >= numbers, gain)
 
@@ -106,28 +106,23 @@ def exact_splits(
     Returns:
         the splits, and the nodes all of whose features have but one value.
     """
-    numeric = _best_cuts(bins, criterion, min_leaf)
+    best = [best_cut(bins.total(p), criterion, min_leaf) for p in bins.counts.portions()]
+    gain, index = (np.concatenate([getattr(b, name) for b in best]) for name in ("gain", "index"))
     by_group = groups.total()
     grouped, chosen = best_subset(by_group, criterion, min_leaf)
-    found = BestSplits(
+    splits = BestSplits(
         level,
         cuts,
-        numeric.place,
+        index,
         chosen,
-        np.concatenate([np.where(constant, -np.inf, numeric.gain), grouped.gain]),
+        np.concatenate([np.where(constant, -np.inf, gain), grouped.gain]),
         np.concatenate([constant, lone(by_group, criterion)]),
     )
-    picked = found.picked()
-    left = _left_of_cuts(bins, picked, len(level.numeric), numeric.place)
+    picked = splits.picked()
+    left = _left(bins, picked, np.arange(cuts.shape[1] + 1) <= index[:, None])
     if len(level.grouped):
-        left = left + _left_of_groups(groups, picked, len(level.numeric), chosen)
-    return replace(found.splits(picked, bins.counts.clients), left=left), found.nothing
-
-
-def _best_cuts(bins: Summed, criterion: Criterion, min_leaf: int) -> Best:
-    """The best cut of every pair; of a portion of the pairs at a time."""
-    found = [best_cut(bins.total(own), criterion, min_leaf) for own in bins.counts.portions()]
-    return Best(*(np.concatenate([getattr(b, name) for b in found]) for name in ("gain", "place")))
+        left += _left(groups, np.where(picked >= 0, picked - len(index), -1), chosen)
+    return replace(splits.splits(picked, bins.counts.clients), left=left), splits.nothing
 
 
 def averaged_splits(
@@ -151,22 +146,22 @@ def averaged_splits(
         weights: records of each client at each node, shape (clients, nodes).
         groups: statistics of categories by client, shape (clients, pairs, categories, statistics).
     """
-    own = weights[:, level.numeric.nodes]
-    worth = (local * own[:, :, None]).sum(axis=0)
+    weight = weights[:, level.numeric.nodes]
+    gain = (local * weight[:, :, None]).sum(axis=0)
     rank = np.arange(1, cuts.shape[1] + 1) / (cuts.shape[1] + 1)
-    fewest = np.minimum(rank, 1 - rank) * own.sum(axis=0)[:, None]
-    worth = np.where((fewest >= min_leaf) & ~constant[:, None], worth, -np.inf)
-    place = worth.argmax(axis=1)
+    fewest = np.minimum(rank, 1 - rank) * weight.sum(axis=0)[:, None]
+    gain = np.where((fewest >= min_leaf) & ~constant[:, None], gain, -np.inf)
+    index = gain.argmax(axis=1)
     by_group, chosen = averaged_subset(groups, criterion, min_leaf)
-    found = BestSplits(
+    splits = BestSplits(
         level,
         cuts,
-        place,
+        index,
         chosen,
-        np.concatenate([worth[np.arange(len(worth)), place], by_group]),
+        np.concatenate([gain[np.arange(len(gain)), index], by_group]),
         np.concatenate([constant, lone(groups.sum(axis=0), criterion)]),
     )
-    return found.splits(found.picked(), len(weights)), found.nothing
+    return splits.splits(splits.picked(), len(weights)), splits.nothing
 
 
 def with_clients(
@@ -175,12 +170,9 @@ def with_clients(
     """Replace splits that gain less than a division of the clients (Section 3.2), by known totals."""
     best, chosen = best_subset(totals.transpose(1, 0, 2), criterion, min_leaf)
     better = best.gain > splits.gain
-    sets = splits.chosen.copy()
-    sets[better] = False
+    sets = splits.chosen & ~better[:, None]
     sets[better, : len(totals)] = chosen[better]
-    left = None
-    if splits.left is not None:
-        left = np.where(better[:, None], totals * chosen.T[:, :, None], splits.left)
+    left = splits.left
     return Splits(
         splits.nodes,
         np.where(better, features, splits.feature),
@@ -188,7 +180,7 @@ def with_clients(
         sets,
         splits.grouped | better,
         np.where(better, best.gain, splits.gain),
-        left,
+        left if left is None else np.where(better[:, None], totals * chosen.T[:, :, None], left),
     )
 
 
@@ -197,29 +189,20 @@ def lone(groups: np.ndarray, criterion: Criterion) -> np.ndarray:
     return np.asarray((sizes(groups, criterion) > 0).sum(axis=1) < 2)
 
 
-def _left_of_cuts(bins: Summed, picked: np.ndarray, numbers: int, place: np.ndarray) -> np.ndarray:
-    """Left statistics of the picked numeric pairs by client, zero for other nodes."""
-    by_cut = np.flatnonzero((picked >= 0) & (picked < numbers))
-    pairs = picked[by_cut]
-    order = np.argsort(pairs, kind="stable")
-    each = bins.at(pairs[order])
-    inside = np.arange(each.shape[2]) <= place[pairs[order]][:, None]
+def _left(statistics: Summed, picked: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """Statistics of the picked pairs' left cells by client, shape (clients, nodes, statistics).
+
+    Args:
+        statistics: by pair and cell.
+        picked: each node's pair; zeros for nodes of a pair out of range.
+        inside: the cells that go left, shape (pairs, cells).
+    """
+    nodes = np.flatnonzero((picked >= 0) & (picked < len(inside)))
+    nodes = nodes[np.argsort(picked[nodes], kind="stable")]
+    each = statistics.at(picked[nodes])
     left = np.zeros((len(each), len(picked), each.shape[3]), np.int64)
     for number in range(each.shape[3]):  # one statistic at a time: sums over a last axis are quick
-        left[:, by_cut[order], number] = (each[..., number] * inside).sum(axis=2)
-    return left
-
-
-def _left_of_groups(
-    groups: Summed, picked: np.ndarray, numbers: int, chosen: np.ndarray
-) -> np.ndarray:
-    """Left statistics of the picked categorical pairs by client, zero for other nodes."""
-    by_set = np.flatnonzero(picked >= numbers)
-    pairs = picked[by_set] - numbers
-    order = np.argsort(pairs, kind="stable")
-    each = groups.at(pairs[order])
-    left = np.zeros((len(each), len(picked), each.shape[3]), np.int64)
-    left[:, by_set[order]] = (each * chosen[pairs[order]][None, :, :, None]).sum(axis=2)
+        left[:, nodes, number] = (each[..., number] * inside[picked[nodes]]).sum(axis=2)
     return left
 
 
@@ -228,7 +211,7 @@ def averaged_subset(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Summed local decreases of the best division in two along the pooled Fisher order.
 
-    `groups` has shape (clients, pairs, categories, statistics). Returns decrease times records of each
+    Of `groups`, shape (clients, pairs, categories, statistics): decrease times records of each
     pair, and the categories that go left.
     """
     pooled = groups.sum(axis=0)
@@ -237,20 +220,20 @@ def averaged_subset(
     local = decreases(upto[:, :, :-1], upto[:, :, -1], criterion)
     size = sizes(upto.sum(axis=0), criterion)
     allowed = np.minimum(size[:, :-1], size[:, -1:] - size[:, :-1]) >= min_leaf
-    worth = np.where(allowed, np.where(np.isfinite(local), local, 0).sum(axis=0), -np.inf)
-    place = worth.argmax(axis=1) if worth.size else np.zeros(len(worth), np.int64)
-    if not worth.shape[1]:
-        return np.full(len(worth), -np.inf), ranks <= place[:, None]
-    return worth[np.arange(len(worth)), place], ranks <= place[:, None]
+    gain = np.where(allowed, np.where(np.isfinite(local), local, 0).sum(axis=0), -np.inf)
+    if not gain.shape[1]:
+        return np.full(len(gain), -np.inf), ranks <= 0
+    index = gain.argmax(axis=1)
+    return gain[np.arange(len(gain)), index], ranks <= index[:, None]
 
 
 def split_trees(trees: BinaryTrees, splits: Splits, first: np.ndarray) -> BinaryTrees:
     """Trees with some leaves split; the children of the i-th are ``first[i]`` and the next."""
-    new = 2 * len(splits.nodes)
-    feature = np.concatenate([trees.feature, np.full(new, LEAF, np.int32)])
-    cut = np.concatenate([trees.cut, np.zeros(new, np.float32)])
-    left = np.concatenate([trees.left, np.zeros(new, np.int32)])
-    subset = np.concatenate([trees.subset, np.full(new, -1, np.int32)])
+    none = BinaryTrees.stumps(2 * len(splits.nodes))
+    feature, cut, left, subset = (
+        np.concatenate([getattr(trees, name), getattr(none, name)])
+        for name in ("feature", "cut", "left", "subset")
+    )
     feature[splits.nodes], cut[splits.nodes], left[splits.nodes] = splits.feature, splits.cut, first
     added = splits.chosen[splits.grouped]
     width = max(trees.subsets.shape[1], splits.chosen.shape[1])
@@ -258,6 +241,5 @@ def split_trees(trees: BinaryTrees, splits: Splits, first: np.ndarray) -> Binary
     subsets[: len(trees.subsets), : trees.subsets.shape[1]] = trees.subsets
     subsets[len(trees.subsets) :, : splits.chosen.shape[1]] = added
     subset[splits.nodes[splits.grouped]] = len(trees.subsets) + np.arange(len(added))
-    return BinaryTrees(
-        trees.roots, feature, cut, left, subset, subsets if len(subsets) else trees.subsets
-    )
+    subsets = subsets if len(subsets) else trees.subsets
+    return BinaryTrees(trees.roots, feature, cut, left, subset, subsets)

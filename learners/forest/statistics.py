@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
 
 from privfed.learners.forest.columns import Columns, ordered, unordered
 from privfed.learners.forest.gains import best_cut, best_subset, decreases, together
-from privfed.learners.forest.level import NodeFeatures, OpenNodes
-from privfed.learners.forest.node_index import NodeIndex, NodeInstances, Sorted
-from privfed.learners.impurity import sizes
+from privfed.learners.forest.level import OpenNodes
+from privfed.learners.forest.node_index import NodeIndex, Sorted
+from privfed.learners.impurity import Criterion, sizes
 from privfed.questions.query import View
 
 _U64 = np.uint64
@@ -19,39 +19,38 @@ TABLED = 2**17  #: Largest table of ranks that is kept
 Arrays = dict[str, np.ndarray]
 
 
-def totals(bench: NodeIndex, view: View, level: OpenNodes) -> Arrays:
+def totals(index: NodeIndex, view: View, level: OpenNodes) -> Arrays:
     """Class counts of each open node, or count and sum of the target."""
-    target, nodes = bench.columns.target, len(level.nodes)
-    found: Arrays = {"counts": np.zeros((nodes, level.classes or 1), np.int64)}
-    if not level.classes:
-        found["sums"] = np.zeros(nodes, np.int64)
-    for own in bench.open(view, level):
-        place, size = own.spread(np.arange(len(own.nodes))), len(own.nodes)
+    target, nodes = index.columns.target, len(level.nodes)
+    counts = np.zeros((nodes, level.classes or 1), np.int64)
+    sums = np.zeros(nodes, np.int64)
+    for part in index.open(view, level):
+        cells, size = part.repeat(np.arange(len(part.nodes))), len(part.nodes)
         if level.classes:
-            cells = place * level.classes + target[own.rows]
-            counts = np.bincount(cells, minlength=size * level.classes)
-            found["counts"][own.nodes] = counts.reshape(size, level.classes)
+            cells = cells * level.classes + target[part.rows]
+            each = np.bincount(cells, minlength=size * level.classes)
+            counts[part.nodes] = each.reshape(size, level.classes)
         else:
-            found["counts"][own.nodes] = own.counts[:, None]
-            found["sums"][own.nodes] = _summed(place, target[own.rows], size)
-    return found
+            counts[part.nodes] = part.counts[:, None]
+            sums[part.nodes] = _summed(cells, target[part.rows], size)
+    return {"counts": counts} if level.classes else {"counts": counts, "sums": sums}
 
 
-def node_sizes(bench: NodeIndex, view: View, level: OpenNodes) -> np.ndarray:
+def node_sizes(index: NodeIndex, view: View, level: OpenNodes) -> np.ndarray:
     """Instances in each open node, shape (nodes,)."""
-    found = np.zeros(len(level.nodes), np.int64)
-    for own in bench.open(view, level):
-        found[own.nodes] = own.counts
-    return found
+    result = np.zeros(len(level.nodes), np.int64)
+    for part in index.open(view, level):
+        result[part.nodes] = part.counts
+    return result
 
 
 def quantiles(
-    bench: NodeIndex, view: View, level: OpenNodes, levels: int, interpolate: bool
+    index: NodeIndex, view: View, level: OpenNodes, levels: int, interpolate: bool
 ) -> np.ndarray:
     """Values at ranks 0, 1/Q, ..., 1 of each numeric pair, nearest or interpolated; zero without records."""
     knots = np.zeros((len(level.numeric), levels + 1), np.float32)
-    for part in bench.sorted(view, level):
-        knots[part.pairs] = _knots(part, levels, bench.columns.payload, interpolate)
+    for part in index.sorted(view, level):
+        knots[part.pairs] = _knots(part, levels, index.columns.payload, interpolate)
     return knots
 
 
@@ -62,9 +61,9 @@ def _knots(part: Sorted, levels: int, payload: int, interpolate: bool) -> np.nda
         return _values(part.keys.take(starts + _nearest(counts, levels)), payload)
     exact = np.arange(levels + 1) * (counts - 1)[:, None] / levels
     below = np.floor(exact)
-    place = starts + below.astype(np.int64)
-    upper = place + (exact > below)
-    low, high = (_values(part.keys.take(at), payload).astype(float) for at in (place, upper))
+    lower = starts + below.astype(np.int64)
+    upper = lower + (exact > below)
+    low, high = (_values(part.keys.take(at), payload).astype(float) for at in (lower, upper))
     return np.asarray(low + (high - low) * (exact - below), np.float32)
 
 
@@ -91,25 +90,29 @@ def _values(keys: np.ndarray, payload: int) -> np.ndarray:
     return unordered((keys >> _U64(payload)).astype(np.uint32))
 
 
-def bins(bench: NodeIndex, view: View, level: OpenNodes, cuts: np.ndarray) -> Arrays:
+def bins(index: NodeIndex, view: View, level: OpenNodes, cuts: np.ndarray) -> Arrays:
     """Statistics of (low, high] between cuts of each numeric pair, shape (pairs, cuts + 1, ...)."""
     pairs, width = cuts.shape[0], cuts.shape[1] + 1
     shape = (pairs, width, level.classes or 1)
     found = {"bins": np.zeros(shape, np.int32)}
     if not level.classes:
         found["bin_sums"] = np.zeros(shape[:2], np.int64)
-    for part in bench.sorted(view, level):
-        for name, values in _between(part, cuts[part.pairs], bench.columns).items():
+    for part in index.sorted(view, level):
+        for name, values in _between(part, cuts[part.pairs], index.columns).items():
             found[name][part.pairs] = values
     return found
 
 
 def _between(part: Sorted, cuts: np.ndarray, columns: Columns) -> Arrays:
     mask = _U64((1 << columns.payload) - 1)
-    place = np.searchsorted(part.keys, _needles(cuts, columns.payload).reshape(-1), side="right")
+    largest = ordered(cuts).astype(_U64)  # key of each node's values up to each cut
+    largest <<= _U64(columns.payload)
+    largest |= mask
+    largest |= np.arange(len(cuts), dtype=_U64)[:, None] << _U64(32 + columns.payload)
+    at = np.searchsorted(part.keys, largest.reshape(-1), side="right")
     edges = np.empty((len(cuts), cuts.shape[1] + 2), np.int64)
     edges[:, 0], edges[:, -1] = part.edges[:-1], part.edges[1:]
-    edges[:, 1:-1] = place.reshape(cuts.shape)
+    edges[:, 1:-1] = at.reshape(cuts.shape)
     counts = _steps(edges)
     below = (part.keys & mask).view(np.int64)
     if columns.classes == 0:
@@ -128,15 +131,6 @@ def _between(part: Sorted, cuts: np.ndarray, columns: Columns) -> Arrays:
     return {"bins": each.reshape(*counts.shape, columns.classes)}
 
 
-def _needles(cuts: np.ndarray, payload: int) -> np.ndarray:
-    """The largest key of each node's values up to each cut, shape (nodes, cuts)."""
-    keys = ordered(cuts).astype(_U64)
-    keys <<= _U64(payload)
-    keys |= _U64((1 << payload) - 1)
-    keys |= np.arange(len(cuts), dtype=_U64)[:, None] << _U64(32 + payload)
-    return keys
-
-
 def _steps(rising: np.ndarray) -> np.ndarray:
     """Each row's differences; of all rows as one, for numpy is slow over short ones."""
     steps = np.empty_like(rising)
@@ -146,38 +140,31 @@ def _steps(rising: np.ndarray) -> np.ndarray:
 
 
 def _cumulated(values: np.ndarray) -> np.ndarray:
-    found = np.zeros(len(values) + 1, np.int64)
-    np.cumsum(values, out=found[1:])
-    return found
+    total = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(values, out=total[1:])
+    return total
 
 
-def categories(bench: NodeIndex, view: View, level: OpenNodes, width: int) -> Arrays:
+def categories(index: NodeIndex, view: View, level: OpenNodes, width: int) -> Arrays:
     """Statistics of each category of each categorical pair, shape (pairs, width, ...)."""
     classes, pairs = level.classes or 1, level.grouped
     counts = np.zeros(len(pairs) * width * classes, np.int64)
     sums = np.zeros(len(pairs) * width, np.int64)
-    for own in bench.open(view, level) if len(pairs) else ():
-        for cells, rows in _category_cells(own, bench.columns, pairs, width):
+    values, target = index.columns.values, index.columns.target
+    for part in index.open(view, level) if len(pairs) else ():
+        sizes = pairs.sizes.take(part.nodes)
+        for slot in range(int(sizes.max(initial=0))):
+            kept = part.only(sizes > slot)
+            pair = pairs.first.take(kept.nodes) + slot
+            feature = kept.repeat(pairs.features.take(pair).astype(np.intp))
+            cells = kept.repeat(pair) * width + values[feature, kept.rows].astype(np.int64)
             if level.classes:
-                cells = cells * classes + bench.columns.target[rows]
+                cells = cells * classes + target[kept.rows]
             else:
-                sums += _summed(cells, bench.columns.target[rows], len(sums))
+                sums += _summed(cells, target[kept.rows], len(sums))
             counts += np.bincount(cells, minlength=len(counts))
-    found = {"groups": counts.reshape(len(pairs), width, classes)}
-    return found if level.classes else {**found, "group_sums": sums.reshape(len(pairs), width)}
-
-
-def _category_cells(
-    own: NodeInstances, columns: Columns, pairs: NodeFeatures, width: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Each instance's category of its node's first, second, ... categorical pair, and its record."""
-    sizes = pairs.sizes.take(own.nodes)
-    for slot in range(int(sizes.max(initial=0))):
-        kept = own.only(sizes > slot)
-        pair = pairs.first.take(kept.nodes) + slot
-        feature = kept.spread(pairs.features.take(pair).astype(np.intp))
-        codes = columns.values[feature, kept.rows].astype(np.int64)
-        yield kept.spread(pair) * width + codes, kept.rows
+    groups = {"groups": counts.reshape(len(pairs), width, classes)}
+    return groups if level.classes else {**groups, "group_sums": sums.reshape(len(pairs), width)}
 
 
 def _summed(cells: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
@@ -185,37 +172,33 @@ def _summed(cells: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
     return np.bincount(cells, values, size).astype(np.int64)
 
 
-def local_gains(found: Mapping[str, np.ndarray], criterion: str) -> np.ndarray:
+def local_gains(statistics: Mapping[str, np.ndarray], criterion: Criterion) -> np.ndarray:
     """Impurity decrease at each cut from bins; zero where a side would be empty, shape (pairs, cuts)."""
-    upto = np.cumsum(together(found["bins"], found.get("bin_sums")), axis=1)
-    worth = decreases(upto[:, :-1], upto[:, -1], criterion)  # type: ignore[arg-type]
-    size = np.maximum(sizes(upto[:, -1], criterion), 1)[:, None]  # type: ignore[arg-type]
-    return np.where(np.isfinite(worth), np.maximum(worth, 0) / size, 0).astype(np.float32)
+    upto = np.cumsum(together(statistics["bins"], statistics.get("bin_sums")), axis=1)
+    gain = decreases(upto[:, :-1], upto[:, -1], criterion)
+    size = np.maximum(sizes(upto[:, -1], criterion), 1)[:, None]
+    return np.where(np.isfinite(gain), np.maximum(gain, 0) / size, 0).astype(np.float32)
 
 
 def shortlist(
-    view: View, level: OpenNodes, levels: int, longest: int, width: int, criterion: str
+    view: View, level: OpenNodes, levels: int, longest: int, width: int, criterion: Criterion
 ) -> Mapping[str, np.ndarray]:
     """The ``longest`` features of greatest local decrease at each node, and what they gain."""
-    bench = NodeIndex.of(view, level)
-    cuts = quantiles(bench, view, level, levels, interpolate=False)[:, 1:-1]
-    found = {**bins(bench, view, level, cuts), **categories(bench, view, level, width)}
-    numeric = together(found["bins"], found.get("bin_sums"))
-    grouped = together(found["groups"], found.get("group_sums"))
-    worth = np.concatenate(
-        [
-            best_cut(numeric, criterion, 1).gain,  # type: ignore[arg-type]
-            best_subset(grouped, criterion, 1)[0].gain,  # type: ignore[arg-type]
-        ]
-    )
+    index = NodeIndex.of(view, level)
+    cuts = quantiles(index, view, level, levels, interpolate=False)[:, 1:-1]
+    by_bin, by_group = bins(index, view, level, cuts), categories(index, view, level, width)
+    numeric = together(by_bin["bins"], by_bin.get("bin_sums"))
+    grouped = together(by_group["groups"], by_group.get("group_sums"))
+    cut, subset = best_cut(numeric, criterion, 1), best_subset(grouped, criterion, 1)[0]
+    gain = np.concatenate([cut.gain, subset.gain])
     node = np.concatenate([level.numeric.nodes, level.grouped.nodes])
     feature = np.concatenate([level.numeric.features, level.grouped.features])
-    order = np.lexsort((feature, -worth, node))
-    node, feature, worth = node[order], feature[order], worth[order]
-    place = np.arange(len(node)) - np.searchsorted(node, node)
-    kept = (place < longest) & np.isfinite(worth)
+    order = np.lexsort((feature, -gain, node))
+    node, feature, gain = node[order], feature[order], gain[order]
+    rank = np.arange(len(node)) - np.searchsorted(node, node)
+    kept = (rank < longest) & np.isfinite(gain)
     features = np.full((len(level.nodes), longest), -1)
     gains = np.zeros((len(level.nodes), longest), np.float32)
-    features[node[kept], place[kept]] = feature[kept]
-    gains[node[kept], place[kept]] = np.maximum(worth[kept], 0)
+    features[node[kept], rank[kept]] = feature[kept]
+    gains[node[kept], rank[kept]] = np.maximum(gain[kept], 0)
     return {"features": features, "gains": gains}

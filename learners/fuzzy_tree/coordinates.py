@@ -40,9 +40,8 @@ class Coordinates:
 
         Args:
             features: indices.
-            centre: the features' means.
+            centre, variance: of the features.
             stretch: factor of each feature, up to a common one.
-            variance: of each feature.
         """
         norm = np.sqrt(SETTINGS.lead + float(stretch**2 @ variance))
         return cls(features, centre, stretch / norm, float(np.sqrt(SETTINGS.lead) / norm))
@@ -59,11 +58,7 @@ class Coordinates:
         return len(self.features) + 1
 
     def check(self, features: int) -> None:
-        """Check shapes and ranges.
-
-        Raises:
-            QueryError: features that are unknown or twice, wrong shapes, numbers out of range.
-        """
+        """Raise QueryError for features that are unknown or twice, wrong shapes, and numbers out of range."""
         chosen = self.features
         if len(set(chosen)) != len(chosen) or not set(chosen) <= set(range(features)):
             raise QueryError("malformed", "features must be known, each once")
@@ -79,22 +74,14 @@ class Coordinates:
         return np.column_stack([np.full(len(moved), self.lead), moved])
 
     def predicted(self, unit: np.ndarray, model: np.ndarray) -> np.ndarray:
-        """Predictions of a linear model, each from its record alone, shape (records,).
-
-        Terms are added in one order for every table: where they cancel, a matrix product would round a record
-        by its neighbours.
-        """
+        """Predictions of a linear model, shape (records,), summed in one order whatever the other records."""
         total = np.zeros(len(unit))
         for term, weight in zip(self.of(unit).T, model, strict=True):
             total += term * weight
         return total
 
     def held(self, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same within the unit ball, and each record's factor for it.
-
-        A norm's squares are added column by column: along a row the machine adds in another order where a
-        record is alone, and one record more would move the others.
-        """
+        """The same within the unit ball, and each record's factor for it; in one order of sums whatever the others."""
         z, squares = self.of(unit), np.zeros(len(unit))
         for column in z.T:
             squares += column**2
@@ -108,11 +95,7 @@ class Coordinates:
         return matrix
 
     def plain(self, coefficients: np.ndarray) -> np.ndarray:
-        """The same linear models in (1, u - 1/2).
-
-        Args:
-            coefficients: shape (..., F + 1).
-        """
+        """The same linear models in (1, u - 1/2); coefficients of shape (..., F + 1)."""
         slopes = coefficients[..., 1:] * self.scale
         level = coefficients[..., :1] * self.lead - (slopes @ self.centre)[..., None]
         return np.concatenate([level, slopes], axis=-1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -33,7 +33,7 @@ from privfed.learners.fuzzy_tree.percentiles import ScalingBounds, most_rounds
 from privfed.learners.fuzzy_tree.policies import private, published
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.fuzzy_tree.rounds import ModelRounds
-from privfed.learners.fuzzy_tree.rules import FuzzyRule, rules
+from privfed.learners.fuzzy_tree.rules import FuzzyRule, drawn, rules
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.fuzzy_tree.shrinkage import Count, Target
 from privfed.learners.parameters import Constraints, Integers, Names, Reals, StrOptions
@@ -44,6 +44,9 @@ from privfed.questions.cells import Path
 from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Fitted numbers that are saved as they are; the tree and its leaves have forms of their own.
 _KEPT = ("lower_", "upper_", "target_", "rounds_", "noisy_", "mean_activation_")
@@ -58,12 +61,10 @@ class FuzzyTreeRegressor(FederatedRegressor):
         min_gain: least partition fuzzy gain of a split, th_PFGain (target scaled to [0, 1]).
         min_samples_split: a split node holds more than this share of the records, th_min_instances_split.
         max_depth: most splits on a path; none for no limit.
-        gains: ``"told"`` computes a split's gain over the sums that were told, before and after it
-            alike; ``"literal"`` holds them against the node's own sums as the paper prints it,
-            which nullification spares, so that withheld cells count as explained.
-        scaling: ``"released"`` asks for the 2.5 and 97.5 percentiles (read off histograms, which
-            add up over clients, in rounds that look closer and closer), ``"schema"`` takes the
-            public bounds.
+        gains: ``"told"`` computes a split's gain over released sums alone; ``"literal"`` holds them
+            against the node's own sums as the paper prints it, so that withheld cells count as explained.
+        scaling: ``"released"`` asks for the 2.5 and 97.5 percentiles (read off ever finer
+            histograms), ``"schema"`` takes the public bounds.
         n_bins: bins of each of those histograms; with at least 7 the percentiles are found to a
             10^-7 of the public bounds or finer, with fewer to one bin.
         features: names of the features that may split; none for all.
@@ -100,6 +101,9 @@ class FuzzyTreeRegressor(FederatedRegressor):
         "bins": "n_bins",
     }
 
+    #: as its text prints them
+    paper_settings: ClassVar[Mapping[str, Any]] = {"gains": "literal"}
+
     def __init__(  # noqa: PLR0913 - an estimator's parameters
         self,
         *,
@@ -115,17 +119,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         clients_per_round: int | None = None,
         random_state: int | None = None,
     ) -> None:
-        self.n_fuzzy_sets = n_fuzzy_sets
-        self.min_gain = min_gain
-        self.min_samples_split = min_samples_split
-        self.max_depth = max_depth
-        self.gains = gains
-        self.scaling = scaling
-        self.n_bins = n_bins
-        self.features = features
-        self.leaf_features = leaf_features
-        self.clients_per_round = clients_per_round
-        self.random_state = random_state
+        self._set(locals())
 
     # --- learning ------------------------------------------------------------------------------
 
@@ -162,8 +156,8 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def _ask(self, federation: Disclosure, *queries: Query) -> Any:
         clients: Sequence[str] = federation.clients
         if self.clients_per_round is not None:
-            drawn = self._draw.choice(len(clients), self.clients_per_round, replace=False)
-            clients = [clients[number] for number in sorted(drawn)]
+            drawn = self._draw.choice(len(clients), size=self.clients_per_round, replace=False)
+            clients = [clients[number] for number in np.sort(drawn)]
         answers = federation.ask_offered(*queries, clients=clients)
         self.rounds_ += bool(answers.releases())
         self.noisy_ |= any(part.noise for r in answers.releases() for part in r.parts.values())
@@ -206,7 +200,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         equations, activation = self._equations(federation, paths)
         self._drop_empty(activation)
         kept = [paths.index(leaf.path) for leaf in self.leaves_]
-        # of each leaf's records (paper, Eq. 22); 0.5^depth where untold
+        # of each leaf's records (paper, Eq. 22); 0.5^depth if withheld
         self.mean_activation_ = np.array([0.5 ** len(leaf.path) for leaf in self.leaves_])
         if "counts" in activation:
             counts, weights = (activation.total(name)[kept] for name in ("counts", "weights"))
@@ -217,13 +211,9 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def _equations(self, federation: Disclosure, paths: tuple[Path, ...]) -> tuple[Answer, Answer]:
         """Query the normal equations and the activations of some leaves."""
         asked = (paths, max(self._partition), self.lower_, self.upper_)
-        own, target = self._uneven, self.target_
-        features = _chosen(self.schema_, self.leaf_features)
-        equations, activation = self._ask(
-            federation,
-            Leaves(*asked, features, partition=own, target=target),
-            Activations(*asked, partition=own, target=target),
-        )
+        fuzzy: dict[str, Any] = {"partition": self._uneven, "target": self.target_}
+        leaves = Leaves(*asked, _chosen(self.schema_, self.leaf_features), **fuzzy)
+        equations, activation = self._ask(federation, leaves, Activations(*asked, **fuzzy))
         return equations, activation
 
     def _drop_empty(self, activation: Answer) -> None:
@@ -274,13 +264,15 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
         def moments(coordinates: Coordinates) -> Answer | None:
             query = Moments(((),), *scale, coordinates, **fuzzy)
-            return _told(self._ask(federation, query).only, "moments")
+            answer = self._ask(federation, query).only
+            return answer if "moments" in answer else None
 
         def residuals(
             nodes: Sequence[Path], coordinates: Coordinates, model: np.ndarray, clip: float
         ) -> Answer | None:
             query = Residuals(tuple(nodes), *scale, coordinates, model, clip, **fuzzy)
-            return _told(self._ask(federation, query).only, "residuals")
+            answer = self._ask(federation, query).only
+            return answer if "residuals" in answer else None
 
         learning = ModelRounds(moments, residuals, features, self._count, self._target)
         away = learning.learn(paths, np.array([leaf.weight for leaf in self.leaves_]))
@@ -288,9 +280,8 @@ class FuzzyTreeRegressor(FederatedRegressor):
             equations, _ = self._equations(federation, ((),))
             if "gram" in equations and "moment" in equations:
                 sums = equations.total("gram")[0], equations.total("moment")[0]
-                learning.learn_from(
-                    *sums, (equations.deviation("gram"), equations.deviation("moment"))
-                )
+                noise = equations.deviation("gram"), equations.deviation("moment")
+                learning.learn_from(*sums, noise)
         self._set_departures(learning, away, (0, *(feature + 1 for feature in features)))
 
     def _set_departures(
@@ -312,11 +303,10 @@ class FuzzyTreeRegressor(FederatedRegressor):
     # --- predicting ----------------------------------------------------------------------------
 
     def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
-        """Predict by maximum matching: the one leaf with the largest normalised activation.
+        """Predict by maximum matching: the leaf with the largest normalised activation (paper, Section 3.3, Eq. 22).
 
-        Paper, Section 3.3 and Eq. 22. A row that activates no leaf (its branch was empty) is predicted by the
-        equations of the deepest node that it reaches. Predictions are clipped to the target's interval: its
-        public bounds, or the narrower one that was released; not to bounds inferred from the records.
+        A row that activates no leaf is predicted by the equations of the deepest node that it reaches. Predictions
+        are clipped to the target's released interval, or its public bounds.
         """
         unit = to_unit(self._encode(X, client), self.lower_, self.upper_)
         chosen, active = self._match(unit)
@@ -330,6 +320,12 @@ class FuzzyTreeRegressor(FederatedRegressor):
         assert self.schema_.target is not None
         low, high = self.target_ or self.schema_.target.bounds
         return np.asarray((predicted + 0.5) * (high - low) + low)
+
+    @property
+    def prediction_limits_(self) -> tuple[float, float]:
+        """See the base."""
+        low, high = self.target_ or super().prediction_limits_
+        return low, high
 
     def apply(self, X: pd.DataFrame | np.ndarray) -> np.ndarray:
         """The index of the rule that each row is predicted by, -1 where none is active."""
@@ -345,8 +341,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         for number, leaf in enumerate(reached):
             strength = leaf.weight / self.mean_activation_[number]
             better = strength > best[leaf.rows]
-            rows = leaf.rows[better]
-            best[rows], chosen[rows] = strength[better], number
+            best[leaf.rows[better]], chosen[leaf.rows[better]] = strength[better], number
         return chosen, best > 0
 
     def _reached(self, row: np.ndarray) -> np.ndarray:
@@ -358,11 +353,10 @@ class FuzzyTreeRegressor(FederatedRegressor):
                 branch: float(memberships.degree(np.array([0]), node.feature, branch)[0])
                 for branch in node.children
             }
-            branch = max(degree, key=lambda candidate: degree[candidate])
-            below = node.children[branch]
-            if degree[branch] <= 0 or below.leaf:
+            branch = max(degree, key=degree.__getitem__)
+            if degree[branch] <= 0 or node.children[branch].leaf:
                 return node.model
-            node = below
+            node = node.children[branch]
 
     @property
     def _partition(self) -> tuple[int, ...]:
@@ -377,12 +371,10 @@ class FuzzyTreeRegressor(FederatedRegressor):
     # --- the model as people read it -----------------------------------------------------------
 
     def _nodes(self) -> list[FuzzyNode]:
-        found, waiting = [], [self.root_]
-        while waiting:
-            node = waiting.pop(0)
-            found.append(node)
-            waiting.extend(node.children.values())
-        return found
+        nodes = [self.root_]
+        for node in nodes:  # which grows, breadth first
+            nodes.extend(node.children.values())
+        return nodes
 
     @property
     def n_nodes_(self) -> int:
@@ -401,11 +393,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     @property
     def n_parameters_(self) -> int:
-        """C_FRT: inner nodes and coefficients together (paper, Eq. 31).
-
-        A constant leaf has one coefficient. The root is no inner node, as Table 5 counts: kinematics' 30
-        nodes, 25 leaves and 9 coefficients give 230.
-        """
+        """C_FRT: inner nodes (but the root, as in Table 5) and coefficients, one of a constant leaf (Eq. 31)."""
         wide = 1 + len(_chosen(self.schema_, self.leaf_features))
         coefficients = np.where(self.models_.constant, 1, wide).sum()
         return self.n_nodes_ - (self.n_leaves_ if self.root_.children else 0) + int(coefficients)
@@ -414,9 +402,8 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def feature_importances_(self) -> np.ndarray:
         """Fractions of the predictions' variance by feature, shape (features,); zero for a constant.
 
-        By what was released alone. A split adds its between-branch variance, sum_c w_c (m_c - m)^2 / W, of the
-        nodes' weights w and means m (W all records' weight); a leaf's linear model adds w / W times slope^2 / 12
-        for each feature, the variance of its term where the feature, scaled to [0, 1], is spread evenly.
+        Of released sums alone. A split adds its between-branch variance, sum_c w_c (m_c - m)^2 / W, of the
+        nodes' weights w and means m; a leaf's model w / W slope^2 / 12 for each feature, as if uniform on [0, 1].
         """
         total = np.zeros(len(self.schema_.features))
         for node in self._nodes():
@@ -428,6 +415,14 @@ class FuzzyTreeRegressor(FederatedRegressor):
             weights = np.ones(len(weights))
         total += weights @ self.models_.coefficients[:, 1:] ** 2 / 12
         return total / total.sum() if total.sum() > 0 else total
+
+    def plot(self, feature: str | None = None, *, ax: Axes | None = None) -> Axes:
+        """The tree with its leaves' means, or the importances of the features where there is one rule alone."""
+        if feature is not None or not self.root_.children:
+            return super().plot(feature, ax=ax)
+        from privfed.learners.pictures import tree
+
+        return tree(ax, drawn(self))
 
     @property
     def rules_(self) -> list[FuzzyRule]:
@@ -529,11 +524,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         return private(budget, levels, self.scaling == "released")
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """Histograms round by round, a level for each feature at most, then the leaves.
-
-        A path uses each feature once. Where noise has its price, linear models take rounds of moments and
-        residuals; a client may offer noisy equations of leaves instead.
-        """
+        """Histograms round by round, a level for each feature at most, then the leaves or rounds of residuals."""
         root: tuple[Path, ...] = ((),)
         asked = (root, max(sets_of(self.n_fuzzy_sets, schema)), schema.lower, schema.upper)
         candidates = _chosen(schema, self.features)
@@ -551,11 +542,6 @@ class FuzzyTreeRegressor(FederatedRegressor):
             Planned(Leaves(*asked, linear), 1),
             Planned(Activations(*asked), 1),
         ]
-
-
-def _told(answer: Answer, part: str) -> Answer | None:
-    """An answer that has a part, or none."""
-    return answer if part in answer else None
 
 
 def _known(nodes: Sequence[FuzzyNode]) -> Known:

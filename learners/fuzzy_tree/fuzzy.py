@@ -46,12 +46,7 @@ class Memberships:
 
     @classmethod
     def from_unit(cls, unit: np.ndarray, sets: int | Sequence[int]) -> Memberships:
-        """Place values of [0, 1] among uniform triangular sets (paper, Section 3.1).
-
-        Args:
-            unit: shape (records, features).
-            sets: how many, of every feature or by feature.
-        """
+        """Place values of [0, 1], shape (records, features), among uniform triangular sets (paper, Section 3.1)."""
         each = np.asarray(sets)
         stretched = unit * (each - 1)
         below = np.minimum(stretched.astype(np.int64), each - 2).astype(np.uint8)
@@ -84,12 +79,7 @@ _UNNAMED = 5  #: Sets of the features that a table does not name
 
 
 def sets_of(sets: int | Sequence[int] | Mapping[str, int], schema: Schema) -> tuple[int, ...]:
-    """How many fuzzy sets each feature of a schema has.
-
-    Raises:
-        InputError: a list of another length than there are features.
-        SchemaError: a name that the schema does not have.
-    """
+    """Fuzzy sets of each feature; InputError for a list of the wrong length, SchemaError for an unknown name."""
     names = schema.names
     if isinstance(sets, Mapping):
         for name in sets:
@@ -130,13 +120,7 @@ class Activation:
 def activations(
     memberships: Memberships, paths: Sequence[Path], records: range | None = None
 ) -> list[Activation]:
-    """The activation of each node, through its ancestors, each computed once.
-
-    Args:
-        memberships: of all records.
-        paths: nodes, by their paths from the root.
-        records: which records to look at; all unless given.
-    """
+    """The activation of each node, given by its path from the root, through ancestors that are computed once."""
     rows = np.arange(len(memberships.below)) if records is None else np.array(records, np.int64)
     known: dict[Path, Activation] = {(): Activation(rows, np.ones(len(rows)))}
     for path in paths:
@@ -163,7 +147,7 @@ def reached_nodes(paths: Sequence[Path]) -> tuple[int, int]:
 def blocks(
     memberships: Memberships, paths: Sequence[Path], width: int = 1
 ) -> Iterator[tuple[range, list[Activation]]]:
-    """Activations of nodes of one tree, so many records at a time that memory does not grow with them.
+    """Activations of nodes of one tree, in blocks of records whose memory is bounded.
 
     A record reaches at most 2^k of the nodes k steps below the root, so that the activations of a block
     of records, their ancestors' included, are at most :data:`ACTIVATIONS` unless one record has more.

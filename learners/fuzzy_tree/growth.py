@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -65,10 +66,7 @@ class Stop:
     gains: str = "told"  #: ``"told"`` or ``"literal"``, see :meth:`LevelSums.gains`
 
     def beside(self, root: LevelSums) -> Stop:
-        """With a smaller gain where the target varies less than targets do in their interval.
-
-        So target bounds that are too wide hide no gain. Noisy sums have an interval of their own.
-        """
+        """With a smaller gain for a target that varies little in its bounds; noisy sums narrow those themselves."""
         variance = float(fuzzy_variance(*root.nodes)[0])
         if root.noise[0] > 0 or not variance > 0:
             return self
@@ -105,29 +103,22 @@ class LevelSums:
 
     @classmethod
     def from_answer(cls, answer: Answer, whole: float) -> LevelSums:
-        """Read an answer; what is withheld is estimated from the noisy cells.
-
-        Args:
-            answer: the clients' sums.
-            whole: summed weight of all records, for the nodes' fractions where counts are withheld.
-        """
-        cells = FuzzySums(*(answer.total(n) for n in ("weights", "linear", "squares")))
+        """Read the clients' sums; withheld ones are estimated, fractions by `whole`, the weight of all records."""
+        cells = FuzzySums(*map(answer.total, FuzzySums._fields))
         noise = (answer.deviation("weights"), answer.deviation("linear"))
         if "node_weights" in answer and not noise[0]:
-            nodes = FuzzySums(
-                *(answer.total(f"node_{n}") for n in ("weights", "linear", "squares"))
-            )
+            nodes = FuzzySums(*(answer.total(f"node_{n}") for n in FuzzySums._fields))
             share = answer.total("node_strong") / max(float(answer.total("records")), 1.0)
             present = answer.total("counts") > 0
             floored = 2 * float(GRID) * answer.total("node_counts")
-            untold = nodes.weights[:, None] - cells.weights.sum(axis=2) > floored[:, None]
-            each = [np.ma.getmaskarray(array) for array in answer.each("weights").values()]
-            hidden = np.any(each, axis=0) & untold[:, :, None] & ~present
+            withheld = nodes.weights[:, None] - cells.weights.sum(axis=2) > floored[:, None]
+            masks = [np.ma.getmaskarray(array) for array in answer.each("weights").values()]
+            hidden = np.any(masks, axis=0) & withheld[:, :, None] & ~present
         else:
             query = answer.query
             assert isinstance(query, Level)
             used = [{feature for feature, _ in path} for path in query.nodes]
-            open_ = np.array([[own not in gone for own in query.features] for gone in used])
+            open_ = np.array([[feature not in own for feature in query.features] for own in used])
             # every open feature's sets sum to the node's total (strong partition): their mean
             counted = np.maximum(open_.sum(axis=1), 1)
             totals = (np.where(open_, each.sum(axis=2), 0.0).sum(axis=1) for each in cells)
@@ -140,63 +131,46 @@ class LevelSums:
     def gains(self, form: str) -> np.ndarray:
         """Partition fuzzy gain of each feature at each node (paper, Eq. 18), shape (node, feature).
 
-        The expected gain of noise is subtracted: a cell with noise of variance v in WLS adds v / WS to the
-        explained sum of squares.
-
-        Args:
-            form: ``"told"`` compares the cells with their own sum, ``"literal"`` with the node's, which is
-                never withheld: what a client withholds of a feature then counts as explained by it.
+        Less the expected gain of noise: variance v in a cell's WLS adds v / WS to the explained sum of squares.
+        ``"told"`` compares the cells with their own sum, ``"literal"`` with the node's, which is never withheld.
         """
         weights, linear, squares = self.cells
         kept = np.where(self.present, weights, 0.0)
         total = kept.sum(axis=2)
         inside = (fuzzy_variance(kept, linear, squares) * kept).sum(axis=2)
         safe = np.where(total > 0, total, 1.0)
-        gains = self._whole(form) - inside / safe
-        spurious = np.where(self.present, self.noise[1] ** 2 / np.where(kept > 0, kept, 1.0), 0.0)
-        gains -= spurious.sum(axis=2) / safe
-        return np.asarray(np.where(total > 0, gains, -np.inf))
-
-    def _whole(self, form: str) -> np.ndarray:
-        """The variance before a split, of shape (node, feature) or (node, 1)."""
         if form == "literal" or self.noise[0] > 0:
-            return fuzzy_variance(*self.nodes)[:, None]
-        told = (np.where(self.present, each, 0.0).sum(axis=2) for each in self.cells)
-        return fuzzy_variance(*told)
-
-    def untold(self, number: int, feature: int) -> tuple[float, float]:
-        """Weight and linear sum of a node that no told branch of a feature has."""
-        weights, linear, _ = (
-            float(whole[number] - cells[number, feature].sum())
-            for whole, cells in zip(self.nodes, self.cells, strict=True)
-        )
-        return weights, linear
+            before = fuzzy_variance(*self.nodes)[:, None]
+        else:
+            released = (np.where(self.present, each, 0.0).sum(axis=2) for each in self.cells)
+            before = fuzzy_variance(*released)
+        spurious = np.where(self.present, self.noise[1] ** 2 / np.where(kept > 0, kept, 1.0), 0.0)
+        gains = before - inside / safe - spurious.sum(axis=2) / safe
+        return np.asarray(np.where(total > 0, gains, -np.inf))
 
 
 def split_level(
     nodes: list[FuzzyNode], query: Level, sums: LevelSums, stop: Stop
 ) -> list[FuzzyNode]:
-    """Split the open nodes of a level where they should; returns the new open nodes.
+    """Split the open nodes of a level; returns the new open nodes, those with unused features (Algorithm 1, line 18).
 
-    Children without unused features are leaves at once (Algorithm 1, line 18). A withheld branch is grown
-    like any other; only empty ones are dropped.
+    A withheld branch is grown like any other; only empty ones are dropped.
     """
     gains = sums.gains(stop.gains)
     opened: list[FuzzyNode] = []
+    most = math.inf if stop.depth is None else stop.depth
     for number, node in enumerate(nodes):
-        _place(
-            node, sums.nodes.weights[number], sums.nodes.linear[number], node.mean, sums.noise[1]
-        )
+        weight, linear, _ = (float(total[number]) for total in sums.nodes)
+        _place(node, weight, linear, node.mean, sums.noise[1])
         used = {feature for feature, _ in node.path}
         allowed = np.array([feature not in used for feature in query.features])
-        best = int(np.argmax(np.where(allowed, gains[number], -np.inf))) if allowed.any() else -1
-        deep = stop.depth is not None and len(node.path) >= stop.depth
-        if best < 0 or deep or sums.share[number] <= stop.share:
+        if not allowed.any() or len(node.path) >= most or sums.share[number] <= stop.share:
             continue
+        best = int(np.argmax(np.where(allowed, gains[number], -np.inf)))
         if not gains[number, best] >= stop.gain:
             continue
         _branch(node, query.features[best], sums, (number, best))
-        if allowed.sum() > 1 and (stop.depth is None or len(node.path) + 1 < stop.depth):
+        if allowed.sum() > 1 and len(node.path) + 1 < most:
             opened.extend(node.children.values())
     return opened
 
@@ -204,20 +178,21 @@ def split_level(
 def _branch(node: FuzzyNode, feature: int, sums: LevelSums, cell: tuple[int, int]) -> None:
     """Give a node a child for each branch that holds records, or may hold withheld ones."""
     present, hidden = sums.present[cell], sums.hidden[cell]
+    branches = [each[cell] for each in sums.cells[:2]]
+    withheld = [
+        whole[cell[0]] - each.sum() for whole, each in zip(sums.nodes, branches, strict=False)
+    ]
     for branch in np.flatnonzero(present | hidden):
+        weight, linear = [each[branch] for each in branches] if present[branch] else withheld
         child = FuzzyNode((*node.path, (feature, int(branch))))
-        if present[branch]:
-            told = sums.cells.weights[cell][branch], sums.cells.linear[cell][branch]
-        else:
-            told = sums.untold(*cell)
-        _place(child, *told, node.mean, sums.noise[1])
+        _place(child, float(weight), float(linear), node.mean, sums.noise[1])
         node.children[int(branch)] = child
     node.feature = feature if node.children else None
 
 
 def _place(node: FuzzyNode, weight: float, linear: float, prior: float, noise: float) -> None:
     """Set a node's weight and its mean, which noise shrinks towards the prior."""
-    node.weight = float(weight)
+    node.weight = weight
     if weight > 0:
         sums = (np.asarray(weight), np.asarray(linear), np.asarray(prior))
         node.mean = float(shrunken_mean(*sums, noise))

@@ -11,8 +11,7 @@ from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.questions.cells import Path
 from privfed.questions.part import GRID
 
-#: What ten records lose to the grid, a unit each: few records reach a leaf that is hardly activated.
-_RESOLUTION = 10 * float(GRID)
+_RESOLUTION = 10 * float(GRID)  #: What ten records, about those of a weak leaf, lose to the grid
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,10 +20,8 @@ class LeafModels:
 
     #: of (1, x - 1/2) for the target in [-1/2, 1/2], shape (leaves, features + 1)
     coefficients: np.ndarray
-    #: which leaves are a constant: nothing was told, or noise drowned their equations
-    constant: np.ndarray
-    #: which leaves stand by the equations of a node above them, their own being withheld
-    borrowed: np.ndarray
+    constant: np.ndarray  #: which are a constant, their equations withheld or drowned by noise
+    borrowed: np.ndarray  #: which are a node's above them, their own equations being withheld
 
     @classmethod
     def constants(cls, means: np.ndarray, width: int) -> LeafModels:
@@ -41,14 +38,10 @@ class LeafModels:
 
 
 def exact_models(gram: np.ndarray, moment: np.ndarray) -> np.ndarray:
-    """Solve (X'WX) gamma = X'Wy by a pseudo-inverse, for each leaf or node.
+    """Solve (X'WX) gamma = X'Wy, for each leaf (paper, Eq. 27, with proper weights).
 
-    Paper, Eq. 27, with proper weights. Leaves are often rank-deficient: directions within the grid's own
-    resolution are left out, which of a leaf that is hardly activated are most.
-
-    Args:
-        gram: X'WX, shape (leaves, width, width).
-        moment: X'Wy, shape (leaves, width).
+    By a pseudo-inverse of X'WX, shape (leaves, width, width), for leaves are often rank-deficient; directions
+    within the grid's resolution are left out.
     """
     weight = np.maximum(gram[:, 0, 0], float(GRID))
     least = np.clip(_RESOLUTION / weight, SETTINGS.min_eigenvalue, 1.0)
@@ -62,7 +55,7 @@ class Known:
 
     paths: Sequence[Path]  #: the nodes, each after its parent
     means: np.ndarray  #: their mean targets
-    weights: np.ndarray  #: their summed activations as far as told; 0 where nothing was
+    weights: np.ndarray  #: their summed activations as far as released; else 0
 
 
 def solve(
@@ -70,14 +63,12 @@ def solve(
 ) -> tuple[LeafModels, np.ndarray]:
     """Models of leaves and of the nodes above them, from the leaves' exact equations.
 
-    Memberships sum to 1, so a node's equations are the sum of those of the leaves below it; they are used
-    where they have most of its weight. Elsewhere its mean is, and where that was withheld as well, the
-    model of the node above.
+    A node's equations are the sum of those of the leaves below it, used if they have most of its weight; else
+    its mean is used, and if that is withheld as well, the model of the node above.
 
     Args:
         equations: ``gram`` and ``moment`` of the leaves.
-        leaves: what is known of them.
-        inner: and of the nodes above.
+        leaves, inner: what is known of them.
 
     Returns:
         the leaves' models, and the inner nodes' coefficients, shape (inner, width).
@@ -86,19 +77,18 @@ def solve(
     below = np.array([[leaf[: len(path)] == path for leaf in leaves.paths] for path in inner.paths])
     below = below.reshape(len(inner.paths), len(leaves.paths)).astype(float)
     sums = np.tensordot(below, gram, 1), below @ moment
-    told = sums[0][:, 0, 0]
-    upper = _or_mean(exact_models(*sums), (told <= 0) | (told < inner.weights / 2), inner.means)
-    place = {path: number for number, path in enumerate(inner.paths)}
+    weight = sums[0][:, 0, 0]
+    upper = _or_mean(exact_models(*sums), (weight <= 0) | (weight < inner.weights / 2), inner.means)
+    index = {path: number for number, path in enumerate(inner.paths)}
     for number, path in enumerate(inner.paths):
-        if path and told[number] <= 0 and inner.weights[number] <= 0:
-            upper[number] = upper[place[path[:-1]]]
-    silent = gram[:, 0, 0] <= 0
-    borrowed = silent & (leaves.weights <= 0) & bool(len(inner.paths))
-    own = _or_mean(exact_models(gram, moment), silent & ~borrowed, leaves.means)
-    for number, path in enumerate(leaves.paths):
-        if borrowed[number]:
-            own[number] = upper[place[path[:-1]]]
-    return LeafModels(own, silent & ~borrowed, borrowed), upper
+        if path and weight[number] <= 0 and inner.weights[number] <= 0:
+            upper[number] = upper[index[path[:-1]]]
+    withheld = gram[:, 0, 0] <= 0
+    borrowed = withheld & (leaves.weights <= 0) & bool(len(inner.paths))
+    models = _or_mean(exact_models(gram, moment), withheld & ~borrowed, leaves.means)
+    for number in np.flatnonzero(borrowed).tolist():
+        models[number] = upper[index[leaves.paths[number][:-1]]]
+    return LeafModels(models, withheld & ~borrowed, borrowed), upper
 
 
 def _or_mean(models: np.ndarray, where: np.ndarray, means: np.ndarray) -> np.ndarray:
@@ -111,11 +101,9 @@ def _or_mean(models: np.ndarray, where: np.ndarray, means: np.ndarray) -> np.nda
 def shrunken_mean(
     weight: np.ndarray, linear: np.ndarray, prior: np.ndarray, noise: float
 ) -> np.ndarray:
-    """The mean linear / weight, shrunk towards a prior by the sum's noise.
+    """The mean linear / weight, shrunk towards a prior by the sum's noise s, and clipped to [-1/2, 1/2].
 
-    The noisy mean's std is noise / weight; W^2 / (W^2 + s^2) of the way from the prior is its
-    least-squares shrinkage. Clipped to the target's interval [-1/2, 1/2].
+    W^2 / (W^2 + s^2) of the way from the prior is the least-squares shrinkage.
     """
-    away = (linear - prior * weight) * weight
-    spread = weight**2 + noise**2
-    return np.asarray(np.clip(prior + away / np.where(spread > 0, spread, 1.0), -0.5, 0.5))
+    away, total = (linear - prior * weight) * weight, weight**2 + noise**2
+    return np.asarray(np.clip(prior + away / np.where(total > 0, total, 1.0), -0.5, 0.5))

@@ -24,11 +24,7 @@ _FEWEST = 7  #: Fewest bins of which two windows and what lies beside them can b
 
 
 def rounds(bins: int, finest: float = SETTINGS.usual_bin) -> int:
-    """How many histograms of so many bins it takes until the percentiles' bins are fine.
-
-    Args:
-        finest: width of a bin in its bounds.
-    """
+    """Histograms of `bins` bins until the percentiles' bins are at most `finest` of their bounds wide."""
     if bins < _FEWEST:
         return 1
     return 1 + max(0, math.ceil(math.log(1 / (finest * bins)) / math.log((bins - 3) // 2)))
@@ -45,11 +41,8 @@ class Histograms:
 
     counts: np.ndarray  #: shape (features, bins); noisy ones may be negative
     edges: np.ndarray  #: the bins' ends, never falling, shape (features, bins + 1)
-    #: standard deviation of the noise in each count of a feature, shape (features,); zero where
-    #: exact
-    noise: np.ndarray
-    #: the shares at which the percentiles lie, rising
-    ends: tuple[float, float] = SETTINGS.percentiles
+    noise: np.ndarray  #: std of the noise in each count of a feature, shape (features,); 0 if exact
+    ends: tuple[float, float] = SETTINGS.percentiles  #: fractions at which the percentiles lie
 
     @classmethod
     def from_answer(cls, answer: Answer, edges: np.ndarray) -> Histograms:
@@ -63,29 +56,27 @@ class Histograms:
 
     def percentiles(self) -> tuple[np.ndarray, np.ndarray]:
         """Both percentiles of each feature, linear inside a bin, shape (features,) each."""
-        ends = np.array(
-            [self._ends(own, edges) for own, edges in zip(self.told, self.edges, strict=True)]
-        )
+        ends = np.array([*map(self._ends, self.likely, self.edges)])
         return ends[:, 0], ends[:, 1]
 
     @cached_property
-    def told(self) -> np.ndarray:
-        """Counts, none negative; posterior means (:mod:`privfed.learners.mass`) where noisy."""
+    def likely(self) -> np.ndarray:
+        """Counts, none negative; if noisy, posterior means (:mod:`privfed.learners.mass`)."""
         noisy = self.noise > 0
         counts: np.ndarray = np.maximum(self.counts, 0.0)
         if noisy.any():
-            own, noise = self.counts[noisy], self.noise[noisy]
-            counts[noisy] = Mass.from_counts(own, noise**2, self._totals[noisy]).counts
+            variance, records = self.noise[noisy] ** 2, self._totals[noisy]
+            counts[noisy] = Mass.from_counts(self.counts[noisy], variance, records).counts
         return counts
 
     @property
     def _totals(self) -> np.ndarray:
         """Records by feature; with noise, by all of them together."""
         sums: np.ndarray = self.counts.sum(axis=1)
-        told = self.noise > 0
-        if not told.any():
+        noisy = self.noise > 0
+        if not noisy.any():
             return sums
-        return np.full(len(sums), np.average(sums[told], weights=self.noise[told] ** -2))
+        return np.full(len(sums), np.average(sums[noisy], weights=self.noise[noisy] ** -2))
 
     def _ends(self, counts: np.ndarray, edges: np.ndarray) -> tuple[float, float]:
         bounds = float(edges[0]), float(edges[-1])
@@ -97,11 +88,7 @@ class Histograms:
         return (low, high) if low <= high else bounds
 
     def fine(self, whole: np.ndarray) -> np.ndarray:
-        """Which columns' percentiles have bins that are narrow beside what lies between them.
-
-        Args:
-            whole: which columns hold integers, shape (columns,), the target's last.
-        """
+        """Which columns' percentiles have narrow bins beside their distance; `whole` marks integers, the target last."""
         beside = np.append(np.full(len(whole) - 1, SETTINGS.feature_bin), SETTINGS.target_bin)
         rows = zip(self.edges, *self.percentiles(), self.counts, beside, whole, strict=True)
         return np.array(
@@ -120,10 +107,10 @@ class Histograms:
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of each feature, from its bins' middles, shape (features,) each."""
         middles, widths = (self.edges[:, 1:] + self.edges[:, :-1]) / 2, np.diff(self.edges, axis=1)
-        shares = self.told / np.maximum(self.told.sum(axis=1), 1e-9)[:, None]
-        means = (shares * middles).sum(axis=1)
+        fractions = self.likely / np.maximum(self.likely.sum(axis=1), 1e-9)[:, None]
+        means = (fractions * middles).sum(axis=1)
         away = (middles - means[:, None]) ** 2 + widths**2 / 12
-        return means, (shares * away).sum(axis=1)
+        return means, (fractions * away).sum(axis=1)
 
     def with_former(self, former: Histograms) -> Histograms:
         """These counts, joined with earlier rounds' by precision where the bins are equal."""
@@ -136,14 +123,10 @@ class Histograms:
     def refined(self) -> np.ndarray:
         """Edges of as many bins for the next round, most of them about the two percentiles.
 
-        With noise, only a feature whose percentiles lie within a few bins of each other is refined, as a
-        whole; others keep their edges.
+        With noise, only features whose percentiles lie within a few bins of each other are refined, as a whole.
         """
-        lower, upper = self.percentiles()
-        rows = zip(self.edges, lower, upper, strict=True)
-        if self.noise.any():
-            return np.array([_closer(edges, low, high) for edges, low, high in rows])
-        return np.array([_windows(edges, low, high) for edges, low, high in rows])
+        divide = _closer if self.noise.any() else _windows
+        return np.array([*map(divide, self.edges, *self.percentiles())])
 
 
 def _fine(edges: np.ndarray, low: float, high: float, share: float, whole: bool) -> bool:
@@ -194,12 +177,9 @@ def _windows(edges: np.ndarray, low: float, high: float) -> np.ndarray:
         inner = np.linspace(edges[first], edges[second + 1], bins - 1)
     else:
         half = (bins - 3) // 2
-        inner = np.concatenate(
-            [
-                np.linspace(edges[first], edges[first + 1], half + 1),
-                np.linspace(edges[second], edges[second + 1], bins - 2 - half),
-            ]
-        )
+        lower = np.linspace(edges[first], edges[first + 1], half + 1)
+        upper = np.linspace(edges[second], edges[second + 1], bins - 2 - half)
+        inner = np.concatenate([lower, upper])
     return np.concatenate([edges[:1], inner, edges[-1:]])
 
 
@@ -211,10 +191,7 @@ def widened(
     share: float,
     room: float = SETTINGS.margin,
 ) -> tuple[float, ...]:
-    """An interval about noisy percentiles; empty where the public bounds do as well.
-
-    A margin on either side leaves room for what noise hides, since values beyond are clipped. A narrow
-    interval makes every released sum more precise.
+    """An interval about noisy percentiles, with a margin for what noise hides; empty if not narrower than the bounds.
 
     Args:
         low, high: the percentiles.
@@ -238,8 +215,7 @@ class ScalingBounds:
     upper: np.ndarray = field(init=False)
     #: a released interval of the target; empty for its public bounds
     target: tuple[float, ...] = ()
-    #: variance of the target over the square of its interval, as far as known
-    usual: float = SETTINGS.usual_variance
+    usual: float = SETTINGS.usual_variance  #: variance of the target over its interval's square
 
     def __post_init__(self) -> None:
         self.lower, self.upper = self.schema.lower.copy(), self.schema.upper.copy()
@@ -251,12 +227,7 @@ class ScalingBounds:
         return [column.bounds for column in (*self.schema.features, self.schema.target)]
 
     def learn(self, ask: Callable[[Query], Answer], bins: int) -> None:
-        """Refine histograms round by round; where none are offered, the public bounds stay.
-
-        Args:
-            ask: asks one query of those who offer an answer.
-            bins: of each histogram.
-        """
+        """Refine histograms round by round by `ask`, of those who offer an answer; else the public bounds stay."""
         low, high = np.array(self._bounds).T
         edges = np.linspace(low, high, bins + 1, axis=1)
         asked, former = Scaling(bins), None
@@ -265,17 +236,16 @@ class ScalingBounds:
             answer = ask(asked)
             if "counts" not in answer:
                 break
-            told = Histograms.from_answer(answer, edges)
-            if told.noise.any():
-                told = told if former is None else told.with_former(former)
-                self._take_noisy(told)
+            counted = Histograms.from_answer(answer, edges)
+            if noisy := bool(counted.noise.any()):
+                counted = counted if former is None else counted.with_former(former)
+                self._take_noisy(counted)
             else:
-                self._take(*told.percentiles())
-            noisy, usual = bool(told.noise.any()), rounds(bins)
-            fine = told.fine(whole) & (number >= usual) & (not noisy)
+                self._take(*counted.percentiles())
+            fine = counted.fine(whole) & (number >= rounds(bins)) & (not noisy)
             if fine.all() or (noisy and number == SETTINGS.noisy_rounds):
                 return
-            former, edges = told, np.where(fine[:, None], told.edges, told.refined())
+            former, edges = counted, np.where(fine[:, None], counted.edges, counted.refined())
             asked = Scaling(bins, tuple(map(tuple, edges.tolist())))
 
     def _take(self, lower: np.ndarray, upper: np.ndarray) -> None:
@@ -285,18 +255,16 @@ class ScalingBounds:
         share, room = SETTINGS.exact_narrow_target, SETTINGS.exact_margin_target
         self.target = widened(*ends, bounds=bounds, share=share, room=room)
 
-    def _take_noisy(self, told: Histograms) -> None:
+    def _take_noisy(self, counted: Histograms) -> None:
         """Take a noisy round's percentiles, only intervals that are far narrower than the bounds."""
         features, bounds = len(self.lower), self._bounds
-        shares = [SETTINGS.narrow] * features + [SETTINGS.narrow_target]
-        ends = [
-            widened(float(low), float(high), bounds=own, share=share)
-            for low, high, own, share in zip(*told.percentiles(), bounds, shares, strict=True)
-        ]
-        if not told.noisy(features):  # what lies beyond the ends would be lost for nothing
+        fractions = [SETTINGS.narrow] * features + [SETTINGS.narrow_target]
+        columns = zip(*counted.percentiles(), bounds, fractions, strict=True)
+        ends = [widened(float(a), float(b), bounds=both, share=f) for a, b, both, f in columns]
+        if not counted.noisy(features):  # what lies beyond the ends would be lost for nothing
             ends[-1] = ()
-        taken = [own or both for own, both in zip(ends, bounds, strict=True)]
+        taken = [narrow or both for narrow, both in zip(ends, bounds, strict=True)]
         self.lower, self.upper = np.array(taken[:features], float).reshape(-1, 2).T.copy()
         self.target = ends[-1]
-        low, high = self.target or bounds[-1]
-        self.usual = float(told.moments()[1][-1]) / (high - low) ** 2
+        low, high = taken[-1]
+        self.usual = float(counted.moments()[1][-1]) / (high - low) ** 2

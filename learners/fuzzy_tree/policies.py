@@ -34,13 +34,7 @@ def published(strict: bool) -> Policy:
 
 
 def private(budget: Budget, levels: int, scaled: bool) -> Policy:
-    """Gaussian noise on everything; counts and activations never leave.
-
-    Args:
-        budget: epsilon and delta.
-        levels: that may be queried.
-        scaled: whether percentiles are released; else their part goes to the linear models.
-    """
+    """Gaussian noise on everything; counts and activations never leave. Without `scaled` no percentiles, either."""
     rho = largest_rho(budget.epsilon, budget.delta)
     shares: dict[str, list[tuple[tuple[str, ...], Fraction, int]]] = {}
     if scaled:

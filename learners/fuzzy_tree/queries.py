@@ -58,8 +58,8 @@ class Scaling(Query):
             raise QueryError("malformed", "bins must lie between 2 and 100,000")
         features, target = len(schema.features), _numeric(schema)
         self._check_edges(features + target)
-        counts = {"counts": _binned(("feature", "bin"), (features, self.bins), features)}
-        return {**counts, "target": _binned(("bin",), (self.bins,), 1)} if target else counts
+        counts = {"counts": _counts(("feature", "bin"), (features, self.bins), features)}
+        return {**counts, "target": _counts(("bin",), (self.bins,), 1)} if target else counts
 
     def _check_edges(self, columns: int) -> None:
         if not self.edges:
@@ -92,18 +92,14 @@ class Scaling(Query):
         if _numeric(schema):
             assert schema.target is not None
             x = np.column_stack([x, view.table.target[piece]])
-            low, high = (
-                np.append(low, schema.target.bounds[0]),
-                np.append(high, schema.target.bounds[1]),
-            )
+            ends = zip((low, high), schema.target.bounds, strict=True)
+            low, high = (np.append(features, target) for features, target in ends)
         if not self.edges:
             unit = to_unit(x, low, high)
             return np.minimum((unit * self.bins).astype(np.int64), self.bins - 1)
-        places = [
-            np.searchsorted(own, values, side="right") - 1
-            for own, values in zip(np.array(self.edges), x.T, strict=True)
-        ]
-        return np.asarray(np.clip(np.column_stack(places), 0, self.bins - 1), np.int64)
+        columns = zip(np.array(self.edges), x.T, strict=True)
+        bins = [np.searchsorted(edges, values, side="right") - 1 for edges, values in columns]
+        return np.asarray(np.clip(np.column_stack(bins), 0, self.bins - 1), np.int64)
 
 
 def _numeric(schema: Schema) -> bool:
@@ -115,13 +111,6 @@ def _by_part(columns: np.ndarray, schema: Schema) -> dict[str, np.ndarray]:
     if not _numeric(schema):
         return {"counts": columns}
     return {"counts": columns[:-1], "target": columns[-1]}
-
-
-def _binned(axes: tuple[str, ...], shape: tuple[int, ...], columns: int) -> Part:
-    """Counts of so many columns, in each of which a record has one bin."""
-    bound = Bound(columns, columns)
-    twice = Bound(2 * columns, 2 * columns)
-    return Part(PartType.COUNTS, axes, shape, Sensitivity(bound, replace_one=twice))
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,11 +162,10 @@ class FuzzyQuery(Query):
         return prepared
 
     def memory(self, cells: int) -> int:
-        """Most bytes that evaluating takes beside the records, by the nodes that are asked about.
+        """Most bytes that evaluating takes beside the records, by the nodes.
 
-        A block's activations (:data:`.ACTIVATIONS`, or one record's) take 40 bytes each while they are paired,
-        a node's own arrays 1 KiB, and what strict suppression looks at, every branch of every split, 64 bytes
-        a cell.
+        A block's activations (:data:`.ACTIVATIONS`, or one record's) take 40 bytes each while they are paired, a node's
+        own arrays 1 KiB, and strict suppression, every branch of every split, 64 bytes a cell.
         """
         reach, known = reached_nodes(self.nodes)
         branches = (known + 1) * self.sets * len(self.lower) * self.sets
@@ -228,11 +216,8 @@ class Level(FuzzyQuery):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Add up over all pairs of record and node at once."""
-        prepared = self._prepare(view)
-        return {
-            **level_sums(prepared, self.nodes, self.features, self.sets),
-            "records": np.array(len(prepared.target)),
-        }
+        sums = level_sums(self._prepare(view), self.nodes, self.features, self.sets)
+        return {**sums, "records": np.array(len(view.table))}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
         """What a record adds to every cell and node, zero where it does not reach."""
@@ -246,25 +231,17 @@ class Level(FuzzyQuery):
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
     ) -> Mapping[str, np.ndarray]:
-        """Mark cells by the paper's three conditions (Algorithm 1), or strictly.
-
-        Strictly, what could be subtracted is silent too: see :func:`silence`.
-        """
-        cells = revealing(
-            exact["weights"], exact["counts"], [not path for path in self.nodes], strict
-        )
+        """The paper's three conditions (Algorithm 1); strictly, also what could be subtracted (:func:`silence`)."""
+        parts, root = ("weights", "linear", "squares", "counts"), [not path for path in self.nodes]
+        cells = revealing(exact["weights"], exact["counts"], root, strict)
         if not strict:
-            return dict.fromkeys(("weights", "linear", "squares", "counts"), cells)
+            return dict.fromkeys(parts, cells)
         closed = self._silence(view)
         nodes = np.asarray(closed.nodes | few(exact["node_counts"]))
         withheld = closed.features[:, list(self.features)] | nodes[:, None]
-        cells = np.broadcast_to(withheld[:, :, None], cells.shape)
-        total = np.asarray(few(exact["records"]))
-        by_node = dict.fromkeys(
-            ("node_weights", "node_linear", "node_squares", "node_counts", "node_strong"), nodes
-        )
-        by_cell = dict.fromkeys(("weights", "linear", "squares", "counts"), cells)
-        return {**by_cell, **by_node, "records": total}
+        by_cell = dict.fromkeys(parts, np.broadcast_to(withheld[:, :, None], cells.shape))
+        by_node = dict.fromkeys((f"node_{name}" for name in (*parts, "strong")), nodes)
+        return {**by_cell, **by_node, "records": np.asarray(few(exact["records"]))}
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,14 +68,11 @@ class ModelRounds:
         return self._shape.explained(self.model) < SETTINGS.min_explained * self.target.variance
 
     def learn(self, leaves: Sequence[Path], weights: np.ndarray) -> np.ndarray | None:
-        """All rounds.
+        """All rounds; departures by leaf in (1, u - 1/2), shape (leaves, width), or None if one model serves.
 
         Args:
             leaves: of a tree, which the last round may be about.
             weights: records by leaf, as far as known.
-
-        Returns:
-            departures by leaf in (1, u - 1/2), shape (leaves, width), or None where one model serves.
         """
         for number in range(SETTINGS.moment_rounds):
             if number:
@@ -151,12 +148,7 @@ class ModelRounds:
             self._departure *= float(np.mean(ratio**2))
 
     def learn_from(self, gram: np.ndarray, moment: np.ndarray, noise: tuple[float, float]) -> None:
-        """One round, of a leaf's normal equations in (1, u - 1/2), for clients who offer no more.
-
-        Args:
-            gram, moment: X'X and X'y of all records.
-            noise: std of their cells.
-        """
+        """One round, for clients who offer no more: X'X and X'y of all records in (1, u - 1/2), and their noise's stds."""
         still = np.zeros(len(self.features))
         self.coordinates = Coordinates(self.features, still, still + 1, 1.0)
         self.model = self._constant
@@ -211,9 +203,9 @@ class ModelRounds:
         answer = self.ask_residuals(leaves, self.coordinates, self.model, self._clip())
         if answer is None:
             return None
-        told = np.maximum(weights, weights.sum() / len(leaves) / 50)
-        own = told * self._shape.count / told.sum()
-        noise = answer.deviation("residuals") ** 2
-        left = replace(self.target, variance=self._left)
-        away, likely = leaf_random_effects(self._shape, answer.total("residuals"), own, noise, left)
+        known = np.maximum(weights, weights.sum() / len(leaves) / 50)
+        records = known * self._shape.count / known.sum()
+        sums, noise = answer.total("residuals"), answer.deviation("residuals") ** 2
+        target = replace(self.target, variance=self._left)
+        away, likely = leaf_random_effects(self._shape, sums, records, noise, target)
         return self.coordinates.plain(away) if likely > SETTINGS.min_leaf_probability else None

@@ -11,6 +11,8 @@ from privfed.learners.fuzzy_tree.fuzzy import labels, sets_of
 
 if TYPE_CHECKING:
     from privfed.learners.fuzzy_tree.estimator import FuzzyTreeRegressor
+    from privfed.learners.fuzzy_tree.growth import FuzzyNode
+    from privfed.learners.pictures import TreeNode
 
 
 @dataclass(frozen=True)
@@ -78,3 +80,24 @@ def rules(tree: FuzzyTreeRegressor) -> list[FuzzyRule]:
             )
         )
     return found
+
+
+def drawn(tree: FuzzyTreeRegressor) -> TreeNode:
+    """The tree as a picture has it: a split's feature, a leaf's mean (of a model without growth, its formula)."""
+    from privfed.learners.pictures import TreeNode
+
+    assert tree.schema_.target is not None
+    low, high = tree.target_ or tree.schema_.target.bounds
+    names, terms = (
+        tree.schema_.names,
+        [labels(own) for own in sets_of(tree.n_fuzzy_sets, tree.schema_)],
+    )
+
+    def node(own: FuzzyNode) -> TreeNode:
+        if own.feature is None:
+            return TreeNode(f"{low + (high - low) * (own.mean + 0.5):.4g}")
+        feature = own.feature
+        below = [(f"is {terms[feature][k]}", node(child)) for k, child in own.children.items()]
+        return TreeNode(names[feature], below)
+
+    return node(tree.root_)

@@ -59,13 +59,13 @@ class SecondMoments:
 
     @classmethod
     def from_sums(cls, told: np.ndarray, noise: float, count: Count, lead: float) -> SecondMoments:
-        """From released sums in which every cell has noise of its own, both triangles.
+        """From released sums z z', shape (width, width), in which every cell has noise of its own.
 
         Args:
-            told: sum z z' of all records, shape (width, width).
+            told: the sums.
             noise: its std, by cell.
             count: of the records, as far as known before.
-            lead: the constant coordinate, whose square tells the records too.
+            lead: the constant coordinate; its square counts the records, too.
         """
         count = count.roughly().joined(Count(told[0, 0] / lead**2, noise / lead**2))
         variances = np.full(told.shape, noise**2 / 2)
@@ -143,12 +143,7 @@ class DesignEstimate:
         return float(model[1:] @ self.covariance @ model[1:])
 
     def prior(self, slopes: float, level: float) -> np.ndarray:
-        """Covariance of models whose predictions have these variances.
-
-        Args:
-            slopes: of the predictions over records.
-            level: of the prediction for a record at the means.
-        """
+        """Covariance of models whose predictions vary by `slopes` over records, and by `level` at the means."""
         width = len(self.means)
         each = slopes / max(float(np.trace(self.covariance)), 1e-12)
         basis = np.eye(width + 1)
@@ -169,14 +164,9 @@ class Target:
     def from_answer(
         cls, answer: Answer, usual: float = SETTINGS.usual_variance
     ) -> tuple[Count, Target]:
-        """The records and their targets, from the noisy sums of the root.
+        """The records and their targets, from noisy sums of the root and of each feature's sets, joined by precision.
 
-        Its own sums, and those of each feature's sets, which add up to them, are joined by precision. The mean
-        is shrunk towards the middle, and the variance towards what is usual, by their noise.
-
-        Args:
-            answer: to the first level's query.
-            usual: variance of the target, as far as known before.
+        The mean is shrunk towards the middle, and the variance towards `usual`, by their noise.
         """
         (records, a), (linear, b), (squares, c) = (
             _root_sum(answer, name) for name in ("weights", "linear", "squares")
@@ -186,14 +176,12 @@ class Target:
             return count, cls(variance=usual)
         noise, mean = b / records**2, linear / records
         share = SETTINGS.mean_std**2 / (SETTINGS.mean_std**2 + noise)
-        drawn = float(np.clip(share * mean, -0.5, 0.5))
-        told = squares / records - mean**2 + noise
+        shrunk = float(np.clip(share * mean, -0.5, 0.5))
+        observed = squares / records - mean**2 + noise
         unsure = (c + 4 * mean**2 * b) / records**2
-        trust = usual**2 / (usual**2 + unsure)
-        variance = float(
-            np.clip(usual + trust * (told - usual), max(_MIN_VARIANCE, usual / 4), 0.25)
-        )
-        return count, cls(drawn, share * noise, variance)
+        likely = usual + usual**2 / (usual**2 + unsure) * (observed - usual)
+        variance = float(np.clip(likely, max(_MIN_VARIANCE, usual / 4), 0.25))
+        return count, cls(shrunk, share * noise, variance)
 
 
 def _root_sum(answer: Answer, name: str) -> tuple[float, float]:
@@ -224,13 +212,7 @@ class ResidualSums:
 def departures(
     shape: DesignEstimate, told: Sequence[ResidualSums], target: Target, sampling: float
 ) -> tuple[np.ndarray, float]:
-    """The posterior mean of the departures, and E |error|^2 of the slopes.
-
-    Args:
-        told: by round.
-        target: what is known of it.
-        sampling: s^2, the residuals' variance.
-    """
+    """The posterior mean of the departures by the rounds' sums, and E |error|^2 of the slopes; `sampling` is s^2."""
     gram, eye = shape.gram, np.eye(len(shape.means) + 1)
     mismatch = shape.noise * shape.count**2
     found, likelihoods, errors = [], [], []
@@ -256,10 +238,9 @@ def departures(
 def leaf_random_effects(
     shape: DesignEstimate, sums: np.ndarray, weights: np.ndarray, noise: float, target: Target
 ) -> tuple[np.ndarray, float]:
-    """Departures of leaves from the model of all, and the probability that there are any.
+    """Departures of leaves from the model of all, shape (leaves, width), and the probability that there are any.
 
-    A leaf's second moments are taken to be its fraction of all records'; otherwise a step is a little too
-    long or short. All leaves share one prior.
+    A leaf's second moments are taken to be its fraction of all records'. All leaves share one prior.
 
     Args:
         shape: of the design of all records.
@@ -267,9 +248,6 @@ def leaf_random_effects(
         weights: records by leaf, shape (leaves,).
         noise: variance of the noise in each sum.
         target: its variance is that of the residuals.
-
-    Returns:
-        departures, shape (leaves, width), and the posterior probability.
     """
     mismatch, eye = shape.noise * weights**2, np.eye(sums.shape[1])
     grams = shape.gram * (weights / shape.count)[:, None, None]
@@ -308,12 +286,9 @@ def _joined(
 def _posterior(
     across: np.ndarray, system: np.ndarray, sums: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Posterior mean, what of the prior's covariance is told, and the log-likelihood of the sums.
+    """Posterior mean, the prior covariance's explained part, and the log-likelihood of the sums t.
 
-    Args:
-        across: covariance of sums and departures, M C.
-        system: covariance of the sums.
-        sums: t.
+    `across` is the covariance of sums and departures, M C; `system` that of the sums.
     """
     lifted = system + 1e-12 * float(np.trace(system)) / len(system) * np.eye(len(system))
     factor = cholesky(lifted, lower=True, check_finite=False)

@@ -23,11 +23,7 @@ from privfed.questions.query import View
 
 @dataclass(frozen=True, eq=False)
 class Fuzzified:
-    """A client's records in the tree's coordinates.
-
-    Only each value's place among the sets is kept; its unit scale is computed again where needed, so
-    that a large table is not held three times.
-    """
+    """A client's records in the tree's coordinates; unit scales are computed anew, to save memory."""
 
     x: np.ndarray  #: encoded features, shape (records, features)
     scale: tuple[np.ndarray, np.ndarray]  #: where each feature's [0, 1] begins and ends

@@ -12,10 +12,7 @@ from privfed.questions.cells import Path
 from privfed.questions.part import GRID, on_grid
 
 _UNIT = int(1 / GRID)
-
-
-#: Fewest records of a cell that the strict form lets out: of three, records follow without any list.
-MIN_SHOWN = 5
+MIN_SHOWN = 5  #: Fewest records of a cell that the strict form lets out: of three, records follow
 
 
 def few(counts: np.ndarray) -> np.ndarray:
@@ -53,36 +50,32 @@ class ComplementarySuppression:
 def silence(memberships: Memberships, nodes: Sequence[Path], sets: int) -> ComplementarySuppression:
     """Close the revealing cells under subtraction, for a client's records.
 
-    A node's cells of one feature sum to the node's total, and those of the branches of a split sum to
-    the split node's own cells. So where a feature reveals at one branch, its cells are withheld at
-    all branches of that split and everywhere below them (what is left is a table with known margins
-    and at least two unknown rows). If a node then splits on a feature whose cells it withholds, its
-    branches and all below them are suppressed.
+    A node's cells of one feature sum to the node's total, and those of the branches of a split to the split
+    node's own cells. So if a feature reveals at one branch, its cells are withheld at all branches of that split
+    and below them (a table with known margins and two unknown rows or more). If a node then splits on a
+    feature whose cells it withholds, its branches and all below them are suppressed.
 
-    A leaf's equations hold the feature's mean: with the leaf's total it gives two cells away where
-    all others are empty. So a leaf that withholds a feature with no more than two filled sets
-    withholds its equations.
+    A leaf's equations hold the feature's mean: with the leaf's total it gives two cells away if all others
+    are empty. So a leaf that withholds a feature with at most two filled sets withholds its equations.
     """
     revealed, filled = _looks(memberships, nodes, sets)
-    fates: dict[Path, NodeSuppression] = {
-        (): NodeSuppression(silent=False, withheld=revealed[()], filled=filled[()])
-    }
-
+    root = NodeSuppression(silent=False, withheld=revealed[()], filled=filled[()])
+    known: dict[Path, NodeSuppression] = {(): root}
     for path in nodes:
         for step, (feature, _) in enumerate(path):
-            above = fates[path[:step]]
+            above = known[path[:step]]
             branches: list[Path] = [(*path[:step], (feature, branch)) for branch in range(sets)]
-            if branches[0] in fates:
+            if branches[0] in known:
                 continue
-            withheld = above.withheld | np.any([revealed[own] for own in branches], axis=0)
-            silent = above.silent or bool(above.withheld[feature])
-            for own in branches:
-                fates[own] = NodeSuppression(silent, withheld, filled[own])
-    found = [fates[path] for path in nodes]
-    still = np.array([own.silent for own in found])
-    features = np.array([own.withheld for own in found])
-    flat = np.array([(own.withheld & (own.filled <= 2)).any() for own in found])
-    return ComplementarySuppression(still, features | still[:, None], still | flat)
+            withheld = above.withheld | np.any([revealed[branch] for branch in branches], axis=0)
+            suppressed = above.silent or bool(above.withheld[feature])
+            for branch in branches:
+                known[branch] = NodeSuppression(suppressed, withheld, filled[branch])
+    chosen = [known[path] for path in nodes]
+    silent = np.array([node.silent for node in chosen])
+    features = np.array([node.withheld for node in chosen])
+    flat = np.array([(node.withheld & (node.filled <= 2)).any() for node in chosen])
+    return ComplementarySuppression(silent, features | silent[:, None], silent | flat)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,11 +100,10 @@ def _looks(
         for key, degree in pairs.cells(memberships, np.arange(wide), sets):
             weights += np.bincount(key.ravel(), on_grid(degree).ravel(), len(weights))
             counts += np.bincount(key.ravel(), (degree > 0).ravel(), len(counts))
-    shape = (len(paths), wide, sets)
-    weights, counts = weights.reshape(shape), counts.reshape(shape)
+    weights, counts = (each.reshape(len(paths), wide, sets) for each in (weights, counts))
     root = [not path for path in paths]
     revealed = np.asarray(revealing(weights, counts, root, strict=True).any(axis=2))
-    for path, own in zip(paths, revealed, strict=True):
-        own[[feature for feature, _ in path]] = False
+    for path, features in zip(paths, revealed, strict=True):
+        features[[feature for feature, _ in path]] = False
     filled = (counts > 0).sum(axis=2)
     return dict(zip(paths, revealed, strict=True)), dict(zip(paths, filled, strict=True))

@@ -72,13 +72,12 @@ class Client:
         return local.best_depth(self.depth_scores(folds, depths), depths)
 
     def own_held_out(self, scoring: Scoring, depth: int) -> tuple[np.ndarray, np.ndarray]:
-        """Targets of what is held out, fit by fit, and what its own tree says of them."""
-        true, said = [np.empty(0)], [np.empty(0)]
+        """Held-out targets, fit by fit, and the predictions of the tree that it grows alone."""
+        true, predicted = [np.empty(0)], [np.empty(0)]
         for fit, held in self.roots(scoring):
             true.append(self.y[held])
+            predicted.append(np.zeros(len(held)))
             if len(fit) and len(held):
                 nodes = local.cart(self.x[fit], self.y[fit], self.classes, depth)
-                said.append(local.predictions(nodes, self.x[held]))
-            else:
-                said.append(np.zeros(len(held)))
-        return np.concatenate(true), np.concatenate(said)
+                predicted[-1] = local.predictions(nodes, self.x[held])
+        return np.concatenate(true), np.concatenate(predicted)

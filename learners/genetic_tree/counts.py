@@ -43,12 +43,11 @@ class ColumnCounts(Query):
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Count."""
         table, bins = view.table, self.edges.shape[1] + 1
-        rows = []
+        counts = []
         for column, edges in zip(self.columns, self.edges, strict=True):
-            target = column == table.x.shape[1]
-            values = table.target if target else table.x[:, column]
-            rows.append(np.bincount(np.searchsorted(edges, values, side="right"), minlength=bins))
-        return {"counts": np.array(rows)}
+            values = table.x[:, column] if column < table.x.shape[1] else table.target
+            counts.append(np.bincount(np.searchsorted(edges, values, side="right"), minlength=bins))
+        return {"counts": np.array(counts)}
 
 
 class TargetCells(ColumnCounts):
@@ -61,10 +60,9 @@ class TargetCells(ColumnCounts):
 class NodeCounts(Query):
     """Counts at open nodes of a public tree, by feature, bin and class.
 
-    Sensitivity: a record reaches one leaf of the tree, and so at most one open node; there it falls
-    into exactly one bin of each of the f features, with one class. So L1 = f and squared L2 = f,
-    whatever the number of nodes; one in another's place moves two cells of each feature: 2 f and
-    2 f. The tree and the edges must be public or released before: they are, for they stand here.
+    Sensitivity: a record reaches at most one open node of the tree; there it falls into exactly one bin of
+    each of the f features, with one class. So L1 = f and squared L2 = f, whatever the number of nodes; one
+    in another's place moves two cells of each feature: 2 f and 2 f. Tree and edges are public: they stand here.
     """
 
     tree: Tree  #: what is grown so far
@@ -88,15 +86,14 @@ class NodeCounts(Query):
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Count."""
         table, targets = view.table, _targets(self.target_edges, view.schema)
-        node, code = _places(self.tree, self.nodes, table), _codes(self.target_edges, table)
-        here, bins = node >= 0, self.edges.shape[1] + 1
-        counted = []
+        rows, node, code = _at_nodes(self.tree, self.nodes, self.target_edges, table)
+        counts, bins = [], self.edges.shape[1] + 1
         for feature, edges in zip(self.features, self.edges, strict=True):
-            where = np.searchsorted(edges, table.x[here, feature], side="right")
-            cell = (node[here] * bins + where) * targets + code[here]
-            counted.append(np.bincount(cell, minlength=len(self.nodes) * bins * targets))
+            at = np.searchsorted(edges, table.x[rows, feature], side="right")
+            cell = (node * bins + at) * targets + code
+            counts.append(np.bincount(cell, minlength=len(self.nodes) * bins * targets))
         shape = (len(self.features), len(self.nodes), bins, targets)
-        return {"counts": np.array(counted).reshape(shape).transpose(1, 0, 2, 3)}
+        return {"counts": np.array(counts).reshape(shape).transpose(1, 0, 2, 3)}
 
 
 class RootCounts(NodeCounts):
@@ -128,10 +125,9 @@ class NodeTotals(Query):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Count."""
-        table, targets = view.table, _targets(self.target_edges, view.schema)
-        node, code = _places(self.tree, self.nodes, table), _codes(self.target_edges, table)
-        cell = (node * targets + code)[node >= 0]
-        counts = np.bincount(cell, minlength=len(self.nodes) * targets)
+        targets = _targets(self.target_edges, view.schema)
+        _, node, code = _at_nodes(self.tree, self.nodes, self.target_edges, view.table)
+        counts = np.bincount(node * targets + code, minlength=len(self.nodes) * targets)
         return {"counts": counts.reshape(-1, targets)}
 
 
@@ -157,18 +153,19 @@ def _targets(edges: np.ndarray | None, schema: Schema) -> int:
     return classes(schema)
 
 
-def _places(tree: Tree, nodes: np.ndarray, table: Records) -> np.ndarray:
-    """Which of the listed leaves each record reaches; -1 for another."""
-    place = np.full(len(tree.feature), -1)
-    place[nodes] = np.arange(len(nodes))
-    return np.asarray(place[tree.reach(table.x)])
-
-
-def _codes(edges: np.ndarray | None, table: Records) -> np.ndarray:
-    """Each record's class, or the bin of its target."""
-    if edges is not None:
-        return np.searchsorted(edges, table.target, side="right")
-    return nearest_class(table.target, 0, classes(table.schema))
+def _at_nodes(
+    tree: Tree, nodes: np.ndarray, target_edges: np.ndarray | None, table: Records
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The records that reach one of some leaves, the leaf's index, and their class or target's bin."""
+    index = np.full(len(tree.feature), -1)
+    index[nodes] = np.arange(len(nodes))
+    node = index[tree.reach(table.x)]
+    if target_edges is None:
+        code = nearest_class(table.target, 0, classes(table.schema))
+    else:
+        code = np.searchsorted(target_edges, table.target, side="right")
+    rows = np.flatnonzero(node >= 0)
+    return rows, node[rows], code[rows]
 
 
 def check_edges(columns: np.ndarray, edges: np.ndarray, known: int) -> None:

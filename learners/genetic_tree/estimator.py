@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -37,14 +37,17 @@ from privfed.privacy.policy import Policy
 from privfed.questions.exact import Number
 from privfed.tables.schema import Schema
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 _SHARE = Reals(at_least=0, at_most=1)
 _DEPTH = Integers(1, DEEPEST)
 
 
 class _GeneticTree(PersonalLearner, LearnerByWays):
-    """What the classifier and the regressor share; parameters are documented there.
+    """What the classifier and the regressor share.
 
-    Either way each client chooses and completes a tree of its own, which stays on its shelf. ``fit``
+    Each client chooses and completes a tree of its own, which stays on its shelf. ``fit``
     sets ``schema_``, ``clients_``, ``way_`` and ``private_`` (how it learned), ``depth_``,
     ``candidates_`` or ``shared_`` (the other is None), ``elitism_``, ``scored_on_`` and ``history_``.
     """
@@ -66,6 +69,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         "fitness": [StrOptions("share", "folds")],
         "include_local_tree": [Boolean()],
         "refit": [Boolean()],
+        "max_leaf_nodes": [Integers(2, 2**DEEPEST), None],
         "shared_depth": [Integers(1, 7)],
         "n_bins": [Integers(2, 64)],
         "random_state": [Integers(0), None],
@@ -83,6 +87,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         "own_tree": "include_local_tree",
         "bins": "n_bins",
     }
+    paper_settings: ClassVar[Mapping[str, Any]] = {}
     _classify: ClassVar[bool]
     _population: ClassVar[int]  #: P, where none is given (paper, Table II)
 
@@ -110,13 +115,12 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         bounded: bool = False,
         include_local_tree: bool = False,
         refit: bool = False,
+        max_leaf_nodes: int | None = None,
         shared_depth: int = 4,
         n_bins: int = 12,
         random_state: int | None = None,
     ) -> None:
-        for name, value in locals().items():
-            if name not in ("self", "__class__"):
-                setattr(self, name, value)
+        self._set(locals())
 
     # --- learning ------------------------------------------------------------------------------
 
@@ -136,7 +140,13 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
                 local.VoteThresholds(),
             ),
             Scoring(self._classify, self.fitness, self.train_size, self.cv, self.bounded),
-            Choice(self.include_local_tree, self.refit, self.min_depth, self.max_depth),
+            Choice(
+                self.include_local_tree,
+                self.refit,
+                self.min_depth,
+                self.max_depth,
+                self.max_leaf_nodes or 0,
+            ),
             self.depth,
             self._top_plan(),
         )
@@ -169,12 +179,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
     # --- the clients' own trees ----------------------------------------------------------------
 
     def own(self, shelf: Mapping[str, Any]) -> PersonalTree:
-        """A client's own tree, off its shelf.
-
-        Raises:
-            KeyError: it keeps none.
-            InputError: it keeps a tree over another schema, or a damaged one.
-        """
+        """A client's own tree, off its shelf; KeyError for none, InputError for another schema's or a damaged one."""
         outputs = classes(self.schema_) if self._classify else 1
         return PersonalTree.off_shelf(shelf[SHELF], self.schema_, outputs)
 
@@ -182,6 +187,22 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         """A client's own tree as text; InputError unless it was taken home."""
         tree: PersonalTree = self.at_home(client, "describe(client={client!r})")
         return tree.to_text(self.schema_, self.classes_ if self._classify else ())
+
+    def plot(
+        self, feature: str | None = None, *, client: str | None = None, ax: Axes | None = None
+    ) -> Axes:
+        """The tree of a client whose tree is here, or without one the tree that all share."""
+        if feature is not None:
+            return super().plot(feature, ax=ax)
+        from privfed.learners import pictures
+
+        if client is None and self.shared_ is not None:
+            own = PersonalTree(self.shared_.tree, self.shared_.values, "shared")
+        else:
+            own = self.at_home(client, "plot(client={client!r})")
+        classes = self.classes_ if self._classify else ()
+        root = pictures.drawn(own.tree, self.schema_.features, lambda node: own.said(node, classes))
+        return pictures.tree(ax, root)
 
     def _said(self, X: pd.DataFrame | np.ndarray, client: Any) -> np.ndarray:
         """What the tree of a client, or the tree that all share, says of rows."""
@@ -209,8 +230,8 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         """What all know of the model; no client's own tree is in it."""
         plain: dict[str, Any] = {"private": self.private_, "history": self.history_}
         if self.candidates_ is not None:
-            found = self.candidates_
-            plain |= {"codes": found.codes.tolist(), "depth": found.depth, "count": found.count}
+            last = self.candidates_
+            plain |= {"codes": last.codes.tolist(), "depth": last.depth, "count": last.count}
         if self.shared_ is not None:
             tree = PersonalTree(self.shared_.tree, self.shared_.values, "shared")
             plain["shared"] = tree.to_dict()
@@ -223,9 +244,9 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         self.history_ = [(float(best), float(mean)) for best, mean in state["history"]]
         if "codes" in state:
             codes = np.array(state["codes"], dtype=np.int64)
-            found = Population(codes, int(state["depth"]), int(state["count"]))
-            found.check(self.schema_)
-            self.candidates_, self.depth_ = found, found.depth
+            self.candidates_ = Population(codes, int(state["depth"]), int(state["count"]))
+            self.candidates_.check(self.schema_)
+            self.depth_ = self.candidates_.depth
         if "shared" in state:
             shared = PersonalTree.from_dict(state["shared"])
             shared.tree.check(self.schema_)
@@ -254,6 +275,8 @@ class GeneticTreeClassifier(FederatedClassifier, _GeneticTree):
         include_local_tree: whether the tree that a client grew alone is among those it chooses from in the
             end; in `private` it always is.
         refit: whether the chosen tree is fitted to all of a client's records in the end.
+        max_leaf_nodes: most leaves of a client's own tree, whose leaves are joined in the end where they differ
+            least; 8 leave at most 15 nodes to read. None for no limit.
         shared_depth: levels of `private`'s shared tree.
         n_bins: of each feature, between which `private` looks for splits.
         random_state: the server's own seed; no client's secret depends on it.
@@ -263,7 +286,7 @@ class GeneticTreeClassifier(FederatedClassifier, _GeneticTree):
     _population: ClassVar[int] = 20
 
     def check(self, schema: Schema) -> None:
-        """Hold the target to classes: categories, or the whole numbers 0 and 1."""
+        """Hold the target to classes: categories, or the integers 0 and 1."""
         super().check(schema)
         if not classes(schema):
             raise InputError(
@@ -284,8 +307,7 @@ class GeneticTreeClassifier(FederatedClassifier, _GeneticTree):
 
         Args:
             X: rows.
-            client: whose tree predicts, one name or one for each row; None for the tree that all share,
-                which `private` has.
+            client: whose tree predicts, one name or one for each row; None for `private`'s shared tree.
         """
         shares = self._said(X, client)
         if client is not None:
@@ -295,9 +317,7 @@ class GeneticTreeClassifier(FederatedClassifier, _GeneticTree):
 
 
 class GeneticTreeRegressor(FederatedRegressor, _GeneticTree):
-    """FedGA-Tree for numbers, scored by the mean squared error.
-
-    The parameters are those of :class:`GeneticTreeClassifier`, with P = 40, and
+    """FedGA-Tree for numbers, scored by the mean squared error; parameters as :class:`GeneticTreeClassifier`, P = 40.
 
     Args:
         bounded: whether candidates are scored by R^2 within [-1, 1] instead of the mean squared

@@ -15,8 +15,7 @@ from privfed.learners.genetic_tree.population import Population, Scoring
 from privfed.learners.genetic_tree.queries import Depth, Fitness, Size, Structure, Votes
 from privfed.learners.genetic_tree.structures import length, positions, random_structures, unpack
 
-#: What is told when nobody scores any more.
-SILENCE = "nobody scored candidates after generation {}: the search ends there"
+SILENCE = "nobody scored candidates after generation {}: the search ends there"  #: A note
 
 
 @dataclass(frozen=True)
@@ -45,11 +44,8 @@ class ScoredPopulation:
 
     def join(self, other: ScoredPopulation) -> ScoredPopulation:
         """Both, in this order."""
-        return ScoredPopulation(
-            np.concatenate([self.genes, other.genes]),
-            np.concatenate([self.fitness, other.fitness]),
-            np.concatenate([self.elite, other.elite]),
-        )
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return ScoredPopulation(*map(np.concatenate, pairs))
 
     def take(self, rows: np.ndarray) -> ScoredPopulation:
         """Some of them."""
@@ -76,10 +72,10 @@ class Evolution:
         active = self._active()
         self.depth = self.depth or self._agreed_depth(active)
         if not self.scoring.classify:
-            self._hear_votes(active)
-        own = self._join(active)
-        missing = max(self.params.population - len(own.genes), 0)
-        pool, offspring = self._random(0), self._random(missing).join(own)
+            self._count_votes(active)
+        local_trees = self._join(active)
+        missing = max(self.params.population - len(local_trees.genes), 0)
+        pool, offspring = self._random(0), self._random(missing).join(local_trees)
         for _ in range(self.params.generations):
             scored = self._scored(offspring)
             if np.isnan(scored.fitness).all():
@@ -100,65 +96,72 @@ class Evolution:
 
     def _agreed_depth(self, clients: Sequence[str]) -> int:
         """The median of the clients' depths, rounded down."""
-        asked = Depth(self.scoring, self.params.lowest, self.params.deepest)
-        told = self.federation.ask(asked, clients=clients).each("depth").values()
-        median = int(np.median([float(np.asarray(each)[0]) for each in told]))
+        query = Depth(self.scoring, self.params.lowest, self.params.deepest)
+        depths = self.federation.ask(query, clients=clients).each("depth").values()
+        median = int(np.median([float(np.asarray(depth)[0]) for depth in depths]))
         return min(max(median, self.params.lowest), self.params.deepest)
 
-    def _hear_votes(self, clients: Sequence[str]) -> None:
-        """Score on all records, keep the clients' structures, where more than half say so."""
+    def _count_votes(self, clients: Sequence[str]) -> None:
+        """By majority: whether to score on all records, and whether to keep the clients' structures."""
         limits = self.params.lowest, self.params.deepest
         assert self.depth is not None
         if not limits[0] <= self.depth <= limits[1]:
             return
-        asked = Votes(self.scoring, self.depth, *limits, self.params.votes)
-        told = self.federation.ask_offered(asked, clients=clients).each("votes").values()
-        if not told:
+        query = Votes(self.scoring, self.depth, *limits, self.params.votes)
+        votes = self.federation.ask_offered(query, clients=clients).each("votes").values()
+        if not votes:
             return
-        everywhere, elitism = np.mean([np.asarray(each) for each in told], axis=0) > 0.5
+        everywhere, elitism = np.mean([np.asarray(vote) for vote in votes], axis=0) > 0.5
         if everywhere and self.scoring.held == "share":
             self.scoring = replace(self.scoring, held="none")
         self.elitism = bool(elitism)
 
     def _join(self, clients: Sequence[str]) -> ScoredPopulation:
-        """Hear of clients that take part for the first time: their sizes and own structures."""
+        """Ask clients that take part for the first time for their sizes and own structures."""
         assert self.depth is not None
         new = [client for client in clients if client not in self.sizes]
         if not new:
             return self._random(0)
-        asked = Size(), Structure(self.scoring, self.depth)
-        size, own = self.federation.ask_offered(*asked, clients=new)
-        for client, told in size.each("size").items():
-            self.sizes[client] = max(float(np.asarray(told)[0]), 1.0)
-        for client in own.releases:  # without a size a client weighs as little as one record
+        queries = Size(), Structure(self.scoring, self.depth)
+        sizes, structures = self.federation.ask_offered(*queries, clients=new)
+        for client, size in sizes.each("size").items():
+            self.sizes[client] = max(float(np.asarray(size)[0]), 1.0)
+        for client in structures.releases:  # without a size a client weighs as little as one record
             self.sizes.setdefault(client, 1.0)
-        features = len(self.federation.schema.features)
-        rows = [_own(np.asarray(each), self.depth, features) for each in own.each("nodes").values()]
+        rows = [self._unpacked(np.asarray(each)) for each in structures.each("nodes").values()]
         return self._pool(np.concatenate([self._random(0).genes, *rows]), elite=True)
+
+    def _unpacked(self, nodes: np.ndarray) -> np.ndarray:
+        """A client's structure, or none if what it sent is no tree; shape (0 or 1, 2^depth - 1)."""
+        assert self.depth is not None
+        genes, features = length(self.depth), len(self.federation.schema.features)
+        known = 1 <= len(nodes) <= genes and nodes.min() >= 0 and nodes.max() <= features
+        if known and positions(nodes, self.depth)[-1] == genes:
+            return unpack(nodes, self.depth)
+        return np.empty((0, genes), dtype=np.int16)
 
     # --- a generation ------------------------------------------------------------------------
 
     def _scored(self, offspring: ScoredPopulation) -> ScoredPopulation:
         """Ask active clients to score; those new to it bring their own structure and its score."""
-        assert self.depth is not None
         active = self._active()
         joined = {client: self._join([client]) for client in active if client not in self.sizes}
         scored = replace(offspring, fitness=self._fitness(offspring, active))
-        for client, own in joined.items():
-            scored = scored.join(replace(own, fitness=self._fitness(own, [client])))
+        for client, pool in joined.items():
+            scored = scored.join(replace(pool, fitness=self._fitness(pool, [client])))
         return scored
 
     def _fitness(self, pool: ScoredPopulation, clients: Sequence[str]) -> np.ndarray:
-        """Means over clients, weighted by their released sizes; NaN where nobody told."""
+        """Means over clients, weighted by their released sizes; NaN without a reply."""
         assert self.depth is not None
         if not len(pool.genes):
             return pool.fitness
-        asked = Fitness(Population.of(pool.genes, self.depth), self.scoring)
-        told = self.federation.ask_offered(asked, clients=clients).each("scores")
-        if not told:
+        query = Fitness(Population.of(pool.genes, self.depth), self.scoring)
+        scores = self.federation.ask_offered(query, clients=clients).each("scores")
+        if not scores:
             return pool.fitness
-        weights = [self.sizes.get(client, 1.0) for client in told]
-        return np.asarray(np.average([np.asarray(each) for each in told.values()], 0, weights))
+        weights = [self.sizes.get(client, 1.0) for client in scores]
+        return np.asarray(np.average([np.asarray(each) for each in scores.values()], 0, weights))
 
     def _survive(self, pool: ScoredPopulation) -> ScoredPopulation:
         elite = pool.elite if self.elitism else np.zeros_like(pool.elite)
@@ -170,26 +173,15 @@ class Evolution:
 
     def _bred(self, pool: ScoredPopulation) -> ScoredPopulation:
         """The next offspring: tournaments, crossover, one kind of mutation."""
-        params, features = self.params, len(self.federation.schema.features)
-        winners = operators.tournaments(pool.fitness, params.population, params.pressure, self.rng)
+        p, features = self.params, len(self.federation.schema.features)
+        winners = operators.tournaments(pool.fitness, p.population, p.pressure, self.rng)
         children = operators.crossover(pool.genes[winners], self.rng)
-        return self._pool(
-            operators.mutate(children, features, params.flips, params.swaps, self.rng)
-        )
+        return self._pool(operators.mutate(children, features, p.flips, p.swaps, self.rng))
 
     def _random(self, count: int) -> ScoredPopulation:
-        features = len(self.federation.schema.features)
         assert self.depth is not None
-        leaves = self.params.leaves
+        features, leaves = len(self.federation.schema.features), self.params.leaves
         return self._pool(random_structures(count, self.depth, features, leaves, self.rng))
 
     def _pool(self, genes: np.ndarray, elite: bool = False) -> ScoredPopulation:
         return ScoredPopulation(genes, np.full(len(genes), np.nan), np.full(len(genes), elite))
-
-
-def _own(nodes: np.ndarray, depth: int, features: int) -> np.ndarray:
-    """A client's structure, or none where what it sent is no tree; shape (0 or 1, 2^depth - 1)."""
-    known = 1 <= len(nodes) <= length(depth) and nodes.min() >= 0
-    if known and nodes.max() <= features and positions(nodes, depth)[-1] == length(depth):
-        return unpack(nodes, depth)
-    return np.empty((0, length(depth)), dtype=np.int16)

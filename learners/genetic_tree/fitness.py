@@ -8,17 +8,13 @@ from privfed.learners.genetic_tree.trie import Trie
 
 
 def confusions(trie: Trie, genes: np.ndarray) -> np.ndarray:
-    """Confusion matrices over all records to score on, shape (candidates, true classes, predicted classes).
-
-    A leaf predicts the first commonest class of the records that it was fitted to.
-    """
+    """Confusion matrices over the scored records, shape (candidates, true classes, predicted: first commonest)."""
     classes = trie.table.classes
     cells = np.zeros((len(genes) * classes, classes))
     for leaves in trie.walk(genes):
-        label = trie.fitted(leaves.node).argmax(axis=1)
-        counted, at = trie.scored(leaves.node), leaves.candidate * classes + label
-        for number in range(classes):
-            cells[:, number] += np.bincount(at, counted[:, number], minlength=len(cells))
+        at = leaves.candidate * classes + trie.fitted(leaves.node).argmax(axis=1)
+        for number, counts in enumerate(trie.scored(leaves.node).T):
+            cells[:, number] += np.bincount(at, counts, minlength=len(cells))
     return cells.reshape(len(genes), classes, classes).transpose(0, 2, 1)
 
 
@@ -40,20 +36,19 @@ def squared_errors(trie: Trie, genes: np.ndarray) -> tuple[np.ndarray, float, fl
         errors = squares - 2 * mean * s + n * mean**2
         total += np.bincount(leaves.candidate, errors, minlength=len(genes))
     n, s, squares = trie.scored(np.arange(len(trie.roots))).T
-    spread = float((squares - s**2 / np.maximum(n, 1)).sum())
-    return np.maximum(total, 0) * unit**2, max(spread, 0.0) * unit**2, float(n.sum())
+    constant = float((squares - s**2 / np.maximum(n, 1)).sum())
+    return np.maximum(total, 0) * unit**2, max(constant, 0.0) * unit**2, float(n.sum())
 
 
 def scores(trie: Trie, genes: np.ndarray, bounded: bool = False) -> np.ndarray:
     """Score candidates, the greater the better, shape (candidates,); 0 without records to score on.
 
-    Macro F1 for classes; for numbers the negative mean squared error, or, bounded, R^2 cut to [-1, 1]
-    (the paper's future work).
+    Macro F1; for numbers the negative mean squared error, or, bounded, R^2 in [-1, 1] (the paper's future work).
     """
     if trie.table.classes:
         return macro_f1(confusions(trie, genes))
-    errors, spread, count = squared_errors(trie, genes)
+    errors, constant, count = squared_errors(trie, genes)
     if not bounded:
         return -errors / max(count, 1.0)
-    share = errors / spread if spread > 0 else np.sign(errors)
-    return np.asarray(np.clip(1 - share, -1, 1) if count else np.zeros(len(genes)))
+    fraction = errors / constant if constant > 0 else np.sign(errors)
+    return np.asarray(np.clip(1 - fraction, -1, 1) if count else np.zeros(len(genes)))

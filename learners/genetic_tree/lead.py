@@ -32,8 +32,8 @@ class SelectionRule:
 
     def accepts(self, lead: ScoreDifference) -> bool:
         """Whether the lead is large enough."""
-        wanted = self.errors * lead.error - self.favour * lead.base
-        return lead.by > max(wanted, -self.behind * lead.base)
+        required = self.errors * lead.error - self.favour * lead.base
+        return lead.by > max(required, -self.behind * lead.base)
 
 
 def of_labels(
@@ -41,27 +41,28 @@ def of_labels(
 ) -> ScoreDifference:
     """How far the second tree's labels are ahead in macro F1, of at least one record.
 
-    The error is the jackknife's (Efron and Stein 1981), over records. It counts two records more, of which
-    each tree alone is right about one: else as few records as are likely to agree by chance would seem to
-    prove that two trees are alike (Agresti and Min 2005, for shares of matched pairs).
+    The error is the jackknife's (Efron and Stein 1981), over records. It counts two records more, one right
+    by each tree alone, as agreement of few records proves little (Agresti and Min 2005, for matched pairs).
     """
     n = len(true)
     triples = [each.astype(np.int64) for each in (true, one, other)]
     kinds, counts = np.unique(np.column_stack(triples), axis=0, return_counts=True)
-    scores = [_without(kinds[:, 0], kinds[:, at], counts, classes) for at in (1, 2)]
+    scores = [_jackknife(kinds[:, 0], kinds[:, at], counts, classes) for at in (1, 2)]
     changes = scores[1][1:] - scores[0][1:]
-    spread = changes - counts @ changes / n
-    squared = (n - 1) / n * float(counts @ spread**2) + 2 / n**2
+    residuals = changes - counts @ changes / n
+    variance = (n - 1) / n * float(counts @ residuals**2) + 2 / n**2
     base = float(scores[0][0])
-    return ScoreDifference(float(scores[1][0]) - base, float(np.sqrt(squared)), base)
+    return ScoreDifference(float(scores[1][0]) - base, float(np.sqrt(variance)), base)
 
 
-def _without(true: np.ndarray, said: np.ndarray, counts: np.ndarray, classes: int) -> np.ndarray:
+def _jackknife(
+    true: np.ndarray, predicted: np.ndarray, counts: np.ndarray, classes: int
+) -> np.ndarray:
     """Macro F1 of all records, then without one of each kind."""
     cells = np.zeros((classes, classes))
-    np.add.at(cells, (true, said), counts)
+    np.add.at(cells, (true, predicted), counts)
     each = np.repeat(cells[None], len(true) + 1, axis=0)
-    each[np.arange(len(true)) + 1, true, said] -= 1
+    each[np.arange(len(true)) + 1, true, predicted] -= 1
     return macro_f1(each)
 
 

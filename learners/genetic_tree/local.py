@@ -42,21 +42,15 @@ def cart(
     with config_context(skip_parameter_validation=True):  # it takes as long as a small tree
         grown = kind(max_depth=depth, random_state=0).fit(x, y, check_input=False)
     tree = grown.tree_
-    nodes = np.zeros(
-        tree.node_count,
-        [
-            *(("feature", int), ("left", int), ("right", int), ("cut", float)),
-            *(("size", int), ("values", float, (classes or 1,))),
-            ("expected", float, (classes or 1,)),
-        ],
-    )
+    numbers = [("feature", int), ("left", int), ("right", int), ("cut", float), ("size", int)]
+    values = [(name, float, (classes or 1,)) for name in ("values", "expected")]
+    nodes = np.zeros(tree.node_count, [*numbers, *values])
     nodes["feature"], nodes["cut"] = np.maximum(tree.feature, -1), tree.threshold
     nodes["left"], nodes["right"] = tree.children_left, tree.children_right
     columns = grown.classes_.astype(int) if classes else [0]
     nodes["size"], nodes["values"][:, columns] = tree.n_node_samples, tree.value[:, 0]
     if expected is not None:
-        sums = tree.decision_path(x).T @ expected
-        nodes["expected"] = sums / nodes["size"][:, None]
+        nodes["expected"] = tree.decision_path(x).T @ expected / nodes["size"][:, None]
     return nodes
 
 
@@ -76,15 +70,12 @@ def folds(order: np.ndarray, count: int) -> list[np.ndarray]:
 def depth_scores(
     x: np.ndarray, y: np.ndarray, classes: int, parts: list[np.ndarray], depths: range
 ) -> np.ndarray:
-    """Cross-validated scores of a client's own trees: macro F1, or R^2.
+    """Cross-validated macro F1 or R^2 of a client's own trees, shape (folds, depths); no rows below two folds.
 
     Args:
         x, y, classes: as for :func:`cart`.
         parts: record numbers of each fold.
-        depths: the depths to try, rising.
-
-    Returns:
-        shape (folds, depths); no rows with fewer than two folds.
+        depths: to try, rising.
     """
     if len(parts) < 2:
         return np.zeros((0, len(depths)))
@@ -92,23 +83,19 @@ def depth_scores(
     for held in parts:
         rest = np.setdiff1d(np.arange(len(y)), held)
         nodes = cart(x[rest], y[rest], classes, depths[-1])
-        rows.append([_score(y[held], said, classes) for said in by_depth(nodes, x[held], depths)])
+        by_depth = labels(nodes["values"][reached_by_depth(nodes, x[held], depths)])
+        rows.append([_score(y[held], predicted, classes) for predicted in by_depth])
     return np.array(rows)
 
 
 def predictions(nodes: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """What a whole tree, no deeper than strings can be, says of rows."""
-    return np.asarray(by_depth(nodes, x, range(DEEPEST, DEEPEST + 1))[0])
-
-
-def by_depth(nodes: np.ndarray, x: np.ndarray, depths: range) -> np.ndarray:
-    """Predictions of a tree cut at each of some rising depths from 1, shape (depths, rows)."""
-    return labels(nodes["values"][reached_by_depth(nodes, x, depths)])
+    """Predictions of a whole tree, no deeper than strings can be, shape (rows,)."""
+    return labels(nodes["values"][reached_by_depth(nodes, x, range(DEEPEST, DEEPEST + 1))[0]])
 
 
 def reached_by_depth(nodes: np.ndarray, x: np.ndarray, depths: range) -> np.ndarray:
     """The nodes that rows reach at each of some rising depths from 1; shape (depths, rows)."""
-    at, found, rows = np.zeros(len(x), dtype=int), [], np.arange(len(x))
+    at, reached, rows = np.zeros(len(x), dtype=int), [], np.arange(len(x))
     for depth in range(1, depths[-1] + 1):
         node = nodes[at]
         inner = node["feature"] >= 0
@@ -116,8 +103,8 @@ def reached_by_depth(nodes: np.ndarray, x: np.ndarray, depths: range) -> np.ndar
             low = x[rows, np.maximum(node["feature"], 0)].astype(np.float32) <= node["cut"]
             at = np.where(inner, np.where(low, node["left"], node["right"]), at)
         if depth in depths:
-            found.append(at)
-    return np.array(found)
+            reached.append(at)
+    return np.array(reached)
 
 
 def labels(values: np.ndarray) -> np.ndarray:
@@ -125,17 +112,17 @@ def labels(values: np.ndarray) -> np.ndarray:
     return np.asarray(values.argmax(axis=-1) if values.shape[-1] > 1 else values[..., 0])
 
 
-def f1(true: np.ndarray, said: np.ndarray, classes: int) -> float:
+def f1(true: np.ndarray, predicted: np.ndarray, classes: int) -> float:
     """Macro F1 of predicted class codes."""
-    cells = np.bincount(true.astype(int) * classes + said.astype(int), minlength=classes**2)
+    cells = np.bincount(true.astype(int) * classes + predicted.astype(int), minlength=classes**2)
     return float(macro_f1(cells.reshape(1, classes, classes).astype(float))[0])
 
 
-def _score(true: np.ndarray, said: np.ndarray, classes: int) -> float:
+def _score(true: np.ndarray, predicted: np.ndarray, classes: int) -> float:
     if classes:
-        return f1(true, said, classes)
-    spread = float(((true - true.mean()) ** 2).sum())
-    return 1 - float(((true - said) ** 2).sum()) / spread if spread > 0 else 0.0
+        return f1(true, predicted, classes)
+    total = float(((true - true.mean()) ** 2).sum())
+    return 1 - float(((true - predicted) ** 2).sum()) / total if total > 0 else 0.0
 
 
 def best_depth(scores: np.ndarray, depths: range) -> int:
@@ -149,7 +136,7 @@ def vote(scores: np.ndarray, y: np.ndarray, place: int, rule: VoteThresholds) ->
     Args:
         scores: R^2 of each fold and depth, shape (folds, depths).
         y: the target.
-        place: the column of the federation's depth.
+        place: index of the federation's depth.
     """
     elitism = len(np.unique(y)) > rule.distinct * len(y)
     if not len(scores):

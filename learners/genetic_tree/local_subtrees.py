@@ -64,23 +64,20 @@ class LocalSubtrees:
     def by_depth(self, x: np.ndarray, depths: range, priors: Sequence[float]) -> np.ndarray:
         """Predictions with subtrees cut at each depth; at 0 released values. Shape (priors, depths, rows, values)."""
         at = self.shared.places(x, self.level)
-        said = np.tile(self.shared.values[at], (len(priors), len(depths), 1, 1))
+        values = np.tile(self.shared.values[at], (len(priors), len(depths), 1, 1))
         grown = range(max(depths[0], 1), depths[-1] + 1)
         for node, nodes in self.below.items():
             here = at == node
             if len(grown) and here.any():
                 reached = local.reached_by_depth(nodes, x[here], grown)
-                for tried, prior in zip(said, priors, strict=True):
-                    tried[-len(grown) :, here] = drawn(nodes, prior)[reached]
-        return said
+                for by_depth, prior in zip(values, priors, strict=True):
+                    by_depth[-len(grown) :, here] = drawn(nodes, prior)[reached]
+        return values
 
     def planted(self, depth: int, prior: float, weights: np.ndarray | None = None) -> PersonalTree:
         """The whole tree, subtrees cut at a depth (0 for none).
 
-        Args:
-            depth: of the subtrees.
-            prior: weight of the shared tree's values in them, in records.
-            weights: of the classes, by which labels are chosen; None for equal ones.
+        `prior` is the weight of the shared tree's values in them, in records; `weights` those of classes in labels.
         """
         rows: list[tuple[int, float, int, int]] = []
         values: list[np.ndarray] = []
@@ -90,27 +87,26 @@ class LocalSubtrees:
             values.append(value)
             return len(rows) - 1
 
-        def grow(nodes: np.ndarray, told: np.ndarray, node: int, left: int) -> int:
-            number, row = leaf(told[node]), nodes[node]
-            if left and row["feature"] >= 0:
-                below = [grow(nodes, told, int(row[side]), left - 1) for side in ("left", "right")]
+        def grow(nodes: np.ndarray, shrunk: np.ndarray, node: int, levels: int) -> int:
+            number, row = leaf(shrunk[node]), nodes[node]
+            if levels and row["feature"] >= 0:
+                left, right = (
+                    grow(nodes, shrunk, int(row[side]), levels - 1) for side in ("left", "right")
+                )
                 cut = float(cuts_of_thresholds(nodes["cut"][[node]])[0])
-                rows[number] = (int(row["feature"]), cut, below[0], below[1])
+                rows[number] = (int(row["feature"]), cut, left, right)
             return number
 
         def top(node: int) -> int:
             tree, nodes = self.shared.tree, self.below.get(node)
-            if tree.depths[node] < self.level and tree.feature[node] >= 0:
-                number = leaf(self.shared.values[node])
-                below = [top(int(child)) for child in tree.children[node]]
-                rows[number] = (
-                    *(int(tree.feature[node]), float(tree.cuts[node, 0])),
-                    *(below[0], below[1]),
-                )
-                return number
-            if depth and nodes is not None:
+            inner = tree.depths[node] < self.level and tree.feature[node] >= 0
+            if depth and nodes is not None and not inner:
                 return grow(nodes, drawn(nodes, prior), 0, depth)
-            return leaf(self.shared.values[node])
+            number = leaf(self.shared.values[node])
+            if inner:
+                left, right = (top(int(child)) for child in tree.children[node])
+                rows[number] = (int(tree.feature[node]), float(tree.cuts[node, 0]), left, right)
+            return number
 
         top(0)
         source = "federation" if self.level else "own"
@@ -119,7 +115,7 @@ class LocalSubtrees:
 
 
 def drawn(nodes: np.ndarray, prior: float) -> np.ndarray:
-    """The values of nodes, drawn to what was expected there as if by so many records more."""
+    """The values of nodes, shrunk to those expected there by `prior` records."""
     size = nodes["size"][:, None]
     return np.asarray((size * nodes["values"] + prior * nodes["expected"]) / (size + prior))
 
@@ -145,34 +141,25 @@ def choose_below(
 ) -> PersonalTree:
     """Choose level, depth and prior by cross-validation, or the client's own tree.
 
-    Trees are compared by log loss or squared error, which choose more steadily than macro F1. Labels are
-    then chosen by macro F1, with class fractions weighted by a power of the released root's: the better for
-    uneven classes. Of equal choices the least prior wins, then the higher cut, then the commonest class.
-    The client keeps the tree that it would grow alone unless the choice is ahead on the same held-out
-    records by :class:`.SelectionRule`. With fewer than two records it takes the shared tree.
+    Trees are compared by log loss or squared error; of equal ones the least prior wins, then the higher cut.
+    Labels are chosen by macro F1, with class fractions weighted by a power of the released root's. The client
+    keeps the tree that it would grow alone unless the choice is ahead on the same held-out records by
+    :class:`.SelectionRule`; with fewer than two records it takes the shared tree.
     """
     if len(client.y) < 2:
         return LocalSubtrees(shared, int(shared.tree.depth), {}).planted(0, SETTINGS.priors[0])
-    chosen = _least_loss(client, shared, folds, lowest, deepest)
+    levels, depths = range(int(shared.tree.depth) + 1), range(deepest + 1)
+    losses = _losses(client, shared, folds, levels, depths)
+    losses[:, 0, :lowest] = np.inf  # without a shared level, the depths of trees grown alone
+    number, level, depth = map(int, np.unravel_index(int(losses.argmin()), losses.shape))
+    prior = _priors(client)[number]
     alone = client.own_depth(folds, range(lowest, deepest + 1))
-    weights, lead = _compared(client, shared, folds, chosen, alone)
+    weights, lead = _compared(client, shared, folds, (level, depth, prior), alone)
     rule = SETTINGS.label_rule if client.classes else SETTINGS.number_rule
     if not rule.accepts(lead):
         return _alone(client, shared, folds, alone)
-    level, depth, prior = chosen
     data = client.x, client.y, client.classes
     return LocalSubtrees.grown(shared, level, *data, max(depth, 1)).planted(depth, prior, weights)
-
-
-def _least_loss(
-    client: Client, shared: Shared, folds: int, lowest: int, deepest: int
-) -> tuple[int, int, float]:
-    """The level, depth and prior of the least cross-validated loss."""
-    levels, depths = range(int(shared.tree.depth) + 1), range(deepest + 1)
-    losses = _losses(client, shared, folds, levels, depths)
-    losses[:, 0, :lowest] = np.inf  # its own tree is as deep as everybody's own
-    prior, level, depth = map(int, np.unravel_index(int(losses.argmin()), losses.shape))
-    return level, depth, _priors(client)[prior]
 
 
 def _alone(client: Client, shared: Shared, folds: int, depth: int) -> PersonalTree:
@@ -190,8 +177,8 @@ def _alone(client: Client, shared: Shared, folds: int, depth: int) -> PersonalTr
         at = local.reached_by_depth(grown.below[0], client.x[held], range(depth, depth + 1))[0]
         true = client.y[held].astype(int)
         for number, prior in enumerate(SETTINGS.priors):
-            told = drawn_firmly(grown.below[0], prior)[at, true]
-            losses[number] -= np.log(np.maximum(told, LEAST)).sum()
+            likelihood = drawn_firmly(grown.below[0], prior)[at, true]
+            losses[number] -= np.log(np.maximum(likelihood, LEAST)).sum()
     return replace(tree, values=drawn_firmly(nodes, SETTINGS.priors[int(losses.argmin())]))
 
 
@@ -205,18 +192,18 @@ def _compared(
     """Class weights by which a choice does best (None for equal ones, or numbers), and its lead."""
     level, depth, prior = chosen
     scoring = Scoring(bool(client.classes), "folds", folds=folds)
-    true, own = client.own_held_out(scoring, alone)
-    graft = _held_out(client, shared, folds, [level], depth)
-    cut = range(depth, depth + 1)
-    values = [grown.by_depth(client.x[held], cut, [prior])[0, 0] for held, _, grown in graft]
-    said = np.concatenate(values)
+    true, local_tree = client.own_held_out(scoring, alone)
+    grafts, at = _held_out(client, shared, folds, [level], depth), range(depth, depth + 1)
+    values = [graft.by_depth(client.x[held], at, [prior])[0, 0] for held, _, graft in grafts]
+    predicted = np.concatenate(values)
     if not client.classes:
-        return None, of_numbers(true, own, said[:, 0])
+        return None, of_numbers(true, local_tree, predicted[:, 0])
     common = np.maximum(shared.values[0], SETTINGS.min_fraction)
     weights = [common**-power for power in SETTINGS.label_powers]
-    labels = [local.labels(said * weight) for weight in weights]
+    labels = [local.labels(predicted * weight) for weight in weights]
     best = int(np.argmax([local.f1(true, each, client.classes) for each in labels]))
-    return (weights[best] if best else None), of_labels(true, own, labels[best], client.classes)
+    lead = of_labels(true, local_tree, labels[best], client.classes)
+    return (weights[best] if best else None), lead
 
 
 def _held_out(
@@ -237,10 +224,10 @@ def _losses(client: Client, shared: Shared, folds: int, levels: range, depths: r
     losses = np.zeros((len(priors), len(levels), len(depths)))
     for held, level, grown in _held_out(client, shared, folds, levels, depths[-1]):
         true = client.y[held]
-        said = grown.by_depth(client.x[held], depths, priors)
+        predicted = grown.by_depth(client.x[held], depths, priors)
         if client.classes:
-            told = said[..., np.arange(len(held)), true.astype(int)]
-            losses[:, level] -= np.log(np.maximum(told, LEAST)).sum(axis=2)
+            likelihood = predicted[..., np.arange(len(held)), true.astype(int)]
+            losses[:, level] -= np.log(np.maximum(likelihood, LEAST)).sum(axis=2)
         else:
-            losses[:, level] += ((said[..., 0] - true) ** 2).sum(axis=2)
+            losses[:, level] += ((predicted[..., 0] - true) ** 2).sum(axis=2)
     return losses

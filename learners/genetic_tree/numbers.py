@@ -1,8 +1,7 @@
 """A numeric target's distribution and mean, by noisy counts of its bins; post-processing of releases.
 
-Public bounds may be many times too wide, and noise in cells far from the mass would move a mean by as
-much. So the mass is found in rounds (:mod:`privfed.learners.mass`), and what lies beyond counts as its
-ends (winsorised). A mean is then shrunk by its noise, in the target's own unit.
+The mass is found in rounds (:mod:`privfed.learners.mass`), as public bounds may be many times too wide;
+what lies beyond counts as its ends (winsorised). A mean is then shrunk by its noise.
 """
 
 from __future__ import annotations
@@ -82,13 +81,7 @@ class TargetDistribution:
         return TargetDistribution(edges, shares, self.mean, self.uncertain)
 
     def updated(self, counts: np.ndarray, variance: float, records: float) -> TargetDistribution:
-        """Close in on where the mass is by one round's counts.
-
-        Args:
-            counts: noisy ones by cell.
-            variance: of the noise in each.
-            records: how many there are, about.
-        """
+        """Close in on the mass by one round's noisy counts by cell, the noise's variance, and the records' number."""
         mass = Mass.from_counts(counts[None], np.array([variance]), np.array([records]))
         first, last = self._with_room(mass.run(0, _DOUBT), variance, records)
         likely = mass.counts[0, first : last + 1]
@@ -112,11 +105,7 @@ class TargetDistribution:
     def heard(
         self, former: TargetDistribution, counts: np.ndarray, variance: float, records: float
     ) -> TargetDistribution:
-        """The same, with the mean of what is clipped to these cells, by counts of former ones.
-
-        Beside the noise, the place of records within a cell is unknown. Earlier rounds' mean is joined by its
-        precision.
-        """
+        """The same, with the mean of what is clipped to these cells by counts of former ones, joined by precision."""
         ends = self.edges[[0, -1]] + (np.array([0.5, -0.5]) if self.whole else 0.0)
         middle = float(ends.sum() / 2)
         away = np.clip(former.middles, *ends) - middle
@@ -128,11 +117,7 @@ class TargetDistribution:
         return replace(self, mean=mean, uncertain=trust * noise)
 
     def bins(self, most: int) -> Bins:
-        """Bins of equal mass; the mean is shrunk towards the middle by its noise.
-
-        Args:
-            most: bins.
-        """
+        """At most so many bins of equal mass; the mean is shrunk towards the middle by its noise."""
         edges = quantile_edges(self.edges, self.shares, most)
         if self.whole:
             cuts = self.edges[1:-1]
@@ -166,11 +151,10 @@ class Bins:
     def values(self, growth: NoisyTreeGrower) -> np.ndarray:
         """A mean for each node, shrunk by the noise of its counts c; shape (nodes, 1).
 
-        Of n records with values w, d = sum c (w - m) / n tells how the node departs from m, its
-        parent's mean; its noise has the variance v sum (w - m)^2 / n^2. The root's m is that of the
-        target's own cells, with its own variance. Any other node's departure is zero with probability one
-        half, or normal of a variance that is a fraction of the target's (those of the fuzzy tree's linear
-        models); sampling adds the variance of one record over n. The result is the posterior mean.
+        Of n records with values w, d = sum c (w - m) / n is the node's departure from m, its parent's mean, with noise
+        of variance v sum (w - m)^2 / n^2; sampling adds the variance of one record over n. The root's m is the
+        mean of the target's own cells. Any other node's departure is zero with probability one half, or normal
+        of a variance that is a fraction of the target's. The result is the posterior mean.
         """
         found = np.full(len(growth.nodes), self.mean)
         for number, node in enumerate(growth.added_up()):
@@ -189,13 +173,7 @@ class Bins:
 
 
 def borne_out(departure: float, noise: float, variance: float) -> float:
-    """The posterior mean of a departure that may be zero.
-
-    Args:
-        departure: as told.
-        noise: its variance.
-        variance: the target's, of which prior variances are fractions.
-    """
+    """The posterior mean of a departure that may be zero, by its noise's variance and the target's."""
     priors = variance * np.array([0.0, *SETTINGS.prior_fractions])
     chances = np.array(
         [_ALIKE, *((1 - _ALIKE) / len(SETTINGS.prior_fractions) for _ in SETTINGS.prior_fractions)]

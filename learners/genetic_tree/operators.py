@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 
 from privfed.learners.genetic_tree.structures import trimmed
@@ -10,13 +12,9 @@ from privfed.learners.genetic_tree.structures import trimmed
 def tournaments(
     fitness: np.ndarray, count: int, pressure: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Winners of so many tournaments, each among ``pressure`` strings drawn at random.
+    """Winners of `count` tournaments among ``pressure`` strings (s), drawn at random and different if there are enough.
 
-    Args:
-        fitness: the greater the better, shape (candidates,).
-        count: tournaments.
-        pressure: s, contestants of each; all different where there are enough.
-        rng: the server's own randomness.
+    `fitness`, shape (candidates,), is the greater the better.
     """
     size = min(pressure, len(fitness))
     drawn = np.argsort(rng.random((count, len(fitness))), axis=1)[:, :size]
@@ -25,16 +23,10 @@ def tournaments(
 
 def crossover(parents: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """One-point crossover of each string with the next one; a last odd one stays as it is."""
-    children = parents.copy()
-    genes = parents.shape[1]
-    if genes < 2:
-        return children
-    for first in range(0, len(parents) - 1, 2):
+    children, genes = parents.copy(), parents.shape[1]
+    for first in range(0, len(parents) - 1 if genes > 1 else 0, 2):
         cut = int(rng.integers(1, genes))
-        children[first, cut:], children[first + 1, cut:] = (
-            parents[first + 1, cut:],
-            parents[first, cut:],
-        )
+        children[first : first + 2, cut:] = parents[[first + 1, first], cut:]
     return children
 
 
@@ -47,7 +39,6 @@ def mutate(
         genes: the offspring, shape (candidates, 2^depth - 1).
         features: how many features there are.
         flips, swaps: m_1 and m_2, fractions of the string; at least one gene, or one swap.
-        rng: the server's randomness.
     """
     length = genes.shape[1]
     kind = int(rng.integers(3))
@@ -80,35 +71,27 @@ def swap(genes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
 def reorder(genes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Substring swap: each string is cut into three, which are put together in another order."""
     changed = genes.copy()
-    if genes.shape[1] < 3:
-        return changed
-    for row in changed:
+    for row in changed if genes.shape[1] > 2 else ():
         cuts = np.sort(rng.choice(np.arange(1, genes.shape[1]), 2, replace=False))
         pieces = np.split(row.copy(), cuts)
-        row[:] = np.concatenate([pieces[number] for number in _ORDERS[int(rng.integers(5))]])
+        order = list(permutations(range(3)))[1 + int(rng.integers(5))]  # not the first, their own
+        row[:] = np.concatenate([pieces[number] for number in order])
     return changed
-
-
-#: The orders of three pieces other than their own.
-_ORDERS = ((0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
 
 
 def survivors(
     genes: np.ndarray, fitness: np.ndarray, size: int, depth: int, elite: np.ndarray
 ) -> np.ndarray:
-    """Rows that live on: the elite whatever its fitness, and beside it the fittest.
+    """Rows that live on, the fittest first: the elite whatever its fitness, and beside it the fittest.
 
     A population is a set: of equal trees the first (the oldest) stays.
 
     Args:
         genes: parents and offspring, shape (candidates, 2^depth - 1).
-        fitness: the greater the better; NaN where nobody told.
+        fitness: the greater the better; NaN if unknown.
         size: P, how many live on, unless the elite alone is larger.
         depth: of the strings.
         elite: rows kept in any case (paper, Section III-C), shape (candidates,), booleans.
-
-    Returns:
-        row numbers, the fittest first.
     """
     trees = trimmed(genes, depth)
     _, first, group = np.unique(trees, axis=0, return_index=True, return_inverse=True)

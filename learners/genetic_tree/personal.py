@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -34,13 +34,7 @@ class PersonalTree:
 
     @classmethod
     def of_candidate(cls, trie: Trie, genes: np.ndarray, root: int = 0) -> Self:
-        """Read a fitted candidate off a trie.
-
-        Args:
-            trie: the client's fitted candidates.
-            genes: the candidate's string, shape (2^depth - 1,).
-            root: which of the fits.
-        """
+        """Read a candidate, a string of shape (2^depth - 1,), off a client's fitted ones; `root` is which of the fits."""
         rows: list[tuple[int, float, int, int]] = []
         nodes: list[int] = []
 
@@ -74,6 +68,37 @@ class PersonalTree:
         """How many decision nodes it has."""
         return int((self.tree.feature >= 0).sum())
 
+    def pruned(self, x: np.ndarray, leaves: int) -> Self:
+        """Join leaves until there are at most so many, by the least rise of the squared error at some records.
+
+        A joined node says the mean of its leaves, weighted by their records, shape of ``x`` (records, features).
+        """
+        children, values = np.array(self.tree.children), np.array(self.values)
+        feature, sizes = np.array(self.tree.feature), np.full(len(self.tree.feature), 1e-9)
+        sizes += np.bincount(self.tree.reach(x), minlength=len(sizes))
+        inner = np.flatnonzero(feature >= 0)
+        for node in inner[::-1]:
+            own = children[node]
+            sizes[node] = sizes[own].sum()
+            values[node] = sizes[own] @ values[own] / sizes[node]
+        while len(inner) >= max(leaves, 1):
+            ends = inner[(feature[children[inner]] < 0).all(axis=1)]
+            below = children[ends]
+            stray = ((values[below] - values[ends][:, None]) ** 2).sum(axis=2)
+            node = ends[int((sizes[below] * stray).sum(axis=1).argmin())]
+            feature[node], children[node] = -1, -1
+            inner = inner[inner != node]
+        kept, cuts = [0], self.tree.cuts[:, 0]
+        for node in kept:
+            kept += [int(child) for child in children[node] if child >= 0]
+        number = np.full(len(feature) + 1, NIL)
+        number[kept] = np.arange(len(kept))
+        left, right = number[children[kept]].T
+        tree = Tree.binary(
+            feature[kept], np.where(feature[kept] >= 0, cuts[kept], 0.0), left, right
+        )
+        return replace(self, tree=tree, values=values[kept])
+
     def predict(self, x: np.ndarray) -> np.ndarray:
         """What the leaf of each row says, shape (rows, classes or 1)."""
         return np.asarray(self.values[self.tree.reach(x)])
@@ -85,11 +110,12 @@ class PersonalTree:
     def to_text(self, schema: Schema, classes: Sequence[Any] = ()) -> str:
         """The tree, a line for each branch."""
 
-        def leaf(node: int) -> str:
-            row = self.weighed(self.values[node])
-            return str(classes[int(row.argmax())]) if len(classes) else f"{row[0]:g}"
+        return self.tree.to_text(schema, lambda node: self.said(node, classes))
 
-        return self.tree.to_text(schema, leaf)
+    def said(self, node: int, classes: Sequence[Any] = ()) -> str:
+        """What a leaf says: its label, or its mean."""
+        row = self.weighed(self.values[node])
+        return str(classes[int(row.argmax())]) if len(classes) else f"{row[0]:.4g}"
 
     def to_dict(self) -> dict[str, Any]:
         """The tree as plain data."""
@@ -116,11 +142,11 @@ class PersonalTree:
 
     @classmethod
     def off_shelf(cls, kept: Any, schema: Schema, outputs: int) -> Self:
-        """Read what a shelf keeps, which may be another federation's or damaged.
+        """Read what :meth:`to_dict` gave off a shelf, which may be another federation's or damaged.
 
         Args:
-            kept: what :meth:`to_dict` gave.
-            schema: what the model was learned over.
+            kept: what the shelf keeps.
+            schema: the model's.
             outputs: values of a node: as many as there are classes, or 1.
 
         Raises:
@@ -145,13 +171,9 @@ class PersonalTree:
 
 
 def succession(counts: np.ndarray) -> np.ndarray:
-    """Shares of the classes by Laplace's rule of succession, a record of each class more.
+    """Fractions of the classes by Laplace's rule of succession, of counts of shape (nodes, classes).
 
-    The commonest class stays the commonest, and so labels are what they were; but no class is
-    impossible because a small leaf has not seen it.
-
-    Args:
-        counts: shape (nodes, classes).
+    Labels stay; but no class is impossible because a small leaf has not seen it.
     """
     return np.asarray((counts + 1) / (counts + 1).sum(axis=1, keepdims=True))
 
@@ -174,6 +196,7 @@ class Choice:
     refit: bool = False
     lowest: int = 2  #: of the depths that its own tree may have
     deepest: int = 15  #: of those
+    leaves: int = 0  #: that the kept tree has at most; 0 for no limit
 
 
 def _stays(

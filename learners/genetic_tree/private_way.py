@@ -74,8 +74,8 @@ class PrivateGeneticTree(Way[GeneticTreeParams, LearnedTree]):
         return LearnedTree(shared.tree.depth, shared=shared)
 
     def _keep_below(self, tree: Tree, values: np.ndarray) -> KeepBelow:
-        evolution = self.params.evolution
-        return KeepBelow(tree, values, self.params.scoring, evolution.lowest, evolution.deepest)
+        depths = self.params.evolution.lowest, self.params.evolution.deepest
+        return KeepBelow(tree, values, self.params.scoring, *depths, self.params.choice.leaves)
 
 
 def private(epsilon: Number, delta: Number, top: TopPlan, *, classify: bool) -> Policy:

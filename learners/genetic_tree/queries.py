@@ -13,7 +13,7 @@ from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.client import Client
 from privfed.learners.genetic_tree.fitness import scores
 from privfed.learners.genetic_tree.local_subtrees import Shared, choose_below
-from privfed.learners.genetic_tree.personal import Choice, choose
+from privfed.learners.genetic_tree.personal import Choice, PersonalTree, choose
 from privfed.learners.genetic_tree.population import Population, Scoring, check_depth, classes
 from privfed.learners.genetic_tree.structures import DEEPEST, pack
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
@@ -167,12 +167,13 @@ class KeepBest(LocalEffect):
         self.scoring.check(schema)
         self.population.check(schema)
         _check_depths(self.choice.lowest, self.choice.deepest)
+        _check_leaves(self.choice.leaves)
 
     def take_effect(self, view: LocalView) -> None:
         """Put the client's own tree on its shelf."""
         client = Client.of(view, self.scoring.classify)
         chosen = choose(client, self.population, self.scoring, self.choice)
-        view.shelf[SHELF] = chosen.to_dict()
+        view.shelf[SHELF] = _cut(chosen, client, self.choice.leaves).to_dict()
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,6 +189,7 @@ class KeepBelow(LocalEffect):
     scoring: Scoring  #: classes or numbers, and the folds by which the client chooses
     lowest: int  #: least depth of the client's own tree
     deepest: int  #: greatest depth of what is grown below
+    leaves: int = 0  #: that the kept tree has at most; 0 for no limit
     kind: ClassVar[str] = "genetic_tree.keep_below"
 
     def check(self, schema: Schema) -> None:
@@ -195,6 +197,7 @@ class KeepBelow(LocalEffect):
         self.tree.check(schema)
         self.scoring.check(schema)
         _check_depths(self.lowest, self.deepest)
+        _check_leaves(self.leaves)
         if self.tree.children.shape[1] != 2 or self.tree.categories.size:
             raise QueryError("malformed", "the tree must be binary, without lists of categories")
         if len(self.tree.feature) > MOST_SHARED or self.tree.depth > DEEPEST:
@@ -209,7 +212,16 @@ class KeepBelow(LocalEffect):
         client = Client.of(view, self.scoring.classify)
         shared, folds = Shared(self.tree, self.values), self.scoring.folds
         chosen = choose_below(client, shared, folds, self.lowest, self.deepest)
-        view.shelf[SHELF] = chosen.to_dict()
+        view.shelf[SHELF] = _cut(chosen, client, self.leaves).to_dict()
+
+
+def _cut(tree: PersonalTree, client: Client, leaves: int) -> PersonalTree:
+    return tree.pruned(client.x, leaves) if leaves else tree
+
+
+def _check_leaves(leaves: int) -> None:
+    if leaves != 0 and not 2 <= leaves <= 2**DEEPEST:
+        raise QueryError("malformed", "a kept tree has 2 leaves or more; 0 sets no limit")
 
 
 def _check_depths(lowest: int, deepest: int) -> None:

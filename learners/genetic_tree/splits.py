@@ -74,8 +74,7 @@ def best_cuts(table: Ranked, records: np.ndarray, sizes: np.ndarray, features: n
     Args:
         table: the client's records.
         records: record numbers, pair by pair.
-        sizes: records of each pair, at least one, shape (pairs,).
-        features: the feature of each pair, shape (pairs,).
+        sizes, features: of each pair: its records, at least one, and feature; shape (pairs,).
     """
     pair = np.repeat(np.arange(len(sizes)), sizes)
     rank_bits, tail_bits = (

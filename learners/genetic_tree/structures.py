@@ -1,9 +1,8 @@
 """Structures: binary trees of features without thresholds, as strings (paper, Section III-A).
 
 A tree of depth d is a string of 2^d - 1 genes, its decision nodes in pre-order: a feature's number,
-or nil where a branch ends. Genes below a nil are detached; crossover may bring them back, so the
-server keeps them. Strings are cut at depth 15, the paper's greatest; on the wire a tree is its
-connected nodes alone.
+or nil where a branch ends. Genes below a nil are detached; crossover may bring them back. Strings are
+cut at depth 15, the paper's greatest; on the wire a tree is its connected nodes alone.
 """
 
 from __future__ import annotations
@@ -58,10 +57,9 @@ def trimmed(genes: np.ndarray, depth: int) -> np.ndarray:
 
 
 def pack(genes: np.ndarray, depth: int) -> np.ndarray:
-    """Write trees of shape (candidates, 2^depth - 1) as their connected nodes in pre-order.
+    """Connected nodes of trees of shape (candidates, 2^depth - 1) in pre-order, candidates in a row.
 
-    Returns:
-        codes, a gene plus one each (0 where a branch ends early), candidates in a row; bytes if they fit.
+    Codes are a gene plus one each, 0 where a branch ends early; bytes if they fit.
     """
     alive = connected(genes, depth)
     listed = alive.copy()

@@ -35,17 +35,7 @@ class SplitCriterion:
 def best_split(
     counts: np.ndarray, edges: np.ndarray, variance: float, rule: SplitCriterion
 ) -> NoisySplit | None:
-    """The best split of one node; None if nothing gains.
-
-    A side counts (sum_c n_c^2) / n, or (sum y)^2 / n, less what noise adds to that on average: else small
-    sides, which are mostly noise, would seem pure.
-
-    Args:
-        counts: noisy counts, shape (features, bins, classes).
-        edges: of the features' bins, rising, then infinite; shape (features, bins - 1).
-        variance: of the noise of one cell.
-        rule: when to split.
-    """
+    """The best split of one node by :func:`gains`; None if nothing gains."""
     found = gains(counts, edges, variance, rule)
     feature, edge = np.unravel_index(int(found.argmax()), found.shape)
     gain = float(found[feature, edge])
@@ -58,7 +48,14 @@ def best_split(
 def gains(
     counts: np.ndarray, edges: np.ndarray, variance: float, rule: SplitCriterion
 ) -> np.ndarray:
-    """Each split's gain, minus infinity where a child is too small, shape (features, bins - 1)."""
+    """Each split's gain, minus infinity if a child is too small, shape (features, bins - 1).
+
+    Args:
+        counts: noisy counts, shape (features, bins, classes).
+        edges: of the features' bins, rising, then infinite; shape (features, bins - 1).
+        variance: of the noise of one cell.
+        rule: when to split.
+    """
     bins, classes = counts.shape[1:]
     left = np.cumsum(counts, axis=1)[:, :-1]
     right = counts.sum(axis=1, keepdims=True) - left
@@ -139,12 +136,9 @@ class NoisyTreeGrower:
         """Split open nodes by what was released about them; returns the new open nodes.
 
         Args:
-            nodes: the open nodes.
+            nodes, features: the open nodes, and the queried features' numbers.
             counts: shape (nodes, features, bins, classes).
-            features: numbers of the features.
-            edges: of their bins, shape (features, bins - 1).
-            variance: of the noise of one cell.
-            rule: when to split.
+            edges, variance, rule: as for :func:`gains`.
         """
         found: list[int] = []
         bins = counts.shape[2]
@@ -222,10 +216,7 @@ class NoisyTreeGrower:
 def quantile_edges(edges: np.ndarray, counts: np.ndarray, bins: int) -> np.ndarray:
     """At most bins - 1 rising inner edges at equal fractions of the mass, which is even between old edges.
 
-    Args:
-        edges: old ones with both ends of the range, rising, shape (old bins + 1,).
-        counts: noisy counts of the old bins, shape (old bins,).
-        bins: new bins.
+    `edges` are old ones with both ends of the range, rising, shape (old bins + 1,); `counts` noisy ones between.
     """
     mass = np.maximum(counts, 0.0) + 1e-9
     shares = np.concatenate([[0.0], np.cumsum(mass) / mass.sum()])
@@ -234,13 +225,7 @@ def quantile_edges(edges: np.ndarray, counts: np.ndarray, bins: int) -> np.ndarr
 
 
 def bin_means(edges: np.ndarray, counts: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """Mean value in each new bin, by noisy counts of old ones, within which mass is even.
-
-    Args:
-        edges: old ones with both ends of the range, rising, shape (old bins + 1,).
-        counts: noisy counts of the old bins, shape (old bins,).
-        inner: rising inner edges of the new bins; the result has one value more.
-    """
+    """Mean value in each new bin, between the edges `inner`, by old edges and noisy counts as for :func:`quantile_edges`."""
     mass = np.maximum(counts, 0.0) + 1e-9
     ends = np.unique(np.concatenate([edges, inner]))
     pieces = np.diff(np.interp(ends, edges, np.concatenate([[0.0], np.cumsum(mass)])))

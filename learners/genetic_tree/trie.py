@@ -1,8 +1,7 @@
 """Candidates fitted to a client's records, their common beginnings fitted once.
 
 A node of the trie is a set of records; its child by a feature is known, known not to exist, or yet to be
-fitted. All that a level of all candidates still needs is fitted in one batch and kept for the next
-generations.
+fitted: all that a level of all candidates needs in one batch.
 """
 
 from __future__ import annotations

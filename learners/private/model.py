@@ -8,11 +8,22 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import ndtri
 
+from privfed.errors import InputError
 from privfed.learners.private.basis import Basis
 from privfed.learners.private.synthetic_records import SyntheticSource
 from privfed.learners.private.target_link import Outcome
 from privfed.tables.schema import Schema
+
+SHAPE_RECORDS = 300  #: Made-up records that a partial dependence is a mean over
+
+
+def deviations_of(level: float) -> float:
+    """Half an interval of some probability, in standard deviations; InputError outside (0, 1)."""
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, not {level!r}; write level = 0.9")
+    return float(ndtri((1 + level) / 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +61,46 @@ class PrivateModel:
     def predictions(self, x: np.ndarray) -> np.ndarray:
         """Probabilities by class, or numbers on the common scale; shape (rows, outputs)."""
         return self.outcome.predictions(self.scores(x))
+
+    def score_deviations(self, x: np.ndarray) -> np.ndarray:
+        """Posterior std of the first output's F of encoded records, shape (rows,).
+
+        Raises:
+            InputError: it is not known, for there was no round.
+        """
+        found = np.empty(len(x))
+        for chosen in self.basis.blocks(len(x)):
+            functions = self.basis.matrix(self.basis.grid.codes(x[chosen]))
+            found[chosen] = self._deviations(functions @ self.source.projection)
+        return found
+
+    def _deviations(self, directions: np.ndarray) -> np.ndarray:
+        if self.covariance is None:
+            raise InputError(
+                "no gradient was released: nothing is known of how far the model is off"
+            )
+        spread = np.einsum("ij,jk,ik->i", directions, self.covariance, directions)
+        return np.asarray(np.sqrt(np.maximum(spread, 0)))
+
+    def partial_dependence(self, column: int) -> tuple[np.ndarray, np.ndarray]:
+        """Mean F by a column's code over made-up records, less its mean; and its posterior std.
+
+        Returns:
+            both of shape (codes,), of the first output.
+        """
+        rng = np.random.default_rng(0)
+        codes, weights, _ = self.source.draw(self.basis, SHAPE_RECORDS, rng)
+        weights = weights / weights.sum()
+        means, directions = [], []
+        for code in range(len(self.basis.grid.cuts[column]) + 1):
+            codes[column] = code
+            scores = self.basis.scores(self.basis.cells(codes), self.weights)[:, 0]
+            means.append(weights @ scores)
+            directions.append(weights @ self.basis.matrix(codes) @ self.source.projection)
+        shares = self.shares[column, : len(means)]
+        shares = shares / shares.sum()
+        heights, stray = np.array(means), np.array(directions)
+        return heights - shares @ heights, self._deviations(stray - shares @ stray)
 
     def trees(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """The trees as a forest reads them.

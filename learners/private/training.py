@@ -76,8 +76,11 @@ class _Learning:
         steps = self._rounds(basis, posterior, scale_factors)
         leads, rounds = steps.weights, steps.taken
         weights = scale_factors[:, None] * (leading.axes @ leads)
+        spread = steps.covariance
         if calibrated and rounds:
-            weights = self._calibrated(basis, weights, leading.features @ leads, shares)
+            factor = self._calibration(basis, weights, leading.features @ leads, shares)
+            weights = factor * weights
+            spread = None if spread is None else factor**2 * spread
         means, deviations = _moments(basis, codes, shares)
         return PrivateModel(
             self.federation.schema,
@@ -93,7 +96,7 @@ class _Learning:
             rounds=rounds,
             records=self.marginals.records,
             source=self.source,
-            covariance=steps.covariance,
+            covariance=spread,
         )
 
     def _look(self) -> None:
@@ -317,13 +320,13 @@ class _Learning:
                 sampling = max(self.variance - 0.9 * explained, 0.02 * self.variance)
         return steps
 
-    def _calibrated(
+    def _calibration(
         self, basis: Basis, weights: np.ndarray, added: np.ndarray, shares: np.ndarray
-    ) -> np.ndarray:
-        """The weights of classes after calibration; moves the intercept."""
+    ) -> float:
+        """The factor by which calibration scales the weights of classes; moves the intercept."""
         found = PlattScaling.from_scores(self.outcome, self.start, added, shares)
         if found is None:
-            return weights
+            return 1.0
         predictions = self.outcome.predictions(self.start + added)
         # synthetic records know too little of what clipping takes away
         window = replace(
@@ -335,7 +338,7 @@ class _Learning:
         try:
             answer = self.federation.ask(query).only
         except NobodyAnswered:
-            return weights
+            return 1.0
         present = self.present(answer)
         factor, move = found.corrected(
             answer.total("sums") / present,
@@ -343,7 +346,7 @@ class _Learning:
             self.marginals.records,
         )
         self.start = self.start + move
-        return factor * weights
+        return factor
 
     def _asked(
         self, basis: Basis, weights: np.ndarray, window: ResidualBounds, spend: Fraction | None

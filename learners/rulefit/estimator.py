@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
+from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -35,6 +36,9 @@ from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import Number
 from privfed.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _KEPT = ("private_", "rounds_", "objective_", "gap_", "target_limits_")  #: Saved as is
 
@@ -100,9 +104,11 @@ class _RuleFit(LearnerByWays):
         "server_step": "server_learning_rate",
         "client_step": "client_learning_rate",
     }
+    paper_settings: ClassVar[Mapping[str, Any]] = PAPER
     _logistic: ClassVar[bool]
 
     model_: RuleEnsemble  #: The fitted model, set by ``fit``
+    target_limits_: tuple[float, float]  #: Target values that the scores -1 and 1 stand for
 
     def __init__(  # noqa: PLR0913 - an estimator's parameters
         self,
@@ -128,31 +134,7 @@ class _RuleFit(LearnerByWays):
         stable: bool = False,
         random_state: int | None = None,
     ) -> None:
-        self.n_bins = n_bins
-        self.n_quantiles = n_quantiles
-        self.n_estimators = n_estimators
-        self.tree_size = tree_size
-        self.learning_rate = learning_rate
-        self.subsample = subsample
-        self.min_samples_leaf = min_samples_leaf
-        self.max_rules = max_rules
-        self.include_linear = include_linear
-        self.alpha = alpha
-        self.solver = solver
-        self.n_rounds = n_rounds
-        self.local_steps = local_steps
-        self.server_learning_rate = server_learning_rate
-        self.client_learning_rate = client_learning_rate
-        self.clients_per_round = clients_per_round
-        self.reference_rounds = reference_rounds
-        self.max_terms = max_terms
-        self.stable = stable
-        self.random_state = random_state
-
-    @classmethod
-    def paper(cls, **changes: Any) -> Self:
-        """The settings that the paper prints, with any of them changed; see :data:`PAPER`."""
-        return cls(**(dict(PAPER) | changes))
+        self._set(locals())
 
     def _start(self, federation: Disclosure) -> None:
         super()._start(federation)
@@ -229,6 +211,34 @@ class _RuleFit(LearnerByWays):
     def describe(self, top: int = 20) -> str:
         return self.model_.describe(top)
 
+    def plot(self, feature: str | None = None, *, ax: Axes | None = None) -> Axes:
+        """Terms as bars, or what the terms of one feature alone add; with 90 % intervals of a short private model."""
+        from privfed.learners import pictures
+
+        check_is_fitted(self)
+        model, (unit, label) = self.model_, self._unit
+        if feature is None:
+            table = model.table(pictures.MOST_BARS)
+            known = {"low", "high"} <= set(table)
+            ends = unit * table[["low", "high"]].to_numpy() if known else None
+            lengths = unit * table["coefficient"].to_numpy()
+            return pictures.bars(ax, table["term"].tolist(), lengths, label, ends)
+        column, number = self._feature(feature)
+        cutoffs = model.terms.cutoffs
+        cuts = *cutoffs.cuts[number], cutoffs.lower[number], cutoffs.upper[number]
+        heights, band = model.shape_of(number, pictures.places_of(column, cuts))
+        band = None if band is None else unit * band
+        return pictures.shape(ax, column, unit * heights, f"adds to {label}", band, cuts)
+
+    @property
+    @abstractmethod
+    def _unit(self) -> tuple[float, str]:
+        """What a coefficient of 1 is, and in words."""
+
+    def _score_intervals(self, X: pd.DataFrame | np.ndarray, level: float) -> np.ndarray:
+        check_is_fitted(self)
+        return self.model_.score_intervals(self._encode(X), level)
+
     def published(self, epsilon: Number = 1) -> Policy:
         """Noise on histograms only: p covariates cost p * epsilon, and all else is unprotected."""
         return published(epsilon)
@@ -302,11 +312,23 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         second = expit(self._scores(X, client))
         return np.column_stack([1 - second, second])
 
+    def confidence_interval(self, X: pd.DataFrame | np.ndarray, level: float = 0.9) -> np.ndarray:
+        """Intervals of the second class' probabilities, shape (rows, 2): of noise and sampling, by a short private model.
+
+        Raises:
+            InputError: no intervals are known of this model.
+        """
+        return np.asarray(expit(self._score_intervals(X, level)))
+
     def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """The likelier class of each row."""
         positive = self._scores(X, client) > 0
         likelier: np.ndarray = self.classes_[positive.astype(int)]
         return likelier
+
+    @property
+    def _unit(self) -> tuple[float, str]:
+        return 1.0, f"log-odds of {self.schema_.columns[-1].name} = {self.classes_[1]}"
 
     def scorecard(self, max_points: int = 10) -> ScoreCard:
         """The model as whole points that add up to a risk; see :meth:`.ScoreCard.from_ensemble`."""
@@ -336,12 +358,27 @@ class RuleFitRegressor(FederatedRegressor, _RuleFit):
 
     _logistic: ClassVar[bool] = False
 
+    @property
+    def prediction_limits_(self) -> tuple[float, float]:
+        """See the base."""
+        return self.target_limits_
+
+    @property
+    def _unit(self) -> tuple[float, str]:
+        low, high = self.target_limits_
+        return (high - low) / 2, self.schema_.columns[-1].name
+
     def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """Predict each row's target, within its public bounds."""
-        unit = (np.clip(self._scores(X, client), -1, 1) + 1) / 2
+        return self._in_unit(self._scores(X, client))
+
+    def confidence_interval(self, X: pd.DataFrame | np.ndarray, level: float = 0.9) -> np.ndarray:
+        """Intervals of the target's mean, not of a record's target; see :meth:`RuleFitClassifier.confidence_interval`."""
+        return self._in_unit(self._score_intervals(X, level))
+
+    def _in_unit(self, scores: np.ndarray) -> np.ndarray:
         low, high = self.target_limits_
-        predicted: np.ndarray = low + unit * (high - low)
-        return predicted
+        return np.asarray(low + (np.clip(scores, -1, 1) + 1) / 2 * (high - low))
 
     def readable(self) -> dict[str, Any]:
         """Rules and linear terms; the linear predictor is scaled to [-1, 1]."""

@@ -10,13 +10,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from privfed.errors import InputError
 from privfed.learners.plain import plain, restored
+from privfed.learners.private.model import deviations_of
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.rules import Rule, Terms, rule_of
 from privfed.tables.schema import Schema
 
 _ARRAYS = ("weights", "supports", "deviations")
 BLOCK = 2**22  #: Most cells of a design matrix that are filled at once
+#: Factor of the posterior's deviations in intervals of coefficients, by simulation (docs/rulefit.md); of
+#: predictions it is 1.
+WIDENING = 1.75
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +33,10 @@ class RuleEnsemble:
     weights: np.ndarray  #: coefficients of intercept, rules and linear terms, shape (1 + terms,)
     supports: np.ndarray  #: fraction of records in each rule; NaN where not released
     deviations: np.ndarray  #: std of each term's column, pooled within clients, shape (terms,)
+    #: posterior covariance of the coefficients, shape (1 + terms, 1 + terms); None where none is known
+    covariance: np.ndarray | None = None
+    #: of scores: mean square of what the terms miss of the engine's, and the posterior variance beside theirs
+    residual_variance: float = 0.0
 
     def scores(self, x: np.ndarray) -> np.ndarray:
         """F of each encoded record; terms with coefficient zero are not evaluated."""
@@ -37,6 +46,20 @@ class RuleEnsemble:
         rows = max(1, BLOCK // len(weights))
         blocks = [active.design(x[k : k + rows]) @ weights for k in range(0, len(x), rows)]
         return np.concatenate([np.zeros(0), *blocks])
+
+    def score_intervals(self, x: np.ndarray, level: float = 0.9) -> np.ndarray:
+        """Intervals of F of encoded records, shape (records, 2); InputError where none is known.
+
+        They hold what the terms cannot express of the engine's model, too.
+        """
+        if self.covariance is None:
+            raise InputError(
+                "intervals are known of short private models alone; write max_terms = 20, and a private policy"
+            )
+        design, reach = self.terms.design(x), deviations_of(level)
+        spread = np.einsum("ij,jk,ik->i", design, self.covariance, design) + self.residual_variance
+        centre = design @ self.weights
+        return np.column_stack([centre - reach * (s := np.sqrt(spread)), centre + reach * s])
 
     @property
     def _rules(self) -> int:
@@ -70,6 +93,36 @@ class RuleEnsemble:
         largest = total.max(initial=0.0)
         return np.asarray(total / largest if largest > 0 else total)
 
+    def intervals(self, level: float = 0.9) -> np.ndarray:
+        """Intervals of the coefficients, the intercept first, shape (1 + terms, 2); NaN where none is known."""
+        reach = np.full(len(self.weights), np.nan)
+        if self.covariance is not None:
+            reach = WIDENING * deviations_of(level) * np.sqrt(np.diag(self.covariance))
+        return np.column_stack([self.weights - reach, self.weights + reach])
+
+    def shape_of(
+        self, feature: int, places: np.ndarray, level: float = 0.9
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """What the terms of one covariate alone add at some places, and its band, shape (places, 2).
+
+        Rules count from their support, a linear term from the middle of its limits.
+        """
+        boxes, sizes = self.terms.boxes, self.terms.cutoffs.sizes
+        used = (boxes[..., 0] > 0) | (boxes[..., 1] < sizes)
+        alone = used[:, feature] & (used.sum(axis=1) == 1)
+        own = np.concatenate([[False], alone, np.array(self.terms.linear, int) == feature])
+        x = np.tile((self.schema.lower + self.schema.upper) / 2, (len(places), 1))
+        x[:, feature] = places
+        design = self.terms.design(x)[:, own]
+        design[:, : alone.sum()] -= np.nan_to_num(self.supports[alone])
+        heights = design @ self.weights[own]
+        if self.covariance is None:
+            return heights, None
+        covariance = self.covariance[np.ix_(own, own)]
+        spread = np.einsum("ij,jk,ik->i", design, covariance, design)
+        reach = WIDENING * deviations_of(level) * np.sqrt(np.maximum(spread, 0))
+        return heights, np.column_stack([heights - reach, heights + reach])
+
     def linear_coefficients(self) -> tuple[dict[str, float], float]:
         """Coefficients per unit of each winsorised covariate, and the intercept that goes with them."""
         cutoffs, names = self.terms.cutoffs, self.schema.names
@@ -87,7 +140,8 @@ class RuleEnsemble:
         Rules with a known support below ``least_support`` are left out, and all rows but the first ``top``.
 
         Returns:
-            columns term, coefficient, exp_coefficient, importance (largest is 100), support.
+            columns term, coefficient, low and high (ends of its 90 % interval, where they are known),
+            exp_coefficient, importance (largest is 100), support.
         """
         rows: list[tuple[Any, ...]] = []
         for k in np.flatnonzero(self.weights[1 : 1 + self._rules]).tolist():
@@ -98,16 +152,23 @@ class RuleEnsemble:
             if self._linear_weights[k]:
                 name = f"linear: {self.schema.names[feature]}"
                 rows.append((name, *self._numbers(self._rules + k), 1.0))
-        columns = ["term", "coefficient", "exp_coefficient", "importance", "support"]
+        ends = ["low", "high"]
+        columns = ["term", "coefficient", *ends, "exp_coefficient", "importance", "support"]
         table = pd.DataFrame(rows, columns=columns)
+        if self.covariance is None:
+            table = table.drop(columns=ends)
         largest = self.term_importances.max(initial=0.0)
         table["importance"] *= 100 / largest if largest > 0 else 0.0
         ordered = table.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
         return ordered if top is None else ordered.head(top)
 
-    def _numbers(self, term: int) -> tuple[float, float, float]:
-        weight = float(self.weights[1 + term])
-        return weight, float(np.exp(weight)), float(self.term_importances[term])
+    def _numbers(self, term: int) -> tuple[float, ...]:
+        weight, (low, high) = float(self.weights[1 + term]), self._ends[1 + term].tolist()
+        return weight, low, high, float(np.exp(weight)), float(self.term_importances[term])
+
+    @cached_property
+    def _ends(self) -> np.ndarray:
+        return self.intervals()
 
     def describe(self, top: int = 20) -> str:
         """The table as text."""
@@ -145,11 +206,13 @@ class RuleEnsemble:
         """All of it but the schema as plain data, exact to the bit."""
         arrays = {name: plain(getattr(self, name)) for name in _ARRAYS}
         terms = self.terms
+        known = {"covariance": self.covariance, "residual_variance": self.residual_variance}
         return {
             "cutoffs": terms.cutoffs.to_dict(),
             "boxes": plain(terms.boxes),
             "linear_terms": list(terms.linear),
             **arrays,
+            **({} if self.covariance is None else {n: plain(v) for n, v in known.items()}),
         }
 
     @classmethod
@@ -162,14 +225,20 @@ class RuleEnsemble:
         shapes = [(1 + len(terms),), (len(boxes),), (len(terms),)]
         if [array.shape for array in arrays.values()] != shapes:
             raise ValueError("a weight and a deviation for each term, a support for each rule")
-        return cls(schema, terms, **arrays)
+        covariance = restored(state.get("covariance"))
+        if covariance is not None and covariance.shape != (1 + len(terms), 1 + len(terms)):
+            raise ValueError("a covariance of all weights")
+        residual = float(state.get("residual_variance", 0.0))
+        return cls(schema, terms, **arrays, covariance=covariance, residual_variance=residual)
 
     def _rule_entry(self, k: int) -> dict[str, Any]:
         support = float(self.supports[k])
+        interval = {} if self.covariance is None else {"interval": self._ends[1 + k].tolist()}
         return {
             "text": self.rules[k].text(self.schema),
             "conditions": self.rules[k].to_dict(),
             "coefficient": float(self.weights[1 + k]),
+            **interval,
             "support": None if np.isnan(support) else support,
             "importance": float(self.term_importances[k]),
         }

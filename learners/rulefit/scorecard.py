@@ -11,6 +11,7 @@ import itertools
 import re
 from dataclasses import dataclass
 from html import escape
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,9 @@ from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.rules import Condition, Rule
 from privfed.learners.rulefit.short import roundest
 from privfed.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _LATEX = {"\\": "\\textbackslash ", "<=": "$\\le$", ">=": "$\\ge$", "<": "$<$"}
 _LATEX |= {mark: f"\\{mark}" for mark in "&%$#_{}"}
@@ -86,6 +90,24 @@ class ScoreCard:
             f"{total:+4d}  {risk:.1%}" for total, risk in self.risks().itertuples(index=False)
         ]
         return "\n".join(lines)
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Points by condition, and the risk of every total below; both as a person adds them up."""
+        from privfed.learners.pictures import axes_of
+
+        rows = [(f"{points:+d}", text) for points, text in self.table().itertuples(index=False)]
+        risks = [(f"{t:+d}", f"{risk:.1%}") for t, risk in self.risks().itertuples(index=False)]
+        cells = [*rows, ("total", "risk"), *risks]
+        ax = axes_of(ax, 6, 0.6 + 0.27 * len(cells))
+        grid = ax.table(
+            cells, colLabels=("points", "if"), colWidths=(0.18, 0.82), cellLoc="left", loc="center"
+        )
+        for (row, _), cell in grid.get_celld().items():
+            heading = row in (0, len(rows) + 1)
+            cell.set_edgecolor("#d9dee4")
+            cell.set_facecolor("#eef2f6" if heading else "white")
+        ax.axis("off")
+        return ax
 
     def to_html(self) -> str:
         """Both tables as HTML."""

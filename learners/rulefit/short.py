@@ -32,7 +32,7 @@ class ShortSettings:
     steps: int = 15  #: thresholds of a column, at even mass
     max_conditions: int = 3  #: most columns of a rule
     min_support: float = 0.02  #: smallest support of a rule, and of its complement
-    enough: float = 0.25  #: lack of fit, in posterior variances of F, below which no term is added
+    enough: float = 0.2  #: lack of fit, in posterior variances of F, below which no term is added
     swap_every: int = 5  #: terms after which all are swapped for better ones
     min_gain: float = 1e-4  #: gain of a swap, as a fraction of the lack of fit
     ridge: float = 1e-4  #: of coefficients, for the mean loss
@@ -63,10 +63,11 @@ class _Shortening:
         ]
         self.scores = float(fitted.start[0]) + np.concatenate(added)
         self.logistic = fitted.outcome.kind != "number"
-        self.variance = 0.0
+        self.directions, self.spread = directions, np.zeros(len(directions))
         if fitted.covariance is not None:
             spread = np.einsum("ij,jk,ik->i", directions, fitted.covariance, directions)
-            self.variance = float(np.average(np.maximum(spread, 0), weights=self.weights))
+            self.spread = np.maximum(spread, 0)
+        self.variance = float(np.average(self.spread, weights=self.weights))
 
     @property
     def weights(self) -> np.ndarray:
@@ -93,15 +94,23 @@ class _Shortening:
         linear = sorted(int(lines[own - len(boxes)]) for own in chosen if own >= len(boxes))
         order = [*rules, *(len(boxes) + int(np.searchsorted(lines, own)) for own in linear)]
         design = columns[:, order].astype(float)
-        weights = self._refitted(design)
+        weights, covariance = self._refitted(design)
+        missed = (self.scores - weights[0] - design @ weights[1:]) ** 2 + self.spread
+        if covariance is not None:
+            every = np.column_stack([np.ones(len(design)), design])
+            missed -= np.einsum("ij,jk,ik->i", every, covariance, every)
         means = self.mass @ design / self.mass.sum()
         spread = self.mass @ (design - means) ** 2 / self.mass.sum()
-        if not self.logistic:
-            weights = 2 * weights  # scaled to [-1/2, 1/2] there, to [-1, 1] here
+        unit = 1 if self.logistic else 2  # scaled to [-1/2, 1/2] there, to [-1, 1] here
         cutoffs, kept = self._compact(boxes[rules], limits)
-        terms = Terms(cutoffs, kept, tuple(linear))
         return RuleEnsemble(
-            self.fitted.schema, terms, weights, means[: len(rules)], np.sqrt(spread)
+            self.fitted.schema,
+            Terms(cutoffs, kept, tuple(linear)),
+            unit * weights,
+            means[: len(rules)],
+            np.sqrt(spread),
+            covariance=None if covariance is None else unit**2 * covariance,
+            residual_variance=unit**2 * max(0.0, float(np.average(missed, weights=self.weights))),
         )
 
     def _limits(self) -> np.ndarray:
@@ -197,8 +206,12 @@ class _Shortening:
         selection = _Selection(gram, moment, float(weights @ target**2))
         return selection.run(most, SETTINGS.enough * self.variance)
 
-    def _refitted(self, design: np.ndarray) -> np.ndarray:
-        """Coefficients, the intercept first: Newton's steps on the loss of soft labels, with a ridge."""
+    def _refitted(self, design: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Coefficients, the intercept first, and their covariance by the posterior of F, if it is known.
+
+        Newton's steps on the loss of soft labels P, with a ridge. With F the coefficients move by
+        (X' W X + ridge)^-1 X' diag(mass P (1 - P)).
+        """
         matrix = np.column_stack([np.ones(len(design)), design])
         mass, ridge = self.mass / self.mass.sum(), np.full(matrix.shape[1], SETTINGS.ridge)
         ridge[0] = 1e-12
@@ -213,7 +226,11 @@ class _Shortening:
             found = found + step * min(1.0, 5 / max(float(np.abs(step).max()), 1e-300))
             if np.abs(step).max() < 1e-9:
                 break
-        return found
+        if self.fitted.covariance is None:
+            return found, None
+        rates = mass * (labels * (1 - labels) if self.logistic else 1.0)
+        along = np.linalg.solve(system, matrix.T @ (self.directions * rates[:, None]))
+        return found, along @ self.fitted.covariance @ along.T
 
     def _compact(self, boxes: np.ndarray, limits: np.ndarray) -> tuple[Cutoffs, np.ndarray]:
         cuts, found = [], np.zeros_like(boxes)

@@ -27,14 +27,13 @@ def epsilon_from_event(
     delta: float = 0.0,
     alpha: float = 0.05,
 ) -> np.ndarray:
-    """Two-point lower bounds on epsilon, nats, at least 0.
+    """Two-point lower bounds on epsilon, nats, at least 0, each wrong with probability at most ``alpha``.
 
-    Every (epsilon, delta)-DP mechanism has P(E) <= e^epsilon Q(E) + delta, so with probability at
-    least 1 - alpha epsilon >= ln((low(P(E)) - delta) / high(Q(E))), ``alpha / 2`` for each rate.
+    Every (epsilon, delta)-DP mechanism has P(E) <= e^epsilon Q(E) + delta, so
+    epsilon >= ln((low(P(E)) - delta) / high(Q(E))), ``alpha / 2`` for each rate.
 
     Args:
-        inside: how often the event happened under the input that makes it likelier.
-        outside: how often under the other.
+        inside, outside: how often the event happened under the input that makes it likelier, and the other.
         trials, trials_outside: numbers of outputs under either.
         delta: the claimed delta.
         alpha: how often the bound may be wrong.
@@ -59,8 +58,7 @@ def mu_from_event(
     mu >= Phi^-1(1 - FPR) - Phi^-1(FNR), each rate at its upper bound at ``alpha / 2``.
 
     Args:
-        alarms: how often the event happened without the record.
-        misses: how often it did not happen with the record.
+        alarms, misses: how often the event happened without the record, and did not with it.
         trials_without, trials_with: numbers of outputs of either kind.
         alpha: how often the bound may be wrong.
     """
@@ -77,16 +75,13 @@ def right_guesses(right: ArrayLike, guesses: ArrayLike, alpha: float = 0.05) -> 
     If a fair coin chooses each output's input, pure epsilon-DP leaves the odds of either input,
     given the output, at most e^epsilon, so that each guess made is right with probability at most
     e^epsilon / (1 + e^epsilon), whichever outputs are left aside (Kairouz, Oh and Viswanath 2015).
-    One binomial tail decides, where :func:`epsilon_from_event` pays for two.
-
-    As many outputs under either input are the safer case: the number of right guesses beyond their
-    share has the same mean, and its moment generating function is no greater, as a geometric mean is
-    no greater than the arithmetic one. Where all outputs are guessed about, the tail itself is no
-    greater (Hoeffding 1956, Theorem 4).
+    One binomial tail decides, where :func:`epsilon_from_event` pays for two. As many outputs under
+    either input are the safer case: the number of right guesses beyond their fraction has the same
+    mean, and its moment generating function is no greater, as a geometric mean is no greater than
+    the arithmetic one; if all are guessed about, the tail itself (Hoeffding 1956, Theorem 4).
 
     Args:
-        right: number of right guesses.
-        guesses: number of guesses; no guess proves nothing.
+        right, guesses: numbers of right guesses, and of all; none proves nothing.
         alpha: how often the bound may be wrong.
     """
     made = np.asarray(guesses, float)
@@ -107,14 +102,7 @@ def right_guesses_mu(right: ArrayLike, guesses: ArrayLike, alpha: float = 0.05) 
 
 
 def verdict(name: str, proven: float, claimed: float, detail: Mapping[str, Any]) -> Finding:
-    """An audit's finding: the proven lower bound on epsilon, nats, out of the claimed one.
-
-    Args:
-        name: what was audited.
-        proven: the lower bound; a breach where it exceeds the claim.
-        claimed: the claimed epsilon.
-        detail: delta, confidence, and what the proof stands on.
-    """
+    """An audit's finding: the proven lower bound on epsilon, nats, out of the claimed one; a breach beyond it."""
     return Finding(
         f"audit {name}",
         "Do the outputs contradict the epsilon that the mechanism claims?",

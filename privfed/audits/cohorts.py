@@ -58,8 +58,7 @@ def audit_session(
 ) -> Finding:
     """Ask a cohort query after query through its gate, and audit one individual's answers.
 
-    The auditor's score is the number of yes-answers, which is the likelihood ratio's own order: all
-    answers are flipped alike.
+    The score is the number of yes-answers: the likelihood ratio's own order, as all are flipped alike.
 
     Args:
         questions: structures to ask for, one query each.

@@ -60,7 +60,7 @@ def audit_gate(  # noqa: PLR0913 - by name after the first few
     alpha: float = 0.05,
     seed: int = 0,
 ) -> Finding:
-    """Ask a gate about canaries, and hold its answers against its ledger.
+    """Ask a gate about canaries, and hold its answers against its ledger: the epsilon proven out of that spent.
 
     Every canary has a cell of its own in one histogram; under ``replace-one`` two, and the coin
     says in which one it is.
@@ -68,18 +68,13 @@ def audit_gate(  # noqa: PLR0913 - by name after the first few
     Args:
         policy: the owner's policy; its unit must be a record or an individual.
         kind: the kind of query whose first guard protects the canaries' counts.
-        canaries: number of canaries, each with its own coin.
-        records: records of a canary; unless given one where the unit is a record, and one more than
-            the cap where it is an individual. More than the unit stands for audit the claim for a
-            whole person.
+        canaries: how many, each with its own coin.
+        records: records of a canary; by default one, or of an individual one more than the cap. More
+            than the unit stands for audit the claim for a whole person.
         clients: number of clients at which each canary has its records.
         noise: gives a client's source of noise; never the coins' source.
         alpha: how often an innocent gate may be convicted.
         seed: of the coins.
-
-    Returns:
-        a finding whose value is the epsilon that the answers prove at least, out of the most that a
-            client's ledger says was spent.
     """
     if policy.unit not in UNITS or canaries < 1 or clients < 1:
         raise InputError("canaries are records or individuals, at least one, at one client or more")

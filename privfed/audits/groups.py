@@ -48,7 +48,7 @@ def audit_guarded(
     alpha: float = 0.05,
     noise: Noise | None = None,
 ) -> Finding:
-    """Audit a mechanism twice: on one cell with the owner's own noise, and on its real group.
+    """Audit a mechanism on one cell with the owner's own noise, and on its real group; the finding that proves more.
 
     One cell that moves as far as all parts together tells most about the noise's scale and source;
     the group tells whether every part and cell gets noise of its own. Arguments as in
@@ -57,9 +57,6 @@ def audit_guarded(
     Args:
         trials: outputs on one cell, which is fast, and on the group.
         noise: the owner's source of noise; secure unless given.
-
-    Returns:
-        the finding that proves more.
     """
     mechanism, levels = build(), (ALONE_ALPHA * alpha, (1 - ALONE_ALPHA) * alpha)
     asked: dict[str, Any] = {"delta": delta, "noise": noise}
@@ -90,7 +87,7 @@ def audit_group(
     alpha: float = 0.05,
     noise: Noise | None = None,
 ) -> Finding:
-    """Audit a mechanism on a group of parts, at its own claim.
+    """Audit a mechanism on a group of parts, at its own claim; the finding's detail names the move and the event.
 
     Args:
         build: gives a mechanism as the policy names it, anew.
@@ -99,11 +96,7 @@ def audit_group(
         delta: where a claim in rho is stated.
         trials: outputs in all; fewer for wide groups.
         alpha: how often an innocent mechanism may be convicted.
-        noise: where noise comes from; unless given, a fast source of the same distributions, for
-            here the mechanism is on trial.
-
-    Returns:
-        a finding whose detail names the move, the event and how many cells were run.
+        noise: where noise comes from; by default a fast source of the same distributions.
     """
     priced = build().price(group, spend)
     if is_gaussian(priced):

@@ -50,8 +50,7 @@ def audit_guards(
     """Audit each different use of a noise mechanism that a plan makes under a policy.
 
     Args:
-        plan: what will be asked at most.
-        schema: the public data dictionary.
+        plan, schema: the most that will be asked, and the public data dictionary.
         policy: the owner's guards.
         noise: where noise comes from; secure unless given.
 

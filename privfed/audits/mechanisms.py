@@ -55,10 +55,9 @@ def unit_group(mechanism: Mechanism, steps: int) -> Group:
 def outputs(
     mechanism: Mechanism, value: int, runs: int, spend: Fraction, noise: Noise, steps: int = 1
 ) -> np.ndarray:
-    """Outputs of ``runs`` independent runs on a unit that holds ``value``.
+    """Outputs of ``runs`` independent runs on a unit that holds ``value``: the cells of one call.
 
-    The runs are the cells of one call, told the bound of one cell: noise is independent from cell
-    to cell. Of bits, ``steps`` is how many one unit can change: all of them are set, or none.
+    Of bits, ``steps`` is how many one unit can change: all of them are set, or none.
 
     Returns:
         shape (runs,), a number or a bit each; of several bits (runs, columns): the number of
@@ -79,11 +78,7 @@ def outputs(
 
 
 def claim_of(priced: Protection, delta: float) -> PrivacyClaim:
-    """What a mechanism's price claims of a group: pure epsilon, or epsilon at a delta.
-
-    Raises:
-        InputError: it gives no guarantee, or a claim in rho is stated at no delta.
-    """
+    """The price's claim for a group: pure epsilon, or epsilon at a delta; InputError for none, or a rho without delta."""
     loss, name = priced.loss, priced.mechanism.name
     if not loss.finite:
         raise InputError(f"mechanism {name!r} claims no guarantee to be audited")
@@ -114,10 +109,7 @@ def audit(
     noise: Noise | None = None,
     sample: Callable[..., np.ndarray] = outputs,
 ) -> Finding:
-    """Audit a mechanism plugin at its own claim, on a cell of 0 against one of ``steps``.
-
-    A mechanism of bits is audited on ``steps`` bits that are all off against all on, so that one
-    that forgets to share its spend among them is convicted.
+    """Audit a mechanism plugin at its own claim, on a cell of 0 against one of ``steps``; of bits all off against all on.
 
     Args:
         spend: what one release spends, in the mechanism's currency.

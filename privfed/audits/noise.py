@@ -68,13 +68,12 @@ def _count(cells: int, seen: float, expected: float) -> float:
 def audit_noise(tallies: Mapping[str, NoiseSums], *, policies: int = 1) -> list[Finding]:
     """Hold the noise of all releases of one policy against the laws that were charged.
 
+    One finding, a breach if a test convicts at :data:`FAMILY_WISE` for all tests of all policies
+    together; none without noise. What was not looked at is counted in its detail.
+
     Args:
         tallies: by data owner, or by what else noise shall be compared.
         policies: how many policies are tested beside each other, this one included.
-
-    Returns:
-        one finding, a breach where a test convicts at :data:`FAMILY_WISE` for all tests of all policies
-        together; none where no noise was drawn. What was not looked at is counted in its detail.
     """
     total, owners = NoiseSums(), NoiseSums()
     for owner, tally in tallies.items():
@@ -119,13 +118,9 @@ def audit_noise(tallies: Mapping[str, NoiseSums], *, policies: int = 1) -> list[
 
 
 def scale_found(cells: int, level: float) -> float:
-    """The least factor by which all noise must be too narrow to be convicted with chance .8, if Gaussian.
+    """The factor below which too narrow Gaussian noise is convicted with probability .8 by a two-sided test.
 
-    The scores' sum of squares is then factor^-2 chi-square(cells). Infinite where no factor is found.
-
-    Args:
-        cells: of noise.
-        level: of the test, two-sided.
+    The scores' sum of squares is then factor^-2 chi-square(cells); infinite if no factor is found.
     """
     critical = chi2.ppf(level / 2, cells)
     return float(np.sqrt(chi2.ppf(0.8, cells) / critical)) if critical > 0 else float("inf")

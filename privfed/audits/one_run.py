@@ -43,8 +43,7 @@ def one_run_p_value(
 
     Args:
         canaries: number m of fair coins, one a canary.
-        guesses: number r of coins guessed from one run; the auditor abstains from the others.
-        right: number v of right guesses.
+        guesses, right: numbers r of coins guessed from one run, and v of right guesses.
         epsilon, delta: the claim, epsilon in nats.
     """
     _check_counts(canaries, guesses, right)
@@ -72,13 +71,10 @@ def one_run_epsilon(
 
 
 def one_run_mu(canaries: int, guesses: int, *, right: int, alpha: float = 0.05) -> float:
-    """The largest mu of mu-Gaussian-DP that one run rejects at level ``alpha``.
+    """The largest mu of mu-Gaussian-DP that one run rejects at level ``alpha``; 0 for none.
 
-    Valid however the canaries' answers depend on each other, and so no tighter than that allows: a
-    mechanism may keep its mu for each canary and give many away at once, now and then. Where noise
-    is independent, :func:`.right_guesses_mu` is far tighter.
-
-    Arguments as in :func:`one_run_p_value`; 0 where not even mu = 0 is rejected.
+    Valid however the canaries' answers depend on each other; for independent noise
+    :func:`.right_guesses_mu` is far tighter. Arguments as in :func:`one_run_p_value`.
     """
     _check_counts(canaries, guesses, right)
 
@@ -136,15 +132,15 @@ def audit_one_run(
     """Audit one single release that holds many canaries.
 
     Args:
-        included: each canary's own fair coin, true if it was in, shape (canaries,).
-        scores: the auditor's score of each canary, larger for "in"; same shape.
+        included, scores: each canary's own fair coin, true if it was in, and the auditor's score, larger
+            for "in"; shape (canaries,).
         claimed, delta: the claim, epsilon in nats.
         alpha: how often an innocent mechanism may be convicted, over all numbers of guesses tried.
         noise: ``"gaussian"`` where a Gaussian trade-off curve is claimed (needs delta above 0, at
             which epsilon is stated); ``"independent gaussian"`` where moreover each canary is
             answered with noise of its own, so that the claim is tested far more tightly.
         centre: the score that favours neither side; the median unless given.
-        name: what the finding calls the mechanism.
+        name: of the mechanism in the finding.
     """
     coins, values = np.asarray(included, bool), np.asarray(scores, float)
     if coins.ndim != 1 or coins.shape != values.shape or not np.isfinite(values).all():

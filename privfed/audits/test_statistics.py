@@ -24,10 +24,7 @@ DECIMALS = 12  #: Most decimals by which a number is looked at
 
 @dataclass(frozen=True)
 class Statistic:
-    """One number of each output: maps shape (runs, cells) to (runs,).
-
-    Statistics of one family find faults of one kind.
-    """
+    """One number of each output, by (runs, cells) to (runs,); those of one family find faults of one kind."""
 
     name: str
     family: str
@@ -56,11 +53,9 @@ class Truths:
 def statistics(
     present: np.ndarray, absent: np.ndarray, truths: Truths | None = None
 ) -> list[Statistic]:
-    """All statistics worth trying.
+    """All statistics worth trying of outputs with and without the record, shape (runs, cells).
 
-    Args:
-        present, absent: outputs with and without the record, shape (runs, cells).
-        truths: what the inputs hold; without them only values, direction and bits are tried.
+    Without `truths`, what the inputs hold, only values, direction and bits are tried.
     """
     samples = TwoSamples.of(present, absent, truths)
     half = TwoSamples.of(present[::2], absent[::2], truths)
@@ -186,13 +181,9 @@ def _clipped(samples: TwoSamples, truths: Truths) -> Statistic:
 def learned_ratio(
     shift: np.ndarray, absent: np.ndarray, present: np.ndarray
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """Learn a score of outputs: ln of how much likelier they are with the shift than without it.
+    """Learn a score of outputs, shape (runs, cells): ln of how much likelier they are with the shift than without.
 
-    Naive Bayes over the cells that move: frequencies of values, pooled over cells of one shift.
-
-    Args:
-        shift: by how much each cell moves, shape (cells,).
-        absent, present: outputs to learn from, shape (runs, cells).
+    Naive Bayes over the cells that move, by `shift` of shape (cells,): frequencies pooled over cells of one shift.
     """
     tables = []
     for step in np.unique(shift[shift != 0]):
@@ -273,10 +264,9 @@ def lowest_bit(values: np.ndarray) -> np.ndarray:
 
 
 def decimals(values: np.ndarray) -> np.ndarray:
-    """The fewest decimals to which each number can be rounded and stays the same float.
+    """The fewest decimals to which each number can be rounded and stays the same float, or :data:`DECIMALS` + 1.
 
-    Noise rounded to decimals before it is added leaves another float than noise rounded at last;
-    beyond :data:`DECIMALS` one more is given.
+    Noise rounded before it is added leaves another float than noise rounded at last.
     """
     found = np.full(len(values), DECIMALS + 1.0)
     for places in range(DECIMALS, -1, -1):

@@ -66,11 +66,7 @@ class ConfusionCounts:
 
 @dataclass(frozen=True)
 class PrivacyClaim:
-    """What a mechanism claims, and how guesses are held against it.
-
-    Raises:
-        InputError: no such claim can be made.
-    """
+    """What a mechanism claims, and how guesses are held against it; InputError if no such claim can be made."""
 
     epsilon: float  #: nats
     delta: float = 0.0  #: pure epsilon is claimed where it is 0
@@ -216,13 +212,10 @@ def choose(
     claim: PrivacyClaim,
     alpha: float,
 ) -> tuple[list[DecisionRule], float]:
-    """Choose the rule that proves most, and the most promising one of each family of statistics.
+    """Choose the rule that proves most, first, and the most promising one of each family; and the first's strength.
 
     The first is judged with alpha divided among the thresholds tried; the others leniently, so that
     rare events are not passed over.
-
-    Returns:
-        the rules, and the strength of the first on these outputs.
     """
     scored = [ScoredOutputs(each, present, absent) for each in statistics]
     luck = alpha / (4 * (THRESHOLDS + 2 * TAIL))
@@ -245,11 +238,7 @@ def judge(
     claim: PrivacyClaim,
     alpha: float,
 ) -> tuple[DecisionRule, float]:
-    """Judge rules on outputs that did not choose them, alpha split among them.
-
-    Returns:
-        the rule that proves most, and the epsilon that it proves, nats.
-    """
+    """The rule that proves most on outputs that chose none, alpha split among them, and its epsilon, nats."""
     first = (SUREST if len(rules) > 1 else SUREST + OTHERS) * alpha
     rest = OTHERS * alpha / max(len(rules) - 1, 1)
     strengths = [

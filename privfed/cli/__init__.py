@@ -26,7 +26,18 @@ from privfed.cli.ledgers import key, ledger
 from privfed.cli.odds import epsilon
 from privfed.cli.releasing import release
 from privfed.cli.serving import flare, flower, owner, serve_client
-from privfed.cli.studies import attack, audit, plugins, predict, price, report, run, schema, sweep
+from privfed.cli.studies import (
+    attack,
+    audit,
+    export,
+    plugins,
+    predict,
+    price,
+    report,
+    run,
+    schema,
+    sweep,
+)
 from privfed.errors import DataWarning, InputError, Note, PrivfedError
 
 __all__ = ["BAD_INPUT", "BREACH", "FAULT", "FINE", "commands", "main", "status"]
@@ -39,7 +50,7 @@ def commands() -> None:
 
 
 for command in (
-    *(audit, run, attack, report, sweep, predict, price, epsilon, schema, plugins),
+    *(audit, run, attack, report, export, sweep, predict, price, epsilon, schema, plugins),
     *(release, check_guard, ledger, key, serve_client, owner, flower, flare),
 ):
     commands.add_command(command)

@@ -50,29 +50,28 @@ which_option = click.option(
 )
 @click.option("--amend", is_flag=True, help="Put this policy in force in place of another one.")
 @click.option("--yes", is_flag=True, help="Serve records that look wrong under the schema unasked.")
-def serve_client(owner: Path | None, amend: bool, yes: bool, **given: str | None) -> int:
+@click.option("--check", is_flag=True, help="Check all that serving needs, write nothing, and end.")
+@click.option("--metrics", type=int, help="Port on this machine alone, for /health and /metrics.")
+@click.option("--log", help="File of the log, kept below 100 MB; default: standard error.")
+def serve_client(owner: Path | None, amend: bool, yes: bool, check: bool, **given: Any) -> int:
     """Serve a data owner's records through its gate, until stopped.
 
-    OWNER is a .toml file with all of the options; options on the command line replace its own.
+    OWNER is a .toml file with all of the options; options on the command line replace its own. When it
+    is told to stop, it answers what has arrived first.
     """
+    from privfed.study.owner_service import OwnerService
+
     chosen = owner_of(owner, {key: value for key, value in given.items() if value is not None})
-    side = chosen.opened(amend=amend, confirm=partial(_confirm, chosen.client, yes))
-    with _logging(), stopped() as stop:
-        gate = side.gate
-        sockets = chosen.open_sockets(side)
-        try:
-            served = [
-                f"{at} at {one.path}" for at, one in zip(chosen.sockets, sockets, strict=True)
-            ]
-            answering = ", ".join(served)
-            click.echo(f"{chosen.client}: ledger at {gate.ledger.head}; answering {answering}")
-            stop.wait()
-        finally:
-            for socket in sockets:
-                socket.close()
-            gate.ledger.close()
-            gate.shelf.close()
-            gate.noise_monitor.close()
+    confirm = partial(_confirm, chosen.client, yes)
+    if check:
+        _, records, _ = chosen.checked(amend=amend, confirm=confirm)
+        click.echo(f"{chosen.client}: ready to serve {len(records)} records; nothing was written")
+        return FINE
+    side = chosen.opened(amend=amend, confirm=confirm)
+    with _logging(chosen.log_file), stopped() as stop, OwnerService(side, chosen) as service:
+        head, served = side.gate.ledger.head, ", ".join(service.served)
+        click.echo(f"{chosen.client}: ledger at {head}; answering {served}")
+        stop.wait()
     click.echo(f"{chosen.client}: closed")
     return FINE
 
@@ -107,18 +106,20 @@ def owner_of(path: Path | None, given: dict[str, Any]) -> OwnerFile:
 
 
 @contextmanager
-def _logging() -> Iterator[None]:
-    """Write the owner's log to standard error, one line per event."""
-    log, handler = logging.getLogger("privfed.owner"), logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    log.addHandler(handler)
+def _logging(path: Path | None) -> Iterator[None]:
+    """Write the owner's log to a file, or standard error."""
+    from privfed.engines.owner_log import handler
+
+    log, writing = logging.getLogger("privfed.owner"), handler(path)
+    log.addHandler(writing)
     before = log.level
     log.setLevel(logging.INFO)
     try:
         yield
     finally:
         log.setLevel(before)
-        log.removeHandler(handler)
+        log.removeHandler(writing)
+        writing.close()
 
 
 @contextmanager
@@ -159,6 +160,31 @@ def new_owner(folder: Path, study: Path, client: str, policy: str) -> int:
     )
     if masked:
         click.echo(f"then, with all owners' .mask files: privfed owner masks {folder} KEYS")
+    return FINE
+
+
+@owner.command("join")
+@new_folder
+@click.argument("study", type=PATH)
+@which_option
+@click.option("--yes", is_flag=True, help="Agree unasked.")
+def join_study(folder: Path, study: Path, policy: str, yes: bool) -> int:
+    """Let the owner in FOLDER join a further STUDY, under the ledger, key and budget that are hers.
+
+    Shows its price and what it asks before anything is written; once agreed, its share is reserved.
+    """
+    from privfed.study import Study
+    from privfed.study.deployed import Deployment
+    from privfed.study.joining import Joining
+
+    asked = Joining.of(folder, Deployment.of(Study.from_toml(study), folder, policy))
+    click.echo(asked.summary())
+    if not yes and not (sys.stdin.isatty() and click.confirm("Do you agree?")):
+        raise InputError(
+            "not agreed, and nothing was written; give --yes to agree without a terminal"
+        )
+    made = asked.agree().folder
+    click.echo(f"wrote {made / 'owner.toml'}; serve it: privfed serve-client {made / 'owner.toml'}")
     return FINE
 
 

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from privfed.cli.common import BAD_INPUT, BREACH, FINE, PATH, Renamed, bad, folder_argument
+from privfed.cli.common import (
+    BAD_INPUT,
+    BREACH,
+    FINE,
+    INTERRUPTED,
+    PATH,
+    Renamed,
+    bad,
+    folder_argument,
+)
+from privfed.errors import InputError
 
 if TYPE_CHECKING:
     from privfed.reports.budget import Report
@@ -26,6 +36,16 @@ time_option = click.option(
     type=click.FloatRange(min=0, min_open=True),
     help="Seconds for each attack, which then reports partial results.",
 )
+scores_option = click.option(
+    "--scores",
+    is_flag=True,
+    help="Rank the records by how exposed each is, in findings.json: for their holder alone.",
+)
+simulation_option = click.option(
+    "--simulation",
+    is_flag=True,
+    help="Include what the records' truth scored, which is left out where ledgers last.",
+)
 #: Of a command that writes one file.
 file_option = click.option("--out", type=PATH, help="Write a file instead of standard output.")
 replace_option = click.option("--overwrite", is_flag=True, help="Replace the file in --out.")
@@ -36,13 +56,19 @@ replace_option = click.option("--overwrite", is_flag=True, help="Replace the fil
 @out_option
 @overwrite_option
 @time_option
+@scores_option
 @click.option(
     "--audit-training",
     is_flag=True,
     help="Audit each private policy by whole trainings on planted records, too.",
 )
 def audit(
-    study: Path | None, out: Path, overwrite: bool, seconds: float | None, audit_training: bool
+    study: Path | None,
+    out: Path,
+    overwrite: bool,
+    seconds: float | None,
+    scores: bool,
+    audit_training: bool,
 ) -> int:
     """Train under each policy, attack the releases, write the budget report.
 
@@ -52,7 +78,8 @@ def audit(
 
     read = _study(study)
     chosen = replace(read, audit_training=audit_training or read.audit_training)
-    return _told(assembly.run(chosen, out, overwrite, attacked=True, seconds=seconds), out)
+    report = assembly.run(chosen, out, overwrite, attacked=True, seconds=seconds, scores=scores)
+    return _told(report, out)
 
 
 @click.command()
@@ -70,14 +97,61 @@ def run(study: Path | None, out: Path, overwrite: bool, engine: str) -> int:
 
 
 @click.command()
-@folder_argument
+@click.argument("path", type=PATH)
 @time_option
-def attack(folder: Path, seconds: float | None) -> int:
-    """Attack the releases of a finished study in FOLDER, and rewrite its report."""
+@click.option("--data", type=PATH, help="The .csv table that the model was fitted to.")
+@click.option("--outsiders", type=PATH, help="A .csv table of held-out records, as a control.")
+@click.option("--target", help="The outcome's column; default: the only one that is no feature.")
+@click.option("--out", type=PATH, help="Folder for a model's page; default: model-risks.")
+@overwrite_option
+@scores_option
+def attack(
+    path: Path,
+    seconds: float | None,
+    out: Path | None,
+    overwrite: bool,
+    scores: bool,
+    **tables: Any,
+) -> int:
+    """Attack a finished study's releases in the folder PATH again, or a scikit-learn model's file.
+
+    \b
+    privfed attack FOLDER
+    privfed attack model.joblib --data train.csv --outsiders test.csv --out model-risks
+
+    A model is a tree or a forest, written by joblib, pickle or skops; it is read in a confined process.
+    """
+    if path.is_file() or tables["data"] is not None:
+        return _model(path, out or Path("model-risks"), overwrite, scores, **tables)
+    if out or overwrite or any(tables.values()):
+        raise InputError(
+            "--data, --outsiders, --target, --out and --overwrite go with a model's file"
+        )
     from privfed.study import assembly
     from privfed.study.output import Output
 
-    return _told(assembly.attack(Output.opened(folder), seconds=seconds), folder)
+    return _told(assembly.attack(Output.opened(path), seconds=seconds, scores=scores), path)
+
+
+def _model(
+    path: Path, out: Path, overwrite: bool, scores: bool, data: Path | None, **tables: Any
+) -> int:
+    """Attack a model's file, write its page, and print what was found."""
+    from tqdm import tqdm
+
+    from privfed.reports.text import finding_lines
+    from privfed.study import model_file
+
+    if data is None:
+        raise InputError("write --data TABLE.csv: the records that the model was fitted to")
+    with tqdm(desc="shadow models", unit="", disable=None) as bar:
+        attacked = model_file.attack(path, data, **tables, progress=bar.update)
+    model_file.write(attacked, out, overwrite=overwrite, scores=scores)
+    if attacked.about["another table"]:
+        click.echo("another table: the model's leaves do not hold these records")
+    click.echo(finding_lines(attacked.findings))
+    click.echo(f"report: {out / 'report.html'}")
+    return FINE
 
 
 @click.command()
@@ -94,16 +168,43 @@ def attack(folder: Path, seconds: float | None) -> int:
     help="The policy that a board decides on; default: the first with a guarantee.",
 )
 @click.option("--pdf", is_flag=True, help="Print the page into a PDF too; needs Chromium.")
-def report(folder: Path, reader: str | None, policy: str, pdf: bool) -> int:
+@simulation_option
+def report(folder: Path, reader: str | None, policy: str, pdf: bool, simulation: bool) -> int:
     """Rewrite the report of a finished study in FOLDER, or write a page for a board or a regulator."""
     from privfed.study import assembly
     from privfed.study.output import Output
 
     output = Output.opened(folder)
     if reader is None and not pdf:
-        return _told(assembly.write_report(output), folder)
-    click.echo(f"wrote {assembly.write_letter(output, reader or 'engineer', policy, pdf=pdf)}")
+        return _told(assembly.write_report(output, simulation=simulation), folder)
+    who = reader or "engineer"
+    written = assembly.write_letter(output, who, policy, pdf=pdf, simulation=simulation)
+    click.echo(f"wrote {written}")
     return FINE
+
+
+@click.command()
+@folder_argument
+@click.option(
+    *("--as", "form"),
+    required=True,
+    type=click.Choice(["registry", "cnil-pia", "sacroml", "model-card", "croissant"]),
+    help="Entry of the Differential Privacy Deployments Registry, impact assessment of the CNIL's PIA "
+    "software, attack report of SACRO-ML, model card, or data dictionary in Croissant.",
+)
+@click.option("--policy", default="", help="One policy; default: the first with a guarantee.")
+@file_option
+@replace_option
+@simulation_option
+def export(
+    folder: Path, form: str, policy: str, out: Path | None, overwrite: bool, simulation: bool
+) -> int:
+    """Write a finished study in FOLDER in a form that others read."""
+    from privfed.study.exporting import exported
+    from privfed.study.output import Output
+
+    text = exported(Output.opened(folder), form, policy, simulation=simulation)
+    return _write(text, out, overwrite, f"wrote {out}")
 
 
 @click.command()
@@ -120,22 +221,66 @@ def report(folder: Path, reader: str | None, policy: str, pdf: bool) -> int:
     type=click.IntRange(1),
     help="Runs per budget, each with its own partition, held-out records and noise.",
 )
+@click.option(
+    "--vary",
+    multiple=True,
+    metavar="KEY=VALUES",
+    help="Another factor: a key of the study's file and comma-separated values, such as "
+    "clients.count=3,5 or policy.delta=1e-5,1e-6. May be repeated.",
+)
+@click.option(
+    "--attacks", is_flag=True, help="Attack each run's releases and audit its mechanisms."
+)
+@click.option("--jobs", default=1, show_default=True, help="Processes; -1 for one a core.")
+@click.option("--list", "listed", is_flag=True, help="List the cells and whether they are done.")
 @click.option("--out", type=PATH, default=Path("sweep"), show_default=True)
-@overwrite_option
-def sweep(study: Path | None, epsilon: str, runs: int, out: Path, overwrite: bool) -> int:
-    """Measure utility against epsilon; write a tidy CSV and a plot to --out."""
+@click.option("--overwrite", is_flag=True, help="Run the cells in --out anew.")
+def sweep(  # noqa: PLR0913 - click gives each option by its name
+    study: Path | None,
+    epsilon: str,
+    runs: int,
+    vary: tuple[str, ...],
+    attacks: bool,
+    jobs: int,
+    listed: bool,
+    out: Path,
+    overwrite: bool,
+) -> int:
+    """Run a study at many epsilons, seeds and settings; write one table and a figure to --out.
+
+    Runs that --out holds already are not repeated, whatever ended the command before.
+    """
     from privfed.privacy.accountant import written_epsilon
     from privfed.reports.sweep import write_sweep
-    from privfed.study import assembly
-    from privfed.study.output import written_whole
+    from privfed.study import sweep as sweeping
 
     chosen, budgets = _study(study), [part.strip() for part in epsilon.split(",")]
     for budget in budgets:
         written_epsilon(budget, "--epsilon")
-    with written_whole(out, overwrite=overwrite) as folder:
-        chosen.to_toml(folder / "study.toml")
-        write_sweep(assembly.sweep(chosen, budgets, runs), folder, chosen.name)
-    click.echo(f"wrote {out / 'sweep.csv'} and {out / 'sweep.html'}: an uncharged simulation")
+    varied = {key: sweeping.values(told) for key, _, told in (one.partition("=") for one in vary)}
+    cells, held = sweeping.cells(chosen, budgets, runs, varied), sweeping.Sweep(out)
+    held.check()
+    if listed:
+        states = [(held.state(cell), cell.told()) for cell in cells]
+        click.echo("\n".join(f"{state:8}  {told}" for state, told in states))
+        new = sum(state == "new" for state, _ in states)
+        click.echo(f"{len(cells)} cells, {len(cells) - new} done and {new} to run")
+        return FINE
+    with held.opened(overwrite=overwrite):
+        chosen.to_toml(out / "sweep.toml")
+        try:
+            table, faults = sweeping.sweep(cells, out, attacked=attacks, jobs=jobs)
+        except KeyboardInterrupt:
+            done = sum(held.state(cell) != "new" for cell in cells)
+            bad(f"interrupted; {done} of {len(cells)} cells are in {out}: the same command goes on")
+            return INTERRUPTED
+        if len(table):
+            write_sweep(table, out, chosen.name)
+            click.echo(
+                f"wrote {out / 'sweep.csv'} and {out / 'sweep.html'}: an uncharged simulation"
+            )
+    if faults:
+        return bad(*(f"{cell}: {fault}" for cell, fault in faults.items()))
     return FINE
 
 
@@ -187,10 +332,12 @@ def price(study: Path | None, epsilon: str | None, delta: str | None) -> int:
 @click.command()
 @click.argument("table", type=PATH)
 @click.option("--target", help="The column to predict.")
-@click.option("--sep", default=",", show_default=True, help="Column separator.")
-@click.option("--encoding", default="utf-8", show_default=True, help="Text encoding.")
-@click.option("--decimal", default=".", show_default=True, help="Before a number's decimals.")
-@click.option("--thousands", default="", help="Between groups of three digits.")
+@click.option(
+    "--sep", help="Column separator; this and the next three are proposed by the first lines."
+)
+@click.option("--encoding", help="Text encoding.")
+@click.option("--decimal", help="Before a number's decimals.")
+@click.option("--thousands", help="Between groups of three digits.")
 @click.option(
     "--categories",
     is_flag=True,
@@ -202,19 +349,21 @@ def price(study: Path | None, epsilon: str | None, delta: str | None) -> int:
 def schema(  # noqa: PLR0913 - click gives each option by its name
     table: Path,
     target: str | None,
-    sep: str,
-    encoding: str,
-    decimal: str,
-    thousands: str,
+    sep: str | None,
+    encoding: str | None,
+    decimal: str | None,
+    thousands: str | None,
     categories: bool,
     out: Path | None,
     overwrite: bool,
 ) -> int:
-    """Write a schema template for a .csv TABLE: names and kinds, without bounds."""
+    """Write a schema template for a TABLE (.csv, .csv.gz, .zip, .xlsx): names and kinds, without bounds."""
     from privfed.study import scaffold
     from privfed.tables.csv_text import Text
 
-    text = Text(sep.replace("\\t", "\t"), encoding, decimal, thousands)
+    form = {"sep": sep, "encoding": encoding, "decimal": decimal, "thousands": thousands}
+    given = {key: value.replace("\\t", "\t") for key, value in form.items() if value is not None}
+    text = Text(**given) if given else None
     template = scaffold.schema_text(table, target, text=text, categories=categories)
     written = f"wrote {out}; fill in its bounds, then name it under [data]"
     return _write(template, out, overwrite, written)

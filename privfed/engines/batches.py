@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -34,6 +34,12 @@ class Replies:
     schema: str  #: digest of the schema that its records are clipped to
     #: encoded envelopes of the first messages; the rest need another batch
     envelopes: tuple[bytes, ...] = ()
+
+
+class Carrier:
+    """What carries batches to clients, and calls ``heard`` with the name of each whose reply has come."""
+
+    heard: Callable[[str], None] = staticmethod(lambda client: None)
 
 
 def schema_digest(schema: Schema) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from privfed.engines.batches import LIMIT, Batch, Replies
+from privfed.engines.batches import LIMIT, Batch, Carrier, Replies
 from privfed.errors import InputError, WireError
 from privfed.questions import wire
 
@@ -13,15 +13,18 @@ Node = TypeVar("Node", bound=Hashable)
 GREETING = 30.0  #: Maximum seconds to wait for a node's name; silent nodes are asked again later
 
 
-class Directory(Generic[Node]):
-    """Carries batches to clients by their nodes, each of which states its own client's name."""
+class Directory(Carrier, Generic[Node]):
+    """Carries batches to clients by their nodes, each of which states its own client's name.
+
+    ``send`` gives each node's reply when it has come.
+    """
 
     def __init__(
         self,
         clients: Sequence[str],
         *,
         nodes: Callable[[], Iterable[Node]],
-        send: Callable[[Mapping[Node, bytes], float], Mapping[Node, bytes]],
+        send: Callable[[Mapping[Node, bytes], float], Iterable[tuple[Node, bytes]]],
     ) -> None:
         self._clients, self._nodes, self._send = tuple(clients), nodes, send
         self._found: dict[str, Node] = {}
@@ -31,8 +34,11 @@ class Directory(Generic[Node]):
         if not set(batches) <= set(self._found):
             self._greet(set(self._nodes()) - set(self._found.values()), min(seconds, GREETING))
         to = {self._found[client]: client for client in batches if client in self._found}
-        replies = self._send({node: batches[client] for node, client in to.items()}, seconds)
-        received = {client: replies[node] for node, client in to.items() if replies.get(node)}
+        received: dict[str, bytes] = {}
+        for node, data in self._send({n: batches[client] for n, client in to.items()}, seconds):
+            if data and node in to:
+                received[to[node]] = data
+                self.heard(to[node])
         for client in to.values():
             if client not in received:
                 self._found.pop(client)
@@ -41,7 +47,7 @@ class Directory(Generic[Node]):
     def _greet(self, nodes: Iterable[Node], seconds: float) -> None:
         """Ask nodes for their clients' names."""
         hello = wire.encode(Batch("hello", ""))
-        for node, data in self._send(dict.fromkeys(nodes, hello), seconds).items():
+        for node, data in self._send(dict.fromkeys(nodes, hello), seconds):
             client = _speaker(data)
             if client not in self._clients:
                 continue

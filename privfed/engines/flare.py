@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -44,13 +44,14 @@ def sites(clients: Sequence[str]) -> Directory[str]:
     """Return the directory of the job's sites; called inside a Collab server's main function."""
     proxies = {proxy.name: proxy for proxy in collab.clients}
 
-    def send(batches: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
+    def send(batches: Mapping[str, bytes], seconds: float) -> Iterator[tuple[str, bytes]]:
         def one(site: str) -> tuple[str, bytes]:
             called = proxies[site](timeout=max(seconds, 0.001), optional=True)
             return site, called.ask(batch=batches[site]) or b""
 
         with ThreadPoolExecutor(min(MAX_CONNECTIONS, len(batches) or 1)) as threads:
-            return dict(threads.map(one, batches))
+            for done in as_completed([threads.submit(one, site) for site in batches]):
+                yield done.result()
 
     return Directory(clients, nodes=lambda: proxies, send=send)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # it would tell a third party of studies
@@ -38,6 +39,7 @@ T = TypeVar("T")
 #: The ClientApp's action, and the place of its bytes in a message.
 ACTION, RECORD, FIELD = "ask", "privfed", "batch"
 LIFE = 3600.0  #: Seconds that a message lives; a late reply is still used
+POLL = 0.5  #: Seconds between two looks for replies
 
 
 class FlowerDisclosure(RemoteDisclosure):
@@ -47,12 +49,18 @@ class FlowerDisclosure(RemoteDisclosure):
         def nodes() -> Iterable[int]:
             return list(grid.get_node_ids())
 
-        def send(batches: Mapping[int, bytes], seconds: float) -> Mapping[int, bytes]:
-            if not batches:
-                return {}
+        def send(batches: Mapping[int, bytes], seconds: float) -> Iterator[tuple[int, bytes]]:
             messages = [_message(node, data) for node, data in batches.items()]
-            replies = grid.send_and_receive(messages, timeout=seconds)
-            return {one.metadata.src_node_id: _bytes(one) for one in replies if one.has_content()}
+            sent, latest = (
+                set(grid.push_messages(messages) if messages else ()),
+                monotonic() + seconds,
+            )
+            while sent and monotonic() < latest:
+                for reply in grid.pull_messages(sent):
+                    sent.discard(reply.metadata.reply_to_message_id)
+                    if reply.has_content():
+                        yield reply.metadata.src_node_id, _bytes(reply)
+                sleep(POLL if sent else 0)
 
         super().__init__(schema, clients, Directory(clients, nodes=nodes, send=send), **rest)
 

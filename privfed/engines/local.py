@@ -29,6 +29,7 @@ from privfed.owner.masking import MaskingKey
 from privfed.owner.noise_monitor import NoiseSums, OtherOwners
 from privfed.privacy.accountant import STATED, Amount
 from privfed.privacy.loss import told_basis
+from privfed.privacy.masked_sums import if_masks_fail
 from privfed.privacy.noise import SecureNoise, TestNoise
 from privfed.privacy.policy import Policy
 from privfed.questions import plugins
@@ -88,7 +89,7 @@ class LocalDisclosure(ChannelDisclosure):
             client: the column that names each record's data owner.
             individual: the column that names the person behind each record.
             schema: the public data dictionary; ``None`` infers it from the data, which every ledger
-                records as an unprotected release.
+                records as an unprotected release, and which a policy with a budget refuses.
             policy: a policy, a path to one, one for each client, the name ``"published"``, or what
                 makes one for the schema: ``lambda schema: learner.private(2, schema=schema)``.
             seed: ``None`` for secure noise; an integer repeats everything, marked as test noise.
@@ -104,6 +105,7 @@ class LocalDisclosure(ChannelDisclosure):
         known = _known(schema, frame.drop(columns=beside), target)
         queries = tuple(queries)
         policies = {name: _policy(policy, name, known) for name in groups}
+        _check_public(known, policies)
         prepared = {
             name: Records.from_frame(part, known, individual, name) for name, part in groups.items()
         }
@@ -149,6 +151,10 @@ class LocalDisclosure(ChannelDisclosure):
         """
         return pd.DataFrame([_line(name, gate) for name, gate in self.gates.items()])
 
+    def _repr_html_(self) -> str:
+        """What notebooks show: the budget."""
+        return str(self.budget().to_html(index=False))
+
     def verify(self) -> None:
         """Check every ledger's chain; raises LedgerError where one was rewritten."""
         for name, gate in self.gates.items():
@@ -177,6 +183,14 @@ def _known(schema: Schema | None, frame: pd.DataFrame, target: str | None) -> Sc
     if target is not None and named != target:
         raise InputError(f"the target is {target!r}, but the schema's is {named!r}; name one")
     return known
+
+
+def _check_public(known: Schema, policies: Mapping[str, Policy]) -> None:
+    if known.inferred and any(policy.budget is not None for policy in policies.values()):
+        raise InputError(
+            "a policy with a budget needs a public schema, for bounds read off the records are a release "
+            "that no epsilon covers; give schema=Schema.from_toml(...), whose template `privfed schema` writes"
+        )
 
 
 def _split(frame: pd.DataFrame, client: str) -> dict[str, pd.DataFrame]:
@@ -307,7 +321,10 @@ def _unmasked(gate: Gate, total: Amount) -> dict[str, Any]:
     if masked is None:
         return {}
     delta = STATED if budget is None else budget.delta
-    return {"unmasked": float(gate.accountant.odometer(masked.at_most(total), delta)[0])}
+    fixed = gate.ledger.fixed_totals(gate.accountant)
+    most = [masked.at_most(one) for one in fixed]
+    spent = if_masks_fail(gate.accountant, masked.at_most(total), delta, most)
+    return {"unmasked": float(spent)}
 
 
 def proved(gate: Gate, total: Amount, unprotected: int) -> dict[str, Any]:

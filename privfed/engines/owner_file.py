@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import MISSING, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import partial
@@ -60,6 +61,9 @@ class OwnerFile:
     rounds: Rounds = "asker"
     block: int = 1  #: how many equal charges a ledger reserves at once
     witness: str | None = None  #: file or address to which the ledger's heads are appended, or None
+    #: port on this machine alone for ``/health`` and Prometheus's ``/metrics``, or None
+    metrics: int | None = None
+    log: str | None = None  #: file of the log, kept below a size; None: standard error
     #: digests of ``schema`` and ``policy`` that the parties agreed on, checked at the start
     agreed: dict[str, str] = field(default_factory=dict)
     folder: Path = Path()  #: where relative paths start
@@ -154,30 +158,8 @@ class OwnerFile:
             PolicyError: the policy is not the agreed one, or another one is in force.
             LedgerError: the ledger cannot be opened, does not verify, or is another data set's.
         """
-        schema = Schema.from_toml(self._path(self.schema))
-        policy = Policy.from_toml(self._path(self.policy))
-        self._check_agreed(schema, policy)
-        text = Text(self.sep, self.encoding, self.decimal, self.thousands)
-        table = read_table(self._path(self.data), text=text)
-        records = Records.from_frame(table, schema, self.individual, self.client)
-        doubts = [] if confirm is None else DataQuality.of(table, schema).warnings()
-        if confirm is not None and doubts:
-            confirm(doubts)
-        ledger = self._path(self.ledger)
-        if not ledger.parent.is_dir():
-            raise InputError(f"ledger {ledger}: no folder {ledger.parent}; make it")
-        key = None if self.signing_key is None else read_key(self._path(self.signing_key))
-        witness = self.witness or ""
-        if witness and "://" not in witness:
-            witness = str(self._path(witness))
-        registry = Registry(witness=witness)
-        if ledger.is_file() and Ledger.begun(ledger):
-            verified(ledger, registry)
-        book = Ledger(ledger, self.client, key=key, registry=registry)
-        if book.public is not None and key is None:
-            raise InputError(
-                f'ledger {ledger}: its heads are signed; name its key, signing_key = "owner.key"'
-            )
+        policy, records, key = self.checked(amend=amend, confirm=confirm)
+        book = Ledger(self._path(self.ledger), self.client, key=key, registry=self.registry)
         gate = Gate(
             self.client,
             records,
@@ -189,6 +171,49 @@ class OwnerFile:
             block=self.block,
         )
         return OwnerSide(gate, rounds=self.rounds)
+
+    def checked(
+        self, *, amend: bool = False, confirm: Callable[[list[str]], None] | None = None
+    ) -> tuple[Policy, Records, bytes | None]:
+        """Check all that :meth:`opened` does, and write nothing; gives policy, records and signing key."""
+        schema = Schema.from_toml(self._path(self.schema))
+        policy = Policy.from_toml(self._path(self.policy))
+        self._check_agreed(schema, policy)
+        text = Text(self.sep, self.encoding, self.decimal, self.thousands)
+        table = read_table(self._path(self.data), text=text)
+        records = Records.from_frame(table, schema, self.individual, self.client)
+        doubts = [] if confirm is None else DataQuality.of(table, schema).warnings()
+        if confirm is not None and doubts:
+            confirm(doubts)
+        key = None if self.signing_key is None else read_key(self._path(self.signing_key))
+        self._check_ledger(policy, key, amend)
+        return policy, records, key
+
+    def _check_ledger(self, policy: Policy, key: bytes | None, amend: bool) -> None:
+        """Hold the ledger, if it was begun, to its rows, known heads, owner, secret, key and policy."""
+        ledger, registry = self._path(self.ledger), self.registry
+        if not ledger.parent.is_dir():
+            raise InputError(f"ledger {ledger}: no folder {ledger.parent}; make it")
+        registry.check_place(ledger)
+        if not (ledger.is_file() and Ledger.begun(ledger)):
+            return
+        verified(ledger, registry)
+        with closing(Ledger.read(ledger)) as book:
+            book.check_owner(self.client, key)
+            book.check_secret()
+            book.has_in_force(policy, self.study, amend=amend)
+
+    @property
+    def log_file(self) -> Path | None:
+        """Where the log is written, if not to standard error."""
+        return None if self.log is None else self._path(self.log)
+
+    @property
+    def registry(self) -> Registry:
+        """Where the ledger's heads are remembered."""
+        witness = self.witness or ""
+        local = witness and "://" not in witness
+        return Registry(witness=str(self._path(witness)) if local else witness)
 
     def open_sockets(self, side: OwnerSide) -> list[SocketServer]:
         """Open a socket for each principal; if one cannot be made, the others are closed."""

@@ -9,9 +9,11 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
+from threading import Lock
 from typing import Literal
 
 from privfed.engines.batches import LIMIT, TOGETHER, Batch, Replies, schema_digest
+from privfed.engines.owner_log import LedgerLog
 from privfed.errors import WireError
 from privfed.exchange.messages import Envelope, Refusal
 from privfed.owner.gate import Gate
@@ -47,6 +49,10 @@ class OwnerSide:
         self._schema = schema_digest(gate.schema)
         self._stretch, self._clock = _STRETCHES.get(rounds, ""), clock
         self._together = together
+        self._log = LedgerLog(gate.ledger, gate.policy.guards)
+        #: How often the messages of each principal ended in which way, from a closed set.
+        self.outcomes: Counter[tuple[str, str]] = Counter()
+        self._counting = Lock()
 
     def answer(self, data: bytes, principal: str) -> bytes:
         """Answer an encoded :class:`.Batch` of an authenticated principal; never raises.
@@ -77,8 +83,15 @@ class OwnerSide:
                 break  # recorded; a retry gets the same bytes
             found.append(envelope)
             outcomes[_outcome(envelope)] += 1
-        counts = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
-        log.info("%s: %d of %d answered: %s", principal, len(found), len(batch.messages), counts)
+        with self._counting:
+            self.outcomes.update({(principal, name): count for name, count in outcomes.items()})
+        self._log.follow()
+        facts = {"event": "batch", "principal": principal, "messages": len(batch.messages)}
+        told = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
+        log.info(
+            *("%s: %d of %d answered: %s", principal, len(found), len(batch.messages), told),
+            extra={"facts": {**facts, "answered": dict(sorted(outcomes.items()))}},
+        )
         return tuple(found)
 
     def _one(self, message: bytes, principal: str) -> bytes:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic, sleep
 from typing import Any
 
-from privfed.engines.batches import LIMIT, TOGETHER, Batch, Replies, first_that_fit, schema_digest
+from privfed.engines.batches import (
+    LIMIT,
+    TOGETHER,
+    Batch,
+    Carrier,
+    Replies,
+    first_that_fit,
+    schema_digest,
+)
 from privfed.engines.journal import Journal, JournalLine
+from privfed.engines.progress import Progress
 from privfed.errors import SchemaError, WireError
 from privfed.exchange.channel import (
     ChannelDisclosure,
@@ -42,6 +52,7 @@ class RemoteDisclosure(ChannelDisclosure):
             missed a deadline is tried once in each later round, until it answers.
         journal: replies of an earlier, interrupted run of this study, and of this one.
         together: maximum bytes of messages in one batch.
+        tell: is given a line for each round, and for each owner who is silent.
         rest: see :class:`.ChannelDisclosure`: principal, keys, heads.
     """
 
@@ -54,8 +65,12 @@ class RemoteDisclosure(ChannelDisclosure):
         patience: RetryLimits = PATIENCE,
         journal: Journal | None = None,
         together: int = TOGETHER,
+        tell: Callable[[str], None] | None = None,
         **rest: Any,
     ) -> None:
+        self._progress = None if tell is None else Progress(tell)
+        if self._progress is not None and isinstance(carry, Carrier):
+            carry.heard = self._progress.heard
         self.journal = Journal() if journal is None else journal
         channels = {client: partial(_alone, client) for client in clients}
         super().__init__(schema, channels, patience=patience, session=self.journal.session, **rest)
@@ -72,10 +87,12 @@ class RemoteDisclosure(ChannelDisclosure):
         }
         for one in waiting.values():
             one.recall(self.journal)
-        gone = [one for one in waiting.values() if one.left and one.client in self._gone]
-        if gone:
-            self._try(gone, min(SECOND_CHANCE, self._patience.deadline / 4))
-        self._insist([one for one in waiting.values() if one not in gone or any(one.opened)])
+        left = [client for client, one in waiting.items() if one.left]
+        with nullcontext() if self._progress is None or not left else self._progress.round(left):
+            gone = [one for one in waiting.values() if one.left and one.client in self._gone]
+            if gone:
+                self._try(gone, min(SECOND_CHANCE, self._patience.deadline / 4))
+            self._insist([one for one in waiting.values() if one not in gone or any(one.opened)])
         self._gone = (self._gone - set(waiting)) | {c for c, one in waiting.items() if one.left}
         return {client: one.opened for client, one in waiting.items()}
 

@@ -14,17 +14,18 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import BoundedSemaphore, Thread
+from threading import BoundedSemaphore, Condition, Thread
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
-from privfed.engines.batches import LIMIT
+from privfed.engines.batches import LIMIT, Carrier
 from privfed.errors import InputError
 from privfed.exchange.channel import ChannelError
 
 log = logging.getLogger("privfed.owner")
-STALL = 60.0  #: Seconds to wait for the rest of a message
-MAX_CONNECTIONS = 32  #: Maximum number of concurrent connections
+STALL = 60.0  #: Seconds for a message to arrive whole, and for each part of a reply to be taken
+MAX_CONNECTIONS = 32  #: Maximum number of concurrent connections; the system lets more wait
 #: Maximum length of a socket's address on every system, in bytes; where Linux lists open folders.
 LONGEST, DESCRIPTORS = 100, Path("/proc/self/fd")
 _SIZE = struct.Struct(">Q")
@@ -53,9 +54,8 @@ class SocketServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Finish the messages that have begun and remove the file."""
-        self._server.shutdown()
-        self._server.server_close()
+        """Answer the messages that have arrived, begin no other, and remove the file."""
+        self._server.drain()
         self._thread.join()
         with suppress(FileNotFoundError):
             self.path.unlink()
@@ -85,7 +85,7 @@ def call_socket(path: str | Path, data: bytes, *, seconds: float = 60.0) -> byte
         raise ChannelError(f"nobody answers at socket {path}") from None
 
 
-class SocketCarrier:
+class SocketCarrier(Carrier):
     """Carries batches directly to each client's socket on this machine, to all at once."""
 
     def __init__(self, paths: Mapping[str, str | Path]) -> None:
@@ -96,9 +96,11 @@ class SocketCarrier:
 
         def one(client: str) -> tuple[str, bytes] | None:
             try:
-                return client, call_socket(self._paths[client], batches[client], seconds=seconds)
+                reply = call_socket(self._paths[client], batches[client], seconds=seconds)
             except ChannelError:
                 return None
+            self.heard(client)
+            return client, reply
 
         with ThreadPoolExecutor(max_workers=min(MAX_CONNECTIONS, len(batches) or 1)) as threads:
             return dict(filter(None, threads.map(one, batches)))
@@ -106,13 +108,52 @@ class SocketCarrier:
 
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
-    block_on_close = True
     request_queue_size = 128
     answer: Callable[[bytes], bytes]
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.connections = BoundedSemaphore(MAX_CONNECTIONS)
+        self._answering, self._idle, self._closing = 0, Condition(), False
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Take the next connection once there is room for it, so that threads and memory are bounded."""
+        while not self.connections.acquire(timeout=0.05):
+            if self._closing:
+                raise ConnectionAbortedError
+        try:
+            return super().get_request()
+        except OSError:
+            self.connections.release()
+            raise
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection, which makes room for another."""
+        super().shutdown_request(request)
+        self.connections.release()
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """What closing waits for; ConnectionError: it is closing."""
+        with self._idle:
+            if self._closing:
+                raise ConnectionAbortedError
+            self._answering += 1
+        try:
+            yield
+        finally:
+            with self._idle:
+                self._answering -= 1
+                self._idle.notify_all()
+
+    def drain(self) -> None:
+        """Close when all that was begun is answered."""
+        with self._idle:
+            self._closing = True
+        self.shutdown()
+        self.server_close()
+        with self._idle:
+            self._idle.wait_for(lambda: not self._answering)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log a broken connection or a fault, without its text."""
@@ -124,22 +165,26 @@ class _Connection(socketserver.BaseRequestHandler):
 
     def handle(self) -> None:
         """Read one message, answer it, and close."""
-        self.request.settimeout(STALL)
-        with self.server.connections:
-            reply = self.server.answer(_received(self.request))
+        data = _received(self.request, monotonic() + STALL)
+        with self.server.answering():
+            reply = self.server.answer(data)
+            self.request.settimeout(STALL)
             self.request.sendall(_SIZE.pack(len(reply)) + reply)
 
 
-def _received(link: socket.socket) -> bytes:
-    (size,) = _SIZE.unpack(_exactly(link, _SIZE.size))
+def _received(link: socket.socket, latest: float | None = None) -> bytes:
+    """Read a message; ``latest`` bounds all of it, else the socket's timeout each step."""
+    (size,) = _SIZE.unpack(_exactly(link, _SIZE.size, latest))
     if size > LIMIT:
         raise ConnectionError
-    return _exactly(link, size)
+    return _exactly(link, size, latest)
 
 
-def _exactly(link: socket.socket, size: int) -> bytes:
+def _exactly(link: socket.socket, size: int, latest: float | None) -> bytes:
     data = bytearray()
     while len(data) < size:
+        if latest is not None:
+            link.settimeout(max(latest - monotonic(), 0.001))
         more = link.recv(min(size - len(data), 2**20))
         if not more:
             raise ConnectionError

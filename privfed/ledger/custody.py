@@ -11,6 +11,7 @@ from privfed.exchange.messages import Head
 from privfed.exchange.signing import Signer
 from privfed.ledger.secret import commitment, new_secret, read_secret, renewed_secret, secret_beside
 from privfed.ledger.store import Entry, Store
+from privfed.ledger.verification import check_begun
 
 
 class Custody(ABC):
@@ -65,6 +66,22 @@ class Custody(ABC):
         held: str | None = self._store.look("secret")[0]
         return held
 
+    def check_owner(self, dataset: str, key: bytes | None) -> None:
+        """Check whose ledger it is, and that a key is what signs it now; or a LedgerError."""
+        check_begun(self._store, dataset)
+        if self.public is not None and key is None:
+            raise LedgerError(
+                f'{self._store}: its heads are signed; name its key, signing_key = "owner.key"'
+            )
+        if key is not None and self.public not in (None, Signer(key, dataset).public):
+            raise self._other_key()
+
+    def _other_key(self) -> LedgerError:
+        return LedgerError(
+            f"{self._store}: its heads are signed by another key than this one; give its owner's "
+            "key, or put this one in its place: privfed key rotate"
+        )
+
     def renew_secret(self) -> None:
         """Make another secret, by the owner's decision, in place of one that is lost."""
         if self.path is not None:
@@ -116,7 +133,4 @@ class Custody(ABC):
             body = {"public": public, "replaces": "", "signature": ""}
             self._store.append("key", "", "", body, state={"key": public})
         elif held != public:
-            raise LedgerError(
-                f"{self._store}: its heads are signed by another key than this one; give its owner's "
-                "key, or put this one in its place: privfed key rotate"
-            )
+            raise self._other_key()

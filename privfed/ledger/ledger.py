@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from privfed.errors import BudgetError, LedgerError
+from privfed.errors import BudgetError, LedgerError, PolicyError
 from privfed.exchange.messages import Envelope, Head, Reason, Release
 from privfed.exchange.signing import Signer, check_signature
 from privfed.exchange.transcript import TranscriptEntry
@@ -42,6 +42,8 @@ from privfed.ledger.verification import check_begun, stored_totals, totals_of, v
 from privfed.privacy.accountant import Accountant, Amount, Budget, plus
 from privfed.privacy.limit import WHOLE, Limit, scope
 from privfed.privacy.policy import Policy
+from privfed.privacy.policy_objects import accountant_of
+from privfed.questions.exact import shown
 
 __all__ = ["Charge", "Entry", "Ledger", "Reserved", "Spent"]
 
@@ -145,14 +147,33 @@ class Ledger(Custody):
                 (accountant, unit, relation, cap).
         """
         with self._store.exclusive():
-            held, current, charged = self._store.held("terms", f"policy:{study}", "charged")
-            if held is not None and current == policy.digest and held["terms"] == policy.terms:
-                return
-            if held is not None and charged is not None:
-                check_countable(self._store, held["terms"], policy.terms)
-            if not amend:
-                check_in_force(self._store, held, current, policy, study)
-            self._put_in_force(policy, study, current)
+            if not self.has_in_force(policy, study, amend=amend):
+                self._put_in_force(policy, study, self._store.held(f"policy:{study}")[0])
+
+    def has_in_force(self, policy: Policy, study: str = "", *, amend: bool = False) -> bool:
+        """Whether a policy is in force for a study; PolicyError: it could not be adopted."""
+        held, current, charged = self._store.look("terms", f"policy:{study}", "charged")
+        if held is not None and current == policy.digest and held["terms"] == policy.terms:
+            return True
+        if held is not None and charged is not None:
+            check_countable(self._store, held["terms"], policy.terms)
+        if not amend:
+            check_in_force(self._store, held, current, policy, study)
+        elif charged is not None and held["terms"].get("budget") != policy.terms.get("budget"):
+            self._check_holds(policy)
+        return False
+
+    def _check_holds(self, policy: Policy) -> None:
+        """A budget is never amended to less than what it was spent or reserved."""
+        plain, whole = self._store.look(BLOCKS, f"total:{WHOLE}")
+        accountant, budget = accountant_of(policy), policy.budget
+        spent = Total.from_plain(whole).amount or accountant.nothing
+        taken = committed(spent, self._study_blocks(plain).values())
+        if budget is not None and not accountant.fits(taken, accountant.ceiling(budget)):
+            raise PolicyError(
+                f"{self._store}: has spent more than epsilon {shown(budget.epsilon)} at delta "
+                f"{float(budget.delta):g} already, or studies have reserved it; write a budget that holds it"
+            )
 
     def _put_in_force(self, policy: Policy, study: str, replaced: str | None) -> None:
         held, charged = self._store.held("terms", "charged")
@@ -466,6 +487,11 @@ class Ledger(Custody):
         """Rows in order: all of them, or those after a row's number and of some events."""
         self._store.check_process()
         return map(Entry.of, self._store.select(after=after, events=events))
+
+    def grown(self, after: int, events: tuple[str, ...]) -> list[Entry]:
+        """The durable rows of some events after a row's number, while other threads write."""
+        with self._store.reading():
+            return list(self.entries(after, events))
 
     def disclosed(self, session: str = "") -> Iterator[tuple[str, TranscriptEntry]]:
         """What was released, in order, with its time; of one run by its prefix of request ids."""

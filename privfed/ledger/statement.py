@@ -6,7 +6,7 @@ import base64
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -15,11 +15,12 @@ from privfed.errors import InputError
 from privfed.ledger.allowances import Allowances, asked_in, in_units, people_of
 from privfed.ledger.charge import Total
 from privfed.ledger.store import Entry
-from privfed.privacy.accountant import Accountant, Amount, Budget
+from privfed.privacy.accountant import Accountant, Amount, Budget, plus
 from privfed.privacy.limit import ASPECTS, Limit
-from privfed.privacy.loss import told_basis
+from privfed.privacy.loss import Loss, told_basis
+from privfed.privacy.masked_sums import MaskedSums, if_masks_fail
 from privfed.questions import plugins
-from privfed.questions.exact import text
+from privfed.questions.exact import shown, text
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,9 @@ class Line:
     remaining: Fraction | None = None
     secure: bool = True  #: whether all noise was; test noise protects no record
     basis: str = ""  #: what the figures rest on beside what is derived, in words; or nothing
+    unmasked: Fraction | None = (
+        None  #: epsilon if the masks of its sums fail, or none without masks
+    )
 
     def to_dict(self) -> dict[str, Any]:
         """Give the line as plain data, numbers as text."""
@@ -60,6 +64,7 @@ class Line:
             "releases": self.releases,
             "secure_noise": self.secure,
             "basis": self.basis,
+            "unmasked": None if self.unmasked is None else text(self.unmasked),
         }
 
 
@@ -71,6 +76,7 @@ class _Sums:
         self.reserved: dict[str, Total] = {}
         self.accountant = ""
         self.test: set[str] = set()  # names under which some noise was seeded
+        self.alone: dict[str, Amount] = {}  # what masked charges cost more if their masks fail
         self._each: dict[tuple[str, int], Allowances] = {}
 
     def add(self, names: Iterable[str], entry: Entry, answered: int, open_: int) -> None:
@@ -79,7 +85,14 @@ class _Sums:
         loss = entry.body["loss"]
         finite, basis = "unprotected" not in loss, tuple(loss.get("basis", ()))
         self.accountant = entry.body.get("accountant", self.accountant)
+        accountant = _accountant(self.accountant) if "unmasked" in entry.body else None
         for name in names:
+            if accountant is not None:
+                alone = accountant.cost(Loss.from_dict(entry.body["unmasked"]))
+                more = plus(alone, cost, -1)
+                self.alone[name] = plus(
+                    self.alone.get(name, accountant.nothing), more, answered + open_
+                )
             if not entry.body.get("secure", True):
                 self.test.add(name)
             for sums, count in ((self.spent, answered), (self.reserved, open_)):
@@ -171,8 +184,11 @@ def _lines(
     lines = [_line(by, name, sums, accountant, terms) for name in names]
     if accountant is None:
         return lines
+    named = list(named)
     fixed = fixed_totals(named, accountant)
-    return [_proved(line, accountant, terms, amended, fixed) for line in lines]
+    proved = [_proved(line, accountant, terms, amended, fixed) for line in lines]
+    most = _if_masks_fail(named, fixed)
+    return [_unmasked(line, sums.alone.get(line.name), accountant, most) for line in proved]
 
 
 def _line(
@@ -211,6 +227,25 @@ def _proved(
         return proved
     left = accountant.left(total, line.budget)
     return replace(proved, ceiling=stated.ceiling, remaining=left)
+
+
+def _if_masks_fail(named: Iterable[Entry], fixed: Sequence[Amount]) -> list[Amount]:
+    """Totals named at first, without the masks of the first policy; none if it has no masks."""
+    first = next((e.body["policy"] for e in named if e.event == "policy"), dict[str, Any]())
+    masked = MaskedSums.from_dict(first["masked"]) if "masked" in first else None
+    return [masked.at_most(one) for one in fixed] if masked else []
+
+
+def _unmasked(
+    line: Line, more: Amount | None, accountant: Accountant, most: Sequence[Amount]
+) -> Line:
+    """Say of a line with masked sums what it is if the masks fail, which costs so much more."""
+    if more is None:
+        return line
+    total = plus(plus(line.spent, line.reserved), more)
+    epsilon = if_masks_fail(accountant, total, line.delta, most)
+    basis = f"{line.basis}; if the masks fail, at most epsilon {shown(epsilon)} so far"
+    return replace(line, unmasked=epsilon, basis=basis)
 
 
 def _budget(by: str, name: str, terms: Mapping[str, Any]) -> Budget | None:

@@ -55,6 +55,8 @@ class Guards:
             kind: [mechanism_of(guard) for guard in guards]
             for kind, guards in policy.guards.items()
         }
+        if policy.masked is not None:
+            policy.masked.check_mechanisms(self.mechanisms.values())
         self._kept: dict[Any, Quote] = {}
 
     def quote(self, kind: str, parts: Mapping[str, Part], proposed: Fraction | None) -> Quote:
@@ -186,12 +188,14 @@ def as_declared(array: np.ndarray, part: Part) -> np.ndarray:
         raise ValueError("an array does not have its declared shape")
     if not part.exact:
         return array
-    if array.dtype.kind == "f":
-        if not np.array_equal(np.trunc(array), array):
-            raise ValueError("an array on a grid must hold whole units")
-        # where floats end being whole numbers; cutting there moves no two answers further apart
-        array = np.clip(array, -(2.0**53), 2.0**53)
-    whole: np.ndarray = array if array.dtype == bool else array.astype(np.int64)
+    if array.dtype == bool:
+        return array
+    if array.dtype.kind == "f" and not np.array_equal(np.trunc(array), array):
+        raise ValueError("an array on a grid must hold whole units")
+    most = np.float64(
+        2**53
+    )  # cutting here moves no two answers further apart, and none wraps around
+    whole: np.ndarray = np.clip(array, -most, most).astype(np.int64)
     return whole
 
 

@@ -9,6 +9,7 @@ be missing, see :mod:`.unmasking`.
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,8 +33,7 @@ class MaskingKey:
         )
         #: The public key, 64 hexadecimal digits, for the other owners' policies.
         self.public: str = self._key.public_key().public_bytes_raw().hex()
-        self._pairs: dict[str, bytes] = {}
-        self._view, self._keys = b"", dict[str, PairKeys]()
+        self._pairs: dict[str, PairKeys] = {}
 
     def check(self, keys: Mapping[str, str], owner: str) -> None:
         """Check that a roster names this owner with this key (PolicyError: it does not)."""
@@ -46,7 +46,7 @@ class MaskingKey:
     def check_peer(self, key: str) -> None:
         """Check that a pair's secret can be made with a public key; InputError: it is no X25519 key."""
         if key != self.public:
-            self._shared(key)
+            self.pair(key)
 
     def mask(
         self,
@@ -71,7 +71,7 @@ class MaskingKey:
         for peer, key in keys.items():
             if peer == owner:
                 continue
-            pad = stream(self.pair(key, view).mask, total.size)
+            pad = stream(self.pair(key).mask(view), total.size)
             if owner < peer:
                 total += pad
             else:
@@ -89,35 +89,35 @@ class MaskingKey:
         """The parts of a release, masked as one vector in the order of their names."""
         return with_cells(parts, self.mask(cells_of(parts), keys, owner, view, seed))
 
-    def pair(self, public: str, view: bytes) -> PairKeys:
-        """The keys that two owners share under one view."""
-        if self._view != view:
-            self._view, self._keys = view, {}
-        if public not in self._keys:
-            derived = _derived(self._shared(public), b"privfed mask 1" + view, 96)
-            box = primitives("ciphers.aead").ChaCha20Poly1305(derived[32:64])
-            self._keys[public] = PairKeys(derived[:32], box, derived[64:])
-        return self._keys[public]
-
-    def _shared(self, public: str) -> bytes:
-        """The secret of a pair, computed once."""
+    def pair(self, public: str) -> PairKeys:
+        """The keys that two owners share, derived once."""
         if public not in self._pairs:
             curve = primitives("asymmetric.x25519")
             peer = curve.X25519PublicKey.from_public_bytes(bytes.fromhex(public))
             try:
-                self._pairs[public] = self._key.exchange(peer)
+                secret = self._key.exchange(peer)
             except ValueError:  # a point of small order: the pair's secret would be known to all
                 raise InputError("masked: a key of the roster is no X25519 key") from None
+            derived = _derived(secret, b"privfed pair 1", 96)
+            box = primitives("ciphers.aead").ChaCha20Poly1305(derived[32:64])
+            self._pairs[public] = PairKeys(derived[:32], box, derived[64:])
         return self._pairs[public]
 
 
 @dataclass(frozen=True)
 class PairKeys:
-    """What two owners share under one view, by HKDF; the first may be told if one of them is gone."""
+    """What two owners share, by HKDF from their X25519 secret."""
 
-    mask: bytes  #: of the mask that cancels
+    expand: bytes  #: of the masks' keys
     box: Any  #: ChaCha20-Poly1305, which seals one's share of the other's seed
     confirm: bytes  #: of the MAC on a list of survivors
+
+    def mask(self, view: bytes) -> bytes:
+        """The key of the mask that cancels under a view, which may be told if one of them is gone.
+
+        One block of HKDF-Expand (RFC 5869), so that it tells nothing of the keys of other views.
+        """
+        return hmac.digest(self.expand, view + b"\x01", "sha256")
 
 
 def view_of(request: Request, terms: MaskedSums, parts: Mapping[str, ReleasedPart]) -> bytes:

@@ -14,6 +14,7 @@ h - t honest owners at least, and nobody is in two of them; by 2 h > K + t there
 
 from __future__ import annotations
 
+import hmac
 import os
 from importlib import import_module
 
@@ -24,7 +25,6 @@ from privfed.exchange.survivors import (
     SURVIVORS,
     Opening,
     Survivors,
-    primitives,
     split,
 )
 from privfed.ledger import Ledger
@@ -53,8 +53,8 @@ class Unmasking:
         each = split(int.from_bytes(seed, "little"), len(owners), self._terms.least)
         found = {}
         for peer, share in zip(owners, each, strict=True):
-            nonce, route = os.urandom(NONCE), _route(self._owner, peer)
-            found[peer] = nonce + self._pair(peer, view).box.encrypt(nonce, share, route)
+            nonce, route = os.urandom(NONCE), _route(view, self._owner, peer)
+            found[peer] = nonce + self._pair(peer).box.encrypt(nonce, share, route)
         return found
 
     def told(self, request: Request) -> tuple[dict[str, bytes], str]:
@@ -86,11 +86,11 @@ class Unmasking:
         if entry is None or entry.event != "released" or entry.body["query"] != agreed.digest:
             raise Refused(Reason.MALFORMED)
         view, survivors = bytes.fromhex(share.view), sorted(step.agreed.boxes)
-        same, listed = primitives("constant_time").bytes_eq, wire.encode(survivors)
+        listed = wire.encode(survivors)
         confirmed = [
             peer
             for peer in survivors
-            if same(
+            if hmac.compare_digest(
                 step.confirmed.get(peer, b""), self._mac(peer, view, wire.encode(peer) + listed)
             )
         ]
@@ -99,7 +99,7 @@ class Unmasking:
         return {
             peer: self._unsealed(peer, step.agreed.boxes[peer], view)
             if peer in step.agreed.boxes
-            else self._pair(peer, view).mask
+            else self._pair(peer).mask(view)
             for peer in self._terms.owners
         }, share.view
 
@@ -120,22 +120,19 @@ class Unmasking:
         """The share in a box; Refused: it was sealed for another owner, roster or question."""
         if len(box) != SEALED:
             raise Refused(Reason.MALFORMED)
-        route, sealed = _route(peer, self._owner), self._pair(peer, view).box
+        route, sealed = _route(view, peer, self._owner), self._pair(peer).box
         try:
             share: bytes = sealed.decrypt(box[:NONCE], box[NONCE:], route)
         except import_module("cryptography.exceptions").InvalidTag:
             raise Refused(Reason.MALFORMED) from None
         return share
 
-    def _pair(self, peer: str, view: bytes) -> PairKeys:
-        return self._key.pair(self._terms.keys[peer], view)
+    def _pair(self, peer: str) -> PairKeys:
+        return self._key.pair(self._terms.keys[peer])
 
     def _mac(self, peer: str, view: bytes, word: bytes) -> bytes:
-        """One of a pair's word: who says it, and a list of survivors."""
-        mac = primitives("hmac").HMAC(self._pair(peer, view).confirm, primitives("hashes").SHA256())
-        mac.update(word)
-        found: bytes = mac.finalize()
-        return found
+        """One of a pair's word under a view: who says it, and a list of survivors."""
+        return hmac.digest(self._pair(peer).confirm, view + word, "sha256")
 
 
 def new_seed() -> bytes:
@@ -143,5 +140,5 @@ def new_seed() -> bytes:
     return (int.from_bytes(os.urandom(48), "little") % PRIME).to_bytes(32, "little")
 
 
-def _route(sender: str, receiver: str) -> bytes:
-    return wire.encode([sender, receiver])
+def _route(view: bytes, sender: str, receiver: str) -> bytes:
+    return view + wire.encode([sender, receiver])

@@ -16,7 +16,7 @@ from privfed.privacy.laws import Charged, Unknown
 from privfed.questions.exact import Number, exact, round_up, text
 
 #: What a basis says before the name of a plugin: its author's word, or the map of OpenDP's
-#: measurement that it wraps; and before how many of all owners may collude where sums are masked.
+#: measurement that it wraps; and before how many owners may collude where sums are masked.
 CLAIMED, MAPPED, MASKED = "claimed", "opendp", "masked"
 
 
@@ -32,7 +32,7 @@ class Loss:
     unprotected: str | None = None
     laws: tuple[Charged, ...] = field(default=())  #: of all its noise; empty if one is not known
     #: what the bound rests on beside what is derived here, sorted: ``"claimed:NAME"`` for the word
-    #: of a plugin's author, ``"opendp:NAME"`` for the map of a measurement, ``"masked:1 of 5"`` for
+    #: of a plugin's author, ``"opendp:NAME"`` for the map of a measurement, ``"masked:1"`` for
     #: masks that hold unless more owners collude; empty where all of it is derived
     basis: tuple[str, ...] = ()
 
@@ -170,13 +170,19 @@ def told_basis(basis: Iterable[str]) -> str:
     words = {
         CLAIMED: "on the word of {}, not derived here",
         MAPPED: "by OpenDP's map of {}",
-        MASKED: "if at most {} owners collude with the server",
     }
     names: dict[str, list[str]] = {}
-    for each in basis:
-        kind, _, name = each.partition(":")
-        names.setdefault(words.get(kind, words[CLAIMED]), []).append(name or each)
-    return "; ".join(text.format(", ".join(named)) for text, named in sorted(names.items()))
+    colluding: list[int] = []
+    for kind, _, name in (each.partition(":") for each in basis):
+        if kind == MASKED:
+            colluding.append(int(name.split()[0]))
+        else:
+            names.setdefault(words.get(kind, words[CLAIMED]), []).append(name or kind)
+    told = [text.format(", ".join(named)) for text, named in sorted(names.items())]
+    for most in sorted(colluding)[:1]:
+        who = f"at most {most} owners collude" if most > 1 else f"at most {most} owner colludes"
+        told.append(f"if {who if most else 'no owner colludes'} with the server")
+    return "; ".join(told)
 
 
 def _both(one: Fraction | None, other: Fraction | None) -> Fraction | None:

@@ -7,7 +7,7 @@ or more of them who are not gone. Up to t may collude with the server: h - t sha
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -15,16 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from privfed.errors import PolicyError
+from privfed.errors import PolicyError, did_you_mean
 from privfed.privacy.accountant import Accountant, Amount, Budget
 from privfed.privacy.laws import Charged, DiscreteGaussian, Law, SumOfGaussians
-from privfed.privacy.loss import Loss, lost
+from privfed.privacy.loss import Loss, covers, lost
 from privfed.privacy.mechanism import (
     BoundedPart,
     Mechanism,
     Protection,
     is_drawn_here,
-    shares,
     unmasked,
 )
 from privfed.privacy.noise import Noise
@@ -34,8 +33,8 @@ from privfed.questions.part import Bound, PartType
 #: Least sigma of one owner's share, in grid units. From here on tau (see :class:`.SumOfGaussians`) is
 #: below 1e-34, whatever the number of owners.
 MIN_SIGMA = 3.0
-#: All owners' exact cells together stay below this magnitude, and their noise too: each cell is clipped,
-#: which moves no two answers further apart. 64-bit integers hold the total, whatever the data.
+#: All owners' exact cells together stay below this magnitude: each cell is clipped, which moves no two
+#: answers further apart. Their noise, of a sigma of 2^54 at most, does too: 64-bit integers hold the total.
 LARGEST = 2**62
 MOST_OWNERS, MOST_STEPS = 512, 2**18  #: Owners, and times refinement: cells reach 2^44
 SUMS = (PartType.COUNTS, PartType.SUMS)  #: Parts that are sums over records
@@ -94,6 +93,14 @@ class MaskedSums:
         """Who takes part, sorted."""
         return tuple(sorted(self.keys))
 
+    def check_mechanisms(self, kinds: Iterable[Iterable[Mechanism]]) -> None:
+        """Check that the sums of some kind can be masked, by its guards' mechanisms (PolicyError)."""
+        if not any(own and all(map(_masks, own)) for own in map(tuple, kinds)):
+            raise PolicyError(
+                "masked: no kind of query has gaussian noise on all of its parts, so nothing would be masked; "
+                "guard sums with it, or leave masked out"
+            )
+
     def check_unmasked(self, accountant: Accountant, budget: Budget | None) -> None:
         """Hold what the budget may cost if the masks fail to what may be spent then (PolicyError).
 
@@ -118,6 +125,13 @@ class MaskedSums:
             return None
         return accountant.guarantee(self.at_most(accountant.ceiling(budget)), budget.delta)[0]
 
+    def told(self, epsilon: Fraction | None) -> str:
+        """The second price in words, after the first one's; nothing where it is not known."""
+        if epsilon is None:
+            return ""
+        more = f"{self.colluding + 1} or more" if self.colluding else "any"
+        return f"; if {more} do, an owner's own share of the noise still holds epsilon {shown(epsilon)}"
+
     def at_most(self, total: Amount) -> Amount:
         """What a total costs at most if the masks fail."""
         return tuple(part * self.counted for part in total)
@@ -140,7 +154,13 @@ class MaskedSums:
     def from_dict(cls, plain: Any, where: str = "policy") -> MaskedSums:
         """Read plain data; ``with`` is a table of keys by owner, or a list of names."""
         known = {"with", "colluding", "least", "unmasked"}
-        if not isinstance(plain, Mapping) or not set(plain) <= known or "with" not in plain:
+        unknown = sorted(set(plain) - known) if isinstance(plain, Mapping) else []
+        if unknown:
+            raise PolicyError(
+                f"{where}, masked: unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}"
+                f"{did_you_mean(unknown[0], known)}"
+            )
+        if not isinstance(plain, Mapping) or "with" not in plain:
             raise PolicyError(
                 f'{where}: masked is a table; write masked = {{ with = {{ owner = "key" }}, colluding = 0 }}'
             )
@@ -149,6 +169,22 @@ class MaskedSums:
             named = dict.fromkeys(named if isinstance(named, list | tuple) else (), "")
         budget = None if limit is None else Budget.of(limit["epsilon"], limit.get("delta", 0))
         return cls(dict(named), plain.get("colluding", 0), budget, plain.get("least", 0))
+
+
+def if_masks_fail(
+    accountant: Accountant, total: Amount, delta: Fraction, fixed: Sequence[Amount]
+) -> Fraction:
+    """The epsilon of a running total without masks; ``fixed`` are such totals named before it began."""
+    epsilon = accountant.odometer(total, delta, fixed)[0]
+    if fixed and accountant.fits(total, fixed[-1]):
+        return min(epsilon, accountant.guarantee(fixed[-1], delta)[0])
+    return epsilon
+
+
+def _masks(mechanism: Mechanism) -> bool:
+    """Whether a mechanism is one whose noise may be shared."""
+    own = is_drawn_here(mechanism) and not mechanism.suppresses
+    return own and mechanism.currency == "rho"
 
 
 def _is_key(text: str) -> bool:
@@ -220,19 +256,20 @@ def masked(protection: Protection, terms: MaskedSums) -> MaskedProtection | None
     """
     kinds = {bounded.part.type for bounded in protection.group.values()}
     gaussian = all(type(law) is DiscreteGaussian for law in protection.laws.values())
-    if not (kinds <= set(SUMS) and gaussian and protection.laws and not protection.bare):
-        return None
-    if not is_drawn_here(protection.mechanism) or protection.mechanism.suppresses:
+    sums = kinds <= set(SUMS) and gaussian and protection.laws and not protection.bare
+    if not (sums and _masks(protection.mechanism)):
         return None
     group, refined = dict(protection.group), dict.fromkeys(protection.group, 1)
+    alike: dict[tuple[Fraction, Law], list[str]] = {}
+    for name, law in protection.laws.items():
+        alike.setdefault((group[name].part.grid, law), []).append(name)
     laws: dict[str, SumOfGaussians] = {}
-    for names, _, _ in shares(protection.group, protection.spend):
+    for (_, alone), names in alike.items():
         cells = sum(group[name].part.size for name in names)
-        sigma = protection.laws[names[0]].parameter
-        fine = refinement(sigma / math.sqrt(terms.counted))
+        fine = refinement(alone.parameter / math.sqrt(terms.counted))
         if fine * len(terms.keys) > MOST_STEPS:
             raise ValueError("64-bit integers cannot hold the total of so many owners")
-        law = SumOfGaussians(sigma * fine, terms.counted, terms.fewest, cells)
+        law = SumOfGaussians(alone.parameter * fine, terms.counted, terms.fewest, cells)
         for name in names:
             own, refined[name], laws[name] = group[name], fine, law
             finer = (
@@ -241,9 +278,9 @@ def masked(protection: Protection, terms: MaskedSums) -> MaskedProtection | None
             group[name] = replace(
                 own, part=replace(own.part, grid=own.part.grid / fine), bound=finer
             )
-    stated = Loss.zcdp(protection.spend)
+    stated = replace(protection.loss, laws=(), basis=())
     total = Protection(protection.mechanism, group, protection.spend, laws, stated)
-    return MaskedProtection(total, refined, len(terms.keys))
+    return MaskedProtection(total, refined, len(terms.keys)) if covers(total.loss) else None
 
 
 def all_masked(

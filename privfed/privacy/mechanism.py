@@ -176,7 +176,7 @@ def basis_of(mechanism: Mechanism, laws: Iterable[Law]) -> tuple[str, ...]:
     kind, laws = type(mechanism), set(laws)
     basis = {f"{CLAIMED}:{law.name}" for law in laws if not proven(law)}
     masked = (law for law in laws if isinstance(law, SumOfGaussians))
-    basis |= {f"{MASKED}:{law.owners - law.counted} of {law.owners}" for law in masked}
+    basis |= {f"{MASKED}:{law.owners - law.counted}" for law in masked}
     if not is_drawn_here(mechanism):
         theirs = OpenDPMechanism
         wraps = (kind.protect, getattr(kind, "price", None)) == (theirs.protect, theirs.price)

@@ -14,7 +14,7 @@ from privfed.privacy.policy import Policy
 from privfed.questions.exact import readable
 from privfed.questions.part import Unit
 from privfed.study.reading import check_keys, section
-from privfed.tables.csv_text import PLAIN, Text
+from privfed.tables.csv_text import PLAIN, WRITTEN, Text
 from privfed.tables.partition import check_alpha, named
 from privfed.tables.toml_file import naming
 
@@ -30,8 +30,8 @@ MAX_SHADOWS = 1000  #: Maximum number of shadow models per policy: each is a who
 class DataChoice:
     """The table: ``[data]``."""
 
-    #: a bundled set's name, a path ending in ``.csv``, ``openml:NAME``, or, for a cohort, a folder
-    #: ending in ``/`` with one file of rules per individual
+    #: a bundled set's name, a path ending in ``.csv``, ``.csv.gz``, ``.zip`` or ``.xlsx``,
+    #: ``openml:NAME``, or, for a cohort, a folder ending in ``/`` with one file of rules per individual
     source: str
     target: str | None = None  #: the column to predict, if the source does not name it
     #: path of a schema file, if the source has none; without one, bounds are inferred from the
@@ -45,6 +45,8 @@ class DataChoice:
     thousands: str = ""  #: between groups of three digits
     #: the positive one of the target's two categories; default: the second
     positive: str | None = None
+    #: columns of categories, or that of the owners, by which a simulation tells its error
+    groups: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> Text:
@@ -55,9 +57,9 @@ class DataChoice:
         """Check the values; a StudyError tells the first fault."""
         with naming(where):
             written = self.text
-        if written != PLAIN and not self.source.endswith(".csv"):
+        if written != PLAIN and not self.source.endswith(WRITTEN):
             raise StudyError(
-                f"{where}: sep, encoding, decimal and thousands are of a .csv; leave them out"
+                f"{where}: sep, encoding, decimal and thousands are of a CSV file; leave them out"
             )
         if not 0 < self.test < 1:
             raise StudyError(f"{where}: test must lie between 0 and 1; write test = 0.25")
@@ -156,7 +158,8 @@ class PolicyChoice:
     #: ``published``, ``strict`` (published with strict suppression), ``private``, or the path of a
     #: policy file; default: the name
     base: str = ""
-    epsilon: str | int | float | None = None  #: total budget of ``private``
+    #: total budget of ``private``; with a file, the epsilon that its spends are rescaled to
+    epsilon: str | int | float | None = None
     delta: str | int | float = DELTA  #: its delta
     #: further arguments of the learner's policy, such as ``depth``
     params: dict[str, Any] = field(default_factory=dict)
@@ -216,11 +219,14 @@ class PolicyChoice:
             raise StudyError(f"{where} is a file; write its params there")
         if self.base == "private":
             _ = self.exact_epsilon, self.exact_delta
+        elif is_file and self.delta != DELTA:
+            raise StudyError(f"{where} is a file; write its delta there")
+        elif is_file and self.epsilon is not None:
+            _ = self.exact_epsilon
         elif self.epsilon is not None or self.delta != DELTA:
-            its = "the policy's own file" if is_file else 'base = "private"'
             raise StudyError(
                 f"{where} has another base than private, so its epsilon and delta have no effect; "
-                f"leave them out, or write them with {its}"
+                'leave them out, or write them with base = "private"'
             )
 
 

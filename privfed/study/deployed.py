@@ -9,9 +9,13 @@ Its output is that of :mod:`privfed.study.output`, with FOLDER/<policy>/journal,
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -20,7 +24,7 @@ from privfed.engines.batches import schema_digest
 from privfed.engines.journal import Journal
 from privfed.engines.owner_file import MASKING_KEY, OwnerFile, with_masking_keys
 from privfed.engines.remote import RemoteDisclosure
-from privfed.errors import InputError, NobodyAnswered, Note, StudyError
+from privfed.errors import InputError, NobodyAnswered, Note, PrivfedError, StudyError
 from privfed.exchange.channel import HeadStore
 from privfed.exchange.disclosure import ReplayDisclosure
 from privfed.exchange.signing import Identity, Signer, read_public
@@ -40,6 +44,8 @@ from privfed.tables.sources import bundled
 from privfed.tables.sources import public_schema as schema_of
 
 JOURNAL = "journal"
+#: Lines of each round, of silence, and of how it ended; to follow, and to look at afterwards.
+PROGRESS = "progress"
 #: File of the heads that a server saw, in the user's state folder; earlier versions kept it by the study.
 HEADS = "heads.json"
 KEYS = "keys"  #: Folder of the owners' public keys, ``<client>.pub``, beside the study
@@ -47,6 +53,15 @@ KEYS = "keys"  #: Folder of the owners' public keys, ``<client>.pub``, beside th
 
 #: Makes an engine's disclosure of schema, clients, and what :class:`.RemoteDisclosure` takes by name.
 Connect = Callable[..., RemoteDisclosure]
+
+
+def _tell(path: Path, line: str) -> None:
+    """Write a line with its time to a file, and to standard error."""
+    told = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {line}\n"
+    with path.open("a", encoding="utf-8") as file:
+        file.write(told)
+    sys.stderr.write(told)
+    sys.stderr.flush()
 
 
 @dataclass(frozen=True)
@@ -122,6 +137,8 @@ class Deployment:
     def run(self, connect: Connect, **rest: Any) -> Path:
         """Train, and write the policy's folder; an interrupted study resumes.
 
+        Each round, silence, and how it ended are told on standard error and in the folder's ``progress``.
+
         Args:
             connect: makes the disclosure.
             rest: see :class:`.RemoteDisclosure`: patience.
@@ -130,22 +147,25 @@ class Deployment:
             InputError: a fault of the study, its schema, a key or the output folder.
             LedgerError: a reply is not signed, or a ledger was rewritten.
         """
-        dry_run(self.study, self.schema)
+        dry_run(self.study, self.schema, attacks=False)
         folder = self._folder()
-        journal = Journal(folder / JOURNAL)
-        try:
-            keys = self.keys
-            asking = connect(
-                self.schema,
-                self.clients,
-                journal=journal,
-                keys=keys,
-                heads=self._heads(keys),
-                **rest,
-            )
-            self._learn(asking, folder)
-        finally:
-            journal.close()
+        tell = partial(_tell, folder / PROGRESS)
+        with closing(Journal(folder / JOURNAL)) as journal:
+            try:
+                keys = self.keys
+                asking = connect(
+                    self.schema,
+                    self.clients,
+                    journal=journal,
+                    keys=keys,
+                    heads=self._heads(keys),
+                    tell=tell,
+                    **rest,
+                )
+                tell(self._learn(asking, folder))
+            except PrivfedError as error:
+                tell(f"stopped: {error}")
+                raise
         return folder
 
     def _heads(self, keys: Mapping[str, Identity]) -> HeadStore:
@@ -173,7 +193,8 @@ class Deployment:
         self.policy.to_toml(folder / "policy.toml")
         return folder
 
-    def _learn(self, asking: RemoteDisclosure, folder: Path) -> None:
+    def _learn(self, asking: RemoteDisclosure, folder: Path) -> str:
+        """Train, write what was made, and say how it ended."""
         output, model = Output(self.out), learner(self.study, self.choice)
         before, watched = perf_counter(), CountedDisclosure(asking, lambda _: None)
         metrics: dict[str, Any] = {
@@ -191,6 +212,7 @@ class Deployment:
         metrics |= {"seconds": perf_counter() - before}
         metrics |= {"questions": watched.asked, "rounds": watched.rounds}
         output.write(self.choice.name, "metrics.json", metrics)
+        return f"stopped: {metrics['stopped']}" if "stopped" in metrics else "learned"
 
     # --- before and after ------------------------------------------------------------------------
 
@@ -199,7 +221,7 @@ class Deployment:
         if client not in self.clients:
             raise InputError(f"no client {client!r}; the clients are {', '.join(self.clients)}")
         check_empty(folder)
-        dry_run(self.study, self.schema)
+        dry_run(self.study, self.schema, attacks=False)
         folder.mkdir(parents=True, exist_ok=True)
         schema, adopted = self.schema, self.policy
         schema.to_toml(folder / "schema.toml")

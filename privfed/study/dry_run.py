@@ -21,6 +21,7 @@ from privfed.study import LearnerChoice, PolicyChoice, Study
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.price import Left, Price, price
 from privfed.study.reading import unquoted
+from privfed.study.rescaled import rescaled
 from privfed.study.schema_of_study import public_schema
 from privfed.tables.partition import named
 from privfed.tables.schema import Schema
@@ -143,8 +144,9 @@ def _learner(choice: LearnerChoice, seed: int) -> FederatedLearner:
     build = plugins.load("learners", choice.name)
     params = _typed(choice.params, build.__init__, f"learner {choice.name!r}")
     preset = params.pop("preset", None)
-    if preset is not None and (preset != "paper" or not hasattr(build, "paper")):
-        known = '"paper"' if hasattr(build, "paper") else "none"
+    printed = getattr(build, "paper_settings", None) is not None
+    if preset is not None and (preset != "paper" or not printed):
+        known = '"paper"' if printed else "none"
         raise StudyError(f"learner {choice.name!r} has no preset {preset!r}; it has {known}")
     if choice.learner is not None:
         params["learner"] = _learner(choice.learner, seed)
@@ -203,7 +205,10 @@ def adopt(study: Study, choice: PolicyChoice, model: FederatedLearner, schema: S
 def policy(choice: PolicyChoice, model: FederatedLearner, schema: Schema, folder: Path) -> Policy:
     """Build a study's policy for its learner; StudyError: a parameter that this does not take."""
     if choice.base.endswith(".toml"):
-        return _protecting(_of_file(folder / choice.base), choice)
+        own = _of_file(folder / choice.base)
+        if choice.epsilon is not None:
+            own = rescaled(own, choice.exact_epsilon, model, schema)
+        return _protecting(own, choice)
     propose: Callable[..., Policy] = model.published
     params = dict(choice.params)
     if choice.base == "strict":

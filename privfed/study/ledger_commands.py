@@ -106,7 +106,7 @@ def awaited(folder: Path, registry: Registry) -> Iterator[tuple[str, Path | None
 def amended(path: Path, epsilon: str, delta: str | None) -> str:
     """Set one ledger's budget for every study in it; return what holds now."""
     with opened(path) as ledger:
-        dataset, policies, spent = ledger.dataset, ledger.policies(), ledger.budget()[0]
+        dataset, policies = ledger.dataset, ledger.policies()
     if not policies:
         raise InputError(f"{path}: holds no policy yet; the first study's budget will be in force")
     with writable(path) as one:
@@ -114,12 +114,6 @@ def amended(path: Path, epsilon: str, delta: str | None) -> str:
             before = policy.budget
             own = delta if delta is not None else (before.delta if before else 0)
             budget = Budget.of(epsilon, own)
-            accountant = accountant_of(policy)
-            if not accountant.fits(spent_of(spent, accountant.nothing), accountant.ceiling(budget)):
-                raise InputError(
-                    f"{dataset}: has spent more than epsilon {shown(budget.epsilon)} at delta "
-                    f"{float(budget.delta):g} already; write a budget that holds it"
-                )
             one.adopt(replace(policy, budget=budget), study, amend=True)
     told = f"epsilon {shown(budget.epsilon)} at delta {float(budget.delta):g}"
     return f"{dataset}: {told} is in force from now on, recorded as an amendment"
@@ -162,7 +156,7 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
     """Format what is spent, reserved and remaining, one line per value of an aspect."""
     owner = f"{ledger.dataset}: " if named else ""
     lines = ledger.budget(by)
-    known = None if lines[0].unprotected else _currency(ledger)
+    known = None if lines[0].unprotected else currency(ledger)
     told = [] if known is None else list(_shares(ledger, *known))
     told += map(_row, lines)
     rest = left(ledger)
@@ -173,7 +167,7 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
 def left(ledger: Ledger) -> str:
     """Format what neither studies have reserved nor charges have spent of a budget; or nothing."""
     whole = ledger.budget()[0]
-    known = None if whole.unprotected else _currency(ledger)
+    known = None if whole.unprotected else currency(ledger)
     if known is None:
         return ""
     accountant, budget, ceiling = known
@@ -227,7 +221,7 @@ WHY_SHARES = (
 )
 
 
-def _currency(ledger: Ledger) -> tuple[Accountant, Budget, Amount] | None:
+def currency(ledger: Ledger) -> tuple[Accountant, Budget, Amount] | None:
     """The accountant of a ledger with a budget in force, the budget, and its ceiling."""
     plain = (ledger.terms or {}).get("budget")
     policies = list(ledger.policies().values())

@@ -8,33 +8,23 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from privfed.errors import InputError, LedgerError
+from privfed.errors import LedgerError
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.registry import Registry
 from privfed.ledger.verified_file import verified
 from privfed.reports.ledger_pages import LedgerView, ledger_page, ledgers_page
 from privfed.study import ledger_commands
-
-HOST = "127.0.0.1"
-#: What every answer says: nothing may be kept, framed, run or loaded, nor may a link tell the token.
-HEADERS = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
+from privfed.study.loopback import HOST, NOT_FOUND, Answer, LoopbackServer
 
 
-class LedgerServer:
+class LedgerServer(LoopbackServer):
     """Serves the pages of ledgers on a port of the loopback interface until it is closed.
 
     Args:
@@ -46,35 +36,31 @@ class LedgerServer:
         InputError: a folder holds no ledgers, or the port is taken.
     """
 
+    #: Nothing may be kept, framed, run or loaded, nor may a link tell the token.
+    headers: ClassVar[Mapping[str, str]] = {
+        **LoopbackServer.headers,
+        "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+    }
+
     def __init__(self, folders: Sequence[Path], port: int = 0, witness: str = "") -> None:
         self.folders, self.registry = tuple(folders), Registry(witness=witness)
         self.token = secrets.token_urlsafe(24)
         for _ in self._files():  # said now, not by the first page
             pass
-        try:
-            self._http = ThreadingHTTPServer((HOST, port), partial(_Handler, self))
-        except OSError as error:
-            why = (error.strerror or type(error).__name__).lower()
-            raise InputError(f"--port {port}: cannot be used ({why}); leave it out") from None
-
-    @property
-    def port(self) -> int:
-        """The port that it answers on."""
-        return int(self._http.server_address[1])
+        super().__init__(port)
 
     @property
     def url(self) -> str:
         """The address, which holds the token."""
         return f"http://{HOST}:{self.port}/{self.token}/"
 
-    def serve(self) -> None:
-        """Answer until :meth:`close`, called in another thread."""
-        self._http.serve_forever(poll_interval=0.1)
-
-    def close(self) -> None:
-        """Stop answering."""
-        self._http.shutdown()
-        self._http.server_close()
+    def answer(self, path: str) -> Answer:
+        """A page, or none."""
+        text = self.page(path)
+        return NOT_FOUND if text is None else Answer(200, text, "text/html")
 
     def page(self, path: str) -> str | None:
         """The page at a path of an address, or None: without the token there is none."""
@@ -134,35 +120,3 @@ class LedgerServer:
 def _place(number: int, name: str) -> str:
     """Where a ledger's own page is, below the token."""
     return f"{number}/{quote(name, safe='')}"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    timeout = 30  # seconds for a request
-    server_version, sys_version = "privfed", ""
-
-    def __init__(self, pages: LedgerServer, *arguments: object) -> None:
-        self.pages = pages
-        super().__init__(*arguments)  # type: ignore[arg-type]
-
-    def do_GET(self) -> None:
-        """Answer with a page, or say that there is none."""
-        text = self.pages.page(self.path) if self._asked_here() else None
-        body = ("There is no such page.\n" if text is None else text).encode()
-        self.send_response(404 if text is None else 200)
-        kind = "plain" if text is None else "html"
-        self.send_header("Content-Type", f"text/{kind}; charset=utf-8")
-        self.send_header("Content-Length", str(len(body)))
-        for name, value in HEADERS.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def _asked_here(self) -> bool:
-        """Whether the address named this machine: a page elsewhere whose name leads here is not answered."""
-        return self.headers.get("Host") in (
-            f"{HOST}:{self.pages.port}",
-            f"localhost:{self.pages.port}",
-        )
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Log nothing: the path holds the token."""

@@ -11,7 +11,7 @@ from sklearn import metrics
 from sklearn.base import ClassifierMixin
 
 from privfed.errors import NobodyAnswered
-from privfed.learners.base import FederatedLearner, PersonalLearner
+from privfed.learners.base import FederatedLearner, FederatedRegressor, PersonalLearner
 from privfed.tables.records import Records, label
 from privfed.tables.schema import Column, Schema
 
@@ -27,6 +27,8 @@ SCORES: Mapping[str, Better] = {
 }
 #: Probabilities are taken for at least this in a log loss, so that one is finite.
 LEAST = float(np.finfo(float).eps)
+#: Fraction of the target's variance beyond a model's limits from which scores within them are told apart.
+MUCH = 0.1
 #: What is said of several runs.
 NOTE = (
     "a simulation: every run drew fresh noise and secrets and kept its own books, and the ledgers hold the first "
@@ -50,7 +52,7 @@ def measure(
     Returns:
         ``measure`` (the headline's name), ``better`` (``"lower"`` or ``"higher"``), ``value``,
         ``baseline``, ``scores`` (others, by the names in :data:`SCORES`), ``constants`` (the baseline's),
-        ``score_better`` and ``held_out``.
+        ``score_better``, ``held_out``, and of heavy tails ``beyond`` (see :func:`beyond`).
     """
     target = schema.target
     if target is None:
@@ -58,17 +60,39 @@ def measure(
     x = test[list(schema.names)]
     predicted = np.asarray(model.predict(x, client=client))
     known, wanted = targets(train, target), targets(test, target)
-    if target.numeric and not isinstance(model, ClassifierMixin):
+    column = _classes_of(model, target)
+    if column is None:
         scored = _numbers(predicted, known, wanted)
+        if isinstance(model, FederatedRegressor):
+            scored |= beyond(predicted, known, wanted, model.prediction_limits_)
     else:
-        column = target  # or a number in [0, 1] that a classifier predicts as two classes
-        if target.numeric:
-            column = Column(target.name, "category", categories=("0", "1"))
         chances = chances_of(model, x, client)
         classes = known.round().astype(int), wanted.round().astype(int)
         scored = _classes(_codes(predicted, column), chances, *classes, len(column.categories))
     better = {name: SCORES[name] for name in scored["scores"]}
     return {**scored, "score_better": better, "held_out": len(test)}
+
+
+def losses(
+    model: FederatedLearner, test: pd.DataFrame, schema: Schema, *, client: str | None = None
+) -> pd.Series[Any]:
+    """Return each held-out record's squared error, or whether its class was missed, by ``test``'s index."""
+    target = schema.target
+    assert target is not None
+    predicted = np.asarray(model.predict(test[list(schema.names)], client=client))
+    wanted, column = targets(test, target), _classes_of(model, target)
+    if column is None:
+        return pd.Series((predicted - wanted) ** 2, test.index)
+    return pd.Series(_codes(predicted, column) != wanted.round(), test.index)
+
+
+def _classes_of(model: FederatedLearner, target: Column) -> Column | None:
+    """The classes that a model predicts, also of a number in [0, 1]; None if it predicts numbers."""
+    if not target.numeric:
+        return target
+    if isinstance(model, ClassifierMixin):
+        return Column(target.name, "category", categories=("0", "1"))
+    return None
 
 
 def measure_own(
@@ -135,6 +159,37 @@ def _numbers(predicted: np.ndarray, known: np.ndarray, wanted: np.ndarray) -> di
         "baseline": float(metrics.root_mean_squared_error(wanted, constant)),
         "scores": _of_numbers(predicted, wanted),
         "constants": _of_numbers(constant, wanted),
+    }
+
+
+def beyond(
+    predicted: np.ndarray, known: np.ndarray, wanted: np.ndarray, limits: tuple[float, float]
+) -> dict[str, Any]:
+    """Score apart what lies within a model's limits and beyond them, where much of the variance does.
+
+    Returns:
+        nothing, or ``beyond``: ``limits``, the fractions of ``records`` and of the target's ``variance`` beyond
+        them, the root mean squared error ``outside``, and ``inside`` with the ``constant``'s there and ``r2``.
+    """
+    low, high = limits
+    inside = (wanted >= low) & (wanted <= high)
+    trained = known[(known >= low) & (known <= high)]
+    squares = (wanted - wanted.mean()) ** 2
+    share = float(squares[~inside].sum() / max(float(squares.sum()), 1e-300))
+    if share < MUCH or inside.sum() < 2 or not len(trained):
+        return {}
+    within, told = wanted[inside], predicted[inside]
+    constant = np.full(len(within), trained.mean())
+    return {
+        "beyond": {
+            "limits": [low, high],
+            "records": float(1 - inside.mean()),
+            "variance": share,
+            "outside": float(metrics.root_mean_squared_error(wanted[~inside], predicted[~inside])),
+            "inside": float(metrics.root_mean_squared_error(within, told)),
+            "constant": float(metrics.root_mean_squared_error(within, constant)),
+            "r2": float(metrics.r2_score(within, told)),
+        }
     }
 
 

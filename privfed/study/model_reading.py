@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -71,6 +71,7 @@ def read_models(
         ]
     except InputError as error:
         raise InputError(f"policy {choice.name!r}, [shadows]: {error}") from None
+    found = [replace(each, exposed=pool.by_owner(each.exposed[""])) for each in found]
     late = len(trained.scores) < number
     partial = f"{len(trained.scores)} of {number} shadows in {asked.seconds:g} seconds"
     return [replace(each, partial=partial if late else "") for each in found], {}
@@ -104,6 +105,11 @@ class StudyRecords:
         """Their targets by the schema, shape (records,)."""
         assert self.prepared.schema.target is not None
         return targets(self.rows, self.prepared.schema.target)
+
+    def by_owner(self, told: Sequence[float]) -> dict[str, np.ndarray]:
+        """What is told of the clients' records, by client and in the order of each one's table."""
+        owners = self.prepared.train[self.prepared.owner].astype(str).to_numpy()
+        return {owner: np.asarray(told)[owners == owner] for owner in self.prepared.owners}
 
     def train(self, places: np.ndarray, _: np.ndarray) -> Regressor:
         """Train a shadow on some of them, under the study's policy."""

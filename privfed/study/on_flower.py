@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privfed.errors import InputError
+from privfed.errors import InputError, PrivfedError
 from privfed.exchange.channel import RetryLimits
 from privfed.study import Study
 from privfed.study.deployed import Deployment
@@ -38,7 +39,16 @@ def server_app() -> ServerApp:
         chosen.run(partial(FlowerDisclosure, grid), patience=patience)
 
     app.main()(main)
+    logging.getLogger("flwr").addFilter(_in_a_line)
     return app
+
+
+def _in_a_line(record: logging.LogRecord) -> bool:
+    """Let Flower say in one line, without a traceback, why a study was stopped."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, PrivfedError):
+        record.msg, record.args, record.exc_info = f"privfed: {error}", (), None
+    return True
 
 
 def client_app() -> ClientApp:

@@ -13,7 +13,7 @@ from privfed.owner.guards import assign, bounded_under
 from privfed.owner.opendp_maps import checked
 from privfed.privacy.accountant import Accountant, Amount, plus
 from privfed.privacy.limit import Limit
-from privfed.privacy.loss import Loss, told_basis
+from privfed.privacy.loss import MASKED, Loss, told_basis
 from privfed.privacy.masked_sums import all_masked
 from privfed.privacy.mechanism import Protection
 from privfed.privacy.policy import Guard, Policy
@@ -57,7 +57,8 @@ class Price:
     @property
     def basis(self) -> str:
         """What the total would rest on beside what is derived, in words; or nothing."""
-        return told_basis({name for line in self.lines if line.loss for name in line.loss.basis})
+        told = told_basis({name for line in self.lines if line.loss for name in line.loss.basis})
+        return told + self.policy.masked.told(self.unmasked) if self.policy.masked else told
 
     @property
     def unmasked(self) -> Fraction | None:
@@ -125,6 +126,8 @@ def price(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Price:
                 f"answers; there are {', '.join(policy.guards)}"
             )
     accountant = accountant_of(policy)
+    if policy.masked is not None:
+        policy.masked.check_mechanisms(map(mechanism_of, own) for own in policy.guards.values())
     lines = tuple(line for planned in plan for line in _lines(planned, schema, policy))
     total = accountant.nothing
     for line in lines:
@@ -209,7 +212,10 @@ def _lines(planned: Planned, schema: Schema, policy: Policy) -> list[KindPrice]:
     known = [each for each in protections if each is not None]
     shared = all_masked(known, policy.masked) if len(known) == len(lines) else ()
     if shared:
-        lines = [replace(x, loss=own.total.loss) for x, own in zip(lines, shared, strict=True)]
+        return [
+            replace(x, loss=own.total.loss, mechanism=f"{x.mechanism}, masked")
+            for x, own in zip(lines, shared, strict=True)
+        ]
     return lines
 
 
@@ -280,9 +286,14 @@ def left_of(left: Left, policy: Policy) -> str:
     return shown_down(budget.epsilon if untouched else accountant.left(left.spent, budget))
 
 
+def fraction_of(part: Amount, whole: Amount) -> Fraction:
+    """The largest fraction that a part takes of a whole, in any of its components."""
+    return max((a / b for a, b in zip(part, whole, strict=True) if b), default=Fraction(0))
+
+
 def percent_of(part: Amount, whole: Amount, *, rest: bool = False) -> str:
     """Format the largest fraction that a part takes of a whole, rounded up; or the rest, down."""
-    taken = max((a / b for a, b in zip(part, whole, strict=True) if b), default=Fraction(0))
+    taken = fraction_of(part, whole)
     if rest:
         return f"{shown_down(max(100 * (1 - taken), Fraction(0)), 3)} %"
     return f"{shown(100 * taken, 3)} %"
@@ -317,7 +328,7 @@ def priced(price: Price, left: Sequence[Left] = ()) -> str:
     )
     for line in price.lines:
         what = line.mechanism or "not in the policy"
-        cost = "refused" if line.loss is None else in_words(line.loss)
+        cost = "refused" if line.loss is None else in_words(_unmasked(line.loss))
         cost = f"up to {cost} in total, for any number of queries" if line.together else cost
         times = "any" if line.together else f"x{line.times}"
         lines.append(
@@ -327,6 +338,11 @@ def priced(price: Price, left: Sequence[Left] = ()) -> str:
     lines += [f"  {_owner(price, one)}" for one in left[:NAMED]] if budget is not None else []
     more = len(left) - NAMED
     return "\n".join([*lines, *([f"  and {more} more owners"] if budget and more > 0 else [])])
+
+
+def _unmasked(loss: Loss) -> Loss:
+    """A loss without a word on its masks, which the total has."""
+    return replace(loss, basis=tuple(x for x in loss.basis if not x.startswith(MASKED)))
 
 
 def _owner(price: Price, left: Left) -> str:
@@ -358,8 +374,6 @@ def _total(price: Price) -> str:
     at = f" at delta {float(price.delta):.0e}" if price.delta else ""
     held = "" if price.policy.budget else ", if queried as planned: no budget enforces it"
     basis = f" ({price.basis})" if price.basis else ""
-    if price.unmasked is not None:
-        basis += f"; if more do, its budget is epsilon {shown(price.unmasked)}"
     return f"at most epsilon {shown(price.epsilon)}{at}{basis}{held}"
 
 

@@ -11,9 +11,9 @@ import pandas as pd
 import tomli_w
 
 from privfed.errors import InputError, did_you_mean
-from privfed.tables.csv_text import PLAIN, Text, looks_european
+from privfed.tables.csv_text import PLAIN, WRITTEN, Text, looks_european, proposed
 from privfed.tables.records import label
-from privfed.tables.schema import Kind
+from privfed.tables.schema import Kind, no_category
 from privfed.tables.sources import columns, read_table
 
 _ABOUT = """\
@@ -28,12 +28,15 @@ _REVEALED = """\
 
 
 def schema_text(
-    path: Path, target: str | None, *, text: Text = PLAIN, categories: bool = False
+    path: Path, target: str | None, *, text: Text | None = None, categories: bool = False
 ) -> str:
     """Return a table's schema without bounds, as TOML whose reading lists the missing ones.
 
-    With ``categories``, those found in the records are written, and the file marked as inferred.
+    Without a ``text``, the form of a CSV file is proposed from its first lines, and written down. With
+    ``categories``, those found in the records are written, and the file marked as inferred.
     """
+    proposal = text is None and path.name.endswith(WRITTEN) and path.is_file()
+    text = proposed(path) if proposal else text or PLAIN
     columns(path, text=text)
     frame = read_table(path, text=text)
     names = [str(name) for name in frame.columns]
@@ -52,8 +55,8 @@ def schema_text(
             f"data file {path}: the numbers of {', '.join(map(repr, commas))} have commas before their decimals; "
             'write --decimal "," (and under [data], decimal = ",")'
         )
-    head = _ABOUT.format(table=path.name) + (_REVEALED if categories else "")
-    lines = [_line("name", path.stem)]
+    head = _ABOUT.format(table=path.name) + _read_as(text) + (_REVEALED if categories else "")
+    lines = [_line("name", path.name.split(".")[0])]
     lines += ["inferred = true"] if categories else []
     lines.append(
         '# target = "..."            # the column to predict'
@@ -65,12 +68,27 @@ def schema_text(
     return head + "\n".join(lines) + "\n"
 
 
+def _read_as(text: Text) -> str:
+    """What a study writes to read the table alike, as comments."""
+    other = {key: value for key, value in vars(text).items() if value != getattr(PLAIN, key)}
+    lines = "".join(f"#   {_line(key, value)}\n" for key, value in other.items())
+    return (
+        f"# Its text was read as follows; write the same under [data] of the study:\n{lines}"
+        * bool(other)
+    )
+
+
 def _line(key: str, value: str | list[str]) -> str:
     return tomli_w.dumps({key: value}).strip()
 
 
 def _column(series: pd.Series[Any], name: str, categories: bool) -> Iterator[str]:
     kind = _kind(series)
+    fault = no_category(series) if kind == "category" else None
+    if fault and categories:
+        raise InputError(f"column {name!r} {fault}")
+    if fault:
+        yield f"# This column {fault}."
     yield "[[column]]"
     yield _line("name", name)
     yield f'kind = "{kind}"'

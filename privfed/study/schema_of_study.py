@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from privfed.errors import Faults, StudyError, did_you_mean
 from privfed.study.study import Study
+from privfed.tables.csv_text import FILES
 from privfed.tables.schema import Schema
 from privfed.tables.sources import bundled, columns, no_source
 from privfed.tables.sources import public_schema as schema_of
@@ -56,7 +57,7 @@ def public_schema(study: Study) -> Schema:
             "a price needs a public schema, since bounds inferred from records are a release; write "
             'schema = "schema.toml" under [data]'
         )
-    if not source.endswith(".csv"):
+    if not source.endswith(FILES):
         if not source.startswith("openml:") and source not in bundled():
             no_source(source)
         return positive(schema_file(study, None), data.positive)

@@ -42,12 +42,14 @@ from privfed.questions.threads import one_thread
 from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
 from privfed.study.dry_run import adopt, attacks_of, learner
+from privfed.study.groups import by_group, check_groups
 from privfed.study.metrics import measure, measure_own, spread
 from privfed.study.output import NOISE, SESSION, Output
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.price import price
 from privfed.study.schema_of_study import check_owners, positive, schema_file
 from privfed.tables import partition as clients
+from privfed.tables.csv_text import FILES
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 from privfed.tables.sources import Dataset, bundled, columns, load
@@ -106,8 +108,12 @@ class Prepared:
     def score(self, model: FederatedLearner, schema: Schema) -> dict[str, Any]:
         """Score the model on held-out records; a personal learner client by client."""
         if isinstance(model, PersonalLearner):
-            return measure_own(model, self.train, self.test, schema, self.owner)
-        return measure(model, self.train, self.test, schema)
+            found = measure_own(model, self.train, self.test, schema, self.owner)
+        else:
+            found = measure(model, self.train, self.test, schema)
+        if groups := self.study.data.groups:
+            found["groups"] = by_group(model, self.test, schema, groups, self.owner)
+        return found
 
     def facts(self) -> dict[str, Any]:
         """Return each client's number of records, and of values outside the bounds."""
@@ -171,7 +177,7 @@ def divide(study: Study) -> Prepared:
         check_table(
             dataset.frame,
             dataset.schema,
-            f"data file {study.data.source}" if study.data.source.endswith(".csv") else "",
+            f"data file {study.data.source}" if study.data.source.endswith(FILES) else "",
             owner=study.clients.column,
             individual=study.data.individual,
         )
@@ -183,6 +189,7 @@ def divide(study: Study) -> Prepared:
     for name in dict.fromkeys(owners):
         clients.check_sizes(owners[~held], (name,))
     prepared = Prepared(study, dataset, frame[~held], frame[held], column)
+    check_groups(study.data.groups, prepared.schema, column)
     prepared.truth()
     return prepared
 
@@ -192,7 +199,7 @@ def _dataset(study: Study) -> Dataset:
     data, schema, target = study.data, None, study.data.target
     if data.schema is not None:
         header = None
-        if data.source.endswith(".csv"):
+        if data.source.endswith(FILES):
             header = columns(study.folder / data.source, text=data.text)
         schema = schema_file(study, header)
         assert schema.target is not None

@@ -25,6 +25,7 @@ from privfed.study.choices import (
     policies,
 )
 from privfed.study.reading import check_keys, meant_keys, section, typed
+from privfed.tables.csv_text import FILES
 from privfed.tables.toml_file import naming, read_toml
 
 BUILT_IN = "diabetes"
@@ -127,7 +128,7 @@ class Study:
             clients = replace(clients, witness=self.witness)
         data = replace(
             self.data,
-            source=self._absolute(self.data.source, ".csv", "/"),
+            source=self._absolute(self.data.source, *FILES, "/"),
             schema=None if self.data.schema is None else self._absolute(self.data.schema, ".toml"),
         )
         chosen = [replace(p, base=self._absolute(p.base, ".toml")) for p in self.policies]
@@ -161,26 +162,36 @@ class Study:
             dict.fromkeys(self.learner_under(policy.name).name for policy in self.policies)
         )
 
-    def under(self, epsilon: str, seed: int) -> Study:
-        """Return the study with another epsilon for every private policy, and another seed."""
-        chosen = [replace(p, epsilon=epsilon) if p.base == "private" else p for p in self.policies]
-        return replace(self, policies=tuple(chosen), seed=seed)
+    def at(self, epsilon: str | None = None, delta: str | None = None) -> Study:
+        """Return the study with another epsilon for every policy of a finite budget, an owner's file too.
 
-    def at(self, epsilon: str | None, delta: str | None) -> Study:
-        """Return the study with another epsilon, delta, or both, for every private policy."""
+        Delta is that of private policies alone; a file keeps its own.
+        """
         if epsilon is None and delta is None:
             return self
-        if not any(policy.base == "private" for policy in self.policies):
+        if not any(map(self.budgeted, self.policies)):
             raise StudyError(
-                'no policy has base = "private", so there is no epsilon to try; policies in files have '
-                "their own budgets"
+                "no policy is private or has a budget in its file, so there is no epsilon to try; write "
+                'base = "private"'
             )
         tried: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
         tried = {key: value for key, value in tried.items() if value is not None}
-        chosen = tuple(replace(p, **tried) if p.base == "private" else p for p in self.policies)
+        only = {key: value for key, value in tried.items() if key == "epsilon"}
+        chosen = tuple(
+            replace(p, **(tried if p.base == "private" else only)) if self.budgeted(p) else p
+            for p in self.policies
+        )
         for policy in chosen:
             policy.check(f"study {self.name!r}")
         return replace(self, policies=chosen)
+
+    def budgeted(self, policy: PolicyChoice) -> bool:
+        """Whether a policy has an epsilon: it is private, or its file has a budget."""
+        if not policy.base.endswith(".toml"):
+            return policy.base == "private"
+        return "budget" in read_toml(
+            self.folder / policy.base, f"policy file {policy.base}", StudyError
+        )
 
     def _absolute(self, text: str, *endings: str) -> str:
         if not text.endswith(endings):
@@ -288,5 +299,5 @@ def _plain(choice: Any) -> dict[str, Any]:
 
 
 def _present(plain: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in plain.items() if value not in (None, {})}
+    kept = {k: v for k, v in plain.items() if v not in (None, {}) or (k == "masked" and v == {})}
     return {key: _present(v) if isinstance(v, Mapping) else v for key, v in kept.items()}

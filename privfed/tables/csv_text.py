@@ -1,15 +1,26 @@
-"""How a CSV file is written: its separator, its encoding, and its numbers."""
+"""How a CSV file is written: its separator, its encoding, and its numbers; and what it looks like."""
 
 from __future__ import annotations
 
 import codecs
+import csv
+import gzip
+import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+from zipfile import BadZipFile, ZipFile
 
 from privfed.errors import InputError, did_you_mean
 
+WRITTEN = (".csv", ".csv.gz", ".zip")  #: Endings of CSV files
+FILES = (*WRITTEN, ".xlsx")  #: Endings of the files that are read
+LOOKED_AT = 1 << 18  #: Bytes from which the form of a file is proposed
 _EUROPEAN = re.compile(r"[-+]?(?:\d{1,3}(?:[.' \u00a0\u202f\u2019]\d{3})+|\d+)(?:,\d+)?")
+_ENGLISH = re.compile(r"[-+]?(?:\d{1,3}(?:[,' \u00a0\u202f\u2019]\d{3})+|\d+)(?:\.\d+)?")
 
 
 @dataclass(frozen=True)
@@ -31,10 +42,10 @@ class Text:
             )
         if self.thousands and (
             self.thousands not in (".", ",", " ", "'", "\u00a0", "\u202f", "\u2019")
-            or self.thousands in (self.sep, self.decimal)
+            or self.thousands == self.decimal
         ):
             raise InputError(
-                'thousands must be one of . , \' or a space, and neither sep nor decimal; write thousands = "."'
+                'thousands must be one of . , \' or a space, and not decimal; write thousands = "."'
             )
         try:
             codecs.lookup(self.encoding)
@@ -44,6 +55,12 @@ class Text:
                 + did_you_mean(self.encoding, ("latin-1", "cp1252", "utf-8", "utf-16"))
             ) from None
 
+    @property
+    def grouped(self) -> str:
+        """Regular expression of a number, whose groups of three digits may stand apart."""
+        group, decimal = re.escape(self.thousands), re.escape(self.decimal)
+        return rf"\s*[-+]?(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?:{decimal}\d+)?\s*"
+
 
 PLAIN = Text()  #: Commas, UTF-8, and points before decimals
 
@@ -52,3 +69,86 @@ def looks_european(cells: Iterable[str]) -> bool:
     """Whether texts are numbers once a comma is read as what stands before the decimals."""
     texts = [cell.strip() for cell in cells if cell.strip()]
     return any("," in text for text in texts) and all(_EUROPEAN.fullmatch(text) for text in texts)
+
+
+@contextmanager
+def _opened_bytes(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file as it is, or what a ``.gz`` or a ``.zip`` of one file holds."""
+    with ExitStack() as stack:
+        if path.suffix == ".gz":
+            yield cast(IO[bytes], stack.enter_context(gzip.open(path)))
+        elif path.suffix == ".zip":
+            try:
+                archive = stack.enter_context(ZipFile(path))
+            except BadZipFile:
+                raise InputError(f"data file {path}: is no zip archive; make it anew") from None
+            held = [one for one in archive.namelist() if not one.endswith("/")]
+            held = [one for one in held if not one.startswith("__MACOSX/")]
+            if len(held) != 1:
+                raise InputError(
+                    f"data file {path}: holds {len(held)} files; keep the table in it alone"
+                )
+            yield stack.enter_context(archive.open(held[0]))
+        else:
+            yield stack.enter_context(path.open("rb"))
+
+
+@contextmanager
+def opened(path: Path, encoding: str) -> Iterator[IO[str]]:
+    """Open a CSV file for reading: plain, ``.gz``, or the one file of a ``.zip`` (InputError)."""
+    with (
+        _opened_bytes(path) as raw,
+        io.TextIOWrapper(raw, encoding=encoding, newline="") as lines,
+    ):
+        yield lines
+
+
+def proposed(path: Path) -> Text:
+    """Propose how a file is written from its first ``LOOKED_AT`` bytes; OSError, InputError."""
+    with _opened_bytes(path) as raw:
+        begun = raw.read(LOOKED_AT)
+    encoding = _encoding(begun)
+    lines = begun.decode(encoding, errors="ignore").splitlines()
+    lines = lines if len(begun) < LOOKED_AT else lines[:-1]
+    sep = _separator(lines)
+    table = [cells for cells in csv.reader(lines, delimiter=sep) if cells]
+    columns = [
+        [cell.strip() for cell in column if cell.strip()]
+        for column in zip(
+            *(cells for cells in table[1:] if len(cells) == len(table[0])), strict=True
+        )
+    ]
+    decimal = "," if sep != "," and any(map(looks_european, columns)) else "."
+    number = _EUROPEAN if decimal == "," else _ENGLISH
+    groups = {
+        group
+        for column in columns
+        if all(map(number.fullmatch, column))
+        for cell in column
+        for group in re.findall(r"(?<=\d)[^\d](?=\d{3}(?!\d))", cell.split(decimal)[0])
+    }
+    return Text(sep, encoding, decimal, groups.pop() if len(groups) == 1 else "")
+
+
+def _encoding(begun: bytes) -> str:
+    if begun.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(begun)
+    except UnicodeDecodeError:
+        return "cp1252"
+    return "utf-8"
+
+
+def _separator(lines: list[str]) -> str:
+    """The separator that splits most lines into as many columns as the header; commas in doubt."""
+
+    def agreeing(sep: str) -> tuple[int, int]:
+        sizes = [len(cells) for cells in csv.reader(lines, delimiter=sep) if cells]
+        return (
+            (sum(size == sizes[0] for size in sizes), sizes[0])
+            if sizes and sizes[0] > 1
+            else (0, 0)
+        )
+
+    return max(",;\t|", key=agreeing)

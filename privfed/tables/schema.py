@@ -226,6 +226,10 @@ class Schema:
         return cls(features, chosen[0] if chosen else None, name, inferred=True)
 
 
+#: 2021-03-05, 05.03.2021, 3/5/21, with a time or without
+_DATE = r"\s*(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d{2}))(?:[T ]\d{1,2}:\d{2}.*)?"
+
+
 def _number(value: object) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
@@ -254,8 +258,29 @@ def _column(entry: Mapping[str, Any], where: str) -> Column:
     return Column(**plain)
 
 
+def no_category(series: pd.Series[Any]) -> str | None:
+    """Say why a column of texts is none of categories and what to do instead; None if it may be.
+
+    None are dates, and more than 20 texts that are over half as many as the records: they name people.
+    """
+    held = series.dropna()
+    if pd.api.types.is_datetime64_any_dtype(held) or (
+        len(held) and held.astype(str).str.fullmatch(_DATE).all()
+    ):
+        return "holds dates; write an age or a number of days in its place, or leave it out"
+    different = held.astype(str).nunique()
+    if different > 20 and 2 * different > len(held):
+        return (
+            "holds a text of its own for most records, as names and numbers of cases do; leave it out, or "
+            "list its public categories in a schema"
+        )
+    return None
+
+
 def _inferred(series: pd.Series[Any], name: str, target: str | None) -> Column:
     if pd.api.types.is_bool_dtype(series) or not pd.api.types.is_numeric_dtype(series):
+        if fault := no_category(series):
+            raise SchemaError(f"column {name!r} {fault}")
         values: list[str] = sorted({str(value) for value in series.dropna()})
         if len(values) == 1:
             raise SchemaError(_constant(name))

@@ -1,4 +1,4 @@
-"""Where tables come from: scikit-learn's bundled sets, CSV files, OpenML by name."""
+"""Where tables come from: scikit-learn's bundled sets, CSV and Excel files, OpenML by name."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.error import URLError
+from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
 
 from privfed.errors import InputError, did_you_mean, no_column
-from privfed.tables.csv_text import PLAIN, Text
+from privfed.tables.csv_text import FILES, PLAIN, Text, opened
 from privfed.tables.schema import Schema
 from privfed.tables.table_faults import rows
 
@@ -42,10 +43,10 @@ def bundled() -> tuple[str, ...]:
 def load(
     source: str, target: str | None = None, folder: Path | None = None, *, text: Text = PLAIN
 ) -> Dataset:
-    """Load a bundled set by its name, a path that ends in ``.csv``, or ``openml:NAME``; or InputError."""
+    """Load a bundled set by its name, a path that ends as ``FILES``, or ``openml:NAME``; or InputError."""
     if source.startswith("openml:"):
         return load_openml(source.removeprefix("openml:"), target)
-    if source.endswith(".csv"):
+    if source.endswith(FILES):
         return load_csv((folder or Path()) / source, target, text=text)
     return load_bundled(source, target)
 
@@ -53,8 +54,8 @@ def load(
 def no_source(name: str) -> NoReturn:
     """Say what a source can be."""
     raise InputError(
-        f"no data set {name!r}; write one of {', '.join(_LOADERS)}, a path ending in .csv, "
-        f"or openml:NAME{did_you_mean(name, _LOADERS)}"
+        f"no data set {name!r}; write one of {', '.join(_LOADERS)}, a path ending in "
+        f"{', '.join(FILES)}, or openml:NAME{did_you_mean(name, _LOADERS)}"
     )
 
 
@@ -79,23 +80,23 @@ def public_schema(name: str) -> Schema:
 
 
 def load_csv(path: str | Path, target: str | None = None, *, text: Text = PLAIN) -> Dataset:
-    """Load a CSV file with a header row; the last column is the target unless one is named."""
+    """Load a file of ``FILES`` with a header row; its last column is the target unless one is named."""
     where = f"data file {path}"
     header = _header(Path(path), where, text)
     frame = _rows(Path(path), where, header, text)
     chosen = header[-1] if target is None else target
-    return Dataset(Path(path).stem, _checked(frame, chosen, where), chosen)
+    return Dataset(Path(path).name.split(".")[0], _checked(frame, chosen, where), chosen)
 
 
 def read_table(path: str | Path, *, text: Text = PLAIN) -> pd.DataFrame:
-    """Read a CSV file with a header row, whatever its columns."""
+    """Read a file of ``FILES`` with a header row, whatever its columns."""
     where = f"data file {path}"
     header = _header(Path(path), where, text, least=1)
     return _rows(Path(path), where, header, text)
 
 
 def columns(path: str | Path, *, text: Text = PLAIN) -> list[str]:
-    """Names of a CSV file's columns; no record is read."""
+    """Names of a file's columns; no record is read."""
     return _header(Path(path), f"data file {path}", text)
 
 
@@ -113,8 +114,13 @@ def load_openml(name: str, target: str | None = None) -> Dataset:
 
 
 def _header(path: Path, where: str, text: Text, least: int = 2) -> list[str]:
-    with _readable(where, text), path.open(newline="", encoding=text.encoding) as lines:
-        header = next(csv.reader(lines, delimiter=text.sep), [])
+    with _readable(where, text):
+        if path.suffix == ".xlsx":
+            first = _sheet(path, header=None, nrows=1)
+            header = [str(cell) for row in first.to_numpy() for cell in row if pd.notna(cell)]
+        else:
+            with opened(path, text.encoding) as lines:
+                header = next(csv.reader(lines, delimiter=text.sep), [])
     if header:
         header[0] = header[0].removeprefix("\ufeff")
     if len(header) < least:
@@ -143,22 +149,32 @@ def _readable(where: str, text: Text) -> Iterator[None]:
             f"{where}: is no {text.encoding} text; save it as UTF-8, or write its own under [data], "
             'encoding = "latin-1" say'
         ) from None
-    except csv.Error:
-        raise InputError(f"{where}: cannot be read; give a CSV file") from None
+    except (csv.Error, EOFError, BadZipFile):
+        raise InputError(f"{where}: cannot be read; give a whole CSV or Excel file") from None
+
+
+def _sheet(path: Path, **options: Any) -> pd.DataFrame:
+    """Read the first sheet of an Excel file."""
+    try:
+        sheet: pd.DataFrame = pd.read_excel(path, engine="openpyxl", **options)
+    except ImportError:
+        raise InputError(
+            f"data file {path}: Excel files are read by openpyxl, which is not installed; install "
+            "privfed[excel], or save the sheet as CSV"
+        ) from None
+    return sheet
 
 
 def _rows(path: Path, where: str, header: list[str], text: Text) -> pd.DataFrame:
     try:
         with warnings.catch_warnings(), _readable(where, text):
+            if path.suffix == ".xlsx":
+                warnings.simplefilter("ignore")
+                return _sheet(path)
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            return pd.read_csv(
-                path,
-                index_col=False,
-                sep=text.sep,
-                encoding=text.encoding,
-                decimal=text.decimal,
-                thousands=text.thousands or None,
-            )
+            with opened(path, text.encoding) as lines:
+                frame = pd.read_csv(lines, index_col=False, sep=text.sep, decimal=text.decimal)
+            return _ungrouped(frame, text) if text.thousands else frame
     except (pd.errors.ParserError, pd.errors.ParserWarning):
         uneven = _uneven(path, len(header), text)
         which = f" ({rows(uneven)})" if len(uneven) else ", or a quote is never closed"
@@ -167,9 +183,19 @@ def _rows(path: Path, where: str, header: list[str], text: Text) -> pd.DataFrame
         ) from None
 
 
+def _ungrouped(frame: pd.DataFrame, text: Text) -> pd.DataFrame:
+    """Read columns of grouped numbers; pandas itself takes 05.03.2021 for one, too."""
+    for name in frame.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in frame.dtypes]]:
+        cells = frame[name].astype("string")
+        if cells.dropna().str.fullmatch(text.grouped).all():
+            plain = cells.str.replace(text.thousands, "").str.replace(text.decimal, ".")
+            frame[name] = pd.to_numeric(plain.astype(object))
+    return frame
+
+
 def _uneven(path: Path, size: int, text: Text) -> np.ndarray:
     """Positions of the records that have more cells than the header."""
-    with path.open(newline="", encoding=text.encoding) as lines:
+    with opened(path, text.encoding) as lines:
         read = csv.reader(lines, delimiter=text.sep)
         sizes = [len(cells) for cells in read if cells]
     return np.flatnonzero(np.array(sizes[1:], dtype=int) > size)

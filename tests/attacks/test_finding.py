@@ -105,3 +105,10 @@ def test_every_attack_names_the_risk_and_the_harm() -> None:
         assert attack.risk in ("singling out", "linkability", "inference") and attack.harm
     with pytest.raises(InputError, match="risk must be one of"):
         Finding("a", "q?", "m", 1, risk="gossip")  # type: ignore[arg-type]
+
+
+def test_what_is_said_of_single_records_is_no_part_of_a_finding_s_plain_data() -> None:
+    """It is written by name alone, where the holder of the truth asks for it."""
+    finding = Finding("a", "q", "m", 1, exposed={"clinic": [0.5]})
+    assert "exposed" not in finding.to_dict()
+    assert Finding.from_dict(finding.to_dict()) == finding

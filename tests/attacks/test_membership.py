@@ -20,10 +20,9 @@ from privfed.attacks.membership import (
     auc_deviation,
     between_draws,
     elsewhere,
-    hits,
     judged,
 )
-from privfed.attacks.roc import discrete
+from privfed.attacks.roc import RocCurve, discrete
 from privfed.engines.local import LocalDisclosure
 from privfed.exchange.messages import Request
 from privfed.exchange.transcript import Transcript
@@ -222,8 +221,7 @@ def test_ties_are_broken_by_a_coin() -> None:
     inside = np.rint(rng.normal(0, 1, 200_000)) + 1
     expected = discrete(DiscreteGaussian(1.0), 1).at(0.01)
     assert expected == pytest.approx(0.083, abs=0.01)
-    assert hits(inside, outside) / len(inside) == pytest.approx(expected, abs=0.01)
-    assert hits(inside[:0], outside) == hits(inside, outside[:0]) == 0
+    assert RocCurve.of(inside, outside).at(0.01) == pytest.approx(expected, abs=0.01)
 
 
 def test_few_draws_convict_nobody() -> None:

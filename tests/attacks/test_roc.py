@@ -7,7 +7,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from privfed.attacks.roc import RocCurve, discrete, gaussian_area, gaussian_found, interval
+from privfed.attacks.roc import (
+    RocCurve,
+    discrete,
+    exposure,
+    gaussian_area,
+    gaussian_found,
+    interval,
+    mean_points,
+)
 from privfed.errors import InputError
 from privfed.privacy.laws import BitFlips, DiscreteGaussian, DiscreteLaplace, law_of
 from privfed.privacy.noise import TestNoise
@@ -81,3 +89,28 @@ def test_nonsense_is_refused() -> None:
     for call in calls:
         with pytest.raises(InputError):
             call()
+
+
+def test_a_record_is_exposed_by_those_who_score_as_high() -> None:
+    """Counted one by one, itself among them; of nobody nothing is known."""
+    members, others = np.array([3.0, 1.0, 9.0]), np.array([1.0, 2.0, 3.0, 4.0])
+    by_hand = [(1 + sum(other >= member for other in others)) / 5 for member in members]
+    assert exposure(members, others).tolist() == by_hand
+    assert np.isnan(exposure(members, others[:0])).all()
+
+
+def test_a_record_like_the_others_is_exposed_at_no_rate_more_often_than_that() -> None:
+    """Of exchangeable scores at most a share a of records is found at a."""
+    rng = np.random.default_rng(0)
+    found = np.concatenate([exposure(rng.normal(size=1), rng.normal(size=99)) for _ in range(4000)])
+    for rate in (0.01, 0.05, 0.5):
+        assert (found <= rate).mean() == pytest.approx(rate, abs=4 * np.sqrt(rate / 4000))
+
+
+def test_points_are_the_curve_at_three_rates() -> None:
+    """Down to one in a thousand; of several curves their weighted means."""
+    low = RocCurve.of(np.arange(1000.0), np.arange(1000.0))
+    high = RocCurve.of(np.arange(1000.0) + 2000, np.arange(1000.0))
+    assert high.points == {"0.1 %": 1.0, "1 %": 1.0, "10 %": 1.0}
+    assert low.points == pytest.approx({"0.1 %": 0.001, "1 %": 0.01, "10 %": 0.1})
+    assert mean_points([low, high], [3, 1])["10 %"] == pytest.approx(0.325)

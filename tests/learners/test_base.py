@@ -128,6 +128,16 @@ def test_targets_that_a_learner_cannot_learn(
         learner.check(Schema(BINARY.features, target))
 
 
+@pytest.mark.parametrize("kind", ["integer", "number"])
+def test_zero_or_one_is_no_number_to_regress_on(kind: Any) -> None:
+    """A class in disguise, unless the schema says that it is a share."""
+    schema = Schema(BINARY.features, Column("died", kind, 0, 1))
+    if kind == "number":
+        return RuleFitRegressor().check(schema)
+    with pytest.raises(InputError, match='write kind = "category"'):
+        RuleFitRegressor().check(schema)
+
+
 class Dividing(FederatedClassifier):
     """A learner of three classes whose budget is divided by the number of features."""
 

@@ -145,8 +145,8 @@ STUDIES = {
     ),
     "a parameter's old name": (("n_fuzzy_sets = 2", "sets = 2"), "sets is now n_fuzzy_sets"),
     "a preset that is none": (
-        ("max_depth = 1", 'preset = "paper"'),
-        "'FuzzyTreeRegressor' has no preset 'paper'; it has none",
+        ("max_depth = 1", 'preset = "papers"'),
+        "'FuzzyTreeRegressor' has no preset 'papers'; it has \"paper\"",
     ),
     "text for a seed": (("seed = 1", 'seed = "one"'), "at seed; write a whole number, without"),
     "a wrong parameter": (

@@ -238,8 +238,8 @@ def test_a_price_says_whether_anything_fits(
     printed, error = capsys.readouterr()
     assert "DOES NOT FIT: fuzzy_tree.level 300 % of epsilon 1" in printed
     assert "no policy fits its budget" in error
-    (line,) = told(capsys, "price", str(tmp_path / "study.toml"), "--epsilon", "2")
-    assert 'no policy has base = "private"' in line
+    assert status(["price", str(tmp_path / "study.toml"), "--epsilon", "2"]) == FINE
+    assert "own: at most epsilon 2, of a budget of epsilon 2" in capsys.readouterr().out
     text = (tmp_path / "own.toml").read_text()
     (tmp_path / "own.toml").write_text(text.replace('"3"', '"1e-30"'))
     (line,) = told(capsys, "price", str(tmp_path / "study.toml"))

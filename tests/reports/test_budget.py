@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -337,3 +338,31 @@ def test_shares_are_read_as_per_cent() -> None:
     assert verdict(found) == "58.0 % of members found"
     assert figure_of(found, found.baseline) == "1.0 %"
     assert figure_of(SCARE, None) == "none"
+
+
+def test_a_model_is_shown_only_under_a_finite_guarantee() -> None:
+    """Elsewhere the page says why not, whatever it is given."""
+    told, study = {"private": "<figure>MODEL</figure>"}, Study.built_in()
+    open_ = _policy(_client(unprotected=1, epsilon=None, risk=None, tight=None))
+    shown = page(Report(study, (_policy(_client()),), "0"), told)
+    assert "<figure>MODEL</figure>" in shown and "The model is not shown" not in shown
+    assert "The model is not shown" in page(Report(study, (open_,), "0"))
+
+
+def test_ten_thousand_queries_are_listed_in_a_page_of_less_than_two_megabytes() -> None:
+    """Each on a row of its owner, kind and guarantee, by which rows are chosen without a script."""
+    steps = [ChargedQuery("small.level", number % 2 == 0, number / 5000) for number in range(5000)]
+    owners = tuple(_client(client=name, steps=steps) for name in ("north", "south"))
+    one = _policy(owners[0])
+    text = _page(replace(one, account=replace(one.account, clients=owners)))
+    assert len(text.encode()) < 2_000_000
+    listed = text[text.index('<details class="all">') : text.index("</details>")]
+    assert "All 10,000 charged queries" in listed
+    rows = re.findall(r'<tr class="(o\d) k0 (g\d)"><td>(\w+)</td>', listed)
+    assert len(rows) == 10_000
+    assert set(rows) == {
+        (owner, guard, name)
+        for owner, name in (("o0", "north"), ("o1", "south"))
+        for guard in ("g0", "g1")
+    }
+    assert ".pick:has(option[value=o1]:checked) + .wide tbody tr:not(.o1)" in listed

@@ -185,3 +185,16 @@ def test_answers_that_came_to_nothing_are_counted_by_owner() -> None:
     policy = report_of(metrics={"faults": {"north": {"small.level": 3}}})
     assert told_everywhere(policy, "failed inside a gate: north 3")
     assert not any("gate" in text for text in remarks(report_of(metrics={"faults": {}})))
+
+
+def test_heavy_tails_are_told_with_both_errors() -> None:
+    """Within the limits and beyond, with the shares of records and of variance; nothing without them."""
+    told = {
+        "limits": [-8.0, 28.0], "records": 0.0095, "variance": 0.99,
+        "inside": 1.0, "constant": 4.6, "r2": 0.95, "outside": 493.4,
+    }  # fmt: skip
+    report = report_of(metrics={**SCORED, "beyond": told})
+    (found,) = (text for text in remarks(report) if "variance" in text)
+    for figure in ("0.95% of", "99% of", "-8 to 28", "within: 1 (constant 4.6", "beyond: 493.4"):
+        assert figure in found
+    assert not any("variance" in text for text in remarks(report_of(metrics=SCORED)))

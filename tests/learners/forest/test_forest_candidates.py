@@ -190,7 +190,7 @@ def test_best_cut_is_the_first_best(criterion: Criterion) -> None:
     if criterion == "squared_error":
         bins[0, [0, 3]] = [[6, 0], [6, 6]]
     best = best_cut(bins, criterion, 1)
-    assert best.place[0] == 0 and best.gain[0] > 0
+    assert best.index[0] == 0 and best.gain[0] > 0
     assert best_cut(bins, criterion, 7).gain[0] == -np.inf
 
 

@@ -23,6 +23,7 @@ from privfed.learners.genetic_tree.counts import NodeTotals
 from privfed.learners.genetic_tree.queries import SHELF, KeepBest
 from privfed.privacy.policy import Policy
 from privfed.testing.check_learner import CHECKS, check_learner
+from privfed.testing.hospitals import BINARY, gates, patients
 
 MakeGated = Callable[..., LocalDisclosure]
 MakeUngated = Callable[..., UngatedDisclosure]
@@ -329,3 +330,19 @@ def test_in_a_simulation_it_scores_without_taking_home(
         assert np.array_equal(by_row[own], model.predict(x[own], client=client))
     with pytest.raises(InputError, match="client="):
         type(model).from_dict(model.to_dict()).score(x, y)
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_own_trees_have_at_most_so_many_leaves(private: bool) -> None:
+    """8 leaves are 15 nodes, in either way; without a limit there are more."""
+    sizes = []
+    for most in (8, None):
+        learner = GeneticTreeClassifier(
+            4, generations=1, depth=6, include_local_tree=True, max_leaf_nodes=most, random_state=0
+        )
+        policy = learner.private("8") if private else learner.published()
+        learner.fit(gates(patients(900), policy, BINARY))
+        sizes.append(max(learner.at_home(name).decisions for name in learner.clients_))
+    assert sizes[0] <= 7 < sizes[1]
+    with pytest.raises(InputError, match="max_leaf_nodes"):
+        GeneticTreeClassifier(max_leaf_nodes=1).check_parameters()

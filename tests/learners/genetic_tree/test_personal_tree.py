@@ -278,3 +278,36 @@ def test_rare_classes_are_labelled_where_that_scores_better() -> None:
     assert np.array_equal(again.weights, found.weights)
     even = Client(View(Records(CLASSES, x, (x[:, 0] > 0).astype(float)), CLASSES, b"even"), True)
     assert choose_below(even, Shared(STUMP, np.full((3, 2), 0.5)), 5, 2, 3).weights is None
+
+
+@pytest.mark.parametrize("classify", [True, False])
+@pytest.mark.parametrize("leaves", [2, 5, 8, 1000])
+def test_a_pruned_tree_has_no_more_leaves_and_means_of_them(classify: bool, leaves: int) -> None:
+    """A joined leaf says the weighted mean of what the whole tree said of its records; others stay."""
+    client = _client(400, classify=classify)
+    whole = PersonalTree.of_nodes(local.cart(client.x, client.y, 2 * classify, 7), "own")
+    found = whole.pruned(client.x, leaves)
+    before = whole.predict(client.x)
+    assert len(found.tree.leaves) == min(leaves, len(whole.tree.leaves))
+    reached = found.tree.reach(client.x)
+    for leaf in np.unique(reached):
+        here = reached == leaf
+        assert found.predict(client.x[here])[0] == pytest.approx(
+            before[here].mean(axis=0), abs=1e-6
+        )
+    if leaves == 1000:
+        assert np.array_equal(found.predict(client.x), before)
+
+
+def test_the_leaves_that_differ_least_are_joined_first() -> None:
+    """By brute force: of every pair of sister leaves, the one whose joining moves predictions least."""
+    client = _client(400, classify=False)
+    whole = PersonalTree.of_nodes(local.cart(client.x, client.y, 0, 4), "own")
+    count, before = len(whole.tree.leaves), whole.predict(client.x)[:, 0]
+    reached, rises = whole.tree.reach(client.x), []
+    for pair in whole.tree.children[whole.tree.feature >= 0]:
+        if (whole.tree.feature[pair] < 0).all():
+            here = np.isin(reached, pair)
+            rises.append(((before[here] - before[here].mean()) ** 2).sum())
+    found = whole.pruned(client.x, count - 1).predict(client.x)[:, 0]
+    assert ((found - before) ** 2).sum() == pytest.approx(min(rises), rel=1e-4)

@@ -88,6 +88,7 @@ def test_hostile_settings_are_refused(scoring: Scoring) -> None:
         Votes(Scoring(classify=False), 9, 2, 5, VoteThresholds()),
         Fitness(GOOD, Scoring(classify=False, folds=1)),
         KeepBest(GOOD, SCORING, Choice(lowest=3, deepest=2)),
+        KeepBest(GOOD, SCORING, Choice(leaves=1)),
     ],
 )
 def test_hostile_depths_are_refused(query: Query) -> None:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
 from privfed import Column, LocalDisclosure, Schema
+from privfed.errors import InputError
 from privfed.exchange.disclosure import ReplayDisclosure
-from privfed.learners import RuleFitClassifier, RuleFitRegressor
-from privfed.learners.rulefit.short import roundest
+from privfed.learners import RuleFitClassifier, RuleFitRegressor, private
+from privfed.learners.rulefit.short import _Shortening, roundest
 from privfed.learners.saved import load, save
-from privfed.testing.hospitals import gates, patients
+from privfed.testing.hospitals import BINARY, NUMERIC, gates, patients
 
 FRAME = patients(3000)
 
@@ -97,6 +100,7 @@ def test_a_saved_short_model_predicts_alike(tmp_path: Path) -> None:
     again = load(tmp_path / "model.json")
     assert isinstance(again, RuleFitClassifier)
     assert np.array_equal(again.decision_function(FRAME), model.decision_function(FRAME))
+    assert np.array_equal(again.confidence_interval(FRAME), model.confidence_interval(FRAME))
 
 
 def test_a_number_is_predicted_by_few_terms_too() -> None:
@@ -140,3 +144,62 @@ def test_what_is_roundest() -> None:
     assert [roundest(*ends) for ends in ((38.2, 41.3, 39), (0.118, 0.133, 0.12), (-3, 4, 1))] == [
         40, 0.12, 0,
     ]  # fmt: skip
+
+
+def test_coefficients_move_with_the_scores_as_their_covariance_says() -> None:
+    """The posterior's root, added to the engine's weights column by column, moves the refit by its image."""
+    engine = private.learn(
+        disclosure(), private.Outcome.of(BINARY, number=False), np.random.default_rng(0)
+    )
+    assert engine.covariance is not None
+    root = np.linalg.cholesky(engine.covariance + 1e-9 * np.eye(len(engine.covariance)))
+    held = _Shortening(engine, np.random.default_rng(1), stable=False)
+    design = np.column_stack([held.codes[0] > 4, held.codes[1] > 4, held.codes[0] > 8]).astype(
+        float
+    )
+    centre, covariance = held._refitted(design)
+    assert covariance is not None
+    held.fitted = replace(engine, covariance=None)
+    scores, moved = held.scores, []
+    for own in (held.directions @ root).T:
+        held.scores = scores + 1e-3 * own
+        moved.append((held._refitted(design)[0] - centre) / 1e-3)
+    assert np.allclose(np.array(moved).T @ np.array(moved), covariance, rtol=1e-3, atol=1e-6)
+
+
+def test_intervals_hold_what_they_are_of() -> None:
+    """Coefficients, and predictions; less budget, wider ones; a higher level, too."""
+    model, vague = fitted()[0], fitted(40, epsilon="0.3")[0]
+    table = model.table()
+    assert (table["low"] < table["coefficient"]).all() and (
+        table["coefficient"] < table["high"]
+    ).all()
+    chances = model.predict_proba(FRAME)[:, 1]
+    low, high = model.confidence_interval(FRAME).T
+    assert ((low < chances) & (chances < high)).all()
+    wide = [
+        np.ptp(one.model_.score_intervals(one._encode(FRAME)), axis=1).mean()
+        for one in (model, vague)
+    ]
+    assert wide[0] < wide[1]
+    assert (model.confidence_interval(FRAME, level=0.99)[:, 0] < low).all()
+
+
+def test_a_long_model_has_no_intervals() -> None:
+    """It says how to have some; so does a level that is none."""
+    with pytest.raises(InputError, match="max_terms = 20"):
+        fitted(None)[0].confidence_interval(FRAME)
+    with pytest.raises(InputError, match=r"level = 0\.9"):
+        fitted()[0].confidence_interval(FRAME, level=90)
+    assert "low" not in fitted(None)[0].table()
+
+
+def test_a_numbers_interval_is_of_its_mean() -> None:
+    """In the target's unit, around the prediction and within the limits."""
+    model = RuleFitRegressor(random_state=0)
+    model.fit(gates(FRAME, model.private("4"), NUMERIC, seed=3))
+    low, high = model.confidence_interval(FRAME).T
+    told = model.predict(FRAME)
+    assert ((low <= told) & (told <= high)).all() and (low < high).any()
+    truth = 20 + 6 * (4.0 * (FRAME["GCS"] < 7) + 2.0 * (FRAME["age"] >= 60) - 2.5)
+    assert ((low <= truth) & (truth <= high)).mean() > 0.6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -34,10 +34,11 @@ class Nodes:
         """Those that are known to the engine, silent ones included."""
         return list(self.up)
 
-    def send(self, batches: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
+    def send(self, batches: Mapping[str, bytes], seconds: float) -> Iterable[tuple[str, bytes]]:
         """Deliver at once."""
         self.messages += batches.items()
-        return {n: self.up[n].answer(d, "server") for n, d in batches.items() if n not in self.down}
+        there = [node for node in batches if node not in self.down]
+        return [(node, self.up[node].answer(batches[node], "server")) for node in there]
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ def test_two_nodes_that_speak_for_one_client_end_the_study(folder: Path) -> None
 def test_nodes_that_say_nothing_sensible_are_nobody(folder: Path) -> None:
     """Garbage and silence both leave the client absent."""
     nodes = Nodes(folder, x="north")
-    found = Directory(["north"], nodes=lambda: ["x"], send=lambda b, s: {"x": b"\xff"})
+    found = Directory(["north"], nodes=lambda: ["x"], send=lambda b, s: [("x", b"\xff")])
     federated = federation(
         Hospital(Path(), "north"), carry=found, patience=RetryLimits(0.2, 0.01, 0.05)
     )

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from engine_trials import QUICK, BadLine, Hospital, batch_of, gate_of, question
 from ledger_trials import SMALL
 
+from privfed import Guard, LocalDisclosure, Policy, Schema
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.engines.owner_side import OwnerSide
 from privfed.engines.sockets import SocketServer
+from privfed.errors import LedgerError
+from privfed.exchange.channel import RetryLimits
+from privfed.tables.schema import Column
+from privfed.testing.queries import Histogram
 
 pytest.importorskip("flwr")
 
@@ -58,6 +68,45 @@ def test_over_a_bad_line_flower_s_nodes_are_charged_once_for_each_question(tmp_p
     assert sum(line.counts.values()) > 10 and min(line.counts.values()) > 0
 
 
+@pytest.mark.parametrize("left", ["abc", "ab"])
+def test_masked_totals_come_over_flower(tmp_path: Path, left: str) -> None:
+    """Lost and garbled messages, a node that is gone: those who are left open their total, and nothing else."""
+    from flower_grid import InProcess
+
+    from privfed.engines.flower import FlowerDisclosure
+
+    pytest.importorskip("cryptography")
+    bins = Histogram(0, (0.0, 0.5, 1.0))
+    schema = Schema((Column("a", lower=0, upper=1),), Column("y", lower=0, upper=1))
+    rows = [{"a": (n % 7) / 7, "y": 0.5, "owner": "abc"[n % 3]} for n in range(30)]
+    allowed = Policy({bins.kind: (Guard.of("gaussian", spend="1000"),)}, accountant="zcdp")
+    frame = pd.DataFrame(rows)
+    gates = LocalDisclosure.from_frame(
+        frame,
+        "y",
+        client="owner",
+        schema=schema,
+        policy=allowed.masked_among("abc", least=2),
+        seed=1,
+    ).gates
+    with ExitStack() as stack:
+        for name in left:
+            side = OwnerSide(gates[name])
+            stack.enter_context(
+                SocketServer(tmp_path / name, partial(side.answer, principal="server"))
+            )
+        grid = InProcess({number: tmp_path / name for number, name in enumerate("abc", 1)})
+        patience = QUICK if left == "abc" else RetryLimits(deadline=0.3)
+        asking = FlowerDisclosure(grid, schema, list("abc"), patience=patience)
+        if left == "abc":
+            asking._carry = BadLine(asking._carry, seed=5)
+        answer = asking.ask(bins).only
+    (total,) = answer.releases
+    assert total == f"total of {len(left)} owners"
+    exact = np.histogram(frame["a"][frame["owner"].isin(list(left))], bins.edges)[0]
+    np.testing.assert_allclose(answer.total("counts"), exact, atol=0.4)
+
+
 def test_whatever_goes_wrong_at_a_node_is_silence(tmp_path: Path) -> None:
     """No socket, a socket where nobody is, and none named: empty bytes, and no error's text."""
     for socket in (tmp_path / "nobody", tmp_path, None):
@@ -89,3 +138,22 @@ def test_a_name_that_no_app_may_have_is_refused(
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "x").touch()
     assert status(["flower", "new", str(tmp_path / "taken")]) == BAD_INPUT
+
+
+def test_flower_says_in_a_line_why_a_study_was_stopped(caplog: pytest.LogCaptureFixture) -> None:
+    """A refused ledger, say; another fault keeps its traceback."""
+    from privfed.study.on_flower import server_app
+
+    server_app()
+    log = logging.getLogger("flwr")
+    before, log.propagate = log.propagate, True
+    try:
+        for fault in (LedgerError("client 'a' published head 3:x after 4:y"), ValueError("else")):
+            try:
+                raise fault
+            except Exception as error:
+                log.error("%s raised an exception", "ServerApp", exc_info=error)
+    finally:
+        log.propagate = before
+    assert "privfed: client 'a' published head 3:x after 4:y\n" in caplog.text
+    assert caplog.text.count("Traceback") == 1 and "ValueError: else" in caplog.text

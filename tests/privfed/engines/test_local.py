@@ -143,6 +143,7 @@ def test_a_client_of_few_records(schema: Schema, size: int) -> None:
         (table().assign(y=1.0), {"schema": None}, "'y' is constant"),
         (table(), {"policy": "publishd"}, "no policy called 'publishd'"),
         (table(), {"policy": {"clinic 0": OPEN}}, "'clinic 1' has no policy"),
+        (table(), {"schema": None, "policy": NOISY}, "needs a public schema"),
         (table(), {"policy": "none.toml"}, r"policy file none\.toml"),
         (table().head(0), {}, "at least one client"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from privfed.owner.gate import Gate, open_reply
 from privfed.privacy.laws import SumOfGaussians
 from privfed.privacy.noise import TestNoise
 from privfed.questions import wire
+from privfed.questions.exact import shown
 from privfed.tables.schema import Column
 from privfed.testing.gates import events, reason, reply
 from privfed.testing.queries import Histogram
@@ -114,6 +116,36 @@ def test_every_owner_is_charged_once_and_asked_again_for_nothing() -> None:
         gate.ledger.verify()
     budget = held.budget()
     assert (budget["unmasked"] > budget["spent"]).all()
+
+
+def test_a_statement_adds_up_both_prices() -> None:
+    """What rows cost with and without masks, as two epsilons of each line; with all spent, the budget's two."""
+    held = federation(policy(colluding=1))
+    for _ in range(3):
+        held.ask(BINS)
+    gate = held.gates["elm"]
+    terms, accountant = gate.policy.masked, gate.accountant
+    assert terms is not None and gate.policy.budget is not None
+    (line,) = gate.ledger.budget()
+    assert line.spent[0] == 3 * Fraction("0.05")
+    without = accountant.guarantee((line.spent[0] * 4, Fraction(0)), line.delta)[0]
+    certain = terms.epsilon_unmasked(accountant, gate.policy.budget)
+    assert line.epsilon is not None and line.unmasked is not None and certain is not None
+    assert without < line.unmasked <= certain and line.epsilon < line.unmasked
+    assert f"at most epsilon {shown(line.unmasked)} so far" in line.basis
+    assert held.budget().set_index("client")["unmasked"]["elm"] == pytest.approx(
+        float(line.unmasked)
+    )
+    alone = federation(replace(policy(), masked=None))
+    alone.ask(BINS)
+    assert alone.gates["elm"].ledger.budget()[0].unmasked is None
+
+
+def test_a_gate_whose_policy_masks_nothing_does_not_open() -> None:
+    """Laplace noise is added by each owner; a policy that says masked beside it alone is a mistake."""
+    guards = {BINS.kind: (Guard.of("laplace", spend="0.1"),)}
+    with pytest.raises(PolicyError, match="nothing would be masked"):
+        federation(replace(policy(), guards=guards))
 
 
 def _encoded(request: Request) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from datetime import UTC, datetime, timedelta
 
@@ -12,6 +13,7 @@ from ledger_trials import SMALL, SPEND
 
 from privfed import Budget, Gate, Guard, Ledger, Policy, Records
 from privfed.engines.batches import Replies
+from privfed.engines.owner_log import JsonLines
 from privfed.engines.owner_side import OwnerSide, Rounds
 from privfed.exchange.messages import DryRun, DryRunReply, Envelope, Reason, Request
 from privfed.privacy.limit import Limit
@@ -99,8 +101,22 @@ def test_the_log_tells_counts_and_closed_words_only(caplog: pytest.LogCaptureFix
         hostile = Request("x\ny", "forged\nkind", b"fields", "forged\nline", None, "forged\nround")
         owner.answer(batch_of(wire.encode(hostile)), "server")
         owner.answer(b"\xff", "server")
-    assert [record.getMessage() for record in caplog.records] == [
+    texts = [record.getMessage() for record in caplog.records]
+    assert [text for text in texts if not text.startswith("row ")] == [
         "server: 1 of 1 answered: 1 release",
         "server: 1 of 1 answered: 1 refused (unknown-kind)",
         "server: sent an invalid batch",
+    ]
+    lines = [JsonLines().format(record) for record in caplog.records]
+    assert not [line for line in lines if "forged" in line or "\n" in line]
+    told = [
+        {k: v for k, v in json.loads(line).items() if k not in ("time", "row")} for line in lines
+    ]
+    who, cost = {"level": "info", "principal": "server"}, told[0]["cost"]
+    assert cost["epsilon"] == "0.1"
+    assert told[:4] == [
+        {**who, "event": "reserved", "kind": question(0).kind, "cost": cost},
+        {**who, "event": "batch", "messages": 1, "answered": {"release": 1}},
+        {**who, "event": "refused", "reason": "unknown-kind"},
+        {**who, "event": "batch", "messages": 1, "answered": {"refused (unknown-kind)": 1}},
     ]

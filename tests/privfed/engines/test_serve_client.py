@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -104,8 +105,9 @@ def test_a_learner_learns_through_the_socket_while_the_ledger_is_read_beside_it(
     out, log = process.communicate(timeout=30)
     assert process.returncode == 0 and out.startswith("north: ledger at ") and "closed" in out
     assert not (folder / "north.sock").exists()
-    lines = log.strip().splitlines()
-    assert lines and all("server: " in line and " answered: " in line for line in lines)
+    lines = [json.loads(line) for line in log.strip().splitlines()]
+    assert {"reserved", "batch"} <= {line["event"] for line in lines}
+    assert all("cost" in line for line in lines if line["event"] == "reserved")
     table = pd.read_csv(folder / "north.csv")
     values = {text for column in ("age", "weight", "risk") for text in map(str, table[column])}
     assert not [text for text in values if len(text) > 4 and text in log + out]

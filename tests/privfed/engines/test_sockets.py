@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import socket
 import struct
+from contextlib import ExitStack
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event, Thread, active_count
+from time import sleep
 
 import pytest
 from engine_trials import eight
 
-from privfed.engines.sockets import DESCRIPTORS, SocketCarrier, SocketServer, call_socket
+from privfed.engines.sockets import (
+    DESCRIPTORS,
+    MAX_CONNECTIONS,
+    SocketCarrier,
+    SocketServer,
+    call_socket,
+)
 from privfed.errors import InputError
 from privfed.exchange.channel import ChannelError
 
@@ -92,3 +100,50 @@ def test_an_answer_that_fails_is_silence(tmp_path: Path, capfd: pytest.CaptureFi
         )
     printed = capfd.readouterr()
     assert "SECRET" not in printed.out + printed.err
+
+
+def test_closing_waits_for_what_has_arrived(tmp_path: Path) -> None:
+    """A question under way is answered, for its charge stands; one that has not arrived is not begun."""
+    begun, go, said = Event(), Event(), list[bytes]()
+
+    def slow(data: bytes) -> bytes:
+        begun.set()
+        go.wait(30)
+        return echo(data)
+
+    server = SocketServer(tmp_path / "socket", slow)
+    asking = Thread(target=lambda: said.append(call_socket(tmp_path / "socket", b"ab")))
+    asking.start()
+    assert begun.wait(30)
+    with socket.socket(socket.AF_UNIX) as late:
+        late.connect(str(tmp_path / "socket"))
+        late.sendall(struct.pack(">Q", 2) + b"a")
+        sleep(0.2)
+        closing = Thread(target=server.close)
+        closing.start()
+        closing.join(0.3)
+        assert closing.is_alive() and not said
+        late.sendall(b"b")
+        assert late.recv(1) == b""
+    go.set()
+    closing.join(30)
+    asking.join(30)
+    assert said == [b"ba"] and not (tmp_path / "socket").exists()
+
+
+def test_silent_visitors_hold_a_bounded_number_of_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many connect and say nothing, or a byte at a time; after a while the others are answered."""
+    monkeypatch.setattr("privfed.engines.sockets.STALL", 1.0)
+    before = active_count()
+    with SocketServer(tmp_path / "socket", echo), ExitStack() as opened:
+        visitors = [opened.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(100)]
+        for visitor in visitors:
+            visitor.connect(str(tmp_path / "socket"))
+            visitor.sendall(b"\x00")
+        for _ in range(8):
+            sleep(0.1)
+            assert active_count() <= before + MAX_CONNECTIONS + 1
+            visitors[0].sendall(b"\x00" if _ < 6 else b"")
+        assert call_socket(tmp_path / "socket", b"ab", seconds=30) == b"ba"

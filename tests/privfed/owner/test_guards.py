@@ -13,7 +13,7 @@ import pytest
 from privfed import Gate, Guard, Policy, Records, Schema
 from privfed.exchange.messages import Reason, Release, Request
 from privfed.mechanisms.laplace import Laplace
-from privfed.owner.guards import capped
+from privfed.owner.guards import as_declared, capped
 from privfed.privacy.loss import Loss
 from privfed.privacy.mechanism import BoundedPart, Protection
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
@@ -101,6 +101,20 @@ def test_noise_hides_no_size(
     assert events(gate) == ["refused"]
     assert Sized.evaluated == []
     assert reason(gate, Request.of("2", Sized(tuple(abs(n) for n in shape)))) is None
+
+
+@pytest.mark.parametrize("dtype", ["uint64", "int64", "uint8", "float64"])
+def test_cells_are_cut_before_they_wrap_around(dtype: str) -> None:
+    """Neighbouring answers on both sides of 2^63 stay as near as they were; small ones are untouched."""
+    part = Part(PartType.COUNTS, ("cell",), (3,), Sensitivity(Bound(1, 1)))
+    info = np.iinfo(dtype) if dtype != "float64" else np.finfo(dtype)
+    cells = np.array([0, 7, info.max], dtype)
+    told = as_declared(cells, part)
+    assert told.dtype == np.int64
+    assert told.tolist() == [0, 7, min(int(info.max), 2**53)]
+    if dtype == "uint64":
+        near = [as_declared(np.full(3, 2**63 - 1 + step, dtype), part)[0] for step in (0, 1)]
+        assert near[0] == near[1] == 2**53
 
 
 def test_an_open_size_is_released_without_a_guarantee(make_gate: Callable[..., Gate]) -> None:

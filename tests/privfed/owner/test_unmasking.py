@@ -90,7 +90,7 @@ class Server:
     def _learn_all(self, colluder: str) -> None:
         unmasking, own = self.gates[colluder]._unmasking, self.gates[colluder]._masking
         for peer, share in self.shares.items():
-            self.pads[frozenset((colluder, peer))] = own.pair(self._key(peer), self.view).mask
+            self.pads[frozenset((colluder, peer))] = own.pair(self._key(peer)).mask(self.view)
             if share.told:
                 self._learn_share(
                     colluder, peer, unmasking._unsealed(peer, share.told[colluder], self.view)
@@ -322,15 +322,18 @@ def test_an_invented_owner_survives_nothing() -> None:
     said = reply(gate, Request.of("1", BINS))
     assert isinstance(said, Release)
     cells = cells_of(said.parts).view(np.uint64)
-    pad = invented.pair(gate._masking.public, bytes.fromhex(said.view)).mask
+    pad = invented.pair(gate._masking.public).mask(bytes.fromhex(said.view))
     for _ in OTHERS:
         cells = cells - stream(pad, 4)
     read = cells.view(np.int64) * float(said.parts["counts"].grid)
     np.testing.assert_array_equal(read, exact_counts(gate))
 
 
-def test_owners_of_different_rosters_open_nothing() -> None:
-    """One whose policy differs has another view: no box of hers opens, and no total without her."""
+def test_owners_of_different_rosters_open_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose policy differs has another view: no box of hers opens, and no total without her.
+
+    Where terms are left out of the view, her thinner share opens a total with less noise than was priced.
+    """
     held = gates()
     other = gates(colluding=0)["briar"]
     server = Server({**held, "briar": other})
@@ -339,6 +342,18 @@ def test_owners_of_different_rosters_open_nothing() -> None:
     left = [owner for owner in OWNERS if owner != "briar"]
     server.tell(dict.fromkeys(left, left))
     assert server.reads() == [tuple(left)]
+
+    monkeypatch.setattr(gate_module, "view_of", lambda asked, *_: asked.id.encode() * 32)
+    lax = Server({**gates(), "briar": gates(colluding=0)["briar"]}, COLLUDER)
+    four = (VICTIM, "briar", "cedar", COLLUDER)
+    lax.tell(dict.fromkeys(four, four))
+    assert ("ashford", "briar", "cedar", "elm") in lax.reads()
+    laws = {owner: lax.shares[owner].parts["counts"].noise for owner in four}
+    honest = [law for owner, law in laws.items() if owner != COLLUDER]
+    told = laws[VICTIM]
+    assert isinstance(told, SumOfGaussians)
+    left_over = sum(law.share.parameter**2 for law in honest if isinstance(law, SumOfGaussians))
+    assert left_over < 0.95 * told.parameter**2
 
 
 def test_a_replay_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -219,6 +219,14 @@ def test_a_basis_in_words() -> None:
     assert told_basis(()) == ""
     told = told_basis(["claimed:b", "opendp:c", "claimed:a"])
     assert told == "by OpenDP's map of c; on the word of b, a, not derived here"
+    masks = [
+        told_basis(each) for each in (["masked:0"], ["masked:3", "masked:1"], ["masked:2 of 9"])
+    ]
+    assert [each.partition(" with the server")[0] for each in masks] == [
+        "if no owner colludes",
+        "if at most 1 owner colludes",
+        "if at most 2 owners collude",
+    ]
 
 
 def test_pure_and_concentrated_laws_add_up() -> None:

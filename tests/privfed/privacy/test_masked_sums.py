@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
@@ -18,10 +19,12 @@ from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.errors import InputError, PolicyError
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
+from privfed.mechanisms.randomized_response import RandomizedResponse
+from privfed.mechanisms.unprotected import Nullify
 from privfed.privacy.laws import DiscreteGaussian, Law, SumOfGaussians, proven
-from privfed.privacy.loss import covers
+from privfed.privacy.loss import Loss, covers
 from privfed.privacy.masked_sums import LARGEST, MIN_SIGMA, MaskedSums, masked, refinement
-from privfed.privacy.mechanism import BoundedPart
+from privfed.privacy.mechanism import WIDEST, BoundedPart, Mechanism, Protection
 from privfed.privacy.noise import TestNoise
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
 
@@ -78,13 +81,22 @@ def test_shares_cost_what_was_asked(rho: str, owners: int, colluding: int) -> No
     assert isinstance(law, SumOfGaussians)
     assert each.total.loss.rho == Fraction(rho)
     assert covers(each.total.loss) and proven(law)
-    assert each.total.loss.basis == (f"masked:{colluding} of {owners}",)
+    assert each.total.loss.basis == (f"masked:{colluding}",)
     assert law.share.parameter >= MIN_SIGMA
     assert each.alone.rho is not None
     assert_allclose(float(each.alone.rho), float(Fraction(rho)) * (owners - colluding), rtol=1e-9)
     least = Gaussian().scale(Bound(1, 1), Fraction(rho))
     assert_allclose(law.parameter / each.refined["counts"], least, rtol=1e-12)
     assert_allclose(law.std, law.parameter * math.sqrt(owners / (owners - colluding)), rtol=1e-12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(sigma=st.floats(1e-2, 2.0**50), counted=st.integers(2, 512))
+def test_shares_that_count_have_all_of_the_variance(sigma: float, counted: int) -> None:
+    """In whole fractions: m times the variance of a share is no less than the one that was priced."""
+    assume(sigma / math.sqrt(counted) >= 0.5)
+    law = SumOfGaussians(sigma, counted, counted, 1)
+    assert counted * Fraction(law.share.parameter) ** 2 >= Fraction(sigma) ** 2
 
 
 def shared(rho: str, owners: int, colluding: int = 0) -> Any:
@@ -116,6 +128,71 @@ def test_no_total_overflows(cell: int) -> None:
     noise = 40 * each.laws["counts"].share.parameter
     assert abs(int(units[0])) * 512 <= LARGEST + 512 * noise
     assert np.sign(units[0]) == np.sign(cell)
+
+
+def test_the_widest_noise_fits() -> None:
+    """Of the widest scale that a gate draws, at the most owners, fifty deviations beside all cells."""
+    terms = MaskedSums({f"o{i:03d}": "" for i in range(512)}, 510)
+    part = Part(PartType.COUNTS, ("cell",), (1,), Sensitivity.of(1))
+    wide = Protection(
+        Gaussian(), {"counts": BoundedPart(part, Bound(1, 1))}, Fraction(1),
+        {"counts": DiscreteGaussian(WIDEST)}, Loss.zcdp(1),
+    )  # fmt: skip
+    each = masked(wide, terms)
+    assert each is not None
+    assert LARGEST + 50 * each.laws["counts"].std < 2**63
+
+
+class InEpsilon(Gaussian):
+    """A plugin whose spend is no rho, though it says so; its price is right."""
+
+    def price(self, group: Any, spend: Fraction) -> Protection:
+        """Noise of a rho of half the spend's square."""
+        rho = spend**2 / 2
+        return replace(super().price(group, rho), mechanism=self, spend=spend)
+
+
+class Squeezed(Gaussian):
+    """A plugin that gives two parts of one grid noise of two scales."""
+
+    def price(self, group: Any, spend: Fraction) -> Protection:
+        """The second part has a tenth of the noise, at a hundred times its price."""
+        known = super().price(group, spend)
+        first, second = known.laws
+        laws = {
+            first: known.laws[first],
+            second: DiscreteGaussian(known.laws[first].parameter / 10),
+        }
+        return Protection(self, group, spend, laws, Loss.zcdp(101 * spend))
+
+
+@pytest.mark.parametrize("plugin", [InEpsilon, Squeezed])
+def test_a_plugins_price_is_the_sums(plugin: type[Gaussian]) -> None:
+    """What was priced and checked for one owner's noise is what the total costs, by each part's own law."""
+    part = Part(PartType.COUNTS, ("cell",), (2,), Sensitivity.of(1))
+    group = {name: BoundedPart(part, Bound(1, 1)) for name in ("a", "b")}
+    priced = plugin().price(group, Fraction(6))
+    each = masked(priced, MaskedSums({"a": "", "b": "", "c": ""}))
+    assert each is not None
+    assert each.total.loss.rho == priced.loss.rho and covers(each.total.loss)
+    for name in group:
+        assert each.laws[name].parameter == priced.laws[name].parameter * each.refined[name]
+
+
+def test_a_policy_that_masks_nothing_is_refused() -> None:
+    """With Laplace noise, suppression, bits, or one such part beside a Gaussian one."""
+    terms = MaskedSums({"a": "", "b": ""})
+    terms.check_mechanisms([[Laplace()], [Gaussian(), Gaussian()]])
+    refused: list[list[list[Mechanism]]] = [
+        [],
+        [[]],
+        [[Laplace()], [Nullify()]],
+        [[Gaussian(), Laplace()]],
+        [[RandomizedResponse()]],
+    ]
+    for kinds in refused:
+        with pytest.raises(PolicyError, match="nothing would be masked"):
+            terms.check_mechanisms(kinds)
 
 
 def test_what_is_no_sum_under_gaussian_noise_stays_per_owner() -> None:
@@ -194,7 +271,7 @@ def test_terms_are_written_and_read(tmp_path: Any) -> None:
         ({"with": {"a": "key", "b": ""}}, "masking key"),
         ({"with": [f"o{i}" for i in range(513)]}, "at most 512"),
         ({"colluding": 1}, "masked is a table"),
-        ({"with": ["a", "b"], "most": 2}, "masked is a table"),
+        ({"with": ["a", "b"], "most": 2}, "unknown key 'most'; known are colluding, least,"),
         ({"with": [*"abcde"], "least": 6}, "at most as many"),
         ({"with": [*"abcde"], "least": "4"}, "whole number"),
         ({"with": [*"abcdefg"], "least": 4, "colluding": 1}, "write least = 5"),
@@ -205,6 +282,14 @@ def test_bad_terms_are_refused(plain: dict[str, Any], told: str) -> None:
     """With what is wrong, and what to write."""
     with pytest.raises(PolicyError, match=told):
         MaskedSums.from_dict(plain)
+
+
+def test_the_second_price_in_words() -> None:
+    """Who would have to collude, and what is left then; nothing where there is no budget."""
+    told = [MaskedSums(dict.fromkeys("abcde", ""), t).told(Fraction(5, 2)) for t in (0, 1, 3)]
+    ends = "an owner's own share of the noise still holds epsilon 2.5"
+    assert told == [f"; if {who} do, {ends}" for who in ("any", "2 or more", "4 or more")]
+    assert MaskedSums({"a": "", "b": ""}).told(None) == ""
 
 
 def test_the_price_without_masks_is_capped() -> None:

@@ -91,6 +91,9 @@ def test_a_study_of_two_owners_ends_with_a_report_and_a_transcript_that_replays(
     with serving(study) as connect:
         folder = chosen.run(connect)
     model = load(folder / "model.json")
+    lines = (folder / "progress").read_text().splitlines()
+    assert " round 1: " in lines[0] and lines[-1].endswith(" learned")
+    assert all(f"{name} " in line for name in OWNERS for line in lines[:-1])
     assert chosen.replay().to_dict() == model.to_dict()
     for name in OWNERS:
         shutil.copy(study.parent / name / "ledger.db", folder / "ledgers" / f"{name}.db")
@@ -130,6 +133,8 @@ def test_heads_are_kept_from_one_study_to_the_next(study: Path) -> None:
     shutil.rmtree(state_folder() / "ledgers")  # the owner's own machine forgot it as well
     with serving(study) as connect, pytest.raises(LedgerError, match="rewritten"):
         deployment(study, "second").run(connect)
+    ended = (study.parent / "second" / "private" / "progress").read_text().splitlines()
+    assert len([line for line in ended if "rewritten" in line]) == 1 and " stopped: " in ended[-1]
 
 
 def test_a_key_that_is_missing_or_another_ones_ends_the_study(study: Path) -> None:

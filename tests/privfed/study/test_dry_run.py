@@ -67,3 +67,8 @@ def test_a_study_takes_a_learners_preset(study: Study) -> None:
     wrong = LearnerChoice("RuleFitRegressor", {"preset": "papers"})
     with pytest.raises(StudyError, match=r"no preset 'papers'; it has \"paper\""):
         dry_run.learner(replace(study, learner=wrong))
+    own = LearnerChoice("FuzzyTreeRegressor", {"preset": "paper"})
+    assert dry_run.learner(replace(study, learner=own)).get_params()["gains"] == "literal"
+    without = LearnerChoice("LocalForests", {"preset": "paper"})
+    with pytest.raises(StudyError, match="no preset 'paper'; it has none"):
+        dry_run.learner(replace(study, learner=without))

@@ -129,7 +129,7 @@ def test_a_folder_without_ledgers_and_a_port_in_use_are_refused(
     """Before anything is served."""
     with pytest.raises(InputError, match="there is no such folder"):
         LedgerServer([tmp_path / "nowhere"])
-    with pytest.raises(InputError, match=f"--port {server.port}: cannot be used"):
+    with pytest.raises(InputError, match=f"port {server.port}: cannot be used"):
         LedgerServer([owners], server.port)
 
 

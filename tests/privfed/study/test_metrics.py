@@ -10,8 +10,11 @@ import pandas as pd
 import pytest
 from sklearn.base import ClassifierMixin
 
+from privfed import LocalDisclosure
+from privfed.errors import Note
+from privfed.learners import RuleFitRegressor
 from privfed.learners.base import FederatedLearner
-from privfed.study.metrics import LEAST, measure, of_chances
+from privfed.study.metrics import LEAST, beyond, measure, of_chances
 from privfed.tables.schema import Column, Schema
 
 FEATURE = Column("x", lower=0, upper=1)
@@ -136,3 +139,48 @@ def test_one_class_alone_has_no_area_and_certain_mistakes_a_finite_loss() -> Non
     found = of_chances(np.array([[1.0, 0.0]]), np.array([1]))
     assert "area under the curve" not in found
     assert found["log loss"] == -np.log(LEAST)
+
+
+def test_what_lies_beyond_a_model_s_limits_is_scored_apart() -> None:
+    """A giant has nearly all of the variance; within the limits the model is right."""
+    wanted = np.array([1.0, 2.0, 3.0, 4.0, 1000.0])
+    told = np.array([1.0, 2.0, 3.0, 5.0, 10.0])
+    (found,) = beyond(told, wanted, wanted, (0.0, 10.0)).values()
+    assert found["limits"] == [0.0, 10.0] and found["records"] == pytest.approx(0.2)
+    squares = (wanted - wanted.mean()) ** 2
+    assert found["variance"] == pytest.approx(squares[-1] / squares.sum())
+    assert found["outside"] == 990.0 and found["inside"] == 0.5
+    assert found["constant"] == pytest.approx(np.std([1, 2, 3, 4]))
+    assert found["r2"] == pytest.approx(1 - 1 / 5)
+
+
+@pytest.mark.parametrize(
+    ("limits", "wanted"),
+    [((0.0, 10.0), [1.0, 2.0, 9.0]), ((0.0, 1e4), [1.0, 2.0, 1000.0]), ((5.0, 6.0), [1.0, 2.0])],
+)
+def test_nothing_is_told_apart_where_little_lies_beyond(
+    limits: tuple[float, float], wanted: list[float]
+) -> None:
+    """Or where nothing lies within."""
+    values = np.array(wanted)
+    assert beyond(values, values, values, limits) == {}
+
+
+def test_a_study_s_score_tells_of_heavy_tails_by_the_model_s_own_limits() -> None:
+    """Of a private regressor whose limits are narrower than the bounds; fitting says so, too."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=3000).clip(-4, 4)})
+    table["y"] = 2 * table["x"]
+    table.loc[::400, "y"] = 3000.0
+    table["owner"] = np.arange(3000) % 2
+    schema = Schema((Column("x", "number", -4, 4),), Column("y", "number", -10, 3000))
+    learner = RuleFitRegressor(random_state=0)
+    held = LocalDisclosure.from_frame(
+        table, "y", client="owner", schema=schema, policy=learner.private("8"), seed=1
+    )
+    with pytest.warns(Note, match="of the public bounds"):
+        learner.fit(held)
+    assert learner.prediction_limits_[1] < 600
+    found = measure(learner, table, table, schema)
+    assert found["scores"]["R squared"] < 0.1 and found["beyond"]["variance"] > 0.9
+    assert found["beyond"]["inside"] < found["beyond"]["constant"] < found["beyond"]["outside"]

@@ -67,10 +67,34 @@ def test_categories_are_written_on_demand_and_mark_the_file(
     assert plain["column"][2]["categories"] == ["Jane Doe", "female", "male"]
 
 
+def test_a_form_that_nobody_named_is_proposed(
+    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And written above the schema, as a study needs it."""
+    assert status(["schema", str(table)]) == FINE
+    text = capsys.readouterr().out
+    assert '#   sep = ";"\n' in text and "encoding" not in text
+    plain = tmp_path / "plain.csv"
+    plain.write_text("a,b\n1,2\n", encoding="utf-8")
+    assert "read as follows" not in schema_text(plain, None)
+
+
+def test_names_and_dates_are_no_categories(tmp_path: Path) -> None:
+    """A template says so; asked for categories, it is not written."""
+    path = tmp_path / "table.csv"
+    rows = [f"Jane {i},2021-03-{i % 28 + 1:02d},{i}" for i in range(60)]
+    path.write_text("\n".join(["name,day,age", *rows]) + "\n", encoding="utf-8")
+    text = schema_text(path, None)
+    assert text.count("# This column holds") == 2 and "holds dates" in text and "Jane" not in text
+    with pytest.raises(InputError, match="'name' holds a text of its own") as caught:
+        schema_text(path, None, categories=True)
+    assert "Jane" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], 'write sep = ";"'),
+        (["--decimal", "."], 'write sep = ";"'),
         (["--sep", ";", "--target", "incme"], "did you mean 'income'"),
         (["--sep", ";;"], "sep must be one character"),
         (["--encoding", "latin1e"], "no encoding 'latin1e'"),

@@ -157,6 +157,5 @@ def test_params_go_with_a_learners_own_policy() -> None:
 
 def test_a_sweep_changes_private_budgets_alone() -> None:
     """Policies without a budget stay as they are."""
-    varied = Study.from_dict(tomllib.loads(GOOD)).under("4", seed=9)
+    varied = Study.from_dict(tomllib.loads(GOOD)).at("4")
     assert [policy.epsilon for policy in varied.policies] == [None, "4"]
-    assert varied.seed == 9

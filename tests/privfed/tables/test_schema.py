@@ -119,6 +119,13 @@ def test_a_feature_that_is_one_number_has_room_above_it(value: float) -> None:
     assert column.bounds[0] == value < column.bounds[1]
 
 
+@pytest.mark.parametrize(("rows", "different"), [(20, 20), (60, 30), (200, 90)])
+def test_few_texts_among_many_records_are_categories(rows: int, different: int) -> None:
+    """Up to half of the records, or twenty, may differ."""
+    frame = pd.DataFrame({"x": [f"ward {i % different}" for i in range(rows)]})
+    assert len(Schema.infer(frame, None).column("x").categories) == different
+
+
 @pytest.mark.parametrize(
     ("frame", "target", "says"),
     [
@@ -127,6 +134,18 @@ def test_a_feature_that_is_one_number_has_room_above_it(value: float) -> None:
         (pd.DataFrame({"x": [np.nan, np.inf]}), None, "no finite number"),
         (pd.DataFrame({"x": [1.0, 2.0]}), "y", "the columns are x"),
         (pd.DataFrame([[1, 2]], columns=["x", "x"]), None, "stands twice"),
+        (
+            pd.DataFrame({"x": [f"Jane {i}" for i in range(60)]}),
+            None,
+            "'x' holds a text of its own",
+        ),
+        (pd.DataFrame({"x": ["05.03.2021", "6.3.2021"]}), None, "'x' holds dates"),
+        (pd.DataFrame({"x": ["2021-03-05 12:30", "2021-03-06 00:10"]}), None, "'x' holds dates"),
+        (
+            pd.DataFrame({"x": pd.to_datetime(["2021-03-05", "2021-04-05"])}),
+            None,
+            "'x' holds dates",
+        ),
     ],
 )
 def test_nothing_to_infer(frame: pd.DataFrame, target: str | None, says: str) -> None:

@@ -1,0 +1,146 @@
+"""Do the 90 % intervals of short private RuleFit cover? Known truths, new records and noise in each run.
+
+    python benchmarks/private_intervals.py --epsilons 1 4 --records 2000 --seeds 25 --results private_intervals
+
+Six correlated columns, two owners; the factor of the posterior's deviation is 1.75 for coefficients and 1 for
+predictions, and others are tried. "same" is what the model's own terms have when they are refitted to the same
+records without noise; "truth" is the known function, or the terms' fit to 20,000 further records of it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from result_rows import PRIVATE_KEYS, arguments, progress, write_rows
+from scipy.special import expit
+from scipy.stats import norm
+
+from privfed import Column, LocalDisclosure, Schema
+from privfed.learners import RuleFitClassifier
+from privfed.tables.records import Records
+
+NAMES = [f"x{number}" for number in range(6)]
+SCHEMA = Schema(
+    tuple(Column(name, "number", -4, 4) for name in NAMES), Column("y", "integer", 0, 1)
+)
+#: Log-odds of the second class, by columns.
+TRUTHS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "steps and a pair": lambda x: (
+        1.5 * (x[0] > 0.5) + (x[1] > -0.5) - 1.2 * (x[2] > 0) * (x[3] > 0) + 0.5 * x[4] - 1
+    ),
+    "lines": lambda x: 0.9 * x[0] - 0.6 * x[1] + 0.4 * x[2],
+    "a sine and a square": lambda x: 1.2 * np.sin(2 * x[0]) + 0.5 * x[1] ** 2 - 0.7 * x[2] - 0.5,
+    "rules": lambda x: (
+        2 * (x[0] > 0) * (x[1] > 0) - 1.5 * (x[2] < -0.5) * (x[3] < 0.5) + (x[4] > 1) - 0.3
+    ),
+}
+FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0)  #: of the posterior's deviation
+SQUARES = tuple(norm.ppf(0.95) * factor for factor in FACTORS)
+
+
+def records(count: int, truth: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Columns, shape (records, 6), correlated by .3, and their log-odds."""
+    latent = np.sqrt(0.7) * rng.normal(size=(count, 6)) + np.sqrt(0.3) * rng.normal(size=(count, 1))
+    x = latent.clip(-4, 4)
+    return x, TRUTHS[truth](x.T)
+
+
+def fit(design: np.ndarray, chances: np.ndarray) -> np.ndarray:
+    """Logistic coefficients of a design with its intercept, by Newton's steps, ridge 1e-4 for the mean loss."""
+    found, ridge = np.zeros(design.shape[1]), np.full(design.shape[1], 1e-4)
+    ridge[0] = 1e-12
+    for _ in range(40):
+        told = expit(design @ found)
+        system = (design * (told * (1 - told))[:, None]).T @ design / len(design) + np.diag(ridge)
+        slope = design.T @ (chances - told) / len(design) - ridge * found
+        step = np.linalg.solve(system, slope)
+        found += step * min(1.0, 5 / max(float(np.abs(step).max()), 1e-300))
+    return found
+
+
+def one(truth: str, count: int, epsilon: str, seed: int) -> list[dict[str, Any]]:
+    """Distances of one model from both, in deviations of its posterior."""
+    rng = np.random.default_rng([seed, count])
+    x, score = records(count, truth, rng)
+    y = (rng.random(count) < expit(score)).astype(int)
+    frame = pd.DataFrame(x, columns=NAMES).assign(y=y, owner=[f"c{k % 2}" for k in range(count)])
+    learner = RuleFitClassifier(random_state=seed)
+    policy = learner.private(epsilon)
+    held = LocalDisclosure.from_frame(
+        frame, "y", client="owner", schema=SCHEMA, policy=policy, seed=seed
+    )
+    model = learner.fit(held).model_
+    if model.covariance is None or not len(model.weights) > 1:
+        return []
+    more, further = records(20_000, truth, np.random.default_rng(1))
+    encoded = Records.from_frame(frame, SCHEMA).x
+    designs = model.terms.design(encoded), model.terms.design(more)
+    wanted = {"same": fit(designs[0], y), "truth": fit(designs[1], expit(further))}
+    spread = np.sqrt(np.diag(model.covariance))[1:]
+    design = designs[1][:500]
+    both = np.einsum("ij,jk,ik->i", design, model.covariance, design)
+    each = np.sqrt(both + model.residual_variance)
+    rows = []
+    for name, coefficients in wanted.items():
+        aim = further[:500] if name == "truth" else design @ coefficients
+        stray = np.abs(model.weights - coefficients)[1:] / spread
+        rows += [{"of": f"coefficients, {name}", "stray": stray, "width": spread.mean()}]
+        far = np.abs(design @ model.weights - aim) / each
+        rows += [{"of": f"predictions, {name}", "stray": far, "width": each.mean()}]
+    return rows
+
+
+def main() -> None:
+    parser = arguments(__doc__, seeds=25, first_seed=0, epsilons=["1", "4"], records=[2000])
+    parser.add_argument("--truths", nargs="+", default=list(TRUTHS))
+    parser.add_argument("--results", help="name of a table in benchmarks/results")
+    chosen = parser.parse_args()
+    warnings.simplefilter("ignore")
+    found = []
+    for truth in chosen.truths:
+        for count in chosen.records:
+            for epsilon in chosen.epsilons:
+                rows = [
+                    row
+                    for seed in progress(
+                        range(chosen.first_seed, chosen.first_seed + chosen.seeds), truth
+                    )
+                    for row in one(truth, count, epsilon, seed)
+                ]
+                for name, own in pd.DataFrame(rows).groupby("of", sort=False):
+                    stray = np.concatenate(own["stray"].tolist())
+                    covered = {
+                        f"{f:g}": float((stray < z).mean())
+                        for f, z in zip(FACTORS, SQUARES, strict=True)
+                    }
+                    key = {"set": f"{truth}, {count}", "epsilon": epsilon, "learner": name}
+                    found += [
+                        {**key, "metric": metric, "value": round(v, 4)}
+                        for metric, v in covered.items()
+                    ]
+                    print(
+                        truth,
+                        count,
+                        epsilon,
+                        name,
+                        {k: round(v, 3) for k, v in covered.items()},
+                        round(own["width"].mean(), 3),
+                        flush=True,
+                    )
+    if chosen.results:
+        note = f"{chosen.seeds} runs, two owners; coverage of 90 % intervals by the factor of the posterior's deviation"
+        write_rows(
+            pd.DataFrame(found),
+            chosen.results,
+            PRIVATE_KEYS,
+            seed=str(chosen.first_seed),
+            note=note,
+        )
+
+
+if __name__ == "__main__":
+    main()

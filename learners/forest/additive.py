@@ -1,0 +1,147 @@
+"""The private engine's model as a forest, exactly: a tree for each column, and the random trees.
+
+A line is known at the shared thresholds alone, so a column's line and bins are one tree over it. Trees add up to
+the score, as those of gradient boosting do; the intercept is the first tree's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
+from sklearn.tree import DecisionTreeRegressor
+from sklearn.tree._tree import NODE_DTYPE
+from sklearn.tree._tree import Tree as ArrayTree
+
+from privfed.learners.private import PrivateModel
+from privfed.questions.tree import Tree
+
+
+@dataclass(frozen=True, eq=False)
+class AdditiveTree:
+    """What one tree adds to the scores."""
+
+    tree: Tree  #: splits, ``x < cut`` to the left
+    values: np.ndarray  #: by node, zero at splits; shape (nodes, outputs)
+
+
+class _Grown:
+    """Nodes so far, a row each: feature, cut, left, right, values."""
+
+    def __init__(self, outputs: int) -> None:
+        self.rows: list[tuple[int, float, int, int]] = []
+        self.values: list[np.ndarray] = []
+        self.nothing = np.zeros(outputs)
+
+    def leaf(self, values: np.ndarray) -> int:
+        self.rows.append((-1, 0.0, -1, -1))
+        self.values.append(values)
+        return len(self.rows) - 1
+
+    def open(self) -> int:
+        return self.leaf(self.nothing)
+
+    def split(self, node: int, feature: int, cut: float, left: int, right: int) -> int:
+        self.rows[node] = (feature, cut, left, right)
+        return node
+
+    def done(self) -> AdditiveTree:
+        feature, cut, left, right = (np.array(each) for each in zip(*self.rows, strict=True))
+        return AdditiveTree(Tree.binary(feature, cut, left, right), np.array(self.values))
+
+
+def trees_of(model: PrivateModel) -> tuple[AdditiveTree, ...]:
+    """All trees of a model; their scores' sum is :meth:`.PrivateModel.scores` up to rounding."""
+    columns = (_of_column(j, *model.steps(j)) for j in range(len(model.schema.features)))
+    first, *rest = [*columns, *(_of_levels(*own) for own in model.trees())]
+    inner = first.tree.feature >= 0
+    values = np.where(inner[:, None], 0.0, first.values + model.start)
+    return AdditiveTree(first.tree, values), *rest
+
+
+def _of_column(column: int, cuts: np.ndarray, heights: np.ndarray) -> AdditiveTree:
+    """A balanced tree over one column, intervals of equal height joined."""
+    kept = np.flatnonzero((heights[1:] != heights[:-1]).any(axis=1))
+    cuts, heights = cuts[kept], np.concatenate([heights[:1], heights[1:][kept]])
+    grown = _Grown(heights.shape[1])
+
+    def below(low: int, high: int) -> int:
+        if low == high:
+            return grown.leaf(heights[low])
+        node, middle = grown.open(), (low + high) // 2
+        left, right = below(low, middle), below(middle + 1, high)
+        return grown.split(node, column, float(cuts[middle]), left, right)
+
+    below(0, len(cuts))
+    return grown.done()
+
+
+def _of_levels(features: np.ndarray, cuts: np.ndarray, leaves: np.ndarray) -> AdditiveTree:
+    """A tree whose nodes of one level share their split; sides that no record reaches are left out."""
+    grown = _Grown(leaves.shape[1])
+
+    def below(level: int, leaf: int, spans: dict[int, tuple[float, float]]) -> int:
+        if level == len(features):
+            return grown.leaf(leaves[leaf])
+        feature, cut = int(features[level]), float(cuts[level])
+        low, high = spans.get(feature, (-np.inf, np.inf))
+        bit = 1 << level
+        if cut <= low:
+            return below(level + 1, leaf | bit, spans)
+        if cut >= high:
+            return below(level + 1, leaf, spans)
+        node = grown.open()
+        left = below(level + 1, leaf, spans | {feature: (low, cut)})
+        right = below(level + 1, leaf | bit, spans | {feature: (cut, high)})
+        return grown.split(node, feature, cut, left, right)
+
+    below(0, 0, {})
+    return grown.done()
+
+
+def to_sklearn(
+    model: PrivateModel, classes: np.ndarray
+) -> GradientBoostingClassifier | GradientBoostingRegressor:
+    """The same as gradient boosting of scikit-learn, on encoded rows; numbers are not held to their limits.
+
+    Values and thresholds meet as 32-bit floats there.
+    """
+    number, features = model.outcome.kind == "number", len(model.schema.features)
+    kind = GradientBoostingRegressor if number else GradientBoostingClassifier
+    few = max(2, len(classes))
+    blank = kind(n_estimators=1, max_depth=1, learning_rate=1.0, init="zero")
+    blank.fit(np.zeros((few, features)), np.arange(few))
+    if not number:
+        blank.classes_ = classes
+    trees = trees_of(model)
+    low, high = (model.outcome.lower, model.outcome.upper) if number else (0.0, 1.0)
+    unit = high - low if number else 1.0
+    moved = [own.values * unit for own in trees]
+    if number:
+        moved[0] = np.where(trees[0].tree.feature[:, None] < 0, moved[0] + (low + high) / 2, 0.0)
+    blank.estimators_ = np.array(
+        [list(_regressors(own.tree, v, features)) for own, v in zip(trees, moved, strict=True)],
+        dtype=object,
+    )
+    blank.n_estimators = blank.n_estimators_ = len(trees)
+    return blank
+
+
+def _regressors(tree: Tree, values: np.ndarray, features: int) -> Iterator[DecisionTreeRegressor]:
+    """A regression tree of scikit-learn's for each output."""
+    inner, count = tree.feature >= 0, len(tree.feature)
+    nodes = np.zeros(count, NODE_DTYPE)
+    nodes["left_child"], nodes["right_child"] = tree.children[:, :2].T
+    nodes["feature"] = np.where(inner, tree.feature, -2)
+    nodes["threshold"] = np.where(inner, np.nextafter(tree.cuts[:, 0], -np.inf), -2.0)
+    nodes["n_node_samples"], nodes["weighted_n_node_samples"] = 1, 1.0
+    for output in values.T:
+        built = ArrayTree(features, np.array([1], dtype=np.intp), 1)
+        state = {"max_depth": tree.depth, "node_count": count, "nodes": nodes}
+        built.__setstate__({**state, "values": np.ascontiguousarray(output.reshape(-1, 1, 1))})
+        own = DecisionTreeRegressor(max_depth=max(tree.depth, 1))
+        own.tree_, own.n_features_in_, own.n_outputs_ = built, features, 1
+        own.max_features_ = features
+        yield own

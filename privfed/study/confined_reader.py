@@ -1,0 +1,153 @@
+"""Read a scikit-learn tree or forest from standard input and write its arrays to standard output.
+
+Run as a process of its own, which imports nothing of privfed: ``python -I confined_reader.py pickle``. Before a byte
+is read as a model, the process gives up opening files and connections, starting processes and growing without bound.
+Classes are built only if they are listed here, so that a pickle's own calls are never made.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import io
+import json
+import pickle
+import sys
+from contextlib import suppress
+from typing import Any
+
+import joblib.numpy_pickle
+import numpy as np
+from sklearn import ensemble, tree
+from sklearn.tree import _tree as compiled
+
+#: What is read: trees, and forests whose answer is the mean of their trees'.
+MODELS: dict[str, Any] = {
+    each.__name__: each
+    for each in (
+        *(tree.DecisionTreeClassifier, tree.DecisionTreeRegressor),
+        *(tree.ExtraTreeClassifier, tree.ExtraTreeRegressor),
+        *(ensemble.RandomForestClassifier, ensemble.RandomForestRegressor),
+        *(ensemble.ExtraTreesClassifier, ensemble.ExtraTreesRegressor),
+    )
+}
+BUILT: dict[tuple[str, str], Any] = {
+    **{(each.__module__, each.__name__): each for each in MODELS.values()},
+    ("sklearn.tree._tree", "Tree"): compiled.Tree,
+    ("joblib.numpy_pickle", "NumpyArrayWrapper"): joblib.numpy_pickle.NumpyArrayWrapper,
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): np.dtype,
+    ("numpy.core.multiarray", "_reconstruct"): np.zeros(0).__reduce__()[0],
+    ("numpy.core.multiarray", "scalar"): np.float64(0).__reduce__()[0],
+    ("copyreg", "_reconstructor"): copyreg._reconstructor,  # type: ignore[attr-defined]
+    ("builtins", "object"): object,
+}
+MEMORY, SECONDS = (
+    4 << 30,
+    60,
+)  #: Bounds on what a model may take to read: bytes, seconds of a processor
+
+
+class Refused(Exception):
+    """The file holds something else than a tree or a forest; its text is shown."""
+
+
+class Unpickler(pickle.Unpickler):
+    """Builds what is listed, and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return a listed class."""
+        return find_class(self, module, name)
+
+
+def find_class(_: Any, module: str, name: str) -> Any:
+    """Return a listed class, under the module's name in numpy 1 and 2."""
+    known = module.replace("numpy._core.", "numpy.core."), name
+    if known in BUILT:
+        return BUILT[known]
+    raise Refused(
+        f"it holds {module}.{name}, and only scikit-learn's trees and forests are read: save the tree or forest itself, "
+        "such as a pipeline's last step or a search's best_estimator_"
+    )
+
+
+def confine() -> None:
+    """Give up files, connections, processes and boundless memory for good."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+    for kind, most in (
+        (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, SECONDS),
+        (resource.RLIMIT_AS, MEMORY),
+    ):
+        with suppress(ValueError, OSError):  # a system without this limit
+            resource.setrlimit(kind, (most, most))
+
+
+def read(stored: bytes, form: str) -> Any:
+    """Build the model: a pickle, as joblib or pickle writes it, or skops."""
+    if form == "skops":
+        import skops.io
+
+        trusted = ["sklearn.tree._tree.Tree"]  # whose links are checked by whoever walks them
+        return skops.io.loads(stored, trusted=trusted)
+    joblib.numpy_pickle.NumpyUnpickler.find_class = find_class
+    pickle.load = lambda file, **_: Unpickler(file).load()  # of an array's objects, inside joblib
+    return joblib.load(io.BytesIO(stored))
+
+
+def told(model: Any) -> dict[str, np.ndarray]:
+    """Return the model's arrays, and under ``about`` what it is, as JSON."""
+    kind = type(model).__name__
+    if MODELS.get(kind) is not type(model):
+        raise Refused(f"it holds a {kind}, and only {', '.join(MODELS)} are read")
+    if not hasattr(model, "n_outputs_"):
+        raise Refused("its model was never fitted")
+    if model.n_outputs_ != 1:
+        raise Refused("its model predicts several outcomes, and models of one are read")
+    trees = [each.tree_ for each in getattr(model, "estimators_", [model])]
+    sizes = [each.node_count for each in trees]
+    starts = np.cumsum([0, *sizes[:-1]])
+    names = ("feature", "threshold", "children_left", "children_right", "n_node_samples")
+    arrays = {name: np.concatenate([getattr(each, name) for each in trees]) for name in names}
+    plain = {
+        name: value
+        for name, value in model.get_params(deep=False).items()
+        if value is None or isinstance(value, bool | int | float | str)
+    }
+    classes = getattr(model, "classes_", np.zeros(0))
+    about = {
+        "kind": kind,
+        "parameters": plain,
+        "features": [str(name) for name in getattr(model, "feature_names_in_", [])],
+        "width": int(model.n_features_in_),
+        "classes": [str(label) for label in classes],
+    }
+    return {
+        **arrays,
+        "roots": starts.astype(np.int64),
+        "value": np.concatenate([each.value[:, 0] for each in trees]),
+        "about": np.frombuffer(json.dumps(about).encode(), np.uint8),
+    }
+
+
+def main(form: str) -> None:
+    """Read standard input whole, then confine the process, then build."""
+    stored = sys.stdin.buffer.read()
+    "".encode("cp437")  # of a zip file's names; nothing can be imported after confining
+    if form == "skops":
+        import skops.io  # noqa: F401
+    confine()
+    try:
+        arrays = told(read(stored, form))
+    except Refused as refused:
+        arrays = {"refused": np.frombuffer(str(refused).encode(), np.uint8)}
+    written = io.BytesIO()
+    np.savez(written, **arrays)  # type: ignore[arg-type]
+    sys.stdout.buffer.write(written.getvalue())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,48 @@
+"""Which records attacks found most easily: for the holder of the truth alone, and only where asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privfed.attacks.finding import Finding
+from privfed.study.simulation import Prepared
+
+
+def rows_of(prepared: Prepared) -> dict[str, np.ndarray]:
+    """Each owner's records by their lines in the table, whose header is the first; under "" those of all."""
+    owners = prepared.train[prepared.owner].astype(str).to_numpy()
+    lines = prepared.train.index.to_numpy(int) + 2
+    return {"": lines} | {owner: lines[owners == owner] for owner in prepared.owners}
+
+
+def exposed(findings: Sequence[Finding], rows: Mapping[str, np.ndarray]) -> dict[str, list[Any]]:
+    """Rank records by the least false positive rate at which an attack finds them, most exposed first.
+
+    A rate is one of this run: where noise or coins decided, another run ranks otherwise.
+
+    Args:
+        findings: with what they say of single records.
+        rows: lines of each owner's records; a masked total's are those of all, under "".
+
+    Returns:
+        a table by columns: ``owner``, ``row``, ``least`` rate, ``by`` which attack, then the rates of each finding,
+        NaN where it did not judge the record. Records that none judged are left out.
+    """
+    each = {f"{found.attack}: {found.metric}": found.exposed for found in findings if found.exposed}
+    tables = []
+    for owner in dict.fromkeys(name for told in each.values() for name in told):
+        own = rows.get(owner, rows[""])
+        rates = {name: told.get(owner, np.full(len(own), np.nan)) for name, told in each.items()}
+        tables.append(pd.DataFrame({"owner": owner, "row": own, **rates}))
+    if not tables:
+        return {}
+    table = pd.concat(tables, ignore_index=True)
+    judged = table[list(each)].fillna(np.inf)
+    table.insert(2, "least", judged.min(axis=1))
+    table.insert(3, "by", [str(name).split(":")[0] for name in judged.idxmin(axis=1)])
+    ranked = table[np.isfinite(table["least"])].sort_values("least", kind="stable")
+    return {str(name): ranked[name].tolist() for name in ranked}

@@ -1,0 +1,131 @@
+"""A data owner joins a further study: with the same ledger, key and budget, after she has seen its price."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from privfed.engines.batches import schema_digest
+from privfed.engines.owner_file import OwnerFile
+from privfed.errors import InputError, StudyError
+from privfed.ledger.registry import Registry
+from privfed.privacy.policy_objects import accountant_of
+from privfed.study.deployed import Deployment
+from privfed.study.dry_run import dry_run, learner
+from privfed.study.ledger_commands import check_ledger, writable
+from privfed.study.output import check_empty
+from privfed.study.persistent_ledgers import PersistentLedgers
+from privfed.study.price import Left, Price, percent_of, price, priced
+
+
+@dataclass(frozen=True)
+class OneLedger(PersistentLedgers):
+    """One owner's ledger, wherever it lies; ``folder`` is told as its file."""
+
+    owner: str = ""
+
+    def files(self) -> dict[str, Path]:
+        """The ledger, by its owner."""
+        return {self.owner: self.folder}
+
+    def check_heads(self, owners: Iterable[str]) -> None:
+        """Check that the ledger is where it was; :meth:`left` verifies it."""
+        Registry(witness=self.witness).check_place(self.folder)
+
+
+@dataclass(frozen=True)
+class Joining:
+    """A study as one owner sees it before she agrees to it."""
+
+    owner: OwnerFile  #: of the further study, in a folder of its own inside hers
+    deployment: Deployment
+    price: Price  #: under her own budget, unit and accountant
+    left: Sequence[Left]  #: what her ledger has spent or reserved for other studies
+
+    @classmethod
+    def of(cls, folder: Path, deployment: Deployment) -> Joining:
+        """Read an owner's folder, and price a study by her ledger.
+
+        Raises:
+            InputError: she is none of the study's clients, or has no ledger or budget yet.
+            BudgetError: less is left than the study would take.
+            PolicyError, StudyError, LedgerError: see :meth:`.PersistentLedgers.begin`.
+        """
+        known, study = OwnerFile.from_toml(folder / "owner.toml"), deployment.study
+        if known.client not in deployment.clients:
+            clients = ", ".join(deployment.clients)
+            raise InputError(
+                f"{known.client!r} is none of the study's clients, which are {clients}"
+            )
+        path = folder / known.ledger
+        check_ledger(path)
+        dry_run(study, deployment.schema, attacks=False)
+        ledger = OneLedger(path, known.witness or "", known.client)
+        model, proposed = learner(study, deployment.choice), deployment.policy
+        if proposed.masked is not None:
+            raise StudyError(
+                "masked sums need keys of all owners; make a folder: privfed owner new"
+            )
+        if ledger.terms() is None or proposed.budget is None:
+            raise InputError(
+                f"{path}: there is no budget to share yet, or the study has no finite guarantee; serve "
+                "the first study, or make a folder of its own: privfed owner new"
+            )
+        adopted = ledger.hold(study, deployment.choice, proposed)
+        cost = price(model.plan(deployment.schema, adopted), deployment.schema, adopted)
+        ledger.begin(study, cost, deployment.schema, [known.client])
+        name = re.sub(r"[^a-z0-9]+", "-", study.name.lower()).strip("-") or "study"
+        owner = replace(
+            known,
+            data=_from_below(known.data),
+            schema="schema.toml",
+            policy="policy.toml",
+            ledger=_from_below(known.ledger),
+            signing_key=known.signing_key and _from_below(known.signing_key),
+            witness=known.witness and _from_below(known.witness),
+            log=known.log and f"{name}.log",
+            metrics=None,
+            sockets={"server": "server.sock"},
+            study=study.name,
+            block=deployment.choice.block,
+            agreed={"schema": schema_digest(deployment.schema), "policy": adopted.digest},
+            folder=folder / name,
+        )
+        return cls(owner, deployment, cost, ledger.left(study, adopted, [known.client]))
+
+    def summary(self) -> str:
+        """What she is asked to agree to: kinds, noise, share, and who asks."""
+        study, policy = self.deployment.study, self.price.policy
+        assert policy.budget is not None
+        share = percent_of(self.price.amount, accountant_of(policy).ceiling(policy.budget))
+        purpose = study.about.purpose
+        told = [
+            f"study {study.name!r} asks {self.owner.client}" + (f": {purpose}" if purpose else ""),
+            f"asked by: whoever may use {self.owner.folder / self.owner.sockets['server']}",
+            *priced(self.price, self.left).splitlines(),
+        ]
+        told.append(
+            f"reserved for it, once you agree: {share} of your budget; what it does not use comes back "
+            "when it is sealed"
+        )
+        return "\n".join(told)
+
+    def agree(self) -> OwnerFile:
+        """Write the study's files into a folder of its own, and reserve its share in her ledger."""
+        owner = self.owner
+        check_empty(owner.folder)
+        owner.folder.mkdir(parents=True, exist_ok=True)
+        self.deployment.schema.to_toml(owner.folder / owner.schema)
+        self.price.policy.to_toml(owner.folder / owner.policy)
+        _, _, key = owner.checked()
+        with writable(owner.folder / owner.ledger, key) as ledger:
+            ledger.reserve_share(owner.study, self.price.amount, accountant_of(self.price.policy))
+        owner.to_toml(owner.folder / "owner.toml")
+        return owner
+
+
+def _from_below(path: str) -> str:
+    """A path of an owner's file, for one in a folder inside its own."""
+    return path if Path(path).is_absolute() or "://" in path else f"../{path}"

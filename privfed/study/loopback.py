@@ -1,0 +1,85 @@
+"""Text over HTTP, to whoever is on this machine and names it by its own name."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar, NamedTuple
+
+from privfed.errors import InputError
+
+HOST = "127.0.0.1"
+
+
+class Answer(NamedTuple):
+    """What a GET is answered with."""
+
+    status: int  #: of HTTP
+    text: str
+    kind: str = "text/plain"  #: its media type
+
+
+class LoopbackServer(ABC):
+    """Answers GET on a port of the loopback interface until it is closed; 0 takes a free one.
+
+    InputError: the port is taken.
+    """
+
+    #: Besides its type and length, what every answer says.
+    headers: ClassVar[Mapping[str, str]] = {"Cache-Control": "no-store"}
+
+    def __init__(self, port: int = 0) -> None:
+        try:
+            self._http = ThreadingHTTPServer((HOST, port), partial(_Handler, self))
+        except (OSError, OverflowError) as error:
+            why = (getattr(error, "strerror", None) or type(error).__name__).lower()
+            raise InputError(f"port {port}: cannot be used ({why}); name another") from None
+
+    @abstractmethod
+    def answer(self, path: str) -> Answer:
+        """The answer to GET of a path."""
+
+    @property
+    def port(self) -> int:
+        """The port that it answers on."""
+        return int(self._http.server_address[1])
+
+    def serve(self) -> None:
+        """Answer until :meth:`close`, called in another thread."""
+        self._http.serve_forever(poll_interval=0.1)
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._http.shutdown()
+        self._http.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = 30  # seconds for a request
+    server_version, sys_version = "privfed", ""
+
+    def __init__(self, pages: LoopbackServer, *arguments: object) -> None:
+        self.pages = pages
+        super().__init__(*arguments)  # type: ignore[arg-type]
+
+    def do_GET(self) -> None:
+        """Answer; a page elsewhere whose name leads here is told nothing."""
+        here = [f"{name}:{self.pages.port}" for name in (HOST, "localhost")]
+        asked_here = self.headers.get("Host") in here
+        status, text, kind = self.pages.answer(self.path) if asked_here else NOT_FOUND
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in self.pages.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing: a path may hold a token."""
+
+
+NOT_FOUND = Answer(404, "There is no such page.\n")

@@ -1,0 +1,237 @@
+"""A released scikit-learn tree or forest, attacked from its file: ``privfed attack MODEL --data TABLE``."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privfed import __version__
+from privfed.attacks.finding import Finding, corrected
+from privfed.attacks.fitted_tree_risks import Known, by_shadows, confidence, structural
+from privfed.attacks.fitted_trees import FittedTrees
+from privfed.errors import InputError, no_column
+from privfed.reports.model import model_page
+from privfed.study import confined_reader
+from privfed.study.exposed import exposed
+from privfed.study.output import finite, write_text, written_whole
+from privfed.tables.records import label
+from privfed.tables.sources import read_table
+from privfed.tables.table_faults import rows
+from privfed.tables.toml_file import naming
+
+SECONDS = 120  #: Time for reading a model, after which its process is ended
+FORMS = {".joblib": "pickle", ".pkl": "pickle", ".pickle": "pickle", ".skops": "skops"}
+
+
+def read_model(path: Path) -> FittedTrees:
+    """Read a model's arrays in a confined process; this one never builds what the file holds.
+
+    Raises:
+        InputError: no such file, another format, no tree or forest, or a system that cannot confine.
+    """
+    form = FORMS.get(path.suffix)
+    with naming(f"model {path}"):
+        if form is None:
+            raise InputError(
+                f"is none of {', '.join(FORMS)}; write it with joblib.dump or skops.io.dump"
+            )
+        if form == "pickle" and os.name != "posix":
+            raise InputError("this system cannot confine a pickle; write it with skops.io.dump")
+        try:
+            stored = path.read_bytes()
+        except OSError as error:
+            why = (error.strerror or type(error).__name__).lower()
+            raise InputError(f"cannot be read ({why}); check its path") from None
+        arrays = _confined(stored, form)
+        if "refused" in arrays:
+            raise InputError(_text(arrays["refused"]))
+        return FittedTrees.of(arrays, json.loads(_text(arrays["about"])))
+
+
+def _confined(stored: bytes, form: str) -> dict[str, np.ndarray]:
+    command = [sys.executable, "-I", "-W", "ignore", confined_reader.__file__, form]
+    try:
+        done = subprocess.run(
+            command,
+            input=stored,
+            capture_output=True,
+            check=True,
+            timeout=SECONDS,
+            cwd="/" if os.name == "posix" else None,
+            env={"OPENBLAS_NUM_THREADS": "1"} if os.name == "posix" else None,
+        )
+        with np.load(io.BytesIO(done.stdout), allow_pickle=False) as held:
+            return {name: held[name] for name in held.files}
+    except subprocess.TimeoutExpired:
+        raise InputError(f"could not be read within {SECONDS} seconds") from None
+    except (subprocess.CalledProcessError, OSError, ValueError):
+        raise InputError(_unread(form)) from None
+
+
+def _unread(form: str) -> str:
+    try:
+        import skops  # noqa: F401
+    except ImportError:
+        if form == "skops":
+            return "needs skops: pip install privfed[skops]"
+    return (
+        "holds no model that could be read, with the scikit-learn installed here and within "
+        f"{confined_reader.MEMORY >> 30} GB; write it anew with joblib.dump or skops.io.dump"
+    )
+
+
+def _text(stored: np.ndarray) -> str:
+    text = stored.tobytes().decode(errors="replace")
+    return "".join(each if each.isprintable() else " " for each in text)[:100_000]
+
+
+def read_records(model: FittedTrees, path: Path, target: str | None) -> Known:
+    """Read a table's records as the model takes them.
+
+    Raises:
+        InputError: a column is missing or no number, a cell is empty, or an outcome is none of its classes.
+    """
+    frame = read_table(path)
+    with naming(f"data file {path}"):
+        names = _columns(model, frame, target)
+        if frame.empty:
+            raise InputError("holds no records; give at least two")
+        x = np.column_stack([_numbers(frame[name]) for name in names[:-1]])
+        outcome = frame[names[-1]]
+        if not model.labels:
+            return Known(x, _numbers(outcome))
+        codes = {name: code for code, name in enumerate(map(_plain, model.labels))}
+        y = outcome.map(lambda value: codes.get(_plain(label(value)), -1)).to_numpy(float)
+        if unknown := rows(np.flatnonzero(y < 0)) if (y < 0).any() else "":
+            raise InputError(
+                f"column {names[-1]!r} has outcomes that are none of the model's {len(codes)} classes "
+                f"({unknown}); give the outcomes as they were fitted"
+            )
+        return Known(x, y)
+
+
+def _columns(model: FittedTrees, frame: pd.DataFrame, target: str | None) -> list[str]:
+    """The features' columns in the model's order, then the target's."""
+    if target is not None and target not in frame.columns:
+        raise InputError(no_column(target, frame.columns, "for --target; its"))
+    if model.features:
+        if missing := [name for name in model.features if name not in frame.columns]:
+            raise InputError(f"has no column {missing[0]!r}, which the model was fitted to")
+        features = list(model.features)
+    else:
+        features = [name for name in frame.columns if name != (target or frame.columns[-1])]
+    if len(features) != model.width:
+        raise InputError(
+            f"has {len(features)} columns beside the outcome, and the model was fitted to {model.width}"
+        )
+    rest = [name for name in frame.columns if name not in features]
+    if target is None and len(rest) != 1:
+        raise InputError("which column holds the outcome? write --target COLUMN")
+    if target in features:
+        raise InputError(f"--target {target!r} is one of the model's features")
+    return [*features, target or rest[0]]
+
+
+def _numbers(column: pd.Series[Any]) -> np.ndarray:
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(float)
+    if not np.isfinite(numbers).all():
+        where = rows(np.flatnonzero(~np.isfinite(numbers)))
+        raise InputError(
+            f"column {column.name!r} has cells that are no numbers ({where}); give the table as the model "
+            "was fitted to it, encoded and filled"
+        )
+    return numbers
+
+
+def _plain(name: str) -> str:
+    """A class's name, 1.0 and 1 alike."""
+    try:
+        return f"{float(name):.17g}"
+    except ValueError:
+        return name
+
+
+@dataclass(frozen=True, eq=False)
+class Attacked:
+    """A model's findings, and what it is."""
+
+    about: dict[str, Any]
+    findings: list[Finding]
+
+
+def attack(
+    path: Path,
+    data: Path,
+    outsiders: Path | None = None,
+    target: str | None = None,
+    progress: Callable[[int], object] = lambda _: None,
+) -> Attacked:
+    """Attack a model's file, scored by the table that it was fitted to and by held-out records."""
+    model = read_model(path)
+    train = read_records(model, data, target)
+    held_out = None if outsiders is None else read_records(model, outsiders, target)
+    found = [
+        *structural(model, train, held_out),
+        confidence(model, train, held_out),
+        by_shadows(model, train, held_out, _fit(model), progress=progress),
+    ]
+    about = {
+        "model": path.name,
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "kind": model.kind,
+        "trees": len(model.forest),
+        "leaves": len(model.forest.leaves),
+        "training records": len(train),
+        "held-out records": 0 if held_out is None else len(held_out),
+        "another table": not _fitted_to(model, train),
+        "bootstrapped": model.bootstrapped,
+        "privfed": __version__,
+        "simulation": True,
+    }
+    return Attacked(about, corrected(found))
+
+
+def _fit(model: FittedTrees) -> Callable[[np.ndarray, np.ndarray], Any]:
+    """Train a shadow of the model's own class and settings, one seed each."""
+    settings = dict(model.parameters) | {"n_estimators": len(model.forest), "warm_start": False}
+    made = confined_reader.MODELS[model.kind]
+    known = {name: value for name, value in settings.items() if name in made().get_params()}
+    seeds = iter(range(1 << 30))
+
+    def fit(x: np.ndarray, y: np.ndarray) -> Any:
+        own = made(**{**known, "random_state": next(seeds)})
+        return own.fit(x, y)
+
+    return fit
+
+
+def _fitted_to(model: FittedTrees, train: Known) -> bool:
+    """Whether the root saw as many records, and where no records were drawn, each leaf."""
+    roots = model.counts[model.forest.roots]
+    if model.bootstrapped:
+        return bool((roots <= len(train)).all())
+    leaves, reached = model.forest.leaves, model.leaves(train.x)
+    filled = np.bincount(reached.ravel(), minlength=len(model.counts))
+    return bool((filled[leaves] == model.counts[leaves]).all())
+
+
+def write(attacked: Attacked, out: Path, *, overwrite: bool, scores: bool) -> None:
+    """Write ``findings.json`` and ``report.html`` into a folder, the records' scores only where asked."""
+    plain = {**attacked.about, "findings": [each.to_dict() for each in attacked.findings]}
+    with written_whole(out, overwrite=overwrite) as folder:
+        write_text(folder / "report.html", model_page(plain))
+        if scores:
+            lines = np.arange(attacked.about["training records"]) + 2
+            plain["records"] = exposed(attacked.findings, {"": lines})
+        write_text(folder / "findings.json", json.dumps(finite(plain), indent=1) + "\n")

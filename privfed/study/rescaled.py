@@ -1,0 +1,92 @@
+"""A data owner's policy at another epsilon: every spend changed by one factor, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+from privfed.errors import StudyError
+from privfed.learners.base import FederatedLearner
+from privfed.privacy.accountant import Budget
+from privfed.privacy.policy import Guard, Policy
+from privfed.privacy.policy_objects import accountant_of
+from privfed.study.price import Price, price
+from privfed.tables.schema import Schema
+
+STEPS = 24  #: Of the bisection for a factor that the accountant's ceiling does not give
+CLOSE = Fraction(99, 100)  #: Least of the intended fraction of the budget that is near enough
+GRID = 10**12  #: Denominator of a spend, rounded down
+
+
+def rescaled(policy: Policy, epsilon: Fraction, model: FederatedLearner, schema: Schema) -> Policy:
+    """Return the policy with another epsilon, whose plan takes the same fraction of the budget.
+
+    Budget and limits are multiplied by the quotient of the epsilons; delta, guards' times and
+    everything else stay. Spends and caps are multiplied by one factor: that of the ceilings in the
+    accountant's currency where losses are linear in spends, else the largest that is found by bisection.
+
+    Raises:
+        StudyError: the policy has no budget, or its plan no finite cost.
+    """
+    if policy.budget is None:
+        raise StudyError(
+            f"policy {policy.name!r} has no [budget] to set to another epsilon; write one into its "
+            "file, or leave epsilon out"
+        )
+    if epsilon == policy.budget.epsilon:
+        return policy
+    quotient = epsilon / policy.budget.epsilon
+    within = replace(
+        policy,
+        budget=Budget(epsilon, policy.budget.delta),
+        limits=tuple(
+            replace(one, budget=Budget(one.budget.epsilon * quotient, one.budget.delta))
+            for one in policy.limits
+        ),
+    )
+
+    def taken(tried: Policy) -> Fraction:
+        return _taken(price(model.plan(schema, tried), schema, tried))
+
+    accountant = accountant_of(policy)
+    before, after = (accountant.ceiling(p.budget) for p in (policy, within) if p.budget)
+    return _spending(within, after[0] / before[0], taken, min(taken(policy), Fraction(1)))
+
+
+def _taken(priced: Price) -> Fraction:
+    """Return the fraction of the budget that a plan takes."""
+    budget = priced.policy.budget
+    assert budget is not None
+    ceiling = accountant_of(priced.policy).ceiling(budget)
+    return max(a / b for a, b in zip(priced.amount, ceiling, strict=True) if b)
+
+
+def _spending(
+    within: Policy, factor: Fraction, taken: Callable[[Policy], Fraction], most: Fraction
+) -> Policy:
+    """Return the policy with spends times a factor near the given one, so that its plan takes ``most``."""
+    tried = _times(within, factor)
+    if CLOSE * most <= taken(tried) <= most:
+        return tried
+    low, high = Fraction(0), factor
+    while taken(_times(within, high)) <= most and high < 2**STEPS * factor:
+        low, high = high, 2 * high
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if taken(_times(within, middle)) <= most else (low, middle)
+    return _times(within, low)
+
+
+def _times(policy: Policy, factor: Fraction) -> Policy:
+    """Return the policy with spends and caps times a factor, rounded down."""
+
+    def scaled(amount: Fraction | None) -> Fraction | None:
+        return None if amount is None else Fraction(int(amount * factor * GRID), GRID)
+
+    def of(guard: Guard) -> Guard:
+        return replace(guard, spend=scaled(guard.spend), cap=scaled(guard.cap))
+
+    return replace(
+        policy, guards={kind: tuple(map(of, guards)) for kind, guards in policy.guards.items()}
+    )

@@ -1,0 +1,454 @@
+"""A study at many epsilons, seeds and settings: one cell is one folder, carried out once.
+
+OUT/sweep.toml                  the study
+OUT/cells/KEY/params.json       a cell's factors, and what it was made with
+OUT/cells/KEY/metrics.json      its figures: utility, cost, attacks, time, memory, bytes (simulation)
+OUT/cells/KEY/digests.json      SHA-256 of each of its files, by which a later run knows that it is whole
+OUT/cells/KEY/study.toml, ...   the output of a study of one policy, with its ledgers and findings
+OUT/sweep.csv, sweep.parquet    one row a cell
+OUT/sweep.html, figure.svg      the report
+
+KEY digests the whole study of the cell: learner, parameters, policy, epsilon, delta, mechanisms, the
+contents of the data, partition, owners, masks, seed. Its name and its attacks are no part of it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+import tomllib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import joblib
+import pandas as pd
+from tqdm.auto import tqdm
+
+from privfed import __version__
+from privfed.attacks.finding import Finding
+from privfed.errors import InputError, Note, PrivfedError, StudyError
+from privfed.privacy.policy import Policy
+from privfed.questions.exact import text
+from privfed.reports.budget import PolicyReport
+from privfed.reports.provenance import commit
+from privfed.study import PolicyChoice, Study, assembly, simulation
+from privfed.study.dry_run import dry_run
+from privfed.study.output import CONTENTS, Output, write_text, written_whole
+
+CELLS, PARAMS, METRICS, DIGESTS = "cells", "params.json", "metrics.json", "digests.json"
+#: All that a sweep's folder holds.
+ENTRIES = {
+    *(CELLS, "sweep.toml", "sweep.csv", "sweep.parquet", "sweep.html", ".lock"),
+    *("figure.svg", "figure.pdf", "figure.png"),
+}
+#: What does not change a cell's run: texts, and what is done with its releases afterwards.
+BESIDE = ("name", "about", "attacks", "attack_seconds", "shadows", "together", "runs")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One policy of a study under one seed and one setting."""
+
+    study: Study  #: with this policy alone
+    varied: Mapping[str, Any] = field(default_factory=dict)  #: the settings, by dotted key
+
+    @property
+    def choice(self) -> PolicyChoice:
+        """The cell's policy."""
+        return self.study.policies[0]
+
+    @cached_property
+    def key(self) -> str:
+        """The cell's name: a digest of all that decides its run, files by their contents."""
+        plain = {k: v for k, v in self.study.to_dict().items() if k not in BESIDE}
+        data, (policy,) = plain["data"], plain["policy"]
+        for held, entry in ((data, "source"), (data, "schema"), (policy, "base")):
+            if entry in held:
+                held[entry] = contents(held[entry])
+        for entry in ("epsilon", "delta"):
+            if entry in policy:
+                policy[entry] = text(getattr(self.choice, f"exact_{entry}"))
+        return _digest(json.dumps(plain, sort_keys=True, default=str).encode())[:24]
+
+    @property
+    def factors(self) -> dict[str, Any]:
+        """The cell's factors that are known before it runs, in columns."""
+        study, choice = self.study, self.choice
+        learner, clients = study.learner_under(choice.name), study.clients
+        return {
+            "policy": choice.name,
+            "learner": learner.name,
+            "params": json.dumps(learner.params, sort_keys=True),
+            "policy params": json.dumps(choice.params, sort_keys=True),
+            "data": Path(study.data.source).name,
+            "partition": clients.partition,
+            "seed": study.seed,
+            **self.varied,
+        }
+
+    @property
+    def attacks(self) -> dict[str, Any]:
+        """What its releases would be attacked by."""
+        plain = self.study.to_dict()
+        return {key: plain.get(key) for key in ("attacks", "attack_seconds", "shadows")}
+
+    def told(self) -> str:
+        """The cell in one line."""
+        epsilon = self.choice.epsilon
+        varied = "".join(f", {key} = {value}" for key, value in self.varied.items())
+        return (
+            f"{self.key[:12]}  {self.choice.name}{f', epsilon {epsilon}' if epsilon else ''}, "
+            f"seed {self.study.seed}{varied}"
+        )
+
+
+def cells(
+    study: Study,
+    epsilons: Sequence[str],
+    runs: int,
+    vary: Mapping[str, Sequence[Any]] | None = None,
+) -> list[Cell]:
+    """List a sweep's cells: every setting, seed, policy and, where it has a budget, epsilon.
+
+    Args:
+        study: what is swept.
+        epsilons: budgets, nats, of every private policy and every policy file with a budget.
+        runs: number of seeds from the study's on, each with its own partition, held-out records and noise.
+        vary: values by dotted key of the study's file, such as ``clients.count``; a key ``policy.X`` is
+            set in each policy with an epsilon.
+    """
+    if study.ledgers is not None:
+        raise StudyError(
+            "a sweep is a simulation that charges nobody, and on data with persistent ledgers every "
+            "run would be a release; leave ledgers out under [clients] to sweep over simulated data"
+        )
+    vary, found = vary or {}, []
+    for values in product(*vary.values()):
+        varied = dict(zip(vary, values, strict=True))
+        base = _varied(study, varied)
+        for number, choice in product(range(runs), base.policies):
+            alone = replace(
+                base, policies=(choice,), runs=1, together=False, seed=base.seed + number
+            )
+            tried = epsilons if base.budgeted(choice) else [None]
+            found += [Cell(alone.at(epsilon), varied) for epsilon in tried]
+    return list({cell.key: cell for cell in found}.values())
+
+
+def _varied(study: Study, varied: Mapping[str, Any]) -> Study:
+    """Return the study with values set by dotted key; StudyError as for its file."""
+    if not varied:
+        return study
+    plain = study.to_dict()
+    for key, value in varied.items():
+        first, *rest = key.split(".")
+        chosen = [
+            one for one, p in zip(plain["policy"], study.policies, strict=True) if study.budgeted(p)
+        ]
+        for place in chosen if first == "policy" else [plain]:
+            path = rest if first == "policy" else [first, *rest]
+            for name in path[:-1]:
+                place = place.setdefault(name, {})
+                if not isinstance(place, dict):
+                    raise StudyError(f"--vary {key}: {name} is no table of the study")
+            if not path:
+                raise StudyError(f"--vary {key}: write a key, such as policy.delta")
+            place[path[-1]] = value
+    told = ", ".join(f"{key} = {value}" for key, value in varied.items())
+    return Study.from_dict(plain, f"study with {told}", study.folder)
+
+
+def values(written: str) -> list[Any]:
+    """Read comma-separated values: TOML's, or words without quotes."""
+    with suppress(tomllib.TOMLDecodeError):
+        return list(tomllib.loads(f"v = [{written}]")["v"])
+    return [part.strip() for part in written.split(",")]
+
+
+def contents(written: str) -> str:
+    """Return the digest of a file's contents, or of a folder's; a name that is no path as it is."""
+    path = Path(written)
+    if path.is_dir() and written.endswith("/"):
+        listed = {one.name: _digest(one.read_bytes()) for one in sorted(path.iterdir())}
+        return _digest(json.dumps(listed).encode())
+    return _digest(path.read_bytes()) if path.is_absolute() and path.is_file() else written
+
+
+def _digest(data: bytes) -> str:
+    return sha256(data).hexdigest()
+
+
+class Sweep:
+    """A sweep's folder."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    @property
+    def cells(self) -> Path:
+        """Where the cells are."""
+        return self.folder / CELLS
+
+    def read(self, cell: Cell, file: str) -> Any:
+        """Read one JSON file of a finished cell."""
+        return json.loads((self.cells / cell.key / file).read_text(encoding="utf-8"))
+
+    def state(self, cell: Cell) -> str:
+        """Return ``"done"``, ``"attacked"`` (done, by the study's present attacks), or ``"new"``.
+
+        A cell is new as well if one of its files is not what was written.
+        """
+        folder = self.cells / cell.key
+        try:
+            if self.read(cell, DIGESTS) != digests(folder):
+                return "new"
+            return "attacked" if self.read(cell, PARAMS)["attacks"] == cell.attacks else "done"
+        except (OSError, ValueError, KeyError):
+            return "new"
+
+    @contextmanager
+    def opened(self, *, overwrite: bool = False) -> Iterator[None]:
+        """Hold the folder alone, new or of an earlier sweep, without what a killed run left in it.
+
+        InputError: it holds something else, cannot be written, or another sweep runs in it.
+        """
+        try:
+            self.cells.mkdir(parents=True, exist_ok=True)
+            lock = (self.folder / ".lock").open("w")
+        except OSError as error:
+            why = (error.strerror or type(error).__name__).lower()
+            raise InputError(f"--out {self.folder}: cannot be written ({why})") from None
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InputError(
+                    f"--out {self.folder}: another sweep is running in it; wait for it, or name "
+                    "another folder"
+                ) from None
+            for left in self.cells.iterdir():
+                if overwrite or left.name.startswith("."):
+                    shutil.rmtree(left)
+            yield
+
+    def check(self) -> None:
+        """Check that the folder is new or holds a sweep alone; an InputError says what else."""
+        if not self.folder.exists():
+            return
+        held = {path.name for path in self.folder.iterdir()} if self.folder.is_dir() else {""}
+        foreign = held - ENTRIES - {f".{name}.partial" for name in ENTRIES}
+        if foreign:
+            raise InputError(
+                f"--out {self.folder}: holds {min(foreign)!r}, which no sweep wrote; name a new folder"
+            )
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Return the digest of each file of a cell by its path, without the list of them."""
+    return {
+        str(path.relative_to(folder)): _digest(path.read_bytes())
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in (DIGESTS, CONTENTS)
+    }
+
+
+def sweep(
+    planned: Sequence[Cell], out: Path, *, attacked: bool = False, jobs: int = 1
+) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Carry out the cells that are not done, and attack those that are not attacked.
+
+    Args:
+        planned: the cells; all are built and priced before the first is run.
+        out: the sweep's folder, opened.
+        attacked: whether releases are attacked and mechanisms audited.
+        jobs: number of processes; -1 for one a core.
+
+    Returns:
+        one row for each cell that could be carried out (a simulation, which charges nobody); and the
+        fault of each other one, by its line.
+    """
+    held = Sweep(out)
+    wanted = "attacked" if attacked else "done"
+    left = [cell for cell in planned if held.state(cell) not in (wanted, "attacked")]
+    _check(left, attacked)
+    work = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
+    tasks = (joblib.delayed(carry_out)(cell, out, attacked) for cell in left)
+    faults: dict[str, str] = {}
+    notes: dict[str, None] = {}
+    bar = tqdm(work(tasks), desc="sweep", total=len(left), unit=" cell", disable=None)
+    for cell, fault, told in bar:
+        faults |= {cell.told(): fault} if fault else {}
+        notes |= dict.fromkeys(told)
+    for note in notes:
+        warnings.warn(note, Note, stacklevel=2)
+    return table(planned, held), faults
+
+
+def table(planned: Sequence[Cell], held: Sweep) -> pd.DataFrame:
+    """Return one row for each finished cell: its factors, figures, versions and key."""
+    rows = []
+    for cell in planned:
+        with suppress(OSError, ValueError):
+            params = held.read(cell, PARAMS)
+            rows.append(
+                {
+                    **params["factors"],
+                    **held.read(cell, METRICS),
+                    **params["made"],
+                    "key": cell.key,
+                }
+            )
+    found = pd.DataFrame(rows)
+    if len(found) and len(made := found["commit"].fillna("").unique()) > 1:
+        warnings.warn(
+            f"the cells were made by {len(made)} commits of privfed: {', '.join(made)}; add --overwrite "
+            "to run all of them anew",
+            Note,
+            stacklevel=2,
+        )
+    return found
+
+
+def _check(left: Sequence[Cell], attacked: bool) -> None:
+    """Build and price every cell of a first seed; StudyError: what is wrong with one."""
+    first = min((cell.study.seed for cell in left), default=0)
+    for cell in left:
+        if cell.study.seed == first:
+            dry_run(cell.study, simulation.prepare(cell.study).schema, attacks=attacked)
+
+
+def carry_out(cell: Cell, out: Path, attacked: bool) -> tuple[Cell, str, list[str]]:
+    """Carry one cell out, or attack it if it is done; its fault, if any, and its notes."""
+    held, study, name = Sweep(out), cell.study, cell.choice.name
+    folder = held.cells / cell.key
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Note)
+            if held.state(cell) == "new":
+                shutil.rmtree(folder, ignore_errors=True)
+                with written_whole(folder) as partial:
+                    _run(cell, Output(partial), attacked)
+                    write_text(partial / DIGESTS, json.dumps(digests(partial), indent=1))
+            elif attacked:
+                _attack(cell, Output(folder), simulation.prepare(study), held.read(cell, PARAMS))
+                write_text(folder / DIGESTS, json.dumps(digests(folder), indent=1))
+    except PrivfedError as error:
+        return cell, str(error), []
+    told = (Output(folder).read(name, METRICS) or {}).get("warnings", [])
+    return cell, "", [f"policy {name!r}: {note}" for note in told]
+
+
+def _run(cell: Cell, output: Output, attacked: bool) -> None:
+    """Run a cell and write its factors and figures."""
+    study, before = cell.study, perf_counter()
+    _reset_memory()
+    prepared = simulation.prepare(study)
+    study.to_toml(output.folder / "study.toml")
+    write_text(output.folder / assembly.STAMP, assembly.stamp(study))
+    simulation.run(prepared, cell.choice, output)
+    adopted = Policy.from_toml(output.policy(cell.choice.name) / "policy.toml")
+    used = {guard.called for guards in adopted.guards.values() for guard in guards}
+    params = {
+        "factors": {
+            **cell.factors,
+            "owners": len(prepared.owners),
+            "unit": adopted.unit,
+            "accountant": adopted.accountant,
+            "mechanism": "+".join(sorted(used)),
+            "masked": adopted.masked is not None,
+            "delta": None if adopted.budget is None else float(adopted.budget.delta),
+            "data digest": contents(study.to_dict()["data"]["source"]),
+        },
+        "made": {
+            "cell seconds": perf_counter() - before,
+            "memory MB": _peak_memory(),
+            "version": __version__,
+            "commit": commit(),
+        },
+        "attacks": None,
+    }
+    _write(output, params)
+    if attacked:
+        _attack(cell, output, prepared, params)
+
+
+def _attack(
+    cell: Cell, output: Output, prepared: simulation.AnyPrepared, params: dict[str, Any]
+) -> None:
+    """Attack a cell's releases, audit its mechanisms, and write its figures anew."""
+    assembly.attack_releases(prepared, output, None, quiet=True)
+    _write(output, {**params, "attacks": cell.attacks})
+
+
+def _write(output: Output, params: Mapping[str, Any]) -> None:
+    figures = figures_of(assembly.gather(output).policies[0])
+    for file, plain in ((PARAMS, params), (METRICS, figures)):
+        write_text(output.folder / file, json.dumps(plain, indent=1, allow_nan=False) + "\n")
+
+
+def figures_of(policy: PolicyReport) -> dict[str, Any]:
+    """Return a run's figures in columns.
+
+    ``epsilon`` is the budget (None without a guarantee), ``claimed`` what is proved of the whole exchange,
+    ``bound`` the most that any attack finds of the members at 1 % false positives, ``found`` what an attack
+    found of them, ``audited`` the largest epsilon that outputs of one mechanism prove; ``attack X`` how far
+    attack X came from its baseline (0) to everything (1).
+    """
+    metrics, budget = policy.metrics, policy.account.policy.budget
+    finite = policy.account.finite
+    proved = policy.epsilon if finite else None
+    return {
+        "epsilon": proved if budget is None or not finite else float(budget.epsilon),
+        **{key: metrics.get(key) for key in ("measure", "better", "value", "baseline")},
+        **{score.name: score.value for score in policy.scores[1:]},
+        **{f"constant {score.name}": score.constant for score in policy.scores[1:]},
+        "claimed": proved,
+        "spent": policy.so_far if finite else None,
+        "bound": policy.detection,
+        **_attacked(policy.findings),
+        "released": policy.released,
+        "unprotected": policy.unprotected,
+        "bytes": sum(client.bytes for client in policy.clients),
+        **{key: metrics.get(key) for key in ("questions", "rounds", "seconds", "stopped")},
+        "secure": policy.secure,
+    }
+
+
+def _attacked(findings: Sequence[Finding]) -> dict[str, float]:
+    """Return columns of what attacks and audits found."""
+    audits = [one for one in findings if one.metric.startswith("epsilon proven")]
+    found = [one.value for one in findings if one.limit == "found at 1 %"]
+    columns: dict[str, float] = {}
+    if found:
+        columns["found"] = max(found)
+    if audits:
+        columns["audited"] = max(one.value for one in audits)
+    for one in findings:
+        if one not in audits and not one.attack.startswith(("audit", "coverage")):
+            name = f"attack {one.attack}"
+            columns[name] = max(columns.get(name, 0.0), float(one.above))
+    return columns
+
+
+def _reset_memory() -> None:
+    """Forget the process's peak memory, where the system lets it (Linux)."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def _peak_memory() -> float | None:
+    """Return the process's peak memory since then, MB; None where the system does not tell."""
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1000
+    return None

@@ -1,0 +1,147 @@
+"""A private forest in forest form: the same predictions, tree by tree and as scikit-learn has them."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.tree import DecisionTreeRegressor
+
+from privfed import Column, LocalDisclosure, Schema
+from privfed.errors import InputError
+from privfed.learners import FedForestClassifier, FedForestRegressor
+from privfed.learners.forest.additive import trees_of
+from privfed.learners.forest.private_way import PrivateForest
+from privfed.tables.records import Records
+from privfed.testing.hospitals import BINARY, FEATURES, NUMERIC, patients
+
+CLASSES = Schema(FEATURES, Column("grade", "category", categories=("a", "b", "c")))
+SCHEMAS = {"binary": BINARY, "number": NUMERIC, "classes": CLASSES}
+FRAME = patients(3000).assign(
+    grade=lambda f: np.select([f["GCS"] < 7, f["age"] > 60], ["a", "b"], "c")
+)
+
+
+@cache
+def fitted(name: str) -> FedForestClassifier | FedForestRegressor:
+    """One private forest for each kind of target."""
+    schema = SCHEMAS[name]
+    kind = FedForestRegressor if name == "number" else FedForestClassifier
+    learner = kind(random_state=0)
+    target = schema.columns[-1].name
+    held = FRAME[[*schema.names, "hospital", target]]
+    policy = learner.private("4")
+    return learner.fit(
+        LocalDisclosure.from_frame(
+            held, target, client="hospital", schema=schema, policy=policy, seed=1
+        )
+    )
+
+
+def encoded(frame: pd.DataFrame = FRAME) -> np.ndarray:
+    """Rows as queries see them."""
+    return Records.from_frame(frame, Schema(FEATURES)).x
+
+
+def engine(name: str) -> PrivateForest:
+    """The engine's model below a forest."""
+    model = fitted(name).model_
+    assert isinstance(model, PrivateForest)
+    return model
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_trees_add_up_to_the_scores(name: str) -> None:
+    """A tree for each column, and the random ones; at thresholds and just below them, too."""
+    model = engine(name).model
+    cuts = [np.array(own) for own in model.basis.grid.cuts]
+    most = max(len(own) for own in cuts)
+    edges = np.column_stack([np.resize(own, most) for own in cuts])
+    x = np.concatenate([encoded(), edges, np.nextafter(edges, -np.inf)])
+    trees = trees_of(model)
+    assert len(trees) == len(FEATURES) + sum(own.count for own in model.basis.trees)
+    assert all(set(own.tree.feature) <= {-1, j} for j, own in enumerate(trees[: len(FEATURES)]))
+    total = sum(own.values[own.tree.reach(x)] for own in trees)
+    assert np.allclose(total, model.scores(x), atol=1e-10)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_scikit_learn_s_form_predicts_alike(name: str) -> None:
+    """Probabilities, classes and numbers, by real trees of scikit-learn's."""
+    learner = fitted(name)
+    theirs = learner.to_sklearn()
+    if isinstance(learner, FedForestClassifier):
+        assert np.allclose(theirs.predict_proba(encoded()), learner.predict_proba(FRAME), atol=1e-6)
+        assert np.array_equal(theirs.predict(encoded()), learner.predict(FRAME))
+        assert theirs.classes_.tolist() == learner.classes_.tolist()
+    else:
+        low, high = (getattr(engine(name).model.outcome, end) for end in ("lower", "upper"))
+        told = np.clip(theirs.predict(encoded()), low, high)
+        assert np.allclose(told, learner.predict(FRAME), atol=1e-6)
+    first = learner.estimators_[0][0]
+    assert isinstance(first, DecisionTreeRegressor) and first.get_n_leaves() > 1
+
+
+def test_a_tree_is_printed_by_its_number() -> None:
+    """Without one what weighs most; one that is none is an error."""
+    learner = fitted("binary")
+    head = learner.describe().splitlines()[0]
+    count = int(head.split()[0])
+    assert head.startswith(f"{count} trees, 4 of one column each")
+    assert "age <" in learner.describe(tree=0) and "GCS" not in learner.describe(tree=0)
+    with pytest.raises(InputError, match=f"the last is {count - 1}"):
+        learner.describe(tree=count)
+
+
+def test_intervals_hold_the_prediction_and_mostly_the_truth() -> None:
+    """Of probabilities, and of numbers in their unit; wider at a higher level; the same after saving."""
+    for name in ("binary", "number"):
+        learner = fitted(name)
+        low, high = learner.confidence_interval(FRAME).T
+        told = learner.predict_proba(FRAME)[:, 1] if name == "binary" else learner.predict(FRAME)
+        assert ((low <= told) & (told <= high)).all()
+        score = 4.0 * (FRAME["GCS"] < 7) + 2.0 * (FRAME["age"] >= 60) - 2.5
+        truth = 1 / (1 + np.exp(-score)) if name == "binary" else 20 + 6 * score
+        assert ((low <= truth) & (truth <= high)).mean() > 0.8
+        assert (learner.confidence_interval(FRAME, level=0.99)[:, 0] <= low).all()
+        again = type(learner).from_dict(json.loads(json.dumps(learner.to_dict())))
+        assert np.array_equal(again.confidence_interval(FRAME)[:, 0], low)
+
+
+def test_a_partial_dependence_is_the_mean_score_with_the_column_set() -> None:
+    """Over the made-up records, by hand; a covariance of zero has no band."""
+    model = engine("binary").model
+    heights, deviations = model.partial_dependence(1)
+    codes, weights, _ = model.source.draw(model.basis, 300, np.random.default_rng(0))
+    means = []
+    for code in range(len(heights)):
+        codes[1] = code
+        scores = model.basis.scores(model.basis.cells(codes), model.weights)[:, 0]
+        means.append(np.average(scores, weights=weights))
+    assert np.allclose(np.diff(heights), np.diff(means))
+    assert (deviations > 0).all() and abs(
+        np.average(heights, weights=model.shares[1, : len(heights)])
+    ) < 1e-9
+
+
+def test_what_is_known_of_private_models_alone_says_so() -> None:
+    """Intervals and scikit-learn's form of a published forest, intervals of three classes."""
+    learner = FedForestClassifier(n_estimators=2, max_depth=2)
+    held = FRAME[[*BINARY.names, "hospital", "died"]]
+    learner.fit(
+        LocalDisclosure.from_frame(
+            held, "died", client="hospital", schema=BINARY, policy=learner.published()
+        )
+    )
+    with pytest.raises(InputError, match="private policy"):
+        learner.confidence_interval(FRAME)
+    with pytest.raises(InputError, match="to_text"):
+        learner.to_sklearn()
+    with pytest.raises(InputError, match="two classes or numbers"):
+        fitted("classes").confidence_interval(FRAME)
+    with pytest.raises(InputError, match="two classes or numbers"):
+        fitted("classes").plot("age")
+    assert len(fitted("number").plot("age").lines) == 2

@@ -1,0 +1,120 @@
+"""Pictures of models: their own figures, with what the model says in them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import matplotlib._pylab_helpers as pyplot_state
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from privfed.errors import InputError, SchemaError
+from privfed.learners import (
+    FedForestClassifier,
+    FuzzyTreeRegressor,
+    GeneticTreeClassifier,
+    RuleFitClassifier,
+)
+from privfed.learners.base import FederatedLearner
+from privfed.learners.pictures import DEEPEST, TreeNode, html_of, places_of, tree
+from privfed.testing.hospitals import BINARY, NUMERIC, gates, patients
+
+FRAME = patients(1500)
+LEARNERS: dict[str, FederatedLearner] = {
+    "rules": RuleFitClassifier(stable=True, random_state=0),
+    "forest": FedForestClassifier(n_estimators=3, max_depth=3, random_state=0),
+    "fuzzy": FuzzyTreeRegressor(max_depth=1),
+    "personal": GeneticTreeClassifier(4, generations=1, depth=2, random_state=0),
+}
+
+
+@cache
+def fitted(name: str) -> Any:
+    """Each learner once; rules in private."""
+    learner = LEARNERS[name]
+    policy = learner.private("8") if name == "rules" else learner.published()
+    schema = NUMERIC if name == "fuzzy" else BINARY
+    return learner.fit(gates(FRAME, policy, schema))
+
+
+def texts(axes: Any) -> str:
+    """All that is written on axes, bars' names included."""
+    return " ".join(
+        [one.get_text() for one in axes.texts] + [one.get_text() for one in axes.get_yticklabels()]
+    )
+
+
+@pytest.mark.parametrize(("name", "more"), [
+    ("rules", {}), ("rules", {"feature": "age"}), ("forest", {}), ("forest", {"tree": 1}),
+    ("fuzzy", {}), ("personal", {"client": "A"}),
+])  # fmt: skip
+def test_a_model_is_drawn_on_given_axes_or_its_own(name: str, more: dict[str, Any]) -> None:
+    """And pyplot knows nothing of either."""
+    own, given = fitted(name).plot(**more), Figure().subplots()
+    assert fitted(name).plot(**more, ax=given) is given
+    assert (
+        own is not given
+        and len(given.lines) + len(given.patches) == len(own.lines) + len(own.patches) > 0
+    )
+    assert not pyplot_state.Gcf.get_all_fig_managers()
+
+
+def test_bars_are_the_coefficients_with_their_intervals() -> None:
+    """In the table's order; each interval's line goes from low to high."""
+    axes, table = fitted("rules").plot(), fitted("rules").table()
+    assert [bar.get_width() for bar in axes.patches] == pytest.approx(table["coefficient"].tolist())
+    (lines,) = (one for one in axes.collections)
+    ends = [segment[:, 0].tolist() for segment in lines.get_segments()]
+    assert np.allclose(ends, table[["low", "high"]].to_numpy())
+    assert texts(axes).split("  ")[0].startswith(table["term"][0])
+
+
+def test_shape_functions_add_up_to_the_scores() -> None:
+    """Where every term has one column, scores are a constant and one shape function for each column."""
+    model = fitted("rules").model_
+    rng = np.random.default_rng(0)
+    x = np.column_stack([
+        rng.uniform(0, 100, 200), rng.integers(3, 16, 200), rng.uniform(-4, 4, 200), rng.integers(0, 2, 200),
+    ]).astype(float)  # fmt: skip
+    added = sum(model.shape_of(j, x[:, j])[0] for j in range(4))
+    assert np.ptp(model.scores(x) - added) == pytest.approx(0, abs=1e-9)
+    heights, band = model.shape_of(0, x[:, 0])
+    assert band is not None and (band[:, 0] <= heights).all() and (heights <= band[:, 1]).all()
+
+
+def test_both_sides_of_a_cut_are_drawn() -> None:
+    """A step is upright wherever its cut lies; categories are drawn one by one."""
+    places = places_of(BINARY.features[0], [33.3])
+    assert {33.3, float(np.nextafter(33.3, -np.inf))} <= set(places.tolist())
+    assert places_of(BINARY.features[3]).tolist() == [0, 1]
+
+
+def test_a_deep_tree_is_drawn_to_some_levels() -> None:
+    """Below them three dots stand for the rest."""
+    root = TreeNode("leaf")
+    for depth in range(DEEPEST + 3):
+        root = TreeNode(f"f{depth}", [("yes", root), ("no", TreeNode("0"))])
+    found = texts(tree(None, root))
+    assert "..." in found and f"f{DEEPEST + 2}" in found and "f0" not in found
+
+
+def test_what_cannot_be_drawn_says_so() -> None:
+    """Unknown features, and pictures that a model does not have."""
+    with pytest.raises(SchemaError, match="agee"):
+        fitted("rules").plot("agee")
+    with pytest.raises(InputError, match="no picture of 'age'"):
+        fitted("forest").plot("age")
+    with pytest.raises(InputError, match=r"plot\(client='A'\)"):
+        fitted("personal").plot()
+
+
+def test_notebooks_show_fitted_models() -> None:
+    """The picture, the same bytes each time, and the text, escaped; an unfitted one as scikit-learn does."""
+    shown = fitted("rules")._repr_html_()
+    assert shown == fitted("rules")._repr_html_()
+    assert shown.startswith("<figure><svg") and "GCS &gt;= 15" in shown
+    assert "<figure>" not in RuleFitClassifier()._repr_html_()
+    assert "<figure>" not in fitted("personal")._repr_html_()
+    assert "&lt;b&gt;" in html_of(fitted("forest").plot(), "x", "<b>")

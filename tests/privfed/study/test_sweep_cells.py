@@ -1,0 +1,260 @@
+"""A sweep's cells: carried out once, whatever ends the process, and known again by what decides them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from privfed.cli import BAD_INPUT, FINE, status
+from privfed.learners import FuzzyTreeRegressor
+from privfed.study import Study
+from privfed.study.sweep import Cell, Sweep, cells, values
+
+Written = Callable[..., Path]
+
+
+def sweep(study: Path, out: Path, *more: str, epsilon: str = "1,8", runs: int = 1) -> int:
+    """Carry a sweep out by the command line."""
+    return status(
+        ["sweep", str(study), "--epsilon", epsilon, "--runs", str(runs), "--out", str(out), *more]
+    )
+
+
+def made(out: Path) -> dict[str, int]:
+    """When each cell's figures were written."""
+    return {
+        path.parent.name: path.stat().st_mtime_ns for path in out.glob("cells/[!.]*/metrics.json")
+    }
+
+
+def keys(study: Path, **changed: Any) -> set[str]:
+    """The keys of a study's cells."""
+    arguments: dict[str, Any] = {"epsilons": ["1"], "runs": 1} | changed
+    return {cell.key for cell in cells(Study.from_toml(study), **arguments)}
+
+
+def test_growing_a_sweep_runs_only_what_is_new(write_study: Written, tmp_path: Path) -> None:
+    """More epsilons and more seeds leave the cells that are there byte for byte."""
+    study, out = write_study(), tmp_path / "sweep"
+    assert sweep(study, out, epsilon="1") == FINE
+    before = made(out)
+    assert sweep(study, out, epsilon="1,8", runs=2) == FINE
+    assert len(before) == 2 and len(made(out)) == 6
+    assert before.items() <= made(out).items()
+    assert len(pd.read_csv(out / "sweep.csv")) == 6
+    assert sweep(study, out, epsilon="8") == FINE
+    assert set(pd.read_csv(out / "sweep.csv")["epsilon"].dropna()) == {8.0}
+    before = made(out)
+    assert sweep(study, out, "--overwrite", epsilon="8") == FINE
+    assert len(made(out)) == 2 and not made(out).items() & before.items()
+
+
+def test_a_cell_that_does_not_verify_is_run_anew(write_study: Written, tmp_path: Path) -> None:
+    """One byte of a ledger, or a file that is gone."""
+    study, out = write_study(), tmp_path / "sweep"
+    assert sweep(study, out) == FINE
+    (ledger, *_), (gone, *_) = (
+        out.glob("cells/*/private/ledgers/north.db"),
+        out.glob("cells/*/published/model.json"),
+    )
+    whole = ledger.read_bytes()
+    ledger.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    gone.unlink()
+    before = made(out)
+    assert sweep(study, out) == FINE
+    changed = {key for key, time in made(out).items() if before[key] != time}
+    assert changed == {ledger.parents[2].name, gone.parents[1].name}
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_sweep_goes_on_after_its_process_ended(
+    how: signal.Signals, write_study: Written, tmp_path: Path
+) -> None:
+    """A real process, ended in the middle of a cell: the cells before it stay, and the rest is run."""
+    study, out = write_study(), tmp_path / "sweep"
+    command = ["sweep", str(study), "--epsilon", "1,8", "--runs", "3", "--out", str(out)]
+    started = subprocess.Popen(
+        [sys.executable, "-m", "privfed", *command], stderr=subprocess.PIPE, text=True
+    )
+    while len(made(out)) < 2 and started.poll() is None:
+        sleep(0.01)
+    started.send_signal(how)
+    told = started.communicate(timeout=60)[1]
+    before = made(out)
+    assert 2 <= len(before) < 9
+    if how is signal.SIGINT:
+        assert started.returncode == 130
+        assert "of 9 cells are in" in told and "the same command goes on" in told
+    assert status(command) == FINE
+    assert len(pd.read_csv(out / "sweep.csv")) == len(made(out)) == 9
+    kept = before.items() & made(out).items()
+    assert len(before) - len(kept) <= 1, (
+        "a cell may have been killed between its files and its name"
+    )
+    assert not list(out.glob("cells/.*")), "nothing half-written is left"
+
+
+def test_the_attacks_of_a_finished_cell_are_added_to_it(
+    write_study: Written, study_text: str, tmp_path: Path
+) -> None:
+    """Its ledgers are attacked; nothing is trained again."""
+    text = study_text.replace("[data]", 'attacks = ["verbatim", "membership"]\n[data]', 1)
+    study, out = write_study(text), tmp_path / "sweep"
+    assert sweep(study, out, epsilon="4") == FINE
+    models = {path: path.stat().st_mtime_ns for path in out.glob("cells/*/*/model.json")}
+    assert "audited" not in pd.read_csv(out / "sweep.csv")
+    assert sweep(study, out, "--attacks", epsilon="4") == FINE
+    assert models == {path: path.stat().st_mtime_ns for path in models}
+    table = pd.read_csv(out / "sweep.csv").set_index("policy")
+    assert table["attack membership"].between(0, 1).all() and "attack verbatim" in table
+    assert (table["audited"] < table["epsilon"])["private"]
+    attacked = made(out)
+    assert sweep(study, out, "--attacks", epsilon="4") == FINE
+    assert made(out) == attacked
+
+
+def test_cells_are_listed_without_being_run(
+    write_study: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what is done of them."""
+    study, out = write_study(), tmp_path / "sweep"
+    assert sweep(study, out, "--list") == FINE
+    assert "3 cells, 0 done and 3 to run" in capsys.readouterr().out
+    assert not out.exists()
+    assert sweep(study, out, epsilon="8") == FINE
+    assert sweep(study, out, "--list") == FINE
+    assert "3 cells, 2 done and 1 to run" in capsys.readouterr().out
+
+
+def test_a_key_tells_apart_what_decides_a_run(
+    write_study: Written, study_text: str, schema_text: str, small_table: pd.DataFrame
+) -> None:
+    """Data by their contents; never the name, the folder or the attacks."""
+    study = write_study()
+    before = keys(study)
+    assert len(before) == 2
+    for changed in (
+        study_text.replace('"two sites"', '"two other sites"'),
+        study_text.replace("[data]", 'attacks = ["verbatim"]\n[data]', 1),
+    ):
+        assert keys(write_study(changed)) == before
+    for changed in (
+        study_text.replace("seed = 1", "seed = 2"),
+        study_text.replace("max_depth = 1", "max_depth = 2"),
+        study_text.replace('noise = "test"', ""),
+        study_text.replace("[clients]", "test = 0.4\n[clients]"),
+    ):
+        assert not keys(write_study(changed)) & before
+    write_study(schema=schema_text.replace("upper = 100\n", "upper = 101\n"))
+    assert not keys(study) & before
+    write_study(table=small_table.assign(age=50.0))
+    assert not keys(study) & before
+    write_study()
+    assert keys(study) == before == keys(study, epsilons=["1.0"])
+    fields: list[dict[str, Any]] = [{"delta": "1e-6"}, {"masked": {}}, {"unit": "client", "cap": 9}]
+    for field in fields:
+        varied = keys(study, vary={f"policy.{key}": [value] for key, value in field.items()})
+        assert len(varied & before) == 1, "the published policy has no epsilon and stays"
+
+
+def test_any_factor_of_the_file_is_varied(
+    write_study: Written, study_text: str, tmp_path: Path
+) -> None:
+    """By its dotted key; each is a column."""
+    text = study_text.replace('partition = "column"\ncolumn = "site"', "count = 2")
+    study, out = write_study(text), tmp_path / "sweep"
+    vary = ("--vary", "clients.count=2,3", "--vary", "policy.delta=1e-5,1e-6")
+    assert sweep(study, out, *vary, "--jobs", "2", epsilon="4") == FINE
+    table = pd.read_csv(out / "sweep.csv")
+    assert (table["policy"] == "published").sum() == 2, "once for each number of owners"
+    table = table[table["policy"] == "private"]
+    assert sorted(zip(table["owners"], table["delta"], strict=True)) == [
+        (2, 1e-6),
+        (2, 1e-5),
+        (3, 1e-6),
+        (3, 1e-5),
+    ]
+    assert {"commit", "version", "memory MB", "bytes", "cell seconds", "mechanism"} <= set(table)
+    assert (table["bytes"] > 0).all() and table["simulation"].all()
+
+
+def test_values_are_tomls_or_words() -> None:
+    """Numbers stay numbers; names need no quotes."""
+    assert values("3,5") == [3, 5]
+    assert values("1e-5,0.1") == [1e-5, 0.1]
+    assert values("{ colluding = 1 }, {}") == [{"colluding": 1}, {}]
+    assert values("RuleFitClassifier, FedForestClassifier") == [
+        "RuleFitClassifier",
+        "FedForestClassifier",
+    ]
+
+
+def test_an_owners_own_policy_is_swept(
+    write_study: Written, study_text: str, tmp_path: Path
+) -> None:
+    """A file with a budget is rescaled to each epsilon; one without is run once a seed."""
+    own = FuzzyTreeRegressor(max_depth=1, n_fuzzy_sets=2).private(2)
+    own.to_toml(tmp_path / "own.toml")
+    text = study_text.replace('name = "private"\nepsilon = "4"', 'name = "own"\nbase = "own.toml"')
+    out = tmp_path / "sweep"
+    assert sweep(write_study(text), out) == FINE
+    table = pd.read_csv(out / "sweep.csv")
+    told = table[table["policy"] == "own"]
+    assert told["epsilon"].tolist() == [1.0, 8.0]
+    assert told["claimed"].tolist() == pytest.approx([1.0, 8.0], rel=1e-3)
+    assert (table["policy"] == "published").sum() == 1
+
+
+def test_a_folder_of_something_else_is_left_alone(
+    finished: Path, write_study: Written, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An audit's output, or anybody's files."""
+    assert sweep(write_study(), finished) == BAD_INPUT
+    assert "which no sweep wrote; name a new folder" in capsys.readouterr().err
+    assert (finished / "report.html").is_file()
+
+
+def test_two_sweeps_do_not_run_in_one_folder(
+    write_study: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second would take the first's cells for remains."""
+    out = tmp_path / "sweep"
+    with Sweep(out).opened():
+        assert sweep(write_study(), out) == BAD_INPUT
+    assert "another sweep is running in it" in capsys.readouterr().err
+
+
+def test_one_cell_that_cannot_run_does_not_lose_the_others(
+    write_study: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str], study_text: str
+) -> None:
+    """Its fault is told, and the table has the rest."""
+    study, out = write_study(), tmp_path / "sweep"
+    assert sweep(study, out, epsilon="4") == FINE
+    planned = cells(Study.from_toml(study), ["4"], 2)
+    broken: list[Cell] = [cell for cell in planned if cell.study.seed == 2]
+    for cell in broken:
+        (out / "cells" / cell.key).write_text("a file where a folder should be")
+    assert sweep(study, out, epsilon="4", runs=2) == BAD_INPUT
+    assert "2 faults" in capsys.readouterr().err
+    assert len(pd.read_csv(out / "sweep.csv")) == 2
+
+
+def test_figures_are_plain_json(write_study: Written, tmp_path: Path) -> None:
+    """No NaN and no infinity, so that any reader takes them."""
+    out = tmp_path / "sweep"
+    assert sweep(write_study(), out) == FINE
+
+    def never(name: str) -> None:
+        raise AssertionError(name)
+
+    for path in out.glob("cells/*/*.json"):
+        json.loads(path.read_text(), parse_constant=never)

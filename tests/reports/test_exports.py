@@ -1,0 +1,189 @@
+"""A study in others' forms: each read by the form's own reader where there is one, else by its rules."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml as pyyaml  # type: ignore[import-untyped]
+
+from privfed.accountants.risk import Risk
+from privfed.accountants.zcdp import ZeroConcentrated
+from privfed.attacks.finding import Finding
+from privfed.errors import InputError
+from privfed.privacy.accountant import Budget
+from privfed.privacy.policy import Policy
+from privfed.reports import exports
+from privfed.reports.account import ClientAccount, KindLine, PolicyAccount
+from privfed.reports.budget import PolicyReport, Report
+from privfed.reports.exports import Source, croissant, model_card, pia, registry_entry, sacroml
+from privfed.study import Study
+from privfed.study.choices import AboutChoice
+
+ABOUT = AboutChoice(
+    *("Plan beds: for 'all'", "Ashford Trust", "dpo@ashford.example", "Ethics board 12/24", "2024"),
+    *("Stays of <patients>", "A. Officer"),
+    {
+        "data_product_region": "United Kingdom",
+        "publication_date": "2026-11-23",
+        "registry_authors": "A. Officer; B. Engineer",
+        "justification": "no",
+    },
+)
+SCHEMA = {
+    "name": "stays",
+    "target": "days",
+    "column": [
+        {"name": "age", "kind": "integer", "lower": 0, "upper": 120, "description": "in years"},
+        {"name": "sex", "kind": "category", "categories": ["f", "m"]},
+        {"name": "days", "lower": 0.0, "upper": 90.0},
+    ],
+}
+FOUND = (
+    Finding(
+        "membership", "Was she there?", "share of member and outsider pairs told apart by noisy numbers", 0.6,
+        of=1.0, low=0.5, high=0.7, baseline=0.5, risk="singling out",
+        detail={"members": 100, "outsiders": 50, "members found at 1 % false positives": 0.04},
+    ),
+    Finding("audit gaussian", "Is it?", "epsilon proven by the outputs, at least", 0.7, of=1.0),
+    Finding("verbatim", "Which?", "cells found", 0, of=9.0, risk="singling out"),
+)  # fmt: skip
+METRICS = {"measure": "root mean squared error", "value": 3.5, "better": "lower", "baseline": 4.0}
+
+
+def source(
+    about: AboutChoice = ABOUT, found: tuple[Finding, ...] = FOUND, **changes: Any
+) -> Source:
+    """A policy of epsilon 8 at two owners."""
+    plain: dict[str, Any] = {
+        "released": 3,
+        "epsilon": 2.5,
+        "delta": 1e-5,
+        "budget": 8.0,
+        "ceiling": 8.0,
+        "total": (Fraction(1, 10), Fraction(0)),
+        "risk": Risk({0.001: 0.02, 0.01: 0.2, 0.1: 0.5}, 0.4, 0.01, 0.17, 0.2),
+        "principals": {"server"},
+    }
+    line = KindLine("small.level", "Sums.", {"sums": "gaussian"}, 3, ("rho 0.1",), True, ())
+    policy = Policy({}, name="one", accountant="zcdp", budget=Budget.of("8", "1e-5"))
+    owners = tuple(
+        ClientAccount(name, head=(7, "ab" * 32), **(plain | changes)) for name in ("north", "south")
+    )
+    account = PolicyAccount(policy, ZeroConcentrated(), owners, (line,))
+    one = PolicyReport(account, found, METRICS)
+    return Source(Report(replace(Study.built_in(), about=about), (one,), "0"), one, SCHEMA)
+
+
+def test_a_registry_entry_has_the_registry_s_fields() -> None:
+    """All that its schema requires, words of its lists, one epsilon, dates as texts; several owners in a table."""
+    entry = pyyaml.safe_load(registry_entry(source()))
+    assert set(entry) == {"url_slug", "status", "tier", "deployment"}
+    assert (entry["status"], entry["tier"]) == ("Draft", 3)
+    said = entry["deployment"]
+    assert set(said) == {
+        *("basic", "dp_variant", "privacy_loss", "deployment_model", "accounting"),
+        *("implementation", "administrative"),
+    }
+    assert said["basic"]["publication_date"] == "2026-11-23"
+    assert said["basic"]["intended_use"] == "Plan beds: for 'all'"
+    assert said["privacy_loss"]["privacy_parameters"] == {"epsilon": 8.0, "delta": 1e-5}
+    assert "| south | 8 | 1e-05 | 7:abababababababab |" in str(said["privacy_loss"])
+    assert said["dp_variant"]["variant_name"] == "Approximate DP"
+    assert said["deployment_model"]["model_name"] == "Federated"
+    assert said["implementation"]["justification"] == "no"
+    assert said["administrative"]["registry_authors"] == ["A. Officer", "B. Engineer"]
+    assert "simulation" in said["administrative"]["notes"]
+
+
+def test_a_registry_entry_needs_a_guarantee_and_what_a_person_must_say() -> None:
+    """Neither is invented."""
+    with pytest.raises(InputError, match="no guarantee that holds"):
+        registry_entry(source(unprotected=1, epsilon=None, ceiling=None, risk=None))
+    with pytest.raises(InputError, match="needs controller, data_description, data_product_region"):
+        registry_entry(source(AboutChoice(purpose="Plan beds")))
+
+
+def test_what_yaml_is_written_is_read_the_same() -> None:
+    """Whatever a person wrote: colons, quotes, lines, words that YAML takes for truth values, small numbers."""
+    texts = [
+        "no",
+        "2026-11-23",
+        "a: b",
+        "it's",
+        "- x",
+        "two\nlines",
+        "",
+        "# x",
+        "a #b",
+        "~",
+        "1e-5",
+        "é",
+    ]
+    plain = {"texts": texts, "maps": [{"a": 1e-05, "b": {"c": [True, None, 3]}}, {"a": "x y"}]}
+    assert pyyaml.safe_load(exports.yaml(plain)) == plain
+
+
+def test_an_impact_assessment_is_what_the_software_imports() -> None:
+    """Its reader takes lengths of all five lists and dates of all entries, and numbers of known questions."""
+    said = json.loads(pia(source()))
+    assert set(said) == {"pia", "answers", "measures", "evaluations", "comments"}
+    assert {"name", "category", "author_name", "evaluator_name", "validator_name", "status"} <= set(
+        said["pia"]
+    )
+    assert all(isinstance(said[key], list) for key in set(said) - {"pia"})
+    by_number = {one["reference_to"]: one["data"] for one in said["answers"]}
+    assert set(by_number) == {111, 112, 121, 122, 123, 211, 212, 213, 215, *range(321, 327)}
+    assert all(set(data) == {"text", "gauge", "list"} for data in by_number.values())
+    assert "Stays of &lt;patients&gt;" in by_number[121]["text"]
+    assert "sex (category: f, m)" in by_number[121]["text"]
+    assert by_number[324]["list"] == [one["title"] for one in said["measures"]]
+    assert by_number[325]["gauge"] == 0, "a person judges"
+    assert all(one["created_at"].endswith("Z") for one in said["answers"] + said["measures"])
+
+
+def test_attacks_are_told_as_sacroml_tells_its_own() -> None:
+    """What its summaries read: area, p-value and numbers of each instance; attacks without a curve are left out."""
+    (said,) = json.loads(sacroml(source())).values()
+    one = said["attack_experiment_logger"]["attack_instance_logger"]["instance_0"]
+    assert (one["AUC"], one["TPR@0.01"]) == (0.6, 0.04)
+    assert (one["n_pos_test_examples"], one["n_neg_test_examples"]) == (100, 50)
+    assert one["P_HIGHER_AUC"] == pytest.approx(0.02311, abs=1e-5)  # sd (151 / 60000) ** 0.5
+    assert said["metadata"]["global_metrics"]["n_sig_auc_p_vals"] == 1
+    assert {"log_id", "log_time"} <= set(said)
+    with pytest.raises(InputError, match="no membership attack has looked"):
+        sacroml(source(found=()))
+
+
+def test_a_model_card_is_read_by_the_hub_s_own_reader(tmp_path: Path) -> None:
+    """With claimed, audited and attacked figures among its metrics."""
+    hub = pytest.importorskip("huggingface_hub")
+    path = tmp_path / "README.md"
+    path.write_text(model_card(source()), encoding="utf-8")
+    card = hub.ModelCard.load(path)
+    figures = {one.metric_type: one.metric_value for one in card.data.eval_results}
+    assert figures["epsilon"] == 8.0 and figures["audited_epsilon_lower"] == 0.7
+    assert figures["rmse"] == 3.5
+    assert card.data.library_name == "privfed" and "differential-privacy" in card.data.tags
+    assert "finds at most 20 on average" in card.text
+
+
+def test_a_dictionary_is_read_by_croissant_s_own_reader(tmp_path: Path) -> None:
+    """Columns with their types; its validator finds no error; no row and no file."""
+    reader = pytest.importorskip("mlcroissant")
+    path = tmp_path / "croissant.json"
+    path.write_text(croissant(source()), encoding="utf-8")
+    (records,) = reader.Dataset(path).metadata.record_sets
+    assert [field.name for field in records.fields] == [
+        "age",
+        "sex",
+        "days",
+    ]
+    assert "0.0 to 90.0" in records.fields[2].description
+    assert "sha256" not in path.read_text() and '"data"' not in json.dumps(
+        json.loads(path.read_text())["recordSet"]
+    )
