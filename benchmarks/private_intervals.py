@@ -1,4 +1,4 @@
-"""Do the 90 % intervals of short private RuleFit cover? Known truths, new records and noise in each run.
+"""Do the 90 % intervals of short private RuleFit, and of a private forest, cover? Known truths, new records and noise in each run.
 
     python benchmarks/private_intervals.py --epsilons 1 4 --records 2000 --seeds 25 --results private_intervals
 
@@ -20,7 +20,8 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from privfed import Column, LocalDisclosure, Schema
-from privfed.learners import RuleFitClassifier
+from privfed.learners import private
+from privfed.learners.rulefit.short import shortened
 from privfed.tables.records import Records
 
 NAMES = [f"x{number}" for number in range(6)]
@@ -68,12 +69,12 @@ def one(truth: str, count: int, epsilon: str, seed: int) -> list[dict[str, Any]]
     x, score = records(count, truth, rng)
     y = (rng.random(count) < expit(score)).astype(int)
     frame = pd.DataFrame(x, columns=NAMES).assign(y=y, owner=[f"c{k % 2}" for k in range(count)])
-    learner = RuleFitClassifier(random_state=seed)
-    policy = learner.private(epsilon)
+    policy = private.private(epsilon, "1e-5")
     held = LocalDisclosure.from_frame(
         frame, "y", client="owner", schema=SCHEMA, policy=policy, seed=seed
     )
-    model = learner.fit(held).model_
+    engine = private.learn(held, private.Outcome.of(SCHEMA, number=False), rng)
+    model = shortened(engine, 20, rng)
     if model.covariance is None or not len(model.weights) > 1:
         return []
     more, further = records(20_000, truth, np.random.default_rng(1))
@@ -84,7 +85,9 @@ def one(truth: str, count: int, epsilon: str, seed: int) -> list[dict[str, Any]]
     design = designs[1][:500]
     both = np.einsum("ij,jk,ik->i", design, model.covariance, design)
     each = np.sqrt(both + model.residual_variance)
-    rows = []
+    far = np.abs(engine.scores(more[:500])[:, 0] - further[:500])
+    width = engine.score_deviations(more[:500])
+    rows = [{"of": "forest's predictions, truth", "stray": far / width, "width": width.mean()}]
     for name, coefficients in wanted.items():
         aim = further[:500] if name == "truth" else design @ coefficients
         stray = np.abs(model.weights - coefficients)[1:] / spread

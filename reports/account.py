@@ -130,8 +130,8 @@ def read(
 ) -> PolicyAccount:
     """Read the ledgers of one policy.
 
-    Where studies have shares of a lasting budget, the totals and the risk are those of the budget in
-    force, whatever any study still asks, and the study's own are stated apart.
+    With shares of a lasting budget, totals and risk are those of the budget in force, whatever any study
+    still asks; the study's own are stated apart.
 
     Args:
         policy: the adopted policy.
@@ -196,10 +196,7 @@ class _Gauge:
         return self.known[key]
 
     def block(self, rows: list[Entry], block: StudyBlock, delta: Fraction) -> BlockAccount:
-        """State a study's own block, by its share or by what its policy allows, whichever is less.
-
-        The policy and the share were fixed when the study began, given all that came before.
-        """
+        """State a study's own block, fixed when it began, by its share or by what its policy allows: whichever is less."""
         assert self.policy.budget is not None
         own = [row for row in rows if row.body.get("study") == block.study]
         epsilon, _ = self.accountant.guarantee(block.share, delta)
@@ -284,10 +281,7 @@ def _prove(
 
 
 def _step(account: ClientAccount, row: Entry, gauge: _Gauge, each: Allowances | None) -> None:
-    """Count one row: a block is several charges and no query, a draw a query and no charge.
-
-    A cohort's total is that of the individual with the highest cost.
-    """
+    """Count one row: a block is several charges and no query, a draw a query and no charge; a cohort's highest total."""
     loss = Loss.from_dict(row.body["loss"])
     if each is not None and loss.counted:
         each.follow(row, gauge.accountant)

@@ -38,11 +38,7 @@ def answers(report: Report, policy: PolicyReport) -> Answers:
 
 
 def chosen(report: Report, name: str = "") -> PolicyReport:
-    """Return the policy that a board decides on: the one named, else the first with a finite guarantee.
-
-    Raises:
-        InputError: no policy has that name.
-    """
+    """Return the policy that a board decides on: the one named (InputError: none is), else the first finite one."""
     named = {policy.name: policy for policy in report.policies}
     if name and name not in named:
         raise InputError(f"no policy {name!r} in the study; there are {', '.join(named)}")

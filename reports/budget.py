@@ -42,10 +42,7 @@ def _largest(values: Sequence[float | None]) -> float | None:
 
 
 class Attacks(NamedTuple):
-    """Names of attacks by what their silence or success means; the strongest state of each counts.
-
-    ``not_looked`` gives the reason; attacks that do not apply are among them.
-    """
+    """Names of attacks by the strongest state of each; ``not_looked`` gives the reason, or that they do not apply."""
 
     found: tuple[str, ...]
     looked: tuple[str, ...]
@@ -99,10 +96,7 @@ class PolicyReport:
 
     @property
     def epsilon(self) -> float | None:
-        """The largest proven epsilon of any client, or None without a guarantee.
-
-        It is the certified ceiling, or without one the epsilon spent so far.
-        """
+        """The largest proven epsilon of any client: its ceiling, else that spent so far; None without a guarantee."""
         return _largest([client.proved for client in self.clients])
 
     @property
@@ -217,39 +211,25 @@ class PolicyReport:
 
     @property
     def breaches(self) -> tuple[str, ...]:
-        """What violates the policy's guarantee, in words.
-
-        Attacks cannot violate a policy without a finite guarantee.
-        """
-        found = [
-            f"{self.name}: the ledger of {client.client} does not verify"
-            for client in self.clients
-            if not client.intact
-        ]
-        found += [
-            f"{self.name}: {client.client} spent more than its budget"
-            for client in self.clients
-            if client.over
-        ]
-        found += [
-            f"{self.name}: a protected query failed inside the gate of {client} "
+        """What violates the policy's guarantee, in words; attacks violate finite guarantees alone."""
+        bad = [c.client for c in self.clients if not c.intact]
+        texts = [f"the ledger of {client} does not verify" for client in bad]
+        over = [c.client for c in self.clients if c.over]
+        texts += [f"{client} spent more than its budget" for client in over]
+        texts += [
+            f"a protected query failed inside the gate of {client} "
             f"({', '.join(kinds)}): no epsilon covers what that told, and the gate is closed"
             for client, kinds in self.metrics.get("breaches", {}).items()
         ]
         if self.account.finite:
-            found += [
-                f"{self.name}: {finding.attack} violates a finite guarantee"
-                f" ({', '.join(finding.releases) or 'all releases'})"
-                for finding in self.findings
-                if finding.severity == "breach"
+            grave = [one for one in self.findings if one.severity == "breach"]
+            texts += [f"{one.attack} violates a finite guarantee ({_kinds(one)})" for one in grave]
+            texts += [
+                f"{one.attack} exceeds the bound that follows from the ledgers ({_kinds(one)})"
+                for one in self.findings
+                if self._beyond(one)
             ]
-            found += [
-                f"{self.name}: {finding.attack} exceeds the bound that follows from the ledgers"
-                f" ({', '.join(finding.releases) or 'all releases'})"
-                for finding in self.findings
-                if self._beyond(finding)
-            ]
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(f"{self.name}: {text}" for text in texts))
 
     def without_truth(self) -> PolicyReport:
         """Leave out what the records' truth scored, but for what violates a guarantee."""
@@ -273,14 +253,10 @@ class PolicyReport:
         if not risks or any(risk is None for risk in risks):
             return False
         most = max(risk.advantage for risk in risks if risk is not None)
-        limits = {"found at 1 %": self._found, "area": 0.5 + most - most**2 / 2}
+        detection = max(client.detection for client in self.clients)
+        limits = {"found at 1 %": detection, "area": 0.5 + most - most**2 / 2}
         proven = finding.value - CERTAIN * (finding.value - finding.low)
         return finding.limit in limits and proven > limits[finding.limit] + ROUNDING
-
-    @property
-    def _found(self) -> float:
-        """Maximum TPR at 1% FPR of any test against any client."""
-        return max(client.detection for client in self.clients)
 
     @property
     def useless(self) -> bool:
@@ -406,6 +382,10 @@ class Report:
 def findings(plain: Sequence[Mapping[str, Any]] | None) -> tuple[Finding, ...]:
     """Read all findings of one policy."""
     return tuple(Finding.from_dict(entry) for entry in plain or ())
+
+
+def _kinds(finding: Finding) -> str:
+    return ", ".join(finding.releases) or "all releases"
 
 
 def _policy(report: PolicyReport) -> dict[str, Any]:

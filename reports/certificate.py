@@ -1,9 +1,8 @@
 """The egress certificate: one signed file that says whether a model may leave, and why.
 
 It binds a model file's digest to the heads of the ledgers behind it, to what was claimed, audited and
-attacked, and to an officer's thresholds; the decision follows by rule, and a person approves it. It is
-the machine-readable record of disclosure control that SATRE 3.3.09 describes, and the technical
-control before egress that 3.3.07 asks for. :mod:`privfed.reports.check_certificate` checks it anywhere.
+attacked, and to an officer's thresholds; the decision follows by rule, and a person approves it (SATRE
+3.3.07 and 3.3.09). :mod:`privfed.reports.check_certificate` checks it anywhere.
 """
 
 from __future__ import annotations
@@ -59,11 +58,7 @@ class Thresholds:
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Thresholds:
-        """Read a file.
-
-        Raises:
-            InputError: it cannot be read, or a key is unknown, missing, or of another type.
-        """
+        """Read a file; InputError if it cannot be read, or a key is unknown, missing, or of another type."""
         where = f"thresholds file {path}"
         try:
             plain = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -107,8 +102,7 @@ def certificate(
     Args:
         report: the finished study's.
         policy: under which the model was learned.
-        model: the model's file.
-        thresholds: the officer's file.
+        model, thresholds: the model's file, and the officer's.
         approver: who approves, by name; empty, nobody does.
 
     Raises:
@@ -155,11 +149,7 @@ def certificate(
 
 
 def signed(plain: Mapping[str, Any], key: Path) -> dict[str, Any]:
-    """Sign a certificate with an officer's key.
-
-    Raises:
-        InputError: its decision is not to release, nobody approved it, or the key cannot be read.
-    """
+    """Sign a certificate with an officer's key; InputError if it decides otherwise, or without approval or key."""
     if plain["decision"] != "release" or not plain["approval"]["person"]:
         raise InputError("a certificate is signed only for a release that a person approved")
     signer = Signer.from_file(key, "")

@@ -33,12 +33,9 @@ def digest(data: bytes) -> str:
 
 
 def criteria(plain: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Hold a certificate's figures against its thresholds, criterion by criterion.
+    """Hold a certificate's figures against its thresholds: criterion, what is required and found, and the state.
 
     A figure that is missing is not examined, which is not met: silence is no evidence.
-
-    Returns:
-        criterion, what is required, what was found, and the state of each.
     """
     limits: Mapping[str, Any] = plain["thresholds"]
     return [
@@ -125,8 +122,7 @@ def faults(
     """Yield all reasons why a model may not go out under a certificate.
 
     Args:
-        plain: the certificate.
-        model: the model file's bytes.
+        plain, model: the certificate, and the model file's bytes.
         key: the officer's public key, 32 bytes, known from elsewhere; None checks no signature, which
             is a reason.
         thresholds: the officer's file as it is now, if it must be unchanged.

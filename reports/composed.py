@@ -35,15 +35,12 @@ class Composed:
 
 
 def composed(policies: Sequence[PolicyAccount]) -> Composed | None:
-    """Compose the policies of a study, which read the same records, so that their losses add up.
+    """Compose the policies of a study, which read the same records, so that their losses add up; None below two.
 
     Each policy enters by its certified ceiling, or else by its spending so far; then only an odometer
     holds for the sum. All are restated for the coarsest neighbours among them, by group privacy; pure
     losses are added to concentrated ones as concentrated. Their own deltas add up too, beside the
     delta that converts concentrated losses.
-
-    Returns:
-        None for fewer than two policies.
     """
     if len(policies) < 2:
         return None

@@ -29,10 +29,7 @@ AT_MOST = 12  #: Owners of one policy that are drawn, those attacked most
 
 @dataclass(frozen=True)
 class Epsilons:
-    """What one owner's releases cost a record of hers, nats, from above and from below.
-
-    A figure that nobody looked for is None.
-    """
+    """What one owner's releases cost a record of hers, nats, from above and below; None for what nobody looked for."""
 
     policy: str
     client: str
@@ -63,10 +60,7 @@ def plot(report: Report, ax: Axes | None = None) -> Axes:
 
 
 def drawn(report: Report) -> list[Epsilons]:
-    """Return the rows of the picture: of many owners under one policy those attacked most.
-
-    None where nothing was audited or attacked.
-    """
+    """Return the rows of the picture: of many owners under one policy those attacked most; None without any figure."""
     rows, kept = epsilons(report), []
     if all(row.audited is None and row.attacked is None for row in rows):
         return []

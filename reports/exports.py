@@ -75,10 +75,7 @@ class Source:
 
 
 def registry_entry(source: Source) -> str:
-    """An entry of the Differential Privacy Deployments Registry, of tier 3, as YAML.
-
-    InputError: the policy has no finite guarantee, or a required field is not written down.
-    """
+    """An entry of the Differential Privacy Deployments Registry, of tier 3, as YAML; InputError if it cannot be filled."""
     policy, about = source.policy, source.about
     if not policy.finite or policy.silent or policy.breaches:
         raise InputError(
@@ -295,11 +292,7 @@ def _html(lines: Sequence[str]) -> str:
 
 
 def sacroml(source: Source) -> str:
-    """Membership attacks as SACRO-ML writes its own: JSON, one entry for each attack.
-
-    Of its metrics those that were measured: the area under the curve, its p-value, the numbers of
-    members and others, and the true positive rate at 1 %.
-    """
+    """Membership attacks as SACRO-ML writes its own: JSON, one entry for each, of the metrics that were measured."""
     known = [f for f in source.policy.findings if "members" in f.detail]
     reports = {}
     for attack in dict.fromkeys(one.attack for one in known):

@@ -21,9 +21,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 def board(report: Report, policy: str = "") -> str:
     """Return the page for whoever answers for a study: what left, to whom, how risky, what to do.
 
-    Args:
-        report: of the study.
-        policy: the one that is decided on; by default the first with a finite guarantee.
+    `policy` is the one that is decided on; by default the first with a finite guarantee.
     """
     decided = chosen(report, policy)
     text: str = (
@@ -57,11 +55,7 @@ def regulator(report: Report) -> str:
 
 
 def write_pdf(page: Path, pdf: Path) -> None:
-    """Print a page into a file, by a browser without a window.
-
-    Raises:
-        InputError: there is no browser, or it does not print.
-    """
+    """Print a page into a file, by a browser without a window; InputError without one, or if it does not print."""
     browser = next(filter(None, map(which, BROWSERS)), None)
     if browser is None:
         raise InputError(

@@ -39,14 +39,7 @@ class MetricValue:
 
 
 def scores(metrics: Mapping[str, Any]) -> tuple[MetricValue, ...]:
-    """Return all scores of a policy, the headline first.
-
-    Args:
-        metrics: contents of its ``metrics.json``.
-
-    Returns:
-        means over several runs; empty if nothing was scored.
-    """
+    """Return all scores in a policy's ``metrics.json``, the headline first; means over several runs."""
     repeated = metrics.get("runs", {})
     value = metrics.get("value") if repeated.get("mean") is None else repeated["mean"]
     if not isinstance(value, int | float) or "measure" not in metrics:

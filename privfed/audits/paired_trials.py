@@ -57,16 +57,21 @@ def audit_mechanism(
     gaussian: bool = False,
     name: str = "mechanism",
 ) -> Finding:
-    """Audit a mechanism on two neighbouring inputs: the proven lower bound on epsilon, out of the claimed one.
+    """Audit a mechanism on two neighbouring inputs.
 
     Args:
         with_record, without_record: give outputs on either input.
-        claimed, delta: the claim, epsilon in nats.
+        claimed: the claimed epsilon, nats.
+        delta: the claimed delta.
         trials: outputs in all, half of them under each input.
         alpha: how often an innocent mechanism may be convicted.
         gaussian: whether the noise is Gaussian, so that the far tighter Gaussian-DP inversion may be
             used (needs delta above 0, and means nothing for other noise).
-        name: of the mechanism in the finding.
+        name: what the finding calls the mechanism.
+
+    Returns:
+        a finding whose value is the proven lower bound on epsilon, out of the claimed one;
+        severity ``"breach"`` where the claim is refuted.
     """
     moves = (Move("", with_record, without_record),)
     claim = PrivacyClaim(claimed, delta, gaussian)
@@ -84,12 +89,13 @@ def audit_moves(
     """Audit a mechanism on the worst of several pairs of neighbouring inputs.
 
     A fifth of the outputs is spread over the moves, and where these are many as much again over the first
-    and the few that seem worst; all others are drawn under the chosen move: the first, unless another
-    already proves more than the claim. Arguments as in :func:`audit_mechanism`, and
+    and the few that seem worst; all others are drawn under the chosen move. The first move is chosen
+    unless another already proves more than the claim, for what tells honest noise apart best is chance.
 
     Args:
         moves: pairs of neighbouring inputs, the worst for honest noise first.
         claim: what the mechanism claims of each of them.
+        trials, alpha, name: as in :func:`audit_mechanism`.
     """
     if not trials >= 100 or not moves:
         raise InputError("an audit needs a pair of neighbouring inputs and at least 100 trials")
@@ -133,9 +139,12 @@ def audit_outputs(
     alpha: float = 0.05,
     name: str = "mechanism",
 ) -> Finding:
-    """Audit given outputs with and without the record, shape (runs,) or (runs, cells); see :func:`audit_moves`.
+    """Audit outputs that are there already, as many under either input, or each by a fair coin.
 
-    There are as many under either input, or each came by a fair coin.
+    Other arguments as in :func:`audit_moves`.
+
+    Args:
+        present, absent: outputs with and without the record, shape (runs,) or (runs, cells).
     """
     both = [_shaped(outputs) for outputs in (present, absent)]
     if min(map(len, both)) < 10:

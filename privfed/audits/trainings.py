@@ -1,8 +1,9 @@
 """An audit of a whole training in a few runs, by canary records.
 
 Every canary is in by a fair coin of its own. The auditor knows all other records and what each
-query would release about each canary alone, scores the canaries by each answer and by all together,
-and holds guesses by these scores against the ledger's charges.
+query would release about each canary alone, and scores the canaries by each answer along directions
+of their own, and by all answers together. Guesses by these scores are held against the ledger's
+charges, of each answer and of the whole.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
         learner: any federated learner; it is fitted.
         policy: the owner's policy; its unit must be a record, added or removed.
         schema: the public data dictionary.
-        canaries, others: numbers of canaries, and of records that are certainly there.
+        canaries: number of canaries in each run; the fewer, the less they hide each other.
+        others: number of records that are certainly there.
         runs: how often the learner learns anew under other coins; for :data:`COINS` coins unless given.
         search: whether the canaries are those that move a training farthest (:func:`farthest`), at most
             so many; else they are drawn anew for each run.
@@ -122,10 +124,12 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
 
 @dataclass(frozen=True)
 class CanaryScores:
-    """Log-likelihood ratios of "in", shape (canaries,), by an answer of some kind or by all.
+    """Log-likelihood ratios of "in", shape (canaries,), by an answer of some kind or by all
+    together.
 
-    With the charge, whether all noise is Gaussian, a canary's farthest move in the noise's std, and how far
-    each moves the answer in the direction that it is scored along, shape (canaries,).
+    Beside them the ledger's charge, whether all noise is Gaussian, the farthest that a canary moves the
+    answer, in standard deviations of the published noise, and how far each does in the direction that it
+    is scored along, shape (canaries,).
     """
 
     kind: str
@@ -208,7 +212,11 @@ def _judged(
 
 
 def _moved(name: str, told: Sequence[CanaryScores], delta: float) -> Finding:
-    """Hold how far a canary moves an answer, in its published noise, against the charge; deterministic."""
+    """Hold how far a canary moves an answer, in its published noise, against the charge.
+
+    Deterministic: a query whose sensitivity is too small is convicted by a canary that moves it
+    further, provided that the noise is as stated.
+    """
     farthest = max(told, key=lambda own: own.reach)
     proven = gaussian_epsilon(farthest.farthest, delta) if farthest.reach else 0.0
     about = {"delta": delta, "deviations": farthest.farthest}
@@ -318,9 +326,12 @@ def convicted_from(lengths: np.ndarray, claimed: float, delta: float, alpha: flo
 
 
 def roomy_schema(columns: int = 8, values: int = 120, *, number: bool = False) -> Schema:
-    """A schema of `columns` features of `values` categories, at least as many as canaries, so that each has a cell.
+    """A schema in which canaries have cells of their own: columns of many categories.
 
-    The target is a `number` from 0 to 1, else yes or no.
+    Args:
+        columns: number of features.
+        values: categories of each; at least as many as canaries.
+        number: whether the target is a number from 0 to 1, else yes or no.
     """
     categories = tuple(f"v{value}" for value in range(values))
     features = (Column(f"x{at}", "category", categories=categories) for at in range(columns))
@@ -333,8 +344,9 @@ def plant(
 ) -> Planted:
     """Canaries under coins of their own, and others, all from the schema's box.
 
-    The canaries are the ``worst`` records, if there are any; else their features
-    form a Latin hypercube, for cells of their own, and their targets lie at the ends.
+    The canaries are the ``worst`` records, if there are any. Else their features form a Latin hypercube, so
+    that each has cells to itself where a query has enough of them; their targets lie at the ends of the
+    range, where records weigh most.
     """
     rng, columns = np.random.default_rng([seed, canaries, others]), len(schema.columns)
     places = np.array([rng.permutation(canaries) for _ in range(columns)]).T
