@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ class InProcess(Grid):  # type: ignore[misc]
     def __init__(self, sockets: Mapping[int, Path]) -> None:
         become_a_task()
         self._replies: list[Message] = []
+        self._numbers = count()
         self._doors, self._app = sockets, client_app(node_socket)
 
     def get_node_ids(self) -> Iterable[int]:
@@ -33,7 +35,8 @@ class InProcess(Grid):  # type: ignore[misc]
 
     def push_messages(self, messages: Any) -> Iterable[str]:
         """Have each message answered at once."""
-        for number, message in enumerate(messages):
+        for message in messages:
+            number = next(self._numbers)
             node = message.metadata.dst_node_id
             reply = deliver(self._app, message, {"socket": str(self._doors[node])})
             reply.metadata.__dict__["_reply_to_message_id"] = str(number)

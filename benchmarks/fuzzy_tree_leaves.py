@@ -15,13 +15,13 @@ from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
-from fuzzy_tree_tables import CLIENTS, PAPER, rmse, splits
 from result_rows import PaperRows, arguments
 
 from privfed import Schema
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FuzzyTreeRegressor
 from privfed.learners.fuzzy_tree.settings import SETTINGS
+from privfed.study.papers.fuzzy_trees import CLIENTS, PAPER, rmse, splits
 
 SOLVER = "privfed.learners.fuzzy_tree.leaves"
 TABLE = "Mortgage, local trees by the cut-off of nearly singular leaves"

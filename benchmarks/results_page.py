@@ -1,5 +1,9 @@
-"""docs/results.md, made from the tables under benchmarks/results: python benchmarks/results_page.py
+"""docs/results.md and a page for each section, from the tables under benchmarks/results:
 
+    python benchmarks/results_page.py
+
+A section's page has its text, which of the paper's tables and figures were run (``published/coverage.csv``),
+its headline tables, its command, and the names of the files that hold the rest; at most :data:`LARGEST` bytes.
 Five layouts are known by their heading. `paper,table,row,column,theirs,ours,spread,note` is a paper's
 table beside ours, `set,epsilon,learner,metric,value,spread` a comparison of private learners, `set,chosen by
 the others,over the default` what settings owe to sets, `learner,setting,value,sets,seeds,note` a setting that
@@ -7,7 +11,7 @@ was chosen by measurement, and `part,attack,on,measure,goal,reached` what attack
 is shown as it is. Columns `commit`, `seed` and `machine` say where figures come from. What a file's name
 begins with decides its section, and `SECTION.md` beside the tables, if there is one, is the section's text:
 words, no figures. Its paragraphs that begin with "Reproduced:" and "Not reproduced:" (or "Ahead:" and
-"Behind:") make the section's line of the summary.
+"Behind:") make the section's line of the summary. Rows of single clients stand in the files alone.
 """
 
 from __future__ import annotations
@@ -45,32 +49,93 @@ TITLES = {
 }
 #: Columns that say where figures come from.
 SOURCES = (*SOURCE, "note")
+LARGEST = 10_000  #: Bytes of a page
+#: The tables that a section's page shows; the others stand in its files. All, where none is named.
+HEADLINES = {
+    "rulefit": r"Table 1 and Figure 3, the paper's rules|Figure 2, Model \d, AUC|Figure 4",
+    "fuzzy_tree": r"Tables? [3457]",
+    "forest": r"Tables? [257]\b",
+    "genetic": r"Figure [38]",
+    "rule_search": r"Figure 6, (icu, coverage|by level)|Figures 6 and 10",
+    "private": r"How well chances rank",
+}
+#: How a section's figures are measured anew.
+COMMANDS = {
+    "rulefit": "    privfed reproduce rulefit/table-1 --quick --data FOLDER\n    privfed reproduce rulefit/figure-2",
+    "fuzzy_tree": "    privfed reproduce fuzzy-tree/table-3 --quick --data FOLDER",
+    "forest": "`python benchmarks/forest_tables.py`",
+    "genetic": "`python benchmarks/genetic_tables.py`",
+    "rule_search": "`python benchmarks/rule_search_curves.py`",
+    "private": "`python benchmarks/private_learners.py`",
+    "attacks": "`python benchmarks/attack_goals.py`",
+}
+COVERAGE = ROOT / "benchmarks" / "published" / "coverage.csv"
+CLIENT = r", client \d+$"  #: Rows of single clients
 INTRODUCTION = """# Results
 
 Made by `python benchmarks/results_page.py` from the tables in `benchmarks/results`, which the
-benchmarks wrote. Every figure of ours was measured at the commit, with the seeds and on the machine
+benchmarks wrote: a page for each paper, with a table of all that it shows, whether that was run, reduced or not run, and our
+repetitions beside the paper's. Every figure of ours was measured at the commit, with the seeds and on the machine
 that stand below its table (a plus after a commit: some file was not quite the commit's); what stands
-below a table holds for those before it that have nothing below them, too. *Not run* says that a figure
-was not measured. Where a cell has brackets, they hold the paper's figure; where a paper shows a picture
-only, there is none to put there. After ± stand standard deviations over seeds, splits or folds unless a
-note says otherwise. Hospitals' and phones' data of the papers that are not public are stood in for as
-the notes say.
+below a table holds for those before it that have nothing below them, too. Where a cell has brackets, they
+hold the paper's figure; where a paper shows a picture only, there is none to put there. After ± stand standard
+deviations over seeds, splits or folds unless a note says otherwise. Hospitals' and phones' data of the papers that
+are not public are stood in for as the notes say. `privfed reproduce --list` names what one command reruns.
 """
 #: How a paragraph of a section's text begins that stands in the summary: what holds, what does not.
 HOLDS, FAILS = ("Reproduced:", "Ahead:"), ("Not reproduced:", "Behind:")
 
 
-def page(folder: Path) -> str:
-    """The whole page, from whatever tables there are."""
+def pages(folder: Path) -> dict[str, str]:
+    """Each page by its file's name, from whatever tables there are."""
     sections = _sections(folder)
-    parts = [INTRODUCTION, _contents(folder, sections)]
-    for section, files in sections.items():
-        title = _title(section)
-        parts.append(f"## {title}\n")
-        parts += [f"{words}\n" for words in _words(folder, section) if not _summed_up(words)]
-        parts += [f"![{shown}](results/{name}.png)\n" for name, shown in pictures(folder, section)]
-        parts += _once([table for data in _joined(files) for table in _tables(data)])
-    return "\n".join(parts)
+    names = "\n".join(map(_file, sections)).replace(".md", "")
+    toctree = f"```{{toctree}}\n:hidden:\n\n{names}\n```\n"
+    made = {"results.md": "\n".join([INTRODUCTION, _contents(folder, sections), toctree])}
+    return made | {
+        _file(section): _page(folder, section, sections[section]) for section in sections
+    }
+
+
+def _file(section: str) -> str:
+    return f"results-{section.replace('_', '-')}.md"
+
+
+def _page(folder: Path, section: str, files: Sequence[Path]) -> str:
+    """A section: text, coverage, headline tables, command, and where the rest is."""
+    words = _words(folder, section)
+    parts = [f"# {_title(section)}\n"]
+    parts += [_under(words, begun) for begun in (HOLDS, FAILS) if _paragraph(words, begun)]
+    parts += [_covered(section), *(f"{one}\n" for one in words if not _summed_up(one))]
+    parts += [f"![{shown}](results/{name}.png)\n" for name, shown in pictures(folder, section)]
+    tables = [table for data in _joined(files) for table in _tables(data)]
+    shown = [t for t in tables if re.match(f"### ({HEADLINES.get(section, '')})", t[0])] or tables
+    parts += _once(shown)
+    stems = ", ".join(f"`{file.name}`" for file in files)
+    left = len(tables) - len(shown)
+    parts.append(f"{left} further tables are in the files" if left else "The tables are in")
+    parts.append(f"of `benchmarks/results`: {stems}.\n")
+    if section in COMMANDS:
+        parts.append(f"Measured anew by\n\n{COMMANDS[section]}\n")
+    return "\n".join(parts).replace("\n### ", "\n## ")
+
+
+def _under(words: Iterable[str], begun: tuple[str, ...]) -> str:
+    return "".join(
+        f"**{one.partition(':')[0]}:**{one.partition(':')[2]}\n"
+        for one in words
+        if one.startswith(begun)
+    )
+
+
+def _covered(section: str) -> str:
+    """Each table and figure of the paper: run, reduced or not, repetitions beside the paper's."""
+    data = pd.read_csv(COVERAGE, dtype=str, keep_default_na=False)
+    own = data[data["section"] == section].drop(columns="section")
+    if not len(own):
+        return ""
+    heading = ["of the paper", "what it shows", "state", "ours", "paper's", "remark"]
+    return _markdown(heading, own.to_numpy().tolist())
 
 
 def _title(section: str) -> str:
@@ -81,17 +146,12 @@ def _contents(folder: Path, sections: Iterable[str]) -> str:
     """A line for each section, with a link: what holds there, what does not."""
     lines = []
     for section in sections:
-        link = f"[{_title(section)}](#{anchor(_title(section))})"
+        link = f"[{_title(section)}]({_file(section)})"
         words = _words(folder, section)
         lines.append([link, *(_paragraph(words, begun) for begun in (HOLDS, FAILS))])
     return _markdown(
         ["section", "what comes out as published, or ahead", "what does not, and why"], lines
     )
-
-
-def anchor(heading: str) -> str:
-    """What a link to a heading is called."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def _words(folder: Path, section: str) -> list[str]:
@@ -180,6 +240,7 @@ def _tables(data: pd.DataFrame) -> Iterable[tuple[str, str]]:
 
 def _paper_table(data: pd.DataFrame) -> str:
     """Rows and columns as in the paper; columns "X, 3 of 25" become their mean."""
+    data = data[~data["row"].str.contains(CLIENT)]
     own = data.assign(column=[re.sub(r", \d+ of \d+$", " (mean)", str(c)) for c in data["column"]])
     cells = {key: _cell(part) for key, part in own.groupby(["row", "column"], sort=False)}
     rows, columns = list(dict.fromkeys(own["row"])), list(dict.fromkeys(own["column"]))
@@ -229,11 +290,12 @@ def _plain(cell: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tables", type=Path, default=TABLES)
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results.md")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs", help="folder of the pages")
     chosen = parser.parse_args()
-    chosen.out.write_text(page(chosen.tables), encoding="utf-8")
-    draw(chosen.tables, chosen.out.parent / "results")
-    print(f"{chosen.out}: {len(list(chosen.tables.glob('*.csv')))} tables")
+    for name, text in pages(chosen.tables).items():
+        (chosen.out / name).write_text(text, encoding="utf-8")
+        print(f"{chosen.out / name}: {len(text.encode())} bytes")
+    draw(chosen.tables, chosen.out / "results")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ from pathlib import Path
 import pandas as pd
 from result_rows import PAPER_KEYS, arguments, write_rows
 from results_page import PAPERS, TABLES
-from rulefit_trauma import SCHEMA, TABLE_1
+
+from privfed.study.papers.trauma import SCHEMA, TABLE_1
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from result_rows import arguments, write_rows
-from rulefit_simulations import BOUND, NAMES, RECORDS, SCHEMA, draw, scored, scores, split
 
 from privfed import LocalDisclosure
 from privfed.learners import RuleFitClassifier
@@ -30,6 +29,16 @@ from privfed.learners.rulefit.averaging import (
     steepest,
 )
 from privfed.learners.rulefit.boosting import Boosting, grow_rules
+from privfed.study.papers.simulations import (
+    BOUND,
+    NAMES,
+    RECORDS,
+    SCHEMA,
+    draw,
+    scored,
+    scores,
+    split,
+)
 
 SETTINGS: tuple[dict[str, Any], ...] = (
     *({"n_bins": bins, "n_quantiles": 20} for bins in (50, 100, 200)),

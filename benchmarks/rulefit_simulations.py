@@ -24,92 +24,25 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 from result_rows import arguments, write_rows
-from scipy.special import expit
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 
-from privfed import Column, LocalDisclosure, Schema
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import RuleFitClassifier
 from privfed.learners.baselines import BayesianInference, LocalForests
-
-RECORDS, FEATURES, BOUND = 1_000, 10, 5.0
-NAMES = [f"x{number}" for number in range(1, FEATURES + 1)]
-SCHEMA = Schema(
-    tuple(Column(name, "number", -BOUND, BOUND) for name in NAMES), Column("y", "integer", 0, 1)
+from privfed.study.papers.simulations import (
+    NAMES,
+    RECORDS,
+    SCHEMA,
+    cells,
+    draw,
+    federated,
+    scored,
+    scores,
 )
-SIZES = {
-    "balanced": (0.2, 0.2, 0.2, 0.2, 0.2),
-    "moderate": (0.1, 0.15, 0.2, 0.25, 0.3),
-    "severe": (0.05, 0.1, 0.15, 0.25, 0.45),
-}
-PREVALENCES = {
-    "balanced": (0.5, 0.5, 0.5, 0.5, 0.5),
-    "moderate": (0.25, 0.375, 0.5, 0.625, 0.75),
-    "severe": (0.125, 0.25, 0.375, 0.875, 0.875),
-}
+
 METHODS = ("federated", "independent", "local", "bfi", "forest")
 METRICS = ("auc", "accuracy", "f1")
-
-
-def linear_predictor(model: int, x: np.ndarray) -> np.ndarray:
-    if model == 1:
-        return np.asarray(x[:, :5] @ np.array([5.0, -4, 3, -2, 1]))
-    bumps = 10 * np.exp(-2 * x[:, 0] ** 2) - 10 * np.exp(-2 * x[:, 1] ** 2)
-    waves = 6 * np.sin(x[:, 2]) - 4 * np.sin(x[:, 3]) + 2 * np.sin(x[:, 4])
-    return np.asarray(bumps + waves)
-
-
-def draw(model: int, records: int, rng: np.random.Generator) -> pd.DataFrame:
-    x = rng.normal(size=(records, FEATURES))
-    frame = pd.DataFrame(x, columns=NAMES)
-    frame["y"] = (rng.random(records) < expit(linear_predictor(model, x))).astype(int)
-    return frame
-
-
-def split(frame: pd.DataFrame, shares: tuple[float, ...]) -> pd.DataFrame:
-    counts = np.diff(np.round(np.cumsum([0.0, *shares]) * len(frame)).astype(int))
-    return frame.assign(client=[f"c{k:02d}" for k in np.repeat(np.arange(len(shares)), counts)])
-
-
-def with_prevalences(
-    model: int, prevalences: tuple[float, ...], rng: np.random.Generator
-) -> pd.DataFrame:
-    pool = draw(model, 8 * RECORDS, rng)
-    classes = {label: list(pool.index[pool["y"] == label]) for label in (0, 1)}
-    parts = []
-    for number, prevalence in enumerate(prevalences):
-        size = RECORDS // len(prevalences)
-        ones = round(prevalence * size)
-        rows = [classes[1].pop() for _ in range(ones)]
-        rows += [classes[0].pop() for _ in range(size - ones)]
-        parts.append(pool.loc[rows].assign(client=f"c{number:02d}"))
-    return pd.concat(parts, ignore_index=True)
-
-
-def cells(model: int, rng: np.random.Generator) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Scenario, setting, training table; the first two scenarios share their records."""
-    frame = draw(model, RECORDS, rng)
-    for clients in (2, 5, 10, 20):
-        yield "clients", f"M={clients}", split(frame, (1 / clients,) * clients)
-    for name in ("moderate", "severe"):
-        yield "sizes", name, split(frame, SIZES[name])
-    for name, prevalences in PREVALENCES.items():
-        yield "prevalence", name, with_prevalences(model, prevalences, rng)
-
-
-def scores(model: Any, test: pd.DataFrame) -> dict[str, float]:
-    return scored(test["y"], model.predict_proba(test[NAMES])[:, 1])
-
-
-def scored(y: pd.Series, chance: np.ndarray) -> dict[str, float]:
-    said = chance > 0.5
-    return {
-        "auc": float(roc_auc_score(y, chance)),
-        "accuracy": float(accuracy_score(y, said)),
-        "f1": float(f1_score(y, said)),
-    }
 
 
 def local_scores(train: pd.DataFrame, test: pd.DataFrame, seed: int) -> dict[str, float]:
@@ -118,13 +51,6 @@ def local_scores(train: pd.DataFrame, test: pd.DataFrame, seed: int) -> dict[str
         bare = UngatedDisclosure.from_frame(part.drop(columns="client"), SCHEMA)
         each.append(scores(RuleFitClassifier(random_state=seed).fit(bare), test))
     return {metric: float(np.mean([one[metric] for one in each])) for metric in METRICS}
-
-
-def federated(train: pd.DataFrame, learner: Any, seed: int) -> Any:
-    gates = LocalDisclosure.from_frame(
-        train, target="y", client="client", schema=SCHEMA, policy=learner.published(), seed=seed
-    )
-    return learner.fit(gates)
 
 
 def central_scores(train: pd.DataFrame, test: pd.DataFrame, seed: int) -> dict[str, float]:

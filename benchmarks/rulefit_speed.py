@@ -30,11 +30,11 @@ import numpy as np
 import pandas as pd
 from result_rows import arguments, write_rows
 from results_page import TABLES
-from rulefit_simulations import SCHEMA, draw, split
 
 from privfed import LocalDisclosure
 from privfed.learners import FedForestClassifier, FuzzyTreeRegressor, RuleFitClassifier
 from privfed.privacy.noise import SecureNoise
+from privfed.study.papers.simulations import SCHEMA, draw, split
 
 ROOT = Path(__file__).resolve().parent.parent
 LEARNERS: dict[str, Any] = {

@@ -14,88 +14,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from result_rows import arguments
-from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import train_test_split
 
-from privfed import Column, LocalDisclosure, Schema
 from privfed.learners import RuleFitClassifier
-from privfed.learners.baselines import BayesianInference
+from privfed.study.papers.trauma import READINGS, SCHEMA, fitted, one_split, papers_rules
 
 DATA = Path(os.environ.get("PRIVFED_DATA", Path(__file__).parents[2] / "shared" / "data"))
-SCHEMA = Schema(
-    (
-        Column("sex", "category", categories=("0", "1"), description="0 male, 1 female"),
-        Column("age", "number", 0, 100),
-        Column("ISS", "integer", 1, 75),
-        Column("GCS", "integer", 3, 15),
-    ),
-    Column("mortality", "integer", 0, 1),
-)
-#: The paper's Table 1: exp(coef.), importance and support.
-TABLE_1 = {
-    "age < 57.23 & GCS >= 5.086 & ISS < 57.66": (0.80, 100, 0.50),
-    "age >= 22.27 & ISS >= 26.73": (1.21, 83, 0.50),
-    "age < 56.64 & ISS < 57.66": (0.82, 82, 0.68),
-    "age < 57.23 & ISS < 57.66": (0.82, 80, 0.69),
-    "age < 33.4 & GCS >= 3.703 & ISS < 57.66": (0.84, 79, 0.43),
-}
-#: Readings of what the paper leaves open, as changes of its settings; it counts 82 rules.
-READINGS: dict[str, dict[str, Any]] = {
-    "Algorithm 1 to the letter": {},
-    "trees on Friedman and Popescu's subsamples": {"subsample": 0},
-    "leaves of at least five records": {"min_samples_leaf": 5},
-    "both": {"subsample": 0, "min_samples_leaf": 5},
-    "steps until convergence": {"client_learning_rate": None},
-    "loss a sum over each client's records": {"client_learning_rate": 1.24, "alpha": 0.01 / 124},
-    "penalty a third": {"alpha": 0.01 / 3},
-    "stumps": {"tree_size": 2},
-    "three leaves on average": {"tree_size": 3},
-    "six leaves on average": {"tree_size": 6},
-}
-
-
-def fitted(learner: Any, train: pd.DataFrame, seed: int) -> Any:
-    gates = LocalDisclosure.from_frame(
-        train, "mortality", client="hospital", schema=SCHEMA, policy=learner.published(), seed=seed
-    )
-    return learner.fit(gates)
-
-
-def one_split(frame: pd.DataFrame, seed: int) -> dict[str, float]:
-    parts = [
-        train_test_split(own, test_size=0.3, random_state=seed)
-        for _, own in frame.groupby("hospital")
-    ]
-    train, test = (pd.concat(side) for side in zip(*parts, strict=True))
-    row = {}
-    for name, learner in (
-        ("rulefit", RuleFitClassifier(random_state=seed)),
-        ("paper", RuleFitClassifier.paper(random_state=seed)),
-        ("bfi", BayesianInference()),
-    ):
-        model = fitted(learner, train, seed)
-        row[name] = float(roc_auc_score(test["mortality"], model.predict_proba(test)[:, 1]))
-        row[f"{name} rules"] = len(getattr(model, "rules_", []))
-        for covariate, importance in zip(SCHEMA.names, importances(model, train), strict=True):
-            row[f"{name} {covariate}"] = float(importance)
-    return row
-
-
-def importances(model: Any, train: pd.DataFrame) -> np.ndarray:
-    """Of the covariates, the largest 1; a linear model's are |coefficient| times standard deviation.
-
-    So Friedman and Popescu 2008, Section 6.1, weigh linear terms. The deviation is that of the
-    training part: an evaluation, and no release.
-    """
-    if not isinstance(model, BayesianInference):
-        return np.asarray(model.feature_importances_)
-    sizes = np.abs(model.weights_[1:]) * train[list(SCHEMA.names)].std().to_numpy()
-    return np.asarray(sizes / sizes.max())
 
 
 def counted(frame: pd.DataFrame, seeds: int) -> pd.DataFrame:
@@ -133,21 +60,6 @@ def top_rules(model: RuleFitClassifier, rows: int, frame: pd.DataFrame) -> pd.Da
     named["inside"] = [float(frame.loc[own, "mortality"].mean()) for own in inside]
     named["outside"] = [float(frame.loc[~own, "mortality"].mean()) for own in inside]
     return named[["rule", "exp(coef.)", "importance", "support", "inside", "outside"]]
-
-
-def papers_rules(frame: pd.DataFrame) -> pd.DataFrame:
-    """Support of the paper's own five rules, and mortality inside and outside them.
-
-    ``support`` is of all patients (Eq. 2), ``hospitals`` the mean of the three hospitals' supports.
-    """
-    rows = []
-    for rule in TABLE_1:
-        held = np.asarray(frame.eval(rule.replace("&", "and")), dtype=bool)
-        died = frame["mortality"].to_numpy()
-        each = pd.Series(held).groupby(frame["hospital"].to_numpy()).mean()
-        rows.append({"rule": rule, "support": held.mean(), "hospitals": each.mean(),
-                     "inside": died[held].mean(), "outside": died[~held].mean()})  # fmt: skip
-    return pd.DataFrame(rows)
 
 
 def main() -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Calm blue for what is protected, loud red for what is not, grey for frames.
 PROTECTED, OPEN, INK, RULE = "#2f6f9f", "#c62828", "#1f2933", "#d9dee4"
-_STYLE: Any = {
+STYLE: Any = {
     "font.family": "sans-serif",
     "font.size": 10,
     "text.color": INK,
@@ -42,7 +41,7 @@ def timeline(clients: Sequence[ClientAccount], name: str) -> str:
     kinds = list(dict.fromkeys(step.kind for client in clients for step in client.steps))
     bounded = any(step.spent for client in clients for step in client.steps)
     heights = [0.36 * len(kinds) + 0.3] + ([1.7] if bounded else [])
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(9.6, sum(heights) + 0.7), layout="constrained")
         axes = figure.subplots(
             len(heights), 1, sharex=True, squeeze=False, height_ratios=heights
@@ -51,7 +50,7 @@ def timeline(clients: Sequence[ClientAccount], name: str) -> str:
         if bounded:
             _spending(axes[1], clients)
         axes[-1].set_xlabel("query, in order for each client")
-        return _svg(figure, f"Releases under {name} by kind and order")
+        return svg(figure, f"Releases under {name} by kind and order")
 
 
 def _marks(axes: Axes, clients: Sequence[ClientAccount], kinds: list[str]) -> None:
@@ -80,39 +79,6 @@ def _spending(axes: Axes, clients: Sequence[ClientAccount]) -> None:
         axes.text(0, ceiling, " budget", va="bottom", fontsize=9, color="#52606d")
     axes.set_ylim(bottom=0, top=1.2 * max([*ceilings, axes.get_ylim()[1] / 1.2]) or 1)
     axes.set_ylabel("epsilon spent")
-
-
-def sweep(table: pd.DataFrame, measure: str, *, width: float = 8.4) -> str:
-    """Draw utility against epsilon: mean and deviation over runs, and policies without a guarantee."""
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(width, 4.4), layout="constrained")
-        axes = figure.subplots()
-        _curves(axes, table)
-        axes.set_xscale("log")
-        ticks = sorted(table["epsilon"].dropna().unique())
-        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.minorticks_off()
-        axes.set_xlabel("epsilon, for each record")
-        axes.set_ylabel(f"{measure}, held-out records")
-        figure.legend(frameon=False, loc="outside upper center", ncols=2)
-        return _svg(figure, f"{measure} against epsilon")
-
-
-def _curves(axes: Axes, table: pd.DataFrame) -> None:
-    shades = [PROTECTED, "#7a5195", "#00897b", "#ef8a17"]
-    bounded = table[table["epsilon"].notna()]
-    for shade, (name, part) in zip(shades, bounded.groupby("policy", sort=False), strict=False):
-        grouped = part.groupby("epsilon")["value"]
-        mean, spread = grouped.mean(), grouped.std().fillna(0.0)
-        axes.fill_between(mean.index, mean - spread, mean + spread, color=shade, alpha=0.15, lw=0)
-        axes.plot(mean.index, mean, "o-", color=shade, label=f"{name} (mean ± one std)")
-    flat = table[table["epsilon"].isna()]
-    for style, (name, part) in zip(
-        ("-", "--", ":"), flat.groupby("policy", sort=False), strict=False
-    ):
-        level = part["value"].mean()
-        axes.axhline(level, color=OPEN, linestyle=style, lw=1.2, label=f"{name}: no guarantee")
-    axes.axhline(table["baseline"].mean(), color="#9aa5b1", lw=1, label="constant baseline")
 
 
 def epsilon_rows(axes: Axes, rows: Sequence[Epsilons]) -> None:
@@ -151,16 +117,16 @@ def epsilon_rows(axes: Axes, rows: Sequence[Epsilons]) -> None:
 
 def epsilons(rows: Sequence[Epsilons]) -> str:
     """Draw :func:`epsilon_rows` as a picture."""
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(9.6, 0.28 * len(rows) + 1.3), layout="constrained")
         epsilon_rows(figure.subplots(), rows)
-        return _svg(figure, "Epsilon claimed, audited and attacked")
+        return svg(figure, "Epsilon claimed, audited and attacked")
 
 
-def _svg(figure: Figure, title: str) -> str:
+def svg(figure: Figure, title: str) -> str:
     """Return the figure as an SVG element: no date, no external reference, the same bytes each time."""
     held = io.StringIO()
-    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": title}):
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": title}):
         figure.savefig(
             held, format="svg", metadata={"Date": None, "Title": title}, transparent=True
         )

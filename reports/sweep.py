@@ -6,9 +6,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import jinja2
+import matplotlib
 import pandas as pd
+from matplotlib.figure import Figure
 
-from privfed.reports.charts import sweep
+from privfed.reports.charts import STYLE, svg
+from privfed.reports.sweep_curves import figure, frontier, labelled, plot, save
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{{ name }}: utility against epsilon</title>
@@ -20,6 +23,15 @@ ledger; no epsilon on this page covers all of them. On real data, each run would
 losses would add up.{% if not secure %} <b>Test noise:</b> it was seeded and protects nobody.{% endif %}</p>
 <p><span class="mark">sim</span> Utility was measured on held-out records with access to all
 data; choosing an epsilon by it on real data is a release of its own.</p>
+{% if overview %}
+<figure>{{ overview | safe }}</figure>
+<p class="small">Means over runs, with one standard deviation. Dotted: the bound on what any attack finds, and the claimed
+epsilon. No guarantee: a level line.</p>
+<h3>Utility at each epsilon</h3>
+<p class="small">best: the highest mean at this epsilon; front: no series is as good at a smaller one. Chosen on held-out
+records, the best of several is flattered.</p>
+<div class="wide">{{ frontier | safe }}</div>
+{% endif %}
 <div class="curves">{% for picture in pictures %}<figure>{{ picture | safe }}</figure>{% endfor %}</div>
 {% for measure, table in tables.items() %}
 <h3>{{ measure | capitalize_first }}: mean and standard deviation over runs</h3>
@@ -28,11 +40,11 @@ data; choosing an epsilon by it on real data is a release of its own.</p>
 </main></body></html>
 """
 CONSTANT = "constant "  #: Prefix of the columns of the constant baseline's scores
-ALONE, BESIDE = 8.4, 5.8  #: Width of a single chart, and of one of several, inches
+WIDTH = 5.8  #: Of a further score's chart, inches
 
 
 def write_sweep(table: pd.DataFrame, folder: Path, name: str) -> None:
-    """Write ``sweep.csv``, ``sweep.html`` and, where pyarrow is installed, ``sweep.parquet``.
+    """Write ``sweep.csv``, ``sweep.html``, the figure and, where pyarrow is installed, ``sweep.parquet``.
 
     Args:
         table: one row a run, as :func:`privfed.study.sweep.table` gives it.
@@ -48,27 +60,38 @@ def write_sweep(table: pd.DataFrame, folder: Path, name: str) -> None:
     )
     environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     measured = by_measure(table)
-    width = ALONE if len(measured) == 1 else BESIDE
+    scored = table["value"].notna().any()
+    if scored:
+        save(figure(table), folder)
     page = environment.from_string(_PAGE).render(
         name=name,
         runs=len(table),
         secure="secure" not in table or bool(table["secure"].all()),
         css=environment.get_template("budget.css").render(),
-        pictures=[
-            sweep(scored, measure, width=width)
-            for measure, each in measured.items()
-            if len(scored := each[each["value"].notna()])
-        ],
+        overview=svg(figure(table), "utility against epsilon") if scored else "",
+        frontier=_html(frontier(table)) if scored else "",
+        pictures=[_curve(each, measure) for measure, each in [*measured.items()][1:]],
         tables={
-            measure: summarised(each)
-            .rename(columns={"baseline": "constant baseline"})
-            .to_html(
-                index=False, float_format="{:.4g}".format, border=0, na_rep="none", justify="left"
-            )
+            measure: _html(summarised(each).rename(columns={"baseline": "constant baseline"}))
             for measure, each in measured.items()
         },
     )
     (folder / "sweep.html").write_text(page, encoding="utf-8")
+
+
+def _html(table: pd.DataFrame) -> str:
+    told: str = table.to_html(
+        index=False, float_format="{:.4g}".format, border=0, na_rep="none", justify="left"
+    )
+    return told
+
+
+def _curve(table: pd.DataFrame, measure: str) -> str:
+    with matplotlib.rc_context(STYLE):
+        drawn = Figure(figsize=(WIDTH, 4.0), layout="constrained")
+        plot(table, ax=drawn.subplots())
+        drawn.legend(frameon=False, loc="outside upper center", ncols=2)
+    return svg(drawn, f"{measure} against epsilon")
 
 
 def by_measure(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -81,13 +104,15 @@ def by_measure(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     for column in table.columns:
         if str(column).startswith(CONSTANT) and table[column].notna().any():
             measure = str(column).removeprefix(CONSTANT)
-            found[measure] = table.assign(value=table[measure], baseline=table[column])
+            found[measure] = table.assign(
+                value=table[measure], baseline=table[column], measure=measure
+            )
     return found
 
 
 def summarised(table: pd.DataFrame) -> pd.DataFrame:
-    """Return mean and deviation over runs, by policy and epsilon."""
-    grouped = table.groupby(["policy", "epsilon"], sort=False, dropna=False)
+    """Return mean and deviation over runs, by series and epsilon."""
+    grouped = labelled(table).groupby(["series", "epsilon"], sort=False, dropna=False)
     return grouped.agg(
         runs=("value", "size"),
         mean=("value", "mean"),

@@ -137,12 +137,14 @@ def test_a_model_s_file_is_attacked_as_printed(
 
 
 def test_the_researcher_s_tutorial_ends_with_a_figure(laid_out: Callable[[str], Path]) -> None:
-    """The four blocks of the page, run one after the other as one script."""
+    """Its commands, and all blocks of the page, run one after the other as one script."""
     folder = laid_out("")
+    (folder / "study.toml").write_text(blocks("tutorial-researcher", "toml")[0], encoding="utf-8")
+    assert walk("tutorial-researcher") == 2
     script = "\n".join(blocks("tutorial-researcher", "python"))
     (folder / "tutorial.py").write_text(script, encoding="utf-8")
     found = run_path("tutorial.py")
-    assert (folder / "utility.png").stat().st_size > 10_000
+    assert (folder / "utility.png").stat().st_size > 10_000 < (folder / "sweep.png").stat().st_size
     assert 0.8 < found["mean"]["mean"][8] <= 1
 
 

@@ -24,6 +24,7 @@ from privfed.cli.common import BAD_INPUT, BREACH, FAULT, FINE, INTERRUPTED, bad
 from privfed.cli.guards import check_guard
 from privfed.cli.ledgers import key, ledger
 from privfed.cli.odds import epsilon
+from privfed.cli.papers import reproduce
 from privfed.cli.releasing import release
 from privfed.cli.serving import flare, flower, owner, serve_client
 from privfed.cli.studies import (
@@ -50,7 +51,8 @@ def commands() -> None:
 
 
 for command in (
-    *(audit, run, attack, report, export, sweep, predict, price, epsilon, schema, plugins),
+    *(audit, run, attack, report, export, sweep, reproduce),
+    *(predict, price, epsilon, schema, plugins),
     *(release, check_guard, ledger, key, serve_client, owner, flower, flare),
 ):
     commands.add_command(command)

@@ -51,7 +51,7 @@ class Directory(Carrier, Generic[Node]):
             client = _speaker(data)
             if client not in self._clients:
                 continue
-            if client in self._found:
+            if self._found.get(client, node) != node:
                 raise InputError(
                     f"two nodes speak for client {client!r}; stop the one that is not its owner's"
                 )

@@ -46,17 +46,21 @@ class FlowerDisclosure(RemoteDisclosure):
     """A federation on Flower, over the ServerApp's grid, of the owners' own names."""
 
     def __init__(self, grid: Grid, schema: Schema, clients: Sequence[str], **rest: Any) -> None:
+        awaited: set[str] = (
+            set()
+        )  # late replies, too: a busy node may need longer than a greeting waits
+
         def nodes() -> Iterable[int]:
             return list(grid.get_node_ids())
 
         def send(batches: Mapping[int, bytes], seconds: float) -> Iterator[tuple[int, bytes]]:
             messages = [_message(node, data) for node, data in batches.items()]
-            sent, latest = (
-                set(grid.push_messages(messages) if messages else ()),
-                monotonic() + seconds,
-            )
+            latest = monotonic() + seconds
+            sent = set(grid.push_messages(messages) if messages else ())
+            awaited.update(sent)
             while sent and monotonic() < latest:
-                for reply in grid.pull_messages(sent):
+                for reply in grid.pull_messages(awaited):
+                    awaited.discard(reply.metadata.reply_to_message_id)
                     sent.discard(reply.metadata.reply_to_message_id)
                     if reply.has_content():
                         yield reply.metadata.src_node_id, _bytes(reply)

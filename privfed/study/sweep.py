@@ -6,7 +6,8 @@ OUT/cells/KEY/metrics.json      its figures: utility, cost, attacks, time, memor
 OUT/cells/KEY/digests.json      SHA-256 of each of its files, by which a later run knows that it is whole
 OUT/cells/KEY/study.toml, ...   the output of a study of one policy, with its ledgers and findings
 OUT/sweep.csv, sweep.parquet    one row a cell
-OUT/sweep.html, figure.svg      the report
+OUT/sweep.html                  the report
+OUT/figure.svg, .pdf, .png      utility, attacks, audits, bytes against epsilon
 
 KEY digests the whole study of the cell: learner, parameters, policy, epsilon, delta, mechanisms, the
 contents of the data, partition, owners, masks, seed. Its name and its attacks are no part of it.
@@ -139,8 +140,9 @@ def cells(
             alone = replace(
                 base, policies=(choice,), runs=1, together=False, seed=base.seed + number
             )
-            tried = epsilons if base.budgeted(choice) else [None]
-            found += [Cell(alone.at(epsilon), varied) for epsilon in tried]
+            private = base.budgeted(choice)
+            own = {k: v for k, v in varied.items() if private or not k.startswith("policy.")}
+            found += [Cell(alone.at(tried), own) for tried in (epsilons if private else [None])]
     return list({cell.key: cell for cell in found}.values())
 
 

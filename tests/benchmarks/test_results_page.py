@@ -1,30 +1,58 @@
-"""The results page is what its command makes of the tables."""
+"""The pages of results are what their command makes of the tables."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from results_page import ROOT, TABLES, anchor, page
+import pandas as pd
+from results_page import COVERAGE, LARGEST, ROOT, SECTIONS, TABLES, pages
 from results_pictures import PICTURES, draw
 
 
-def test_the_page_is_what_the_command_makes() -> None:
-    """To the letter; the pictures that it shows are there."""
-    written = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    assert written == page(TABLES), "run: python benchmarks/results_page.py"
+def page(folder: Path) -> str:
+    """All pages, one below the other."""
+    return "\n".join(pages(folder).values())
+
+
+def test_the_pages_are_what_the_command_makes() -> None:
+    """To the letter, each short enough to be read; the pictures that they show are there."""
+    for name, told in pages(TABLES).items():
+        written = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        assert written == told, "run: python benchmarks/results_page.py"
+        assert len(told.encode()) <= LARGEST, name
     assert all((ROOT / "docs" / "results" / f"{name}.png").exists() for name in PICTURES)
 
 
-def test_every_section_is_summed_up_at_the_top() -> None:
-    """With a link to its heading, and a sentence on what holds and on what does not."""
-    told = page(TABLES)
-    summary = [line for line in told.split("## ")[0].splitlines() if line.startswith("| [")]
-    headings = [line[3:] for line in told.splitlines() if line.startswith("## ")]
-    assert len(summary) == len(headings) >= 6
-    for line, heading in zip(summary, headings, strict=True):
+def test_every_page_is_summed_up_on_the_first() -> None:
+    """With a link to it, and a sentence on what holds and on what does not."""
+    made = pages(TABLES)
+    summary = [line for line in made["results.md"].splitlines() if line.startswith("| [")]
+    others = [name for name in made if name != "results.md"]
+    assert len(summary) == len(others) >= 6
+    for line, name in zip(summary, others, strict=True):
         link, holds, fails = line.strip("| ").split(" | ")
-        assert link == f"[{heading}](#{anchor(heading)})"
+        heading = made[name].splitlines()[0].removeprefix("# ")
+        assert link == f"[{heading}]({name})"
         assert len(holds) > 20 and len(fails) > 20
+
+
+def test_every_figure_of_a_paper_is_said_to_be_run_reduced_or_not() -> None:
+    """On its section's page, with our repetitions beside the paper's; what was measured is in a file."""
+    known = pd.read_csv(COVERAGE, dtype=str, keep_default_na=False)
+    made = pages(TABLES)
+    assert set(known["state"]) == {"run", "reduced", "not run"}
+    assert not known.duplicated(["section", "item"]).any()
+    for row in known.to_dict("records"):
+        told = made[f"results-{row['section'].replace('_', '-')}.md"]
+        shown = " | ".join(row[key] for key in ("item", "shows", "state", "ours", "paper"))
+        assert f"| {shown} |" in told
+        assert bool(row["ours"]) is (row["state"] != "not run") and row["section"] in SECTIONS
+    measured = pd.concat(
+        pd.read_csv(file, dtype=str) for file in TABLES.glob("*.csv") if "genetic_tree" in file.name
+    )
+    figures = set(measured["table"].str.extract(r"^(Figure \d+(?: \(.\))?)")[0].dropna())
+    listed = known[(known["section"] == "genetic") & (known["state"] != "not run")]
+    assert figures == set(listed["item"])
 
 
 def test_words_for_the_summary_stand_there_alone(tmp_path: Path) -> None:
@@ -32,8 +60,8 @@ def test_words_for_the_summary_stand_there_alone(tmp_path: Path) -> None:
     (tmp_path / "genetic_x.csv").write_text("set,prior,commit\ns,1,abc\n")
     (tmp_path / "genetic.md").write_text("Reproduced: this\nand that.\n\nNot: at all.\n")
     told = page(tmp_path)
-    assert "| [FedGA-Tree](#fedga-tree) | this and that. |  |" in told
-    assert told.count("this") == 1 + told.split("| [")[0].count("this")
+    assert "| [FedGA-Tree](results-genetic.md) | this and that. |  |" in told
+    assert "**Reproduced:** this\nand that." in told
     assert "Not: at all." in told
 
 
@@ -45,7 +73,7 @@ def test_tables_come_in_the_paper_s_order(tmp_path: Path) -> None:
         heading + "".join(f"P,{line},abc,7,small\n" for line in lines)
     )
     told = page(tmp_path)
-    found = [line[4:-4] for line in told.splitlines() if line.startswith("### ")]
+    found = [line[3:-4] for line in told.splitlines() if line.startswith("## ")]
     assert found == ["Table 9", "Table 10", "Figure 2", "Else"]
     assert told.count("- n\n") == told.count("- m\n") == 1
     assert told.index("Figure 2 (P)") < told.index("- n\n") < told.index("Else (P)")
@@ -68,7 +96,7 @@ def test_a_papers_figure_stands_beside_ours(tmp_path: Path) -> None:
         'P,Table 1,a,"score, 2 of 2",,3,,,abc,8,small\n'
     )
     told = page(tmp_path)
-    assert "## FedGA-Tree" in told
+    assert "# FedGA-Tree" in told
     assert "| a | 2.20 ± 0.31 (5.58) | 2.0 ± 1.4 |" in told
     assert "| b | not run (4.1) |  |" in told
     assert "- one split\n- Measured at commit abc; seed 7, 8; machine small." in told
@@ -92,6 +120,6 @@ def test_a_table_of_another_layout_is_shown_as_it_is(tmp_path: Path) -> None:
     """With its own heading, and where it comes from below."""
     (tmp_path / "private_x.csv").write_text("set,prior,commit\ns,0.12345,abc\n")
     told = page(tmp_path)
-    assert "### set by prior" in told
+    assert "## set by prior" in told
     assert "| s | 0.1234 |" in told or "| s | 0.1235 |" in told
     assert "- Measured at commit abc." in told

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from privfed.reports.sweep import by_measure, summarised, write_sweep
+from privfed.reports.sweep_curves import figure, frontier, plot
 
 
 def _table() -> pd.DataFrame:
@@ -62,3 +63,57 @@ def test_every_score_has_its_curve_and_its_table(tmp_path: Path) -> None:
     assert page.count("<svg") == 2
     assert "Log loss: mean and standard deviation over runs" in page
     assert set(pd.read_csv(tmp_path / "sweep.csv")) >= {"log loss", "found rules"}
+
+
+def test_one_figure_has_a_panel_for_each_thing_that_was_measured(tmp_path: Path) -> None:
+    """Utility alone; with attacks, audits and bytes; as SVG, PDF and PNG."""
+    assert len(figure(_table()).axes) == 1
+    table = _table().assign(found=0.02, bound=0.1, audited=0.5, claimed=1.0, bytes=900)
+    drawn = figure(table)
+    assert [axes.get_ylabel() for axes in drawn.axes] == [
+        "error, held-out records",
+        "members found at 1 % false positives",
+        "epsilon: of one release, audited",
+        "bytes sent by all owners",
+    ]
+    write_sweep(table, tmp_path, "a")
+    assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "figure.svg").read_text()
+
+
+def test_every_series_has_its_curve_through_its_means() -> None:
+    """However many there are; a varied setting is a series of its own; what bounds it is dotted."""
+    axes = plot(_table())
+    (curve, level, constant) = axes.lines
+    assert np.allclose(curve.get_xdata(), [1, 4]) and np.allclose(curve.get_ydata(), [11, 3.5])
+    assert np.allclose(level.get_ydata(), 3.0) and np.allclose(constant.get_ydata(), 12.0)
+    many = pd.concat([_table().assign(policy=f"policy {number}") for number in range(9)])
+    assert len(plot(many).get_legend_handles_labels()[1]) == 19
+    varied = pd.concat([_table().assign(**{"clients.count": count}) for count in (3, 5)])
+    assert "private, count 5" in plot(varied).get_legend_handles_labels()[1]
+    bounded = plot(_table().assign(found=0.02, bound=0.1), "found").lines
+    assert [line.get_linestyle() for line in bounded[:2]] == ["-", ":"]
+
+
+def test_the_front_holds_what_no_smaller_epsilon_matches() -> None:
+    """For errors lower is better; equal utility at a larger epsilon is dominated."""
+    rows = [
+        ("a", 1, 5.0),
+        ("b", 1, 6.0),
+        ("a", 2, 5.0),
+        ("b", 2, 4.0),
+        ("a", 4, 4.5),
+        ("b", 4, 3.0),
+    ]
+    table = pd.DataFrame(rows, columns=["policy", "epsilon", "value"])
+    for better, sign in (("lower", 1), ("higher", -1)):
+        told = frontier(table.assign(value=sign * table["value"], better=better))
+        front = told[told["front"]]
+        assert list(zip(front["series"], front["epsilon"], strict=True)) == [
+            ("a", 1),
+            ("b", 2),
+            ("b", 4),
+        ]
+        best = told[told["best"]]
+        assert best["series"].tolist() == ["a", "b", "b"]

@@ -140,6 +140,31 @@ def test_a_name_that_no_app_may_have_is_refused(
     assert status(["flower", "new", str(tmp_path / "taken")]) == BAD_INPUT
 
 
+def test_a_node_that_answers_its_greeting_late_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reply that comes after its message was given up is read with the next ones."""
+    from flower_grid import InProcess
+
+    from privfed.engines.flower import FlowerDisclosure
+
+    hospital = Hospital(tmp_path, "a").start()
+
+    class Late(InProcess):
+        looks = 0
+
+        def pull_messages(self, message_ids: Any) -> Any:
+            Late.looks += 1
+            return super().pull_messages(message_ids) if Late.looks > 2 else []
+
+    monkeypatch.setattr("privfed.engines.directory.GREETING", 0.05)
+    monkeypatch.setattr("privfed.engines.flower.POLL", 0.05)
+    asking = FlowerDisclosure(Late({1: hospital.socket}), SMALL, ["a"], patience=QUICK)
+    assert len(asking.ask(question(1)).only.releases) == 1
+    hospital.kill()
+    assert hospital.charges() == 1
+
+
 def test_flower_says_in_a_line_why_a_study_was_stopped(caplog: pytest.LogCaptureFixture) -> None:
     """A refused ledger, say; another fault keeps its traceback."""
     from privfed.study.on_flower import server_app

@@ -1,0 +1,31 @@
+"""The command that reruns a paper's table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from privfed.cli.common import FINE, PATH
+
+
+@click.command()
+@click.argument("table", required=False)
+@click.option("--list", "listed", is_flag=True, help="List what can be rerun.")
+@click.option("--quick", is_flag=True, help="The first data set, two repetitions.")
+@click.option("--data", type=PATH, help="Folder of the data sets that are not bundled, NAME.csv.")
+def reproduce(table: str | None, listed: bool, quick: bool, data: Path | None) -> int:
+    """Rerun a TABLE of a learner's paper, such as rulefit/table-1: its figures beside ours."""
+    from privfed.reports.provenance import provenance
+    from privfed.study import papers
+
+    if listed or table is None:
+        width = max(map(len, papers.TABLES))
+        for name, one in papers.TABLES.items():
+            needs = ", ".join(one.data) or "none"
+            click.echo(f"{name:{width}}  {one.title}; {one.repetitions} repetitions; data: {needs}")
+        return FINE
+    found, told = papers.reproduce(table, data, quick=quick)
+    with_gaps = found.to_string(index=False, float_format="{:.4g}".format, na_rep="-")
+    click.echo("\n".join([*told, with_gaps, provenance()]))
+    return FINE

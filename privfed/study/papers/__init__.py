@@ -1,0 +1,79 @@
+"""Tables and figures of the learners' papers, rerun by one command; the benchmarks use the same code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from privfed.errors import InputError, did_you_mean
+from privfed.study.papers import data, fuzzy_trees, simulations, trauma
+from privfed.study.papers.table import PaperTable, compared
+
+QUICK = 2  #: Repetitions of a quick run
+TABLES: Mapping[str, PaperTable] = {
+    "rulefit/table-1": PaperTable(
+        "supports of the five rules of trauma patients, and the number of rules",
+        ("trauma",),
+        10,
+        trauma.table_1,
+    ),
+    "rulefit/figure-2": PaperTable(
+        "federated less centralized AUC in nine scenarios of two models (simulated)",
+        (),
+        20,
+        simulations.figure_2,
+    ),
+    "rulefit/figure-4": PaperTable(
+        "AUC and importances of variables beside Bayesian federated inference, trauma patients",
+        ("trauma",),
+        20,
+        trauma.figure_4,
+    ),
+    "fuzzy-tree/table-3": PaperTable(
+        "errors of local, federated and centralized trees on five sets",
+        tuple(fuzzy_trees.PAPER),
+        1,
+        fuzzy_trees.table_3,
+    ),
+    "fuzzy-tree/table-5": PaperTable(
+        "sizes of the same trees", tuple(fuzzy_trees.PAPER), 1, fuzzy_trees.table_5
+    ),
+}
+
+
+def find(name: str) -> PaperTable:
+    """Return a table by its name, such as ``rulefit/table-1``; InputError: there is none."""
+    if name not in TABLES:
+        raise InputError(
+            f"no table {name!r} can be rerun; write one of {', '.join(TABLES)}"
+            f"{did_you_mean(name, TABLES)}"
+        )
+    return TABLES[name]
+
+
+def reproduce(
+    name: str, folder: Path | None = None, *, quick: bool = False
+) -> tuple[pd.DataFrame, list[str]]:
+    """Rerun a paper's table; ``quick``: on its smallest data set, at most :data:`QUICK` repetitions.
+
+    Returns:
+        the paper's figures beside ours, and a line for each data set: whether it is the one that our
+        results were measured on.
+    """
+    chosen = find(name)
+    frames = {one: data.table(one, folder) for one in chosen.data[: 1 if quick else None]}
+    told = [_told(one, frame) for one, frame in frames.items()]
+    repetitions = min(chosen.repetitions, QUICK) if quick else chosen.repetitions
+    return compared(chosen.run(frames, repetitions)), told
+
+
+def _told(name: str, frame: pd.DataFrame) -> str:
+    found = data.digest(frame)
+    known = (
+        "as in docs/results"
+        if found == data.SETS[name].digest
+        else "NOT the table that docs/results were measured on"
+    )
+    return f"{name}: {len(frame)} rows, digest {found[:16]}, {known}"

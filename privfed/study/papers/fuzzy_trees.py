@@ -1,0 +1,149 @@
+"""Tables 3 and 5 of the paper on federated fuzzy regression trees: errors and sizes of three trees.
+
+Five clients are drawn, 5-fold cross-validation at each; folds share records, so that a standard error
+over them is too small.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+from privfed.engines.local import LocalDisclosure
+from privfed.exchange.ungated import UngatedDisclosure
+from privfed.learners import FuzzyTreeRegressor
+from privfed.study.papers.table import Measured
+from privfed.tables.schema import Schema
+
+CLIENTS, FOLDS = 5, 5
+SETTINGS = ("local", "federated", "centralized")
+COLUMNS = tuple(f"{setting} {part}" for setting in SETTINGS for part in ("train", "test"))
+SIZES = ("nodes", "leaves", "depth", "parameters")
+
+
+@dataclass(frozen=True)
+class Published:
+    """What the paper has for one set.
+
+    Args:
+        unit: of its RMSE.
+        clients: RMSE by client, then their mean, in the order of ``COLUMNS``.
+        ranks: R and p of Table 4, federated with local and with centralized; nothing where equal.
+        sizes: of the local, federated and centralized trees (Table 5).
+    """
+
+    unit: float
+    clients: tuple[tuple[float, ...], ...]
+    ranks: tuple[tuple[float, ...], ...]
+    sizes: tuple[tuple[float, ...], ...]
+
+
+def published() -> dict[str, Published]:
+    """Read the paper's figures, a line each, in the order of :class:`Published`."""
+    found: dict[str, dict[str, list[tuple[float, ...]]]] = {}
+    text = (files("privfed.study.papers") / "fuzzy_tree.csv").read_text(encoding="utf-8")
+    for row in csv.DictReader(text.splitlines()):
+        values = tuple(map(float, row["values"].split()))
+        found.setdefault(row["set"], {}).setdefault(row["figure"], []).append(values)
+    return {
+        name: Published(
+            own["unit"][0][0], *(tuple(own[one]) for one in ("clients", "ranks", "sizes"))
+        )
+        for name, own in found.items()
+    }
+
+
+PAPER = published()
+
+
+def splits(frame: pd.DataFrame, seed: int) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
+    """Draw clients, then give each fold's training and test part, a fifth of every client."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(frame))
+    shuffled = frame.iloc[order].assign(client=np.arange(len(frame)) % CLIENTS)
+    fold = (np.arange(len(frame)) // CLIENTS) % FOLDS
+    for number in range(FOLDS):
+        yield shuffled[fold != number], shuffled[fold == number]
+
+
+def rmse(model: FuzzyTreeRegressor, table: pd.DataFrame, target: str) -> float:
+    """Root mean squared error."""
+    return float(np.sqrt(np.mean((model.predict(table) - table[target]) ** 2)))
+
+
+def models(
+    train: pd.DataFrame, schema: Schema, target: str
+) -> Mapping[str, Mapping[int, FuzzyTreeRegressor]]:
+    """By setting, the model that each client has."""
+    federation = LocalDisclosure.from_frame(
+        train, target, client="client", schema=schema, policy=FuzzyTreeRegressor().published()
+    )
+    federated = FuzzyTreeRegressor().fit(federation)
+    pooled = FuzzyTreeRegressor().fit(UngatedDisclosure.from_frame(train, schema))
+    own = {
+        client: FuzzyTreeRegressor().fit(
+            UngatedDisclosure.from_frame(train[train["client"] == client], schema)
+        )
+        for client in range(CLIENTS)
+    }
+    alike = range(CLIENTS)
+    return {
+        "local": own,
+        "federated": dict.fromkeys(alike, federated),
+        "centralized": dict.fromkeys(alike, pooled),
+    }
+
+
+def one_fold(
+    train: pd.DataFrame, test: pd.DataFrame, schema: Schema, target: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """RMSE by client and column, and sizes by setting (the local trees' mean)."""
+    errors, sizes = np.zeros((CLIENTS, len(COLUMNS))), []
+    for place, fitted in enumerate(models(train, schema, target).values()):
+        for client, model in fitted.items():
+            for more, table in enumerate((train, test)):
+                own = table[table["client"] == client]
+                errors[client, 2 * place + more] = rmse(model, own, target)
+        sizes.append(
+            np.mean(
+                [[m.n_nodes_, m.n_leaves_, m.depth_, m.n_parameters_] for m in fitted.values()], 0
+            )
+        )
+    return errors, np.array(sizes)
+
+
+def folds(frame: pd.DataFrame, seeds: int) -> tuple[np.ndarray, np.ndarray]:
+    """Errors (folds, clients, columns) and sizes (folds, settings, figures) over all seeds."""
+    target = str(frame.columns[-1])
+    schema = Schema.infer(frame, target)
+    found = [
+        one_fold(train, test, schema, target)
+        for seed in range(seeds)
+        for train, test in splits(frame, seed)
+    ]
+    errors, sizes = (np.array(each) for each in zip(*found, strict=True))
+    return errors, sizes
+
+
+def table_3(data: Mapping[str, pd.DataFrame], repetitions: int) -> Iterator[Measured]:
+    """RMSE in the target's unit, means over clients."""
+    for name, frame in data.items():
+        errors = folds(frame, repetitions)[0].mean(axis=1)
+        for place, column in enumerate(COLUMNS):
+            theirs = PAPER[name].clients[-1][place] * PAPER[name].unit
+            yield Measured(name, column, theirs, errors[:, place].tolist())
+
+
+def table_5(data: Mapping[str, pd.DataFrame], repetitions: int) -> Iterator[Measured]:
+    """Nodes, leaves, depth and parameters."""
+    for name, frame in data.items():
+        sizes = folds(frame, repetitions)[1]
+        for (number, setting), (place, size) in product(enumerate(SETTINGS), enumerate(SIZES)):
+            theirs = PAPER[name].sizes[number][place]
+            yield Measured(name, f"{setting} {size}", theirs, sizes[:, number, place].tolist())

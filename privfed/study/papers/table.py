@@ -1,0 +1,52 @@
+"""A paper's table rerun: its figures beside ours, with standard errors and differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One figure."""
+
+    row: str
+    column: str
+    paper: float | None  #: the paper's figure; None where it has a picture
+    ours: Sequence[float]  #: one for each repetition
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table or figure of a paper that can be rerun."""
+
+    title: str  #: what it shows
+    data: tuple[str, ...]  #: its data sets, by their names in :data:`.data.SETS`; none if simulated
+    repetitions: int  #: the paper's, or as many as we measured
+    run: Callable[[Mapping[str, pd.DataFrame], int], Iterator[Measured]]
+
+
+def compared(figures: Iterable[Measured]) -> pd.DataFrame:
+    """Return the paper's figure, our mean and its standard error, the difference, and the repetitions.
+
+    Repetitions that share records, such as folds, are no independent draws: their standard error is then
+    too small.
+    """
+    rows = []
+    for one in figures:
+        ours, count = np.asarray(one.ours, dtype=float), len(one.ours)
+        rows.append(
+            {
+                "row": one.row,
+                "column": one.column,
+                "paper": one.paper,
+                "ours": ours.mean(),
+                "standard error": ours.std(ddof=1) / count**0.5 if count > 1 else None,
+                "difference": None if one.paper is None else ours.mean() - one.paper,
+                "repetitions": count,
+            }
+        )
+    return pd.DataFrame(rows)
