@@ -113,13 +113,18 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
     reached = {at: round(max(own.reach for own in told[at]), 4) for at in told}
     breach.detail.update(runs=runs, answers=len(games[0].answers), reach=reached)
     if breach is whole and delta and all(game.whole.gaussian for game in games):
-        lengths = np.concatenate([game.whole.lengths for game in games])
-        factor = convicted_from(lengths, float(whole.of or 0), delta, alpha * TOGETHER)
-        breach.detail["assumes"] = "canaries that share cells stay independent over adaptive rounds"
-        breach.detail["note"] = (
-            f"noise smaller by a factor of {factor:.2g} is convicted with probability {POWER:g}"
-        )
+        breach.detail.update(_power(whole, games, delta, alpha * TOGETHER))
     return replace(breach, releases=tuple(sorted({answer.kind for answer in games[0].answers})))
+
+
+def _power(whole: Finding, games: Sequence[Game], delta: float, alpha: float) -> dict[str, str]:
+    """What the audit of all answers together rests on, and what it would have convicted."""
+    lengths = np.concatenate([game.whole.lengths for game in games])
+    factor = convicted_from(lengths, float(whole.of or 0), delta, alpha)
+    return {
+        "assumes": "canaries that share cells stay independent over adaptive rounds",
+        "note": f"noise smaller by a factor of {factor:.2g} is convicted with probability {POWER:g}",
+    }
 
 
 @dataclass(frozen=True)
