@@ -29,6 +29,7 @@ from privfed.attacks.linear import (
     sample_equations,
 )
 from privfed.attacks.membership import between_draws
+from privfed.attacks.population import inferred
 from privfed.attacks.roc import FOUND_AT, RocCurve, exposure, interval, mean_points
 from privfed.errors import InputError
 from privfed.exchange.transcript import Transcript, TranscriptEntry
@@ -309,7 +310,13 @@ class CandidateInference(Attack):
             read += not deadline.over
         number, partial = len(clients), deadline.partial(read, len(clients), "clients")
         if large:
-            long = f"{large} of {number} clients have more records than a list takes"
+            most = 2 * max(len(truth[client].x) for client in clients)
+            tried = FEWEST if unknown else 1
+            long = (
+                f"{large} of {number} clients have more records than a list takes; max_candidates = {most}"
+                + (f" and max_unknowns = {most * tried}" if unknown else "")
+                + f" would take some {(most * tried) ** 3:.0e} operations a client"
+            )
             partial = "; ".join(filter(None, (partial, long)))
         if outcomes:
             named = [each.named for each in outcomes if each.named is not None]
@@ -359,10 +366,12 @@ class CandidateInference(Attack):
     def _listed(
         self, client: str, column: Unknown, truth: Truth
     ) -> tuple[CandidateRecords | None, np.ndarray]:
-        """The client's list, None if too long, and the values tried for the unknown column."""
+        """The client's list, None if it has no room for others, and the values tried of the unknown column."""
         values = column.tried(self.max_unknowns // max(2 * len(truth[client].x), 1))
         most = self.max_candidates if column.place is None else self.max_unknowns // len(values)
         most = min(self.max_candidates, most)
+        if len(truth[client].x) >= most:
+            return None, values
         listed = CandidateRecords.of(truth, client, most, np.random.default_rng(0))
         return (listed if len(listed) <= most else None), values
 
@@ -517,33 +526,63 @@ class Unknown:
         system: CandidateSystems,
     ) -> CandidateResult:
         """Compare the estimates, shape (candidates, values), with the truth."""
-        often = weights.sum(axis=1)
-        curve = RocCurve.of(often[listed.member], often[~listed.member])
-        members = int(listed.member.sum())
-        exposed = exposure(often, often[~listed.member])[listed.own]
-        sizes = (members, len(listed) - members, curve, exposed)
+        often, member = weights.sum(axis=1), listed.member
+        curve, members = RocCurve.of(often[member], often[~member]), int(listed.member.sum())
+        sizes = (members, len(listed) - members, curve)
         if self.place is None:
-            return CandidateResult(*sizes, curve.at(RATE) * members, RATE * members, None, system)
+            exposed = exposure(often, often[~member])[listed.own]
+            found = curve.at(RATE) * members
+            return CandidateResult(*sizes, exposed, found, RATE * members, None, system)
         truth = listed.y if self.place == -1 else listed.x[:, self.place]
         assert truth is not None
-        inside, outside = (
-            self._told(truth[who], weights[who], values) for who in (listed.member, ~listed.member)
+        told, sure = self._told(weights, values, truth)
+        right = self._right(told, truth, values)
+        others = self._others(listed)
+        expected = inferred(
+            others[member], others[~member], truth[~member], category=self._listing(values)
         )
-        right, single, error = inside
-        control = outside[0] / (len(listed) - members) * members
-        return CandidateResult(*sizes, right, max(single, control), error, system)
+        without = (
+            self._right(truth[member][:, None], truth[member], values)
+            .sum(axis=0)
+            .max(),  # the best constant
+            right[~member].mean() * members,  # the same attack, of people who were not there
+            self._right(expected, truth[member], values).sum(),  # people alike
+        )
+        error = None if self._listing(values) else self._error(told, truth)[member]
+        return CandidateResult(
+            *sizes,
+            exposure(sure, sure[~member])[listed.own],
+            float(right[member].sum()),
+            float(max(without)),
+            None if error is None else float(np.median(error)),
+            system,
+        )
+
+    def _listing(self, values: np.ndarray) -> bool:
+        """Whether every value is tried, so that one of them is right."""
+        return self.kind == "category" or len(values) == self.bounds[1] - self.bounds[0] + 1
 
     def _told(
-        self, truth: np.ndarray, weights: np.ndarray, values: np.ndarray
-    ) -> tuple[float, float, float | None]:
-        """Correct values, correct values of the best constant, and a number's median error."""
-        if self.kind == "category" or len(values) == self.bounds[1] - self.bounds[0] + 1:
-            told = values[weights.argmax(axis=1)]
-            _, counts = np.unique(truth, return_counts=True)
-            return float((told == truth).sum()), float(counts.max()), None
+        self, weights: np.ndarray, values: np.ndarray, truth: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The value inferred of each candidate, and how near the truth it is: larger is nearer."""
         total = weights.sum(axis=1)
+        if self._listing(values):
+            own = weights[np.arange(len(truth)), np.searchsorted(values[:-1], truth)]
+            return values[weights.argmax(axis=1)], own / np.maximum(total, 1e-12)
         mean = np.where(total > 0, weights @ values / np.maximum(total, 1e-12), values.mean())
-        width = self.bounds[1] - self.bounds[0]
-        error = np.abs(mean - truth) / width
-        near = np.abs(truth[:, None] - truth) <= NEAR * width
-        return float((error <= NEAR).sum()), float(near.sum(axis=1).max()), float(np.median(error))
+        return mean, -self._error(mean, truth)
+
+    def _error(self, told: np.ndarray, truth: np.ndarray) -> np.ndarray:
+        return np.asarray(np.abs(told - truth) / (self.bounds[1] - self.bounds[0]))
+
+    def _right(self, told: np.ndarray, truth: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Whether a value is right, a number nearly."""
+        exact = self._listing(values)
+        return np.asarray(told == truth if exact else self._error(told, truth) <= NEAR)
+
+    def _others(self, listed: CandidateRecords) -> np.ndarray:
+        """All other columns of the list."""
+        beside = [] if listed.y is None or self.place == -1 else [listed.y]
+        x = listed.x if self.place in (None, -1) else np.delete(listed.x, self.place, axis=1)
+        return np.column_stack([x, *beside])

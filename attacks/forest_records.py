@@ -178,13 +178,26 @@ def _claims(nodes: list[ToldNode]) -> np.ndarray:
 
 
 def right(claims: np.ndarray, records: np.ndarray) -> int:
-    """Number of raw records that a claim fits in all its values (not NaN), two at least."""
+    """Number of raw records that a claim fits in all its values (not NaN), two at least.
+
+    Of each claim only those records are compared that fit its rarest value.
+    """
     found = np.zeros(len(records), bool)
-    single = records[:, : claims.shape[1]].astype(np.float32).astype(float) if claims.size else None
-    for claim in claims:
-        assert single is not None
-        named = ~np.isnan(claim)
-        if named.sum() > 1:
-            reach = NEAR * np.maximum(np.ptp(single, axis=0), 1e-12)[named]
-            found |= (np.abs(single[:, named] - claim[named]) <= reach).all(axis=1)
+    if not claims.size or not len(records):
+        return 0
+    single = records[:, : claims.shape[1]].astype(np.float32).astype(float)
+    reach = NEAR * np.maximum(np.ptp(single, axis=0), 1e-12)
+    order = np.argsort(single, axis=0)
+    first, last = np.empty(claims.shape, int), np.empty(claims.shape, int)
+    for place, (rows, values) in enumerate(zip(order.T, claims.T, strict=True)):
+        ranked, wide = single[rows, place], reach[place] * (1 + 1e-6)
+        first[:, place] = np.searchsorted(ranked, values - wide, side="left")
+        last[:, place] = np.searchsorted(ranked, values + wide, side="right")
+    named = ~np.isnan(claims)
+    rarest = np.where(named, last - first, len(records) + 1).argmin(axis=1)
+    for row in np.flatnonzero(named.sum(axis=1) > 1):
+        place, own = rarest[row], named[row]
+        near = order[first[row, place] : last[row, place], place]
+        fits = np.abs(single[np.ix_(near, own)] - claims[row, own]) <= reach[own]
+        found[near[fits.all(axis=1)]] = True
     return int(found.sum())

@@ -1,6 +1,6 @@
-"""Processor time and memory of attacks: python benchmarks/attack_speed.py [rows] [attacks...]
+"""Processor time and memory of attacks: python benchmarks/attack_speed.py [rows] [tree or forest] [attacks...]
 
-Five clients share made-up records of twelve columns, in a fuzzy tree's `published` policy.
+Five clients share made-up records of twelve columns, in the `published` policy of a fuzzy tree or of a forest.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import resource
 import sys
 import time
 from multiprocessing import get_context
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ import pandas as pd
 from privfed.attacks.base import Truth
 from privfed.engines.local import LocalDisclosure
 from privfed.exchange.transcript import Transcript
-from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
+from privfed.learners import FedForestRegressor, FuzzyTreeRegressor
 from privfed.questions import plugins
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
@@ -33,10 +34,9 @@ def made_up(rows: int) -> tuple[pd.DataFrame, Schema]:
     return frame, Schema(columns, Column("y", lower=0, upper=300))
 
 
-def main(rows: int, names: list[str]) -> None:
+def main(rows: int, learner: Any, names: list[str]) -> None:
     frame, schema = made_up(rows)
     owned = frame.assign(owner=[f"clinic {i % CLIENTS}" for i in range(rows)])
-    learner = FuzzyTreeRegressor()
     federation = LocalDisclosure.from_frame(
         owned, "y", client="owner", schema=schema, policy=learner.published(), seed=0
     )
@@ -46,7 +46,7 @@ def main(rows: int, names: list[str]) -> None:
         for owner, part in owned.groupby("owner")
     }
     transcript = federation.transcript()
-    print(f"{rows} rows, {len(transcript)} releases, {learner.n_leaves_} leaves", flush=True)
+    print(f"{rows} rows, {len(transcript)} releases of {type(learner).__name__}", flush=True)
     for name in names:
         child = get_context("fork").Process(target=measure, args=(name, transcript, truth, schema))
         child.start()
@@ -67,5 +67,7 @@ def measure(name: str, transcript: Transcript, truth: Truth, schema: Schema) -> 
 if __name__ == "__main__":
     main(
         int(sys.argv[1]) if len(sys.argv) > 1 else 8000,
-        sys.argv[2:] or sorted(plugins.available("attacks")),
+        FedForestRegressor(random_state=0) if "forest" in sys.argv[2:] else FuzzyTreeRegressor(),
+        [name for name in sys.argv[2:] if name not in ("tree", "forest")]
+        or sorted(plugins.available("attacks")),
     )

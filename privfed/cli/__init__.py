@@ -20,6 +20,7 @@ from typing import Any
 import click
 
 from privfed import __version__
+from privfed.cli.beginning import study
 from privfed.cli.common import BAD_INPUT, BREACH, FAULT, FINE, INTERRUPTED, bad
 from privfed.cli.guards import check_guard
 from privfed.cli.ledgers import key, ledger
@@ -51,7 +52,7 @@ def commands() -> None:
 
 
 for command in (
-    *(audit, run, attack, report, export, sweep, reproduce),
+    *(study, audit, run, attack, report, export, sweep, reproduce),
     *(predict, price, epsilon, schema, plugins),
     *(release, check_guard, ledger, key, serve_client, owner, flower, flare),
 ):

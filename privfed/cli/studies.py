@@ -311,7 +311,10 @@ def predict(
 @study_argument
 @click.option("--epsilon", help="Epsilon of every private policy, for a trial.")
 @click.option("--delta", help="Delta of every private policy, for a trial.")
-def price(study: Path | None, epsilon: str | None, delta: str | None) -> int:
+@click.option(
+    "--utility", is_flag=True, help="Also the error that the budget leaves for counts and means."
+)
+def price(study: Path | None, epsilon: str | None, delta: str | None, utility: bool) -> int:
     """Bound a study's cost from above: the fraction of each client's budget. Reads no records.
 
     Exit status 2 if no policy with a budget fits it.
@@ -324,6 +327,8 @@ def price(study: Path | None, epsilon: str | None, delta: str | None) -> int:
     left = dry_run.owners_left(chosen, prices)
     for one in prices:
         click.echo(priced(one, left[one.policy.name]))
+        if utility:
+            click.echo(dry_run.utility_of(chosen, one))
     if any_fits(prices, left):
         return FINE
     return bad("no policy fits its budget; nothing was charged")

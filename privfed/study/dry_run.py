@@ -23,6 +23,7 @@ from privfed.study.price import Left, Price, price
 from privfed.study.reading import unquoted
 from privfed.study.rescaled import rescaled
 from privfed.study.schema_of_study import public_schema
+from privfed.study.utility import told, utility
 from privfed.tables.partition import named
 from privfed.tables.schema import Schema
 from privfed.tables.toml_file import naming, read_toml
@@ -58,6 +59,13 @@ def dry_run(study: Study, schema: Schema, *, attacks: bool = True) -> list[Price
 def prices(study: Study) -> list[Price]:
     """Bound one client's cost under each policy; reads no records."""
     return dry_run(study, public_schema(study), attacks=False)
+
+
+def utility_of(study: Study, price: Price) -> str:
+    """Say what error a policy's budget leaves for counts and means of the study's table."""
+    schema = public_schema(study)
+    found = utility(price.policy, schema)
+    return told(found, price.policy, schema, len(known_owners(study)))
 
 
 def known_owners(study: Study) -> list[str]:
@@ -99,8 +107,9 @@ def read_study(path: Path) -> Study:
 def _named(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the plugins that a study's file names, with their group."""
     attacks, policies = plain.get("attacks", ()), plain.get("policy", ())
-    for name in attacks if isinstance(attacks, list) and attacks != ["*"] else ():
-        if isinstance(name, str):
+    for chosen in attacks if isinstance(attacks, list) else ():
+        name = chosen.get("name") if isinstance(chosen, Mapping) else chosen
+        if isinstance(name, str) and name != "*":
             yield "attacks", name
     holders = [plain, *(policies if isinstance(policies, list) else ())]
     for holder in holders:
@@ -153,20 +162,21 @@ def _learner(choice: LearnerChoice, seed: int) -> FederatedLearner:
     try:
         made: FederatedLearner = build.paper(**params) if preset else build(**params)
     except TypeError:
-        raise StudyError(*_strangers(choice.name, params, build().get_params())) from None
+        who = f"learner {choice.name!r}"
+        raise StudyError(*_strangers(who, params, build().get_params())) from None
     if "random_state" in made.get_params() and "random_state" not in params:
         made.set_params(random_state=seed)
     return made
 
 
-def _strangers(name: str, params: Iterable[str], known: Iterable[str]) -> list[str]:
+def _strangers(who: str, params: Iterable[str], known: Iterable[str]) -> list[str]:
     """Return a fault for each unknown parameter, with the one that was meant."""
     listed = f"; it takes {', '.join(sorted(known)) or 'none'}"
     return [
-        f"learner {name!r} has no parameter {one!r}{did_you_mean(one, known) or listed}"
+        f"{who} has no parameter {one!r}{did_you_mean(one, known) or listed}"
         for one in params
         if one not in known
-    ] or [f"learner {name!r} cannot be built of these params{listed}"]
+    ] or [f"{who} cannot be built of these params{listed}"]
 
 
 def _typed(params: Mapping[str, Any], build: Callable[..., Any], where: str) -> dict[str, Any]:
@@ -283,13 +293,26 @@ def strict(model: FederatedLearner) -> Policy:
 
 
 def attacks_of(study: Study) -> list[Any]:
-    """Build a study's attacks, or all installed ones."""
-    names = study.attacks if study.attacks != ("*",) else sorted(plugins.available("attacks"))
+    """Build a study's attacks; ``"*"`` stands for all installed ones, each as it is."""
     faults, built = Faults(), []
-    for name in names:
-        with faults.collected():
-            attack = plugins.load("attacks", name)()
-            attack.time_limit = study.attack_seconds or attack.time_limit
-            built.append(attack)
+    for chosen in study.attacks:
+        names = sorted(plugins.available("attacks")) if chosen == "*" else [chosen]
+        for one in names:
+            with faults.collected():
+                attack = _attack(one if isinstance(one, Mapping) else {"name": one})
+                attack.time_limit = study.attack_seconds or attack.time_limit
+                built.append(attack)
     faults.tell(StudyError)
     return built
+
+
+def _attack(chosen: Mapping[str, Any]) -> Any:
+    params = dict(chosen)
+    name = params.pop("name", None)
+    if not isinstance(name, str):
+        raise StudyError('attacks: a table needs the attack\'s name; write { name = "pool", ... }')
+    build = plugins.load("attacks", name)
+    known = set(signature(build).parameters)
+    if not set(params) <= known:
+        raise StudyError(*_strangers(f"attack {name!r}", params, known))
+    return build(**_typed(params, build.__init__, f"attack {name!r}"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,27 @@ _REVEALED = """\
 """
 
 
+@dataclass(frozen=True)
+class Found:
+    """What a file shows of one of its columns: nothing that any record holds."""
+
+    name: str
+    kind: Kind  #: by its type alone
+    fault: str | None  #: why it is no category, if it is a text that is none
+
+
+def found(path: Path, text: Text) -> list[Found]:
+    """Look at a table's columns; InputError if it cannot be read, or holds other decimals."""
+    columns(path, text=text)
+    frame = read_table(path, text=text)
+    return [_found(frame[name], str(name)) for name in _with_points(frame, path).columns]
+
+
+def form_of(path: Path) -> Text:
+    """Propose how a file is written, from its first lines."""
+    return proposed(path) if path.name.endswith(WRITTEN) and path.is_file() else PLAIN
+
+
 def schema_text(
     path: Path, target: str | None, *, text: Text | None = None, categories: bool = False
 ) -> str:
@@ -35,16 +57,73 @@ def schema_text(
     Without a ``text``, the form of a CSV file is proposed from its first lines, and written down. With
     ``categories``, those found in the records are written, and the file marked as inferred.
     """
-    proposal = text is None and path.name.endswith(WRITTEN) and path.is_file()
-    text = proposed(path) if proposal else text or PLAIN
+    text = form_of(path) if text is None else text
     columns(path, text=text)
-    frame = read_table(path, text=text)
+    frame = _with_points(read_table(path, text=text), path)
     names = [str(name) for name in frame.columns]
     if target is not None and target not in names:
         raise InputError(
             f"data file {path}: no column {target!r} for the target; its columns are "
             f"{', '.join(names)}{did_you_mean(target, names)}"
         )
+    blocks = []
+    for name in frame.columns:
+        column = _found(frame[name], str(name))
+        held: list[str] = []
+        if categories and column.kind == "category":
+            if column.fault:
+                raise InputError(f"column {str(name)!r} {column.fault}")
+            held = sorted({label(value) for value in frame[name].dropna()})
+        blocks.append(column_text(column, categories=held))
+    about = _ABOUT.format(table=path.name) + read_as(text) + (_REVEALED if categories else "")
+    head = [line("name", path.name.split(".")[0]), *(["inferred = true"] if categories else [])]
+    head.append(
+        '# target = "..."            # the column to predict'
+        if target is None
+        else line("target", target)
+    )
+    return about + "\n".join([*head, "", "\n\n".join(blocks)]) + "\n"
+
+
+def column_text(
+    column: Found, bounds: tuple[float, float] | None = None, categories: Sequence[str] = ()
+) -> str:
+    """Write one column of a schema; what is not known is left to fill in."""
+    lines = [f"# This column {column.fault}."] if column.fault else []
+    lines += ["[[column]]", line("name", column.name), f'kind = "{column.kind}"']
+    if categories:
+        lines.append(line("categories", list(categories)))
+    elif column.kind == "category":
+        lines.append('# categories = ["...", "..."]   # all that the form allows')
+    elif bounds:
+        lines += [line("lower", bounds[0]), line("upper", bounds[1])]
+    else:
+        lines.append("# lower = ...               # the least and the most that a value can be")
+        lines.append("# upper = ...")
+    return "\n".join(lines)
+
+
+def read_as(text: Text) -> str:
+    """What a study writes to read the table alike, as comments."""
+    other = written(text)
+    lines = "".join(f"#   {line(key, value)}\n" for key, value in other.items())
+    return (
+        f"# Its text was read as follows; write the same under [data] of the study:\n{lines}"
+        * bool(other)
+    )
+
+
+def written(text: Text) -> dict[str, str]:
+    """What a study's ``[data]`` says of a form that is not the plain one."""
+    return {key: value for key, value in vars(text).items() if value != getattr(PLAIN, key)}
+
+
+def line(key: str, value: Any) -> str:
+    """One line of TOML."""
+    return tomli_w.dumps({key: value}).strip()
+
+
+def _with_points(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     if commas := [
         str(name)
         for name in frame.columns
@@ -55,57 +134,12 @@ def schema_text(
             f"data file {path}: the numbers of {', '.join(map(repr, commas))} have commas before their decimals; "
             'write --decimal "," (and under [data], decimal = ",")'
         )
-    head = _ABOUT.format(table=path.name) + _read_as(text) + (_REVEALED if categories else "")
-    lines = [_line("name", path.name.split(".")[0])]
-    lines += ["inferred = true"] if categories else []
-    lines.append(
-        '# target = "..."            # the column to predict'
-        if target is None
-        else _line("target", target)
-    )
-    for name in frame.columns:
-        lines += ["", *_column(frame[name], str(name), categories)]
-    return head + "\n".join(lines) + "\n"
+    return frame
 
 
-def _read_as(text: Text) -> str:
-    """What a study writes to read the table alike, as comments."""
-    other = {key: value for key, value in vars(text).items() if value != getattr(PLAIN, key)}
-    lines = "".join(f"#   {_line(key, value)}\n" for key, value in other.items())
-    return (
-        f"# Its text was read as follows; write the same under [data] of the study:\n{lines}"
-        * bool(other)
-    )
-
-
-def _line(key: str, value: str | list[str]) -> str:
-    return tomli_w.dumps({key: value}).strip()
-
-
-def _column(series: pd.Series[Any], name: str, categories: bool) -> Iterator[str]:
-    kind = _kind(series)
-    fault = no_category(series) if kind == "category" else None
-    if fault and categories:
-        raise InputError(f"column {name!r} {fault}")
-    if fault:
-        yield f"# This column {fault}."
-    yield "[[column]]"
-    yield _line("name", name)
-    yield f'kind = "{kind}"'
-    if kind != "category":
-        yield "# lower = ...               # the least and the most that a value can be"
-        yield "# upper = ..."
-    elif categories:
-        held = sorted({label(value) for value in series.dropna()})
-        yield _line("categories", held)
-    else:
-        yield '# categories = ["...", "..."]   # all that the form allows'
-
-
-def _kind(series: pd.Series[Any]) -> Kind:
-    """Return a column's kind, by its type alone."""
+def _found(series: pd.Series[Any], name: str) -> Found:
     if pd.api.types.is_bool_dtype(series) or not pd.api.types.is_numeric_dtype(series):
-        return "category"
+        return Found(name, "category", no_category(series))
     held = series.dropna().to_numpy(dtype=float)
     whole = len(held) > 0 and bool(np.all(np.isfinite(held) & (np.floor(held) == held)))
-    return "integer" if whole else "number"
+    return Found(name, "integer" if whole else "number", None)

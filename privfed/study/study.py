@@ -40,7 +40,8 @@ class Study:
     clients: ClientsChoice  #: who owns which record
     learner: LearnerChoice
     policies: tuple[PolicyChoice, ...]  #: what it learns under, one run each
-    attacks: tuple[str, ...] = ("*",)  #: plugins' names; ``"*"`` is all installed ones that apply
+    #: plugins' names, or tables of a ``name`` and parameters; ``"*"`` is all installed ones that apply
+    attacks: tuple[str | dict[str, Any], ...] = ("*",)
     #: time limit of each attack, which then reports partial results; default: each attack's own
     attack_seconds: float | None = None
     shadows: ShadowChoice | None = None  #: membership inference from the model alone, if any

@@ -11,6 +11,7 @@ import pytest
 from privfed import Column, LocalDisclosure, Policy, Schema
 from privfed.attacks.finding import Finding
 from privfed.attacks.forest_records import PiecedRecords, ToldNode, pieced, right
+from privfed.attacks.sketches import NEAR
 from privfed.exchange.transcript import Transcript
 from privfed.learners import FedForestClassifier
 from privfed.tables.records import Records
@@ -112,3 +113,18 @@ def test_other_kinds_are_not_for_it(kind: str) -> None:
     """It reads sketches."""
     transcript, _ = released(trees=2)
     assert not PiecedRecords().attackable(transcript.of(kind=kind))
+
+
+def test_claims_are_compared_as_by_hand() -> None:
+    """Every claim with every record: ties, gaps, single values, and none at all."""
+    rng = np.random.default_rng(3)
+    records = np.column_stack([rng.integers(0, 2, 60), np.round(rng.normal(size=(60, 2)), 1)])
+    claims = records[rng.integers(0, 60, 40)] + rng.choice([0.0, 1e-9, 0.05], (40, 3))
+    claims[rng.random(claims.shape) < 0.3] = np.nan
+    single = records.astype(np.float32).astype(float)
+    reach = NEAR * np.ptp(single, axis=0)
+    fits = (np.abs(single[None] - claims[:, None]) <= reach) | np.isnan(claims)[:, None]
+    told = (~np.isnan(claims)).sum(axis=1) > 1
+    by_hand = int((fits.all(axis=2) & told[:, None]).any(axis=0).sum())
+    assert right(claims, records) == by_hand > 5
+    assert right(np.empty((0, 0)), records) == right(claims, records[:0]) == 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from privfed.errors import PolicyError, StudyError
+from privfed.errors import PolicyError, PrivfedError, StudyError
 from privfed.learners import FuzzyTreeRegressor, RuleFitRegressor
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions import plugins
 from privfed.study import LearnerChoice, Study, dry_run
 
 
@@ -72,3 +74,33 @@ def test_a_study_takes_a_learners_preset(study: Study) -> None:
     without = LearnerChoice("LocalForests", {"preset": "paper"})
     with pytest.raises(StudyError, match="no preset 'paper'; it has none"):
         dry_run.learner(replace(study, learner=without))
+
+
+def test_an_attack_takes_parameters_and_several_settings(study: Study) -> None:
+    """A table beside names; the star stands for all installed ones, each as it is."""
+    chosen: list[Any] = ["verbatim", {"name": "pool", "unknown": ["bmi"], "max_candidates": 50}]
+    first, second = dry_run.attacks_of(Study.from_dict(study.to_dict() | {"attacks": chosen}))
+    assert (first.name, second.name) == ("verbatim", "pool")
+    assert second.unknown == ("bmi",) and second.max_candidates == 50
+    every = replace(study, attacks=("*", {"name": "pool", "unknown": ["bmi"]}), attack_seconds=7)
+    built = dry_run.attacks_of(every)
+    assert len(built) == len(plugins.available("attacks")) + 1
+    assert [one.name for one in built].count("pool") == 2
+    assert {one.time_limit for one in built} == {7}
+    assert Study.from_dict(every.to_dict()).attacks == every.attacks
+
+
+@pytest.mark.parametrize(
+    ("chosen", "fault"),
+    [
+        ({"name": "pool", "unknwon": ["bmi"]}, "no parameter 'unknwon'.*'unknown'"),
+        ({"unknown": ["bmi"]}, "needs the attack's name"),
+        ({"name": "pool", "max_candidates": "many"}, "max_candidates"),
+        ({"name": "pole"}, "'pool'"),
+        (3, "attacks"),
+    ],
+)
+def test_an_attack_that_cannot_be_built_is_told(study: Study, chosen: Any, fault: str) -> None:
+    """With what was meant."""
+    with pytest.raises(PrivfedError, match=fault):
+        dry_run.attacks_of(Study.from_dict(study.to_dict() | {"attacks": [chosen]}))

@@ -1,0 +1,175 @@
+"""The files of a new study, from what an interview or a command's options said."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from privfed.errors import InputError, SchemaError, no_column
+from privfed.privacy.policy import Policy
+from privfed.study import Study, dry_run
+from privfed.study.output import check_empty, write_text
+from privfed.study.scaffold import Found, column_text, form_of, found, line, written
+from privfed.tables.csv_text import FILES
+from privfed.tables.schema import Schema
+from privfed.tables.sources import bundled, no_source, public_schema
+
+#: What each learner makes, by whether it predicts a number
+LEARNERS: Mapping[bool, Mapping[str, str]] = {
+    True: {
+        "RuleFitRegressor": "a short list of rules and lines, each with what it adds, and its interval",
+        "FuzzyTreeRegressor": "one tree of rules in words (low, medium, high), good where effects are smooth",
+        "FedForestRegressor": "a forest; most trees, hardest to read",
+        "GeneticTreeRegressor": "one small tree for each data owner, for owners who differ",
+    },
+    False: {
+        "RuleFitClassifier": "two classes: a short list of rules and lines, each with what it adds",
+        "FedForestClassifier": "a forest for two classes or more; most trees, hardest to read",
+        "GeneticTreeClassifier": "one small tree for each data owner, for owners who differ",
+    },
+}
+_HEAD = """\
+# What is learnt, from whom, and what it may disclose. Every key: `docs/files.md`.
+#   privfed price study.toml     what it would cost each data owner; reads no record
+#   privfed audit study.toml     train, attack what left, write a report
+"""
+
+_POLICY = """\
+# What base = "private" comes to. To change it, write base = "policy.toml" in the study, without epsilon and delta.
+"""
+_SCHEMA = """\
+# What a column can hold, from the form, the instrument or the law, never from the records.
+"""
+
+
+@dataclass(frozen=True)
+class NewStudy:
+    """What a study is about, and how its table is written."""
+
+    folder: Path  #: new or empty; its files are written there
+    table: str  #: a file's path or a bundled set's name
+    target: str  #: the column to predict
+    owner: str | None = (
+        None  #: the column that names each record's data owner; None: five simulated
+    )
+    individual: str | None = None  #: the column that names the person behind each record
+    learner: str = ""  #: by name; default: RuleFit
+    epsilon: str = "4"  #: the whole budget
+    lasting: bool = False  #: one budget for all studies, in ledgers that last
+    about: Mapping[str, str] = field(default_factory=dict)  #: as :class:`.AboutChoice`
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)  #: public, by column
+    categories: Mapping[str, Sequence[str]] = field(default_factory=dict)  #: public, by column
+    left_out: Sequence[str] = ()  #: columns that are no features
+
+    def write(self) -> list[Path]:
+        """Write ``study.toml``, ``schema.toml``, and once the schema is whole ``policy.toml``.
+
+        Raises:
+            InputError: the folder is not empty, or the table, a column, or a learner is not there.
+        """
+        check_empty(self.folder)
+        names = [column.name for column in columns_of(self.table)]
+        for name in filter(None, (self.target, self.owner, self.individual, *self.left_out)):
+            if name not in names:
+                raise InputError(f"table {self.table}: {no_column(name, names)}")
+        schema_text = None if self.table in bundled() else self._schema()
+        plain = self._plain(schema=schema_text is not None)
+        files = {"study.toml": _HEAD + _tables(plain)}
+        if schema_text is not None:
+            files["schema.toml"] = schema_text
+        policy = self._policy(Study.from_dict(plain, folder=self.folder.resolve()), schema_text)
+        if policy is not None:
+            files["policy.toml"] = _POLICY + tomli_w.dumps(policy.to_dict())
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            write_text(self.folder / name, text)
+        return [self.folder / name for name in files]
+
+    def _policy(self, study: Study, schema_text: str | None) -> Policy | None:
+        """What the study's private policy comes to; None while the schema's bounds are missing."""
+        choice = study.policies[0]
+        learner = dry_run.learner(study, choice)
+        try:
+            schema = (
+                public_schema(self.table)
+                if schema_text is None
+                else Schema.from_dict(tomllib.loads(schema_text))
+            )
+        except SchemaError:
+            return None
+        learner.check(schema)
+        return dry_run.policy(choice, learner, schema, self.folder)
+
+    def _schema(self) -> str:
+        """Write the schema of all columns that are features, with what is known of them."""
+        beside = {self.owner, self.individual, *self.left_out} - {self.target}
+        blocks = [
+            column_text(
+                replace(column, kind="category") if column.name in self.categories else column,
+                self.bounds.get(column.name),
+                self.categories.get(column.name, ()),
+            )
+            for column in columns_of(self.table)
+            if column.name not in beside
+        ]
+        head = [line("name", Path(self.table).name.split(".")[0]), line("target", self.target)]
+        return _SCHEMA + "\n".join([*head, "", "\n\n".join(blocks)]) + "\n"
+
+    def _plain(self, *, schema: bool) -> dict[str, Any]:
+        """The study's file as plain data."""
+        data: dict[str, Any] = {"source": self.table}
+        if schema:
+            data["source"] = os.path.relpath(self.table, self.folder)
+            data |= {"schema": "schema.toml", **written(form_of(Path(self.table)))}
+        if self.individual is not None:
+            data["individual"] = self.individual
+        clients: dict[str, Any] = {"partition": "iid", "count": 5}
+        if self.owner is not None:
+            clients = {"partition": "column", "column": self.owner}
+        if self.lasting:
+            clients["ledgers"] = "ledgers"
+        policy: dict[str, Any] = {"name": "private", "epsilon": self.epsilon, "delta": "1e-5"}
+        if self.individual is not None:
+            policy |= {"unit": "individual", "cap": 1}
+        return {
+            "name": self.folder.resolve().name,
+            **({"about": dict(self.about)} if self.about else {}),
+            "data": data,
+            "clients": clients,
+            "learner": {
+                "name": self.learner or learners(self.table, self.target, self.categories)[0]
+            },
+            "policy": [policy],
+        }
+
+
+def learners(table: str, target: str, categories: Mapping[str, Sequence[str]]) -> list[str]:
+    """Names of the learners that can predict a target, the usual one first."""
+    kind = next((one.kind for one in columns_of(table) if one.name == target), "number")
+    listed = categories.get(target, ())
+    if table in bundled():
+        listed = public_schema(table).column(target).categories
+    fitting = LEARNERS[kind != "category" and not listed]
+    return [name for name in fitting if len(listed) < 3 or not name.startswith("RuleFit")]
+
+
+def _tables(plain: Mapping[str, Any]) -> str:
+    """Write a study with its policies last, a table each."""
+    rest = {key: value for key, value in plain.items() if key != "policy"}
+    policies = "".join(f"\n[[policy]]\n{tomli_w.dumps(policy)}" for policy in plain["policy"])
+    return tomli_w.dumps(rest) + policies
+
+
+def columns_of(table: str) -> list[Found]:
+    """The columns of a file, or of a bundled set (its target last); InputError if it is neither."""
+    if table in bundled():
+        return [Found(column.name, column.kind, None) for column in public_schema(table).columns]
+    if not table.endswith(FILES):
+        no_source(table)
+    return found(Path(table), form_of(Path(table)))

@@ -1,0 +1,92 @@
+"""The error that a budget leaves for counts and means, from noise and public bounds: no record is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+from privfed.owner.guards import bounded_under
+from privfed.owner.opendp_maps import checked
+from privfed.privacy.policy import Guard, Policy
+from privfed.privacy.policy_objects import accountant_of, mechanism_of
+from privfed.questions.part import GRID, Bound, Part, PartType, Sensitivity
+from privfed.tables.schema import Schema
+
+RECORDS = (100, 1_000, 10_000)  #: Numbers of records for which errors of means are told
+
+
+@dataclass(frozen=True)
+class Utility:
+    """Standard deviations of noise, at one owner, where a budget is spent on these figures alone.
+
+    The budget is divided equally: one question for the number of records, one for each column. A
+    numeric column's question is the sum of its values' distances from the middle of its bounds, each
+    at most half of their width; a category's, how many records each one has. A record more or less
+    moves the first by half a width and one cell of the second by 1, which are the sensitivities
+    that the noise is calibrated to (under another unit or relation, those of the policy).
+    """
+
+    policy: Policy
+    count: float  #: of a number of records, in all or of one category
+    means: dict[str, float]  #: of each numeric column's sum about its middle, in the column's unit
+    shares: tuple[str, ...]  #: the columns of categories, whose counts err like ``count``
+
+    def of_mean(self, column: str, records: int) -> float:
+        """Of a column's mean over so many records, a public number."""
+        return self.means[column] / records
+
+
+def utility(policy: Policy, schema: Schema) -> Utility | None:
+    """What a policy's budget would leave for a schema's counts and means; None without a budget."""
+    if policy.budget is None:
+        return None
+    accountant = accountant_of(policy)
+    columns = schema.columns
+    spend = accountant.ceiling(policy.budget)[0] / (1 + len(columns))
+    name = "laplace" if accountant.name == "pure" else "gaussian"
+    guard = Guard.of(name, spend=spend)
+
+    def deviation(part: Part) -> float:
+        group = {"all": bounded_under(part, policy)}
+        law = checked(mechanism_of(guard), group, spend).laws["all"]
+        return law.std * float(part.grid)
+
+    count = deviation(Part(PartType.COUNTS, ("cell",), (1,), Sensitivity(Bound(1, 1))))
+    half = deviation(Part(PartType.SUMS, ("cell",), (1,), Sensitivity.of(int(1 / GRID)), GRID))
+    widths = {c.name: (c.bounds[1] - c.bounds[0]) / 2 for c in columns if c.numeric}
+    return Utility(
+        policy,
+        count,
+        {column: half * width for column, width in widths.items()},
+        tuple(c.name for c in columns if not c.numeric),
+    )
+
+
+def told(found: Utility | None, policy: Policy, schema: Schema, owners: int) -> str:
+    """Format what a budget leaves, one owner's figures and, if known, of all owners together."""
+    if found is None:
+        return f"{policy.name}: no budget, so no noise to speak of"
+    sizes = "".join(f"{size:>12,}" for size in RECORDS)
+    wide = max(
+        24, *(len(f"{c.name} [{c.lower:g}, {c.upper:g}]") for c in schema.columns if c.numeric)
+    )
+    split = f"split equally over {1 + len(schema.columns)} questions"
+    lines = [
+        f"  the budget on counts and means alone, {split}: standard deviation of the noise at one owner",
+        f"    {'number of records':{wide}} {found.count:12.3g}",
+    ]
+    if found.shares:
+        lines.append(f"    number in a category of {', '.join(found.shares)}: the same")
+    lines.append(f"    {'mean over records:':{wide}} {sizes}")
+    for column in schema.columns:
+        if column.numeric:
+            errors = "".join(f"{found.of_mean(column.name, size):12.3g}" for size in RECORDS)
+            label = f"{column.name} [{column.lower:g}, {column.upper:g}]"
+            lines.append(f"    {label:{wide}} {errors}")
+    if owners > 1:
+        masked = policy.masked
+        honest = 1 if masked is None else (masked.least or owners) - masked.colluding
+        why = "since each adds its own" if masked is None else "of masked shares"
+        times = f"{sqrt(owners / honest):.3g} times as much for the total, {why}"
+        lines.append(f"    of {owners} owners: {times}")
+    return "\n".join(lines)
