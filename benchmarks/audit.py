@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from result_rows import PaperRows
@@ -280,7 +280,7 @@ def learners() -> None:
     """Whole learners by canary records; then the same with half the noise."""
     warnings.simplefilter("ignore")
     few, many = {"canaries": 4, "others": 60, "runs": 60}, {"others": 1000, "runs": 4}
-    chosen: tuple[tuple[str, FederatedLearner, Schema, dict[str, int]], ...] = (
+    chosen: tuple[tuple[str, FederatedLearner, Schema, dict[str, Any]], ...] = (
         ("fuzzy tree", FuzzyTreeRegressor(), NUMERIC, few),
         ("RuleFit", RuleFitClassifier(n_estimators=40, n_rounds=20), roomy_schema(), many),
         ("FedForest", FedForestClassifier(), roomy_schema(), many),
@@ -322,7 +322,7 @@ def training() -> None:
             policy = learner.private(epsilon, "1e-5")
             for seed in range(games):
                 adopted = policy if build is None else with_mechanism(policy, build(), kinds)
-                size = {"runs": runs, "others": 1000, "seed": 100 * seed}
+                size: dict[str, Any] = {"runs": runs, "others": 1000, "seed": 100 * seed}
                 noise = TestNoise(seed)
                 found.append(audit_learner(learner, adopted, roomy_schema(), noise=noise, **size))
             told(f"{name}, epsilon {epsilon}", found, began)

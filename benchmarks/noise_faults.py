@@ -3,6 +3,7 @@
     python benchmarks/noise_faults.py            # everything
     python benchmarks/noise_faults.py honest     # 2,000 honest studies
     python benchmarks/noise_faults.py faults     # the private fuzzy tree over five clinics, ten times a fault
+    python benchmarks/noise_faults.py guards     # those that show in no residual, by the audit of the guards
 
 A fault of ten out of ten is convicted at a study's defaults; fewer are its power.
 """
@@ -11,7 +12,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -21,10 +23,14 @@ import numpy as np
 import pandas as pd
 
 from privfed.attacks.finding import Finding
+from privfed.attacks.worst_record import WorstRecord
+from privfed.audits.guards import audit_guards
 from privfed.audits.noise import audit_noise, noise_tests
 from privfed.engines.local import LocalDisclosure
 from privfed.errors import NobodyAnswered
 from privfed.learners import FuzzyTreeRegressor
+from privfed.learners.fuzzy_tree.linear import Moments, Residuals
+from privfed.learners.fuzzy_tree.queries import Level
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse
@@ -32,7 +38,10 @@ from privfed.owner.noise_monitor import NoiseMonitor, NoiseSums, OtherOwners
 from privfed.privacy.laws import Law
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection, unmasked
 from privfed.privacy.noise import Noise, TestNoise
-from privfed.questions.part import Bound, Part, PartType
+from privfed.privacy.policy import Policy
+from privfed.questions.part import Bound, Part, PartType, Sensitivity
+from privfed.questions.query import Query
+from privfed.tables.schema import Schema
 from privfed.tables.sources import Dataset, load
 from privfed.testing import faulty
 
@@ -222,15 +231,26 @@ FAULTS: dict[str, Callable[[], Plant]] = {
     "half the scale from the 20th call on": lambda: scaled(
         lambda s, x, law: 2 if s["call"] >= 20 else 1
     ),
+    "cells in the order of the answers": lambda: finished(
+        lambda r, x: np.sort(r)[np.argsort(np.argsort(x))]
+    ),
     "generator seeded anew for each call": lambda: (
         lambda s, name, x, law, noise: x + drawn(law, TestNoise(0), len(x))
     ),
 }
+#: Faults that fewer than ten of ten trainings convict by the noise drawn.
+HIDDEN = (
+    "scale / 1.05",
+    "exact minimum, once in 200 calls",
+    "noise absent above 30 scales",
+    "truncated at 4 deviations",
+)
 #: What is no fault of the noise drawn: the law, or what is charged for it, is wrong, and other checks see it.
 OTHERS = {
     "L2 sensitivity / 2 (replace-one taken for add-or-remove)": lambda: faulty.UnderstatingGaussian(
         2
     ),
+    "half of the charge, as if amplified by sampling": faulty.HalfChargeGaussian,
     "honest Gaussian": Gaussian,
 }
 
@@ -241,22 +261,22 @@ def clinics() -> tuple[pd.DataFrame, Dataset]:
     return data.frame.assign(clinic=np.arange(len(data.frame)) % OWNERS), data
 
 
-def trained(mechanism: Mechanism, seed: int) -> list[Finding] | None:
-    """One training of the private fuzzy tree whose guards all name one mechanism; none if every gate refuses it."""
+def federate(mechanism: Mechanism, seed: int) -> LocalDisclosure:
     frame, data = clinics()
     policy = FuzzyTreeRegressor().private(4, delta=1e-5, schema=data.schema)
-    guards = {
-        kind: tuple(replace(guard, mechanism=mechanism) for guard in own)
-        for kind, own in policy.guards.items()
-    }
-    federation = LocalDisclosure.from_frame(
+    return LocalDisclosure.from_frame(
         frame,
         target=data.target,
         client="clinic",
         schema=data.schema,
         seed=seed,
-        policy=replace(policy, guards=guards),
+        policy=with_mechanism(policy, mechanism),
     )
+
+
+def trained(mechanism: Mechanism, seed: int) -> list[Finding] | None:
+    """One training of the private fuzzy tree whose guards all name one mechanism; none if every gate refuses it."""
+    federation = federate(mechanism, seed)
     try:
         FuzzyTreeRegressor().fit(federation)
     except NobodyAnswered:
@@ -279,6 +299,66 @@ def faults() -> None:
         by = pd.Series([each.detail["by"] for each in caught]).mode().tolist()[:1] if caught else []
         seconds = (time.perf_counter() - begun) / GAMES
         print(f"{name:58} {len(caught):2} of {GAMES}  {seconds:5.2f} s  {' '.join(by)}", flush=True)
+
+
+def guards() -> None:
+    """How many of ten audits of the guards, at a study's defaults, convict what residuals do not."""
+    schema, learner = clinics()[1].schema, FuzzyTreeRegressor()
+    assert schema is not None
+    policy = learner.private(4, delta=1e-5, schema=schema)
+    for name, build in {**{name: FAULTS[name] for name in HIDDEN}, "honest": None}.items():
+        begun, caught = time.perf_counter(), 0
+        for _ in range(GAMES):
+            mechanism = Gaussian() if build is None else Planted(build())
+            adopted = with_mechanism(policy, mechanism)
+            found = audit_guards(learner.plan(schema, policy), schema, adopted)
+            caught += any(finding.severity == "breach" for finding in found)
+        seconds = (time.perf_counter() - begun) / GAMES
+        print(f"{name:58} {caught:2} of {GAMES}  {seconds:5.1f} s  audit of the guards", flush=True)
+
+
+def with_mechanism(policy: Policy, mechanism: Mechanism) -> Policy:
+    kinds = policy.guards.items()
+    guards = {k: tuple(replace(guard, mechanism=mechanism) for guard in own) for k, own in kinds}
+    return replace(policy, guards=guards)
+
+
+@contextmanager
+def half_the_sensitivity(kind: type[Query]) -> Iterator[None]:
+    """A question that declares half of what a record adds, as when clipping is halved in one place alone."""
+    honest = kind.parts
+
+    def parts(self: Query, schema: Schema) -> dict[str, Part]:
+        def halved(part: Part) -> Part:
+            assert part.sensitivity is not None
+            bound = part.sensitivity.add_or_remove
+            half = Bound(-(-bound.l1 // 2), -(-bound.l2_squared // 4))
+            return replace(part, sensitivity=Sensitivity(half))
+
+        return {name: halved(part) for name, part in honest(self, schema).items()}
+
+    kind.parts = parts  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        kind.parts = honest  # type: ignore[method-assign]
+
+
+def sensitivities() -> None:
+    """How often the search for the worst record convicts a declared sensitivity of half."""
+    _, data = clinics()
+    for kind in (Level, Moments, Residuals):
+        caught = 0
+        for seed in range(GAMES):
+            with half_the_sensitivity(kind):
+                federation = federate(Gaussian(), seed)
+                FuzzyTreeRegressor().fit(federation)
+                found = WorstRecord().run(federation.transcript(), {}, data.schema)
+            caught += any(finding.severity == "breach" for finding in found)
+        print(
+            f"half the sensitivity of {kind.kind:34} {caught:2} of {GAMES}  worst record",
+            flush=True,
+        )
 
 
 def bits() -> None:
@@ -347,5 +427,7 @@ def honest() -> None:
 
 
 if __name__ == "__main__":
-    for section in sys.argv[1:] or ("honest", "faults", "bits"):
-        {"honest": honest, "faults": faults, "bits": bits}[section]()
+    sections = (honest, faults, guards, sensitivities, bits)
+    for section in sections:
+        if section.__name__ in (sys.argv[1:] or [each.__name__ for each in sections]):
+            section()

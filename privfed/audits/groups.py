@@ -30,7 +30,8 @@ CELLS = 256  #: Most cells of one part that are run; of a wider one the first al
 DRAWN = 2**25
 #: Fewest and most runs in which the noise of each cell is measured before anything is moved.
 PILOT = (32, 512)
-WATCHED = 16  #: Most cells that are watched beside those that move
+WATCHED = 16  #: Most cells that a linear rule weighs beside those that move
+ALL = 1024  #: Most cells that are all watched; of more those that a linear rule weighs
 FAR = 64  #: How far from zero answers are tried as well, in deviations of the noise
 #: Fraction of alpha for the audit on one cell: faults of scale are small, those of a group are not.
 ALONE_ALPHA = 0.75
@@ -176,13 +177,16 @@ class GroupCase:
         exact = self.exact(row)
         return np.array([self.answer(self.priced, exact)[seen] for _ in range(runs)], float)
 
-    def twice(self, first: np.ndarray, row: np.ndarray, seen: np.ndarray, runs: int) -> np.ndarray:
-        """Answers about two rows, each by a mechanism of its own, shape (runs, 2 * cells seen)."""
-        exact, found = [self.exact(each) for each in (first, row)], np.empty((runs, 2 * len(seen)))
+    def twice(
+        self, rows: Sequence[np.ndarray], seen: np.ndarray, runs: int, *, restarted: bool
+    ) -> np.ndarray:
+        """Answers about two rows by one mechanism, or by one each, shape (runs, 2 * cells seen)."""
+        exact, found = [self.exact(each) for each in rows], np.empty((runs, 2 * len(seen)))
         for run in range(runs):
             anew = [replace(self.priced, mechanism=self.build()) for _ in exact]
-            both = [self.answer(p, each)[seen] for p, each in zip(anew, exact, strict=True)]
-            found[run] = np.concatenate(both)
+            both = anew if restarted else anew[:1] * 2
+            told = [self.answer(p, each)[seen] for p, each in zip(both, exact, strict=True)]
+            found[run] = np.concatenate(told)
         return found
 
     @cached_property
@@ -219,6 +223,10 @@ class GroupCase:
             self._move("all parts, with opposite signs", _opposed(list(spread.values()))),
             self._move("all parts, over as many cells as can be", list(widest.values())),
             self._repeated("in the second of two questions", list(single.values())),
+            self._repeated(
+                "in the second question, after a restart", list(single.values()), restarted=True
+            ),
+            self._move("all parts at once, by odd steps", _odd(list(single.values()))),
             self._move("all parts at once, far from zero", list(single.values()), self._far()),
         ]
         if len(able) > 1:
@@ -249,21 +257,22 @@ class GroupCase:
 
     def _rows(
         self, shifts: Sequence[np.ndarray], base: np.ndarray | float = 0.0
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Both inputs, none below the base, and the cells to watch."""
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Both inputs, none below the base, the cells to watch, and where those near lie in them."""
         shift = np.sum(shifts, axis=0)
-        absent = np.maximum(-shift, 0) + base
-        return absent + shift, absent, self.beside(np.flatnonzero(shift))
+        absent, near = np.maximum(-shift, 0) + base, self.beside(np.flatnonzero(shift))
+        seen = np.arange(self.size) if self.size <= ALL else near
+        return absent + shift, absent, seen, np.searchsorted(seen, near)
 
     def _move(
         self, name: str, shifts: Sequence[np.ndarray], base: np.ndarray | float = 0.0
     ) -> Move:
-        present, absent, seen = self._rows(shifts, base)
+        present, absent, seen, near = self._rows(shifts, base)
         return Move(
             name,
             lambda runs: self.answers(present, seen, runs),
             lambda runs: self.answers(absent, seen, runs),
-            Truths(present[seen], absent[seen], self._ratio(present, absent, seen)),
+            Truths(present[seen], absent[seen], self._ratio(present, absent, seen), near),
         )
 
     def _ratio(
@@ -290,13 +299,16 @@ class GroupCase:
 
         return ratio
 
-    def _repeated(self, name: str, shifts: Sequence[np.ndarray]) -> Move:
+    def _repeated(
+        self, name: str, shifts: Sequence[np.ndarray], *, restarted: bool = False
+    ) -> Move:
         """A record that the first query does not see: noise that comes again gives it away."""
-        present, absent, seen = self._rows(shifts)
+        present, absent, _, _ = self._rows(shifts)
+        seen = self.beside(np.flatnonzero(present != absent))
         return Move(
             name,
-            lambda runs: self.twice(absent, present, seen, runs),
-            lambda runs: self.twice(absent, absent, seen, runs),
+            lambda runs: self.twice((absent, present), seen, runs, restarted=restarted),
+            lambda runs: self.twice((absent, absent), seen, runs, restarted=restarted),
             Truths(
                 np.concatenate([absent[seen], present[seen]]),
                 np.concatenate([absent[seen], absent[seen]]),
@@ -319,6 +331,13 @@ def _spread(bound: Bound, cells: int) -> np.ndarray:
 def _widest(bound: Bound, cells: int) -> np.ndarray:
     """Over as many cells as can be moved, by as much as both norms allow."""
     return np.full(*(spreads(bound, cells) or [(1, 0)])[-1])
+
+
+def _odd(shifts: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The same shifts, together by an odd number of grid units: what a lowest bit may tell."""
+    row = np.sum(shifts, axis=0)
+    row[np.argmax(row)] -= row.max() > 1 and row.sum() % 2 == 0
+    return [row]
 
 
 def _within(cell: int, place: slice) -> bool:

@@ -22,6 +22,7 @@ from privfed.errors import InputError
 Sampler = Callable[[int], np.ndarray]
 
 SELECTION = 0.2  #: Fraction of the outputs that choose; the rest judge
+FINALISTS = 4  #: Most moves among which more outputs choose
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,9 @@ def audit_moves(
 ) -> Finding:
     """Audit a mechanism on the worst of several pairs of neighbouring inputs.
 
-    The choosing outputs are spread over the moves; all others are drawn under the chosen move. The
-    first move is chosen unless another already proves more than the claim, for what tells honest
-    noise apart best is chance.
+    A fifth of the outputs is spread over the moves, and where these are many as much again over the first
+    and the few that seem worst; all others are drawn under the chosen move. The first move is chosen
+    unless another already proves more than the claim, for what tells honest noise apart best is chance.
 
     Args:
         moves: pairs of neighbouring inputs, the worst for honest noise first.
@@ -98,17 +99,36 @@ def audit_moves(
     """
     if not trials >= 100 or not moves:
         raise InputError("an audit needs a pair of neighbouring inputs and at least 100 trials")
-    each = max(10, int(trials * SELECTION) // len(moves))
-    drawn = [move.outputs(each) for move in moves]
-    choices = [
-        choose(statistics(*outputs, move.truths), *outputs, claim, alpha)
-        for move, outputs in zip(moves, drawn, strict=True)
-    ]
-    best = int(np.argmax([strength for _, strength in choices]))
-    if claim.proven(choices[best][1]) <= claim.epsilon:
-        best = 0
-    fresh = moves[best].outputs(trials - each * len(moves))
-    return _judged(choices[best][0], fresh, claim, alpha, trials, name, moves[best].name)
+    each = max(20, int(trials * SELECTION) // len(moves))
+    left, drawn = trials - each * len(moves), [(move, move.outputs(each)) for move in moves]
+    if len(moves) > FINALISTS:
+        others = 1 + np.argsort(-_hopes(drawn[1:], claim), kind="stable")[: FINALISTS - 1]
+        each = max(20, int(trials * SELECTION) // FINALISTS)
+        left -= each * FINALISTS
+        drawn = [_more(drawn[at], each) for at in (0, *others)]
+    hopes = _hopes(drawn, claim)
+    best = int(np.argmax(hopes))
+    worst, outputs = drawn[best if claim.proven(float(hopes[best])) > claim.epsilon else 0]
+    rules, _ = choose(statistics(*outputs, worst.truths), *outputs, claim, alpha)
+    return _judged(rules, worst.outputs(left), claim, alpha, trials, name, worst.name)
+
+
+#: A move, and outputs with and without the record.
+Drawn = tuple[Move, tuple[np.ndarray, np.ndarray]]
+
+
+def _more(known: Drawn, each: int) -> Drawn:
+    move, outputs = known
+    one, other = (np.concatenate(arms) for arms in zip(outputs, move.outputs(each), strict=True))
+    return move, (one, other)
+
+
+def _hopes(drawn: Sequence[Drawn], claim: PrivacyClaim) -> np.ndarray:
+    """The strength of each move's best rule, at a level at which chance alone rarely has any."""
+    each = (
+        choose(statistics(*outputs, move.truths), *outputs, claim, 1.0) for move, outputs in drawn
+    )
+    return np.array([strength for _, strength in each])
 
 
 def audit_outputs(

@@ -16,6 +16,8 @@ CELLS = 32  #: Most cells of an output that are looked at one by one
 #: Most pairs of cells that are compared, and how far their noise must go together for it.
 PAIRS, TOGETHER = 4, 0.5
 RIDGE = 1e-9  #: Added to the correlation matrix: what noise that two cells share cancels down to
+FEATURES = 16  #: Most features of cells that the learned distinguisher weighs
+TOLD = 10.0  #: Power of a feature that tells the samples apart without any spread, in deviations
 LEVELS = 200  #: Most values that a learned score tells apart
 DECIMALS = 12  #: Most decimals by which a number is looked at
 
@@ -27,6 +29,8 @@ class Statistic:
     name: str
     family: str
     of: Callable[[np.ndarray], np.ndarray]
+    #: whether it learned from every second output, the first included: the others choose its threshold
+    taught: bool = False
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class Truths:
     absent: np.ndarray
     #: the log-likelihood ratio of outputs, shape (runs,), where the law of the noise is known
     ratio: Callable[[np.ndarray], np.ndarray] | None = None
+    #: cells that a linear rule weighs, where there are too many for it; all unless given
+    near: np.ndarray | None = None
 
     @property
     def moved(self) -> np.ndarray:
@@ -52,17 +58,22 @@ def statistics(
     Without `truths`, what the inputs hold, only values, direction and bits are tried.
     """
     samples = TwoSamples.of(present, absent, truths)
+    half = TwoSamples.of(present[::2], absent[::2], truths)
     cells = samples.telling(truths)
     found = [*_values(cells), *_bits(samples, cells)]
     if present.shape[1] > 1:
-        found.append(_direction(samples))
+        near = None if truths is None else truths.near
+        found.append(_direction(samples, np.arange(present.shape[1]) if near is None else near))
     if truths is not None:
         found += [*_exact(truths), *_together(samples, truths)]
+        if present.shape[1] > 1:
+            found.append(_learned(half, truths))
         if len(truths.moved) > 1:
             found.append(_clipped(samples, truths))
             shift = truths.present - truths.absent
-            ratio = truths.ratio or learned_ratio(shift, absent, present)
-            found.append(Statistic("likelihood ratio", "likelihood", ratio))
+            ratio = truths.ratio or learned_ratio(shift, half.absent, half.present)
+            taught = truths.ratio is None
+            found.append(Statistic("likelihood ratio", "likelihood", ratio, taught))
     return found
 
 
@@ -118,19 +129,43 @@ def _read(read: Callable[[np.ndarray], np.ndarray], cell: int, outputs: np.ndarr
     return read(outputs[:, cell])
 
 
-def _direction(samples: TwoSamples) -> Statistic:
+def _learned(samples: TwoSamples, truths: Truths) -> Statistic:
+    """Weigh the features of any cells in which the samples differ most, as if independent.
+
+    A cell's features are its value, its distance from the truth without the record, and its lowest bit:
+    noise that tells of a record in a cell that the record does not move.
+    """
+
+    def read(outputs: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        feature, cell = np.divmod(columns, cells)
+        values, shift = outputs[:, cell], outputs[:, cell] - truths.absent[cell]
+        return np.where(feature == 0, shift, np.where(feature == 1, np.abs(shift), values % 2))
+
+    cells = len(truths.absent)
+    everything = np.arange(3 * cells)
+    one, other = (read(arm, everything) for arm in (samples.present, samples.absent))
+    gap, spread = one.mean(axis=0) - other.mean(axis=0), one.var(axis=0) + other.var(axis=0)
+    power = np.divide(gap, np.sqrt(spread), out=np.sign(gap) * TOLD, where=spread > 0)
+    best = np.argsort(-np.abs(power), kind="stable")[:FEATURES]
+    weights = power[best] / np.sqrt(np.where(spread > 0, spread, 1.0))[best]
+    return Statistic(
+        "learned over all cells", "learned", lambda o: read(o, best) @ weights, taught=True
+    )
+
+
+def _direction(samples: TwoSamples, cells: np.ndarray) -> Statistic:
     """Fisher's linear discriminant (1936): the best for two shifted Gaussians.
 
     The shift is whitened by the noise's covariance: noise that two cells share cancels. With few
     outputs for so many cells the covariance is shrunk towards independence (Ledoit and Wolf 2004).
     """
-    noise = samples.residues
-    runs, cells = noise.shape
-    shrunk = 0.0 if runs >= 16 * cells else cells / (cells + runs)
-    shared = (1 - shrunk) * (noise.T @ noise) / runs + (shrunk + RIDGE) * np.eye(cells)
-    weights = np.linalg.solve(shared, samples.shift / samples.std) / samples.std
+    noise, std = samples.residues[:, cells], samples.std[cells]
+    runs, size = noise.shape
+    shrunk = 0.0 if runs >= 16 * size else size / (size + runs)
+    shared = (1 - shrunk) * (noise.T @ noise) / runs + (shrunk + RIDGE) * np.eye(size)
+    weights = np.linalg.solve(shared, samples.shift[cells] / std) / std
     weights /= np.abs(weights).max() or 1.0
-    return Statistic("direction", "direction", lambda outputs: np.asarray(outputs @ weights))
+    return Statistic("direction", "direction", lambda o: np.asarray(o[:, cells] @ weights))
 
 
 def _clipped(samples: TwoSamples, truths: Truths) -> Statistic:

@@ -154,6 +154,8 @@ class ScoredOutputs:
     """Outputs of both inputs by one statistic, counted on either side of many thresholds."""
 
     def __init__(self, statistic: Statistic, present: np.ndarray, absent: np.ndarray) -> None:
+        if statistic.taught:
+            present, absent = present[1::2], absent[1::2]
         self.statistic, self.sizes = statistic, (len(present), len(absent))
         values = [np.sort(statistic.of(outputs)) for outputs in (present, absent)]
         self.tried = _thresholds(*values)

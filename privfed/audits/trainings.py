@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.stats import binom, norm
 
 from privfed.attacks.finding import Finding
-from privfed.audits.bounds import verdict
+from privfed.audits.bounds import right_guesses_mu, verdict
 from privfed.audits.one_run import audit_one_run
 from privfed.engines.local import LocalDisclosure
 from privfed.errors import InputError
@@ -35,6 +36,11 @@ from privfed.tables.schema import Column, Schema
 
 #: Secret of the client, whose local randomness the auditor is taken to know.
 SECRET = b"an auditor's secret"
+COINS = 1000  #: Coins of an audit, over all its runs, where no number of runs is given
+#: Candidates among which canaries are searched, and the share of the farthest one's distance that each reaches
+#: in a direction of its own.
+POOL, REACH = 600, 0.7
+POWER = 0.8  #: Probability at which an audit's power is stated
 TOGETHER = 0.5  #: Fraction of alpha for all answers together; the rest is divided among the answers
 
 
@@ -59,7 +65,8 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
     *,
     canaries: int = 100,
     others: int = 400,
-    runs: int = 4,
+    runs: int | None = None,
+    search: bool = False,
     noise: Noise | None = None,
     alpha: float = 0.05,
     seed: int = 0,
@@ -76,7 +83,9 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
         schema: the public data dictionary.
         canaries: number of canaries in each run; the fewer, the less they hide each other.
         others: number of records that are certainly there.
-        runs: how often the learner learns anew, from other canaries under other coins.
+        runs: how often the learner learns anew under other coins; for :data:`COINS` coins unless given.
+        search: whether the canaries are those that move a training farthest (:func:`farthest`), at most
+            so many; else they are drawn anew for each run.
         noise: the client's source of noise; secure unless given.
         alpha: how often an innocent learner may be convicted.
         seed: of coins and records; never the noise's source.
@@ -88,8 +97,10 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
     if (policy.unit, policy.relation) != ("record", "add-or-remove"):
         raise InputError("canary records are added or removed; audit a policy of unit 'record'")
     source, name = noise or SecureNoise(), type(learner).__name__
+    worst = farthest(learner, policy, schema, canaries, others, source, seed) if search else None
+    runs = runs or -(-COINS // (canaries if worst is None else len(worst)))
     games = [
-        _play(learner, policy, plant(schema, canaries, others, seed + run), source)
+        _play(learner, policy, plant(schema, canaries, others, seed + run, worst), source)
         for run in range(runs)
     ]
     delta = float(policy.budget.delta) if policy.budget is not None else 0.0
@@ -101,9 +112,19 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
     breach = next((found for found in (whole, *each) if found.severity == "breach"), whole)
     reached = {at: round(max(own.reach for own in told[at]), 4) for at in told}
     breach.detail.update(runs=runs, answers=len(games[0].answers), reach=reached)
-    if breach is whole and all(game.whole.gaussian for game in games):
-        breach.detail["assumes"] = "canaries that share cells stay independent over adaptive rounds"
+    if breach is whole and delta and all(game.whole.gaussian for game in games):
+        breach.detail.update(_power(whole, games, delta, alpha * TOGETHER))
     return replace(breach, releases=tuple(sorted({answer.kind for answer in games[0].answers})))
+
+
+def _power(whole: Finding, games: Sequence[Game], delta: float, alpha: float) -> dict[str, str]:
+    """What the audit of all answers together rests on, and what it would have convicted."""
+    lengths = np.concatenate([game.whole.lengths for game in games])
+    factor = convicted_from(lengths, float(whole.of or 0), delta, alpha)
+    return {
+        "assumes": "canaries that share cells stay independent over adaptive rounds",
+        "note": f"noise smaller by a factor of {factor:.2g} is convicted with probability {POWER:g}",
+    }
 
 
 @dataclass(frozen=True)
@@ -111,8 +132,9 @@ class CanaryScores:
     """Log-likelihood ratios of "in", shape (canaries,), by an answer of some kind or by all
     together.
 
-    Beside them the ledger's charge, whether all noise is Gaussian, and the farthest that a canary
-    moves the answer, in standard deviations of the published noise.
+    Beside them the ledger's charge, whether all noise is Gaussian, the farthest that a canary moves the
+    answer, in standard deviations of the published noise, and how far each does in the direction that it
+    is scored along, shape (canaries,).
     """
 
     kind: str
@@ -120,6 +142,7 @@ class CanaryScores:
     charged: Loss
     gaussian: bool
     farthest: float
+    lengths: np.ndarray
 
     @property
     def reach(self) -> float:
@@ -149,8 +172,10 @@ class Game:
         for answer in self.answers:
             charged += answer.charged
         scores = np.sum([answer.scores for answer in self.answers], axis=0)
-        gaussian = all(answer.gaussian for answer in self.answers)
-        return CanaryScores("", scores, charged, gaussian, 0.0)
+        paid = [answer for answer in self.answers if answer.charged.rho or answer.charged.epsilon]
+        gaussian = all(answer.gaussian for answer in paid)
+        lengths = np.sqrt(np.sum([answer.lengths**2 for answer in self.answers], axis=0))
+        return CanaryScores("", scores, charged, gaussian, 0.0, lengths)
 
 
 def _by_answer(games: Sequence[Game]) -> dict[str, list[CanaryScores]]:
@@ -205,14 +230,13 @@ def _moved(name: str, told: Sequence[CanaryScores], delta: float) -> Finding:
 
 def _play(learner: FederatedLearner, policy: Policy, planted: Planted, noise: Noise) -> Game:
     """Let the learner learn, and score every canary by what left."""
-    ledger, kinds = Ledger(None, "client"), kinds_of(policy, learner.queries)
-    named: dict[str, Any] = {"noise": noise, "queries": learner.queries, "secret": SECRET}
-    gate = Gate("client", planted.held, policy, ledger, **named)
-    federation = LocalDisclosure({"client": gate})
-    learner.fit(federation)
+    federation, kinds = (
+        _taught(learner, policy, planted.held, noise),
+        kinds_of(policy, learner.queries),
+    )
     losses = {
         entry.request: Loss.from_dict(entry.body["loss"])
-        for entry in ledger.entries()
+        for entry in federation.gates["client"].ledger.entries()
         if "loss" in entry.body
     }
     answers = [
@@ -220,6 +244,90 @@ def _play(learner: FederatedLearner, policy: Policy, planted: Planted, noise: No
         for entry in federation.transcript()
     ]
     return Game(planted.coins, answers, float(federation.budget()["spent"].iloc[0]))
+
+
+def _taught(
+    learner: FederatedLearner, policy: Policy, held: Records, noise: Noise
+) -> LocalDisclosure:
+    """A federation of one client that the learner has learned from."""
+    named: dict[str, Any] = {"noise": noise, "queries": learner.queries, "secret": SECRET}
+    federation = LocalDisclosure(
+        {"client": Gate("client", held, policy, Ledger(None, "client"), **named)}
+    )
+    learner.fit(federation)
+    return federation
+
+
+def farthest(
+    learner: FederatedLearner,
+    policy: Policy,
+    schema: Schema,
+    most: int,
+    others: int,
+    noise: Noise,
+    seed: int = 0,
+) -> Records:
+    """The records of a schema that move one training farthest, each in a direction of its own.
+
+    Candidates are corners of the schema's box and a Latin hypercube (:func:`apart`). The training holds none
+    of them. Other arguments as in :func:`audit_learner`.
+
+    Returns:
+        at least one record and at most ``most``, the farthest first.
+    """
+    drawn = plant(schema, POOL // 2, others, seed)
+    corners = np.random.default_rng([seed, POOL]).integers(0, 2, (POOL // 2, len(schema.columns)))
+    pool = _joined(drawn.canaries, _records(schema, _in_box(schema, corners)))
+    kinds = kinds_of(policy, learner.queries)
+    planted = Planted(pool, np.zeros(len(pool), bool), drawn.others)
+    told = _taught(learner, policy, drawn.others, noise).transcript()
+    moves = [moved(entry, kinds[entry.kind], planted)[0] for entry in told]
+    return pool.take(np.array(apart(moves, most)))
+
+
+def apart(moves: Sequence[np.ndarray], most: int) -> list[int]:
+    """Which records move several answers farthest, each beside what those before it move.
+
+    Gram-Schmidt in every answer by itself, for a direction may not depend on later answers: the longest
+    remainder over all answers is next, while it is at least :data:`REACH` of the first.
+
+    Args:
+        moves: what each record adds to an answer, in deviations of the noise, shape (records, cells) each.
+        most: number of records, at most.
+    """
+    left, found, first = [np.array(each) for each in moves], list[int](), 0.0
+    while len(found) < most:
+        lengths = np.sqrt(sum((each**2).sum(axis=1) for each in left))
+        best = int(np.argmax(lengths))
+        first = first or float(lengths[best])
+        if found and lengths[best] < REACH * first:
+            break
+        found.append(best)
+        for each in left:
+            along = each[best] / max(float(np.linalg.norm(each[best])), 1e-12)
+            each -= np.outer(each @ along, along)
+    return found
+
+
+def convicted_from(lengths: np.ndarray, claimed: float, delta: float, alpha: float) -> float:
+    """By what factor Gaussian noise must be too small to be convicted with probability :data:`POWER`.
+
+    A canary of length m is guessed rightly with probability Phi(f m / 2) if the noise is smaller by f.
+
+    Args:
+        lengths: of all canaries of all runs, in deviations of the charged noise, shape (coins,).
+        claimed: epsilon at delta.
+        alpha: level of the audit.
+    """
+
+    def excess(factor: float) -> float:
+        rate = float(norm.cdf(factor * lengths / 2).mean())
+        right = binom.ppf(1 - POWER, len(lengths), rate)
+        mu = float(right_guesses_mu(right, len(lengths), alpha))
+        return (gaussian_epsilon(mu, delta) if 0 < mu < np.inf else mu) - claimed
+
+    tried = np.geomspace(0.5, 64, 200)
+    return next((float(each) for each in tried if excess(each) > 0), float("inf"))
 
 
 def roomy_schema(columns: int = 8, values: int = 120, *, number: bool = False) -> Schema:
@@ -236,11 +344,14 @@ def roomy_schema(columns: int = 8, values: int = 120, *, number: bool = False) -
     return Schema(tuple(features), Column("y", "number", 0, 1) if number else yes_or_no)
 
 
-def plant(schema: Schema, canaries: int, others: int, seed: int) -> Planted:
+def plant(
+    schema: Schema, canaries: int, others: int, seed: int, worst: Records | None = None
+) -> Planted:
     """Canaries under coins of their own, and others, all from the schema's box.
 
-    The canaries' features form a Latin hypercube, so that each has cells to itself where a query
-    has enough of them; their targets lie at the ends of the range, where records weigh most.
+    The canaries are the ``worst`` records, if there are any. Else their features form a Latin hypercube, so
+    that each has cells to itself where a query has enough of them; their targets lie at the ends of the
+    range, where records weigh most.
     """
     rng, columns = np.random.default_rng([seed, canaries, others]), len(schema.columns)
     places = np.array([rng.permutation(canaries) for _ in range(columns)]).T
@@ -248,8 +359,8 @@ def plant(schema: Schema, canaries: int, others: int, seed: int) -> Planted:
     if schema.target is not None:
         spread[:, -1] = rng.integers(0, 2, canaries)
     table = _in_box(schema, np.concatenate([spread, rng.random((others, columns))]))
-    coins = rng.random(canaries) < 0.5
-    return Planted(_records(schema, table[:canaries]), coins, _records(schema, table[canaries:]))
+    held = _records(schema, table[:canaries]) if worst is None else worst
+    return Planted(held, rng.random(len(held)) < 0.5, _records(schema, table[canaries:]))
 
 
 def _in_box(schema: Schema, shares: np.ndarray) -> np.ndarray:
@@ -262,10 +373,13 @@ def _in_box(schema: Schema, shares: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(whole, counted, inside))
 
 
-def scored(
-    entry: TranscriptEntry, kind: type[Query], planted: Planted, charged: Loss
-) -> CanaryScores:
-    """Score every canary by one answer to a query of some kind, charged so by the ledger."""
+def moved(
+    entry: TranscriptEntry, kind: type[Query], planted: Planted
+) -> tuple[np.ndarray, np.ndarray]:
+    """What each canary adds to an answer, shape (canaries, cells), and the answer less the others' part.
+
+    Both in deviations of the noise; cells without noise or value are left out.
+    """
     canaries, others = (
         View(records, records.schema, SECRET) for records in (planted.canaries, planted.others)
     )
@@ -279,18 +393,23 @@ def scored(
         own = added[name].reshape(len(planted.coins), -1)[:, seen]
         rows.append(own / part.noise.std)
         excess.append((part.units - base[name]).ravel()[seen] / part.noise.std)
-    moves = np.concatenate(rows, axis=1)
+    return np.concatenate(rows, axis=1), np.concatenate(excess)
+
+
+def scored(
+    entry: TranscriptEntry, kind: type[Query], planted: Planted, charged: Loss
+) -> CanaryScores:
+    """Score every canary by one answer to a query of some kind, charged so by the ledger."""
+    moves, excess = moved(entry, kind, planted)
     laws = {part.noise.name if part.noise else None for part in entry.release.parts.values()}
-    return CanaryScores(
-        entry.kind,
-        scores_of(moves, np.concatenate(excess), planted.coins),
-        charged,
-        laws == {"gaussian"},
-        float(np.sqrt((moves**2).sum(axis=1).max(initial=0.0))),
-    )
+    scores, lengths = scores_of(moves, excess, planted.coins)
+    most = float(np.sqrt((moves**2).sum(axis=1).max(initial=0.0)))
+    return CanaryScores(entry.kind, scores, charged, laws == {"gaussian"}, most, lengths)
 
 
-def scores_of(moves: np.ndarray, excess: np.ndarray, coins: np.ndarray) -> np.ndarray:
+def scores_of(
+    moves: np.ndarray, excess: np.ndarray, coins: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Score canaries by an answer, each along a direction of its own.
 
     With moves' = QR the rotated answer Q' excess is R coins plus noise, which a rotation leaves
@@ -304,14 +423,16 @@ def scores_of(moves: np.ndarray, excess: np.ndarray, coins: np.ndarray) -> np.nd
         coins: who is in, shape (canaries,).
 
     Returns:
-        log-likelihood ratios of "in", shape (canaries,); 0 for canaries without a direction left.
+        log-likelihood ratios of "in", 0 for canaries without a direction left, and the canaries'
+        lengths along their directions, shape (canaries,) each.
     """
     directions, triangle = np.linalg.qr(moves.T)
     length = np.diagonal(triangle)
     later = np.triu(triangle, 1) @ coins
-    found = np.zeros(len(coins))
+    found, lengths = np.zeros(len(coins)), np.zeros(len(coins))
     found[: len(length)] = length * (directions.T @ excess - later) - length**2 / 2
-    return found
+    lengths[: len(length)] = np.abs(length)
+    return found, lengths
 
 
 def _records(schema: Schema, table: np.ndarray) -> Records:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,8 +57,18 @@ replace_option = click.option("--overwrite", is_flag=True, help="Replace the fil
 @overwrite_option
 @time_option
 @scores_option
+@click.option(
+    "--audit-training",
+    is_flag=True,
+    help="Audit each private policy by whole trainings on planted records, too.",
+)
 def audit(
-    study: Path | None, out: Path, overwrite: bool, seconds: float | None, scores: bool
+    study: Path | None,
+    out: Path,
+    overwrite: bool,
+    seconds: float | None,
+    scores: bool,
+    audit_training: bool,
 ) -> int:
     """Train under each policy, attack the releases, write the budget report.
 
@@ -65,9 +76,9 @@ def audit(
     """
     from privfed.study import assembly
 
-    report = assembly.run(
-        _study(study), out, overwrite, attacked=True, seconds=seconds, scores=scores
-    )
+    read = _study(study)
+    chosen = replace(read, audit_training=audit_training or read.audit_training)
+    report = assembly.run(chosen, out, overwrite, attacked=True, seconds=seconds, scores=scores)
     return _told(report, out)
 
 

@@ -116,6 +116,8 @@ def attack_releases(
             found, inapplicable = found + read, {**inapplicable, **idle}
         found = corrected(found, LEVEL / len(study.policies))
         found += simulation.audit(prepared, choice)
+        if study.audit_training:
+            found += simulation.audit_training(prepared, choice)
         found += map(Finding.from_dict, output.read(choice.name, NOISE) or ())
         told = {"findings": [each.to_dict() for each in found], "inapplicable": inapplicable}
         if scores and isinstance(prepared, simulation.Prepared):

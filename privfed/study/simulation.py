@@ -18,8 +18,9 @@ import pandas as pd
 from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
-from privfed.audits.guards import audit_guards
+from privfed.audits.guards import FAMILY_WISE, audit_guards
 from privfed.audits.noise import audit_noise
+from privfed.audits.trainings import audit_learner
 from privfed.engines.cohort import CohortDisclosure
 from privfed.engines.local import LocalDisclosure
 from privfed.engines.named import Engine, local
@@ -57,6 +58,7 @@ from privfed.tables.table_faults import check_table
 Progress = Callable[[int], object]
 #: How far apart the seeds of test noise lie, from one run of a policy to the next.
 NEXT_DRAW = 104_729
+CANARIES = 400  #: Most planted records of one audited training
 
 
 @dataclass(frozen=True, eq=False)
@@ -370,6 +372,24 @@ def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
     adopted = adopt(study, choice, model, prepared.schema)
     plan = model.plan(prepared.schema, adopted)
     return audit_guards(plan, prepared.schema, adopted, noise)
+
+
+def audit_training(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
+    """Audit whole trainings under one policy on planted records; none unless it promises records a budget."""
+    study, model = prepared.study, learner(prepared.study, choice)
+    adopted = adopt(study, choice, model, prepared.schema)
+    of_records = (adopted.unit, adopted.relation) == ("record", "add-or-remove")
+    if not of_records or adopted.budget is None or adopted.masked is not None:
+        return []
+    noise = TestNoise(study.seed) if study.noise == "test" else None
+    settings: dict[str, Any] = {
+        "canaries": CANARIES,
+        "search": True,
+        "alpha": FAMILY_WISE,
+        "seed": study.seed,
+    }
+    with one_thread():
+        return [audit_learner(model, adopted, prepared.schema, noise=noise, **settings)]
 
 
 def _learn(

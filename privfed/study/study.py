@@ -52,6 +52,8 @@ class Study:
     #: holds; otherwise they are alternatives in a simulation
     together: bool = False
     runs: int = 1  #: number of runs per policy, with fresh noise each
+    #: whether whole trainings on planted records audit each private policy
+    audit_training: bool = False
     about: AboutChoice = field(
         default_factory=AboutChoice
     )  #: who answers for it, and why it is done
@@ -136,6 +138,7 @@ class Study:
             **{key: getattr(self, key) for key in ("name", "seed", "noise", "together", "runs")},
             "attacks": list(self.attacks),
             **({} if limit is None else {"attack_seconds": limit}),
+            **({"audit_training": True} if self.audit_training else {}),
             "data": _plain(data),
             "clients": _plain(clients),
             "learner": _plain(self.learner),
@@ -198,7 +201,7 @@ class Study:
 
 
 #: The keys outside of any table.
-_TOP = {"name", "attacks", "attack_seconds", "seed", "noise", "together", "runs"}
+_TOP = {"name", "attacks", "attack_seconds", "seed", "noise", "together", "runs", "audit_training"}
 _EXAMPLES = {
     "name": 'name = "..."',
     "data": '[data] with source = "diabetes"',

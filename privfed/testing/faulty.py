@@ -18,6 +18,7 @@ from privfed.mechanisms.randomized_response import RandomizedResponse, flip_of
 from privfed.owner.gate import Gate
 from privfed.owner.guards import capped
 from privfed.privacy.laws import Law
+from privfed.privacy.loss import Loss
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection, joint, unmasked
 from privfed.privacy.noise import Noise, TestNoise
 from privfed.privacy.policy import Policy
@@ -184,6 +185,48 @@ class NearLaplace(Planted, Laplace):
             name: unmasked(np.where(np.abs(x) > 30 * priced.laws[name].parameter, x, noisy[name]))
             for name, x in exact.items()
         }
+
+
+class ReusedLaplace(Planted, Laplace):
+    """Draws noise for its first answer, and adds the same to all later ones."""
+
+    def __init__(self) -> None:
+        self._drawn: dict[tuple[Law, int], np.ndarray] = {}
+
+    def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
+        key = law, cells
+        if key not in self._drawn:
+            self._drawn[key] = super().draw(law, noise, cells)
+        return self._drawn[key]
+
+
+class ParityLaplace(Planted, Laplace):
+    """Lets the last bit of the last cell tell whether all cells together are odd."""
+
+    def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
+        noisy = dict(super().protect(exact, priced, noise, reveals))
+        odd, name = sum(int(x.sum()) for x in exact.values()) % 2, list(noisy)[-1]
+        last = noisy[name].reshape(-1)
+        last[-1] += odd - last[-1] % 2
+        return noisy | {name: last.reshape(noisy[name].shape)}
+
+
+class AnswerScaledLaplace(Planted, Laplace):
+    """Gives every cell a third of the noise where the first one holds anything."""
+
+    def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
+        full = super().protect(exact, priced, noise, reveals)
+        if not next(iter(exact.values())).ravel()[0]:
+            return full
+        return {name: unmasked(x + (full[name].data - x) // 3) for name, x in exact.items()}
+
+
+class HalfChargeGaussian(Planted, Gaussian):
+    """Says that it costs half of what its noise does, as for a sampling that never took place."""
+
+    def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
+        honest = super().price(group, 2 * spend)
+        return replace(honest, spend=spend, stated=Loss(rho=spend))
 
 
 class SilentGaussian(Planted, Gaussian):

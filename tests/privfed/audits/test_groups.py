@@ -32,9 +32,12 @@ from privfed.privacy.mechanism import BoundedPart, Mechanism
 from privfed.privacy.noise import TestNoise
 from privfed.questions.part import GRID, Bound, Part, PartType
 from privfed.testing.faulty import (
+    AnswerScaledLaplace,
     FirstPartLaplace,
     FloatLaplace,
     NearLaplace,
+    ParityLaplace,
+    ReusedLaplace,
     RoundedLaplace,
     SeededLaplace,
     SharedBetweenCellsLaplace,
@@ -191,6 +194,17 @@ def test_what_claims_nothing_is_not_audited() -> None:
         claim_of(Open().price(ONE, Fraction(0)), 0.0)
     with pytest.raises(InputError, match="delta"):
         claim_of(Gaussian().price(ONE, Fraction(1)), 0.0)
+
+
+@pytest.mark.parametrize("build", [ParityLaplace, ReusedLaplace, AnswerScaledLaplace])
+def test_what_any_cell_tells_is_learned(build: Callable[[], Mechanism]) -> None:
+    """A bit in a cell that the record does not move, noise from the answer before, the scale of all cells."""
+    apart: Group = {"first": SUM, "last": replace(SUM, bound=Bound(0, 0))}
+    for group in (apart, SUMS):
+        found = audit_group(
+            build, group, Fraction(1), trials=8_000, alpha=ALPHA, noise=TestNoise(1)
+        )
+        assert found.severity == "breach"
 
 
 @pytest.mark.parametrize("false", [StaircaseNoise, SilentStaircase])

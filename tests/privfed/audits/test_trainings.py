@@ -7,11 +7,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
-from privfed.audits.trainings import audit_learner, plant, roomy_schema
+from privfed.audits.bounds import right_guesses_mu
+from privfed.audits.trainings import (
+    Planted,
+    _play,
+    audit_learner,
+    convicted_from,
+    farthest,
+    plant,
+    roomy_schema,
+)
 from privfed.errors import InputError
 from privfed.learners import FuzzyTreeRegressor, RuleFitClassifier
 from privfed.learners.base import FederatedLearner
+from privfed.privacy.conversion import gaussian_epsilon
 from privfed.privacy.noise import TestNoise
 from privfed.privacy.policy import Policy
 from privfed.tables.schema import Schema
@@ -85,3 +96,33 @@ def test_other_units_are_refused() -> None:
     policy = replace(FuzzyTreeRegressor().private("1"), unit="individual", cap=2)
     with pytest.raises(InputError, match="record"):
         audit_learner(FuzzyTreeRegressor(), policy, NUMERIC)
+
+
+def test_searched_canaries_move_a_training_farthest() -> None:
+    """Few records reach far in a small schema: the searched ones do, each in a direction of its own."""
+    learner = FuzzyTreeRegressor(max_depth=1)
+    policy = learner.private("4", "1e-5")
+    worst = farthest(learner, policy, NUMERIC, 12, 50, TestNoise(1))
+    anyone = plant(NUMERIC, len(worst), 50, seed=1).canaries
+    searched, drawn = (
+        _play(learner, policy, Planted(held, np.ones(len(held), bool), anyone), TestNoise(2))
+        for held in (worst, anyone)
+    )
+    assert 1 < len(worst) <= 12
+    assert searched.whole.lengths.mean() > 1.1 * drawn.whole.lengths.mean()
+
+
+@pytest.mark.parametrize("factor", [1.5, 3.0])
+def test_the_power_that_is_told_is_that_of_simulated_audits(factor: float) -> None:
+    """Noise smaller by the told factor is convicted about four times in five, at a claim of as much."""
+    lengths, rng = np.full(800, 0.6), np.random.default_rng(1)
+    claimed = gaussian_epsilon(0.6 * factor / 2, 1e-5)
+    told = convicted_from(lengths, claimed, 1e-5, 0.01)
+    right = rng.binomial(800, norm.cdf(told * 0.6 / 2), 2000)
+    caught = gaussian_epsilon_of(right_guesses_mu(right, np.full(2000, 800), 0.01)) > claimed
+    assert np.mean(caught) == pytest.approx(0.8, abs=0.06)
+
+
+def gaussian_epsilon_of(mu: np.ndarray) -> np.ndarray:
+    """Epsilon at 1e-5 of each mu; 0 of 0."""
+    return np.array([gaussian_epsilon(float(each), 1e-5) if each > 0 else 0.0 for each in mu])

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from privfed.audits import trainings
 from privfed.errors import StudyError
 from privfed.exchange.transcript import Transcript
 from privfed.learners import FuzzyTreeRegressor
@@ -126,6 +127,23 @@ def test_a_study_s_bound_on_time_is_above_nothing(study: Study) -> None:
     assert "attack_seconds" not in study.to_dict()
     with pytest.raises(StudyError, match="write attack_seconds = 60"):
         Study.from_dict({**bounded, "attack_seconds": 0})
+
+
+def test_whole_trainings_are_audited_where_records_are_promised_a_budget(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key comes back from the study's file; published policies promise nothing to be audited."""
+    chosen = replace(study, audit_training=True)
+    assert Study.from_dict(chosen.to_dict()).audit_training
+    assert "audit_training" not in study.to_dict()
+    monkeypatch.setattr(simulation, "CANARIES", 1)
+    monkeypatch.setattr(trainings, "COINS", 40)
+    prepared = prepare(chosen)
+    found = [simulation.audit_training(prepared, choice) for choice in study.policies]
+    assert [len(each) for each in found] == [choice.base == "private" for choice in study.policies]
+    (audited,) = found[-1]
+    assert audited.detail["runs"] == 40 and audited.severity == "none"
+    assert "is convicted with probability" in audited.detail["note"]
 
 
 def test_a_policy_is_run_again_with_fresh_noise(study: Study, tmp_path: Path) -> None:
