@@ -37,7 +37,7 @@ class Progress:
             over.set()
             watch.join()
         silent = [f"{client} silent" for client in self._since]
-        self._tell(f"round {self._rounds}: {', '.join([*self._answered, *silent])}")
+        self._tell(f"round {self._rounds}: {', '.join([*sorted(self._answered), *silent])}")
 
     def heard(self, client: str) -> None:
         """Note that an owner has answered."""

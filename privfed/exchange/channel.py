@@ -17,7 +17,16 @@ import tenacity
 
 from privfed.errors import InputError, LedgerError, PrivfedError, WireError
 from privfed.exchange.disclosure import Disclosure, distinct, places
-from privfed.exchange.messages import Absent, DryRun, DryRunReply, Envelope, Head, Reply, Request
+from privfed.exchange.messages import (
+    Absent,
+    DryRun,
+    DryRunReply,
+    Envelope,
+    Head,
+    Release,
+    Reply,
+    Request,
+)
 from privfed.exchange.signing import Identity
 from privfed.exchange.survivors import with_opened
 from privfed.questions import wire
@@ -212,6 +221,8 @@ class ChannelDisclosure(Disclosure):
         }
         named = {client: [requests[place].id for place in own] for client, own in asked.items()}
         replies = self._replies(sent, named)
+        if not any(isinstance(x, Release) and x.least for own in replies.values() for x in own):
+            return replies
         return with_opened(replies, self.principal, self._step, self._survivors)
 
     def _replies(

@@ -8,12 +8,14 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from ledger_trials import QUERY, SMALL
 
 from privfed.accountants.pure import PureEpsilon
+from privfed.errors import PolicyError
 from privfed.exchange.messages import Head, Reason, Refusal, Request
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
@@ -145,9 +147,14 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(tenths=st.integers(1, 20))
     def edit(self, tenths: int) -> None:
-        """The owner changes the budget."""
-        self.model.budget = tenths * UNIT
-        self.open(amend=True)
+        """The owner changes the budget, to no less than what is spent."""
+        before, self.model.budget = self.model.budget, tenths * UNIT
+        if self.model.budget >= self.model.spent:
+            return self.open(amend=True)
+        with pytest.raises(PolicyError, match="has spent more"):
+            self.open(amend=True)
+        self.model.budget = before
+        self.open(amend=False)
 
     @invariant()
     def agrees(self) -> None:

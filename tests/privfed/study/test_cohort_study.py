@@ -106,7 +106,7 @@ def test_trajectories_become_a_cohort_s_files_and_a_model(
 ) -> None:
     """The documented code, on a fever that the positive class has: its shape is found."""
     page = (Path(__file__).parents[3] / "docs" / "rule-search.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     path = cohort(people=0)
     rng = np.random.default_rng(3)
     people, labels = np.repeat(np.arange(60), 6), np.tile([True, False], 180)
