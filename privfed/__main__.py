@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from types import FrameType
+
+
+def _end(_signal: int, _frame: FrameType | None) -> None:
+    """End at once: an exception that is raised within an import's callbacks would be lost."""
+    os.write(2, b"privfed: interrupted; nothing had begun\n")
+    os._exit(130)
 
 
 def main() -> None:
     """Run the command line and exit with its status."""
+    before = signal.getsignal(signal.SIGINT)
     try:
-        from privfed.cli import main as command
+        if before is signal.default_int_handler:
+            signal.signal(signal.SIGINT, _end)
+        try:
+            from privfed.cli import main as command
+        finally:
+            signal.signal(signal.SIGINT, before)
 
         command()
     except KeyboardInterrupt:
