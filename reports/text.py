@@ -93,9 +93,13 @@ def _attacked(policy: PolicyReport) -> str:
     told = "".join(
         f"; {what}: {', '.join(names)}"
         for what, names in (
-            ("found by", attacks.found),
-            ("looked in vain", attacks.looked),
-            ("not looked", () if policy.handed_over else attacks.not_looked),  # none is needed
+            ("attacks that succeed", attacks.found),
+            ("that find nothing", attacks.looked),
+            (
+                "that do not apply or were cut short",
+                () if policy.handed_over else attacks.not_looked,
+            ),  # none is needed
+            ("audits that contradict nothing", attacks.audited),
         )
         if names
     )
