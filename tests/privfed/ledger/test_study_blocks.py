@@ -264,5 +264,6 @@ def test_a_study_is_stated_by_its_share_and_not_by_what_everything_adds_up_to() 
     assert (one.epsilon, one.share) == (ZCDP.guarantee(part("0.6"), BUDGET.delta)[0], part("0.6"))
     assert two.epsilon == ZCDP.guarantee(part("0.3"), BUDGET.delta)[0]
     assert before[1].epsilon == one.epsilon and one.told_basis == ""
-    assert whole.epsilon is not None and one.epsilon < whole.epsilon <= BUDGET.epsilon
+    assert one.epsilon is not None and whole.epsilon is not None
+    assert one.epsilon < whole.epsilon <= BUDGET.epsilon
     assert not any(line.share for line in ledger.budget("kind"))
