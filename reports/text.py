@@ -130,7 +130,8 @@ def spending(policy: str, client: str, line: Line) -> str:
     delta = f"{float(line.delta):.0e}" if bounded else "-"
     what = line.name or "everything"
     mark = "" if line.secure else "  TEST NOISE, protects nobody"
-    mark += f"  {line.basis}" if line.basis else ""
+    mark += f"  {line.told_basis}" if line.told_basis else ""
+    mark += "  its share, given all before it" if line.share else ""
     return (
         f"{policy:12} {client:16} {what:24} {line.releases:>8} {line.unprotected:>11} "
         f"{spent:>9} {ceiling:>8} {delta:>8}{mark}"
