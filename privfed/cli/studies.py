@@ -168,13 +168,33 @@ def _model(
     help="The policy that a board decides on; default: the first with a guarantee.",
 )
 @click.option("--pdf", is_flag=True, help="Print the page into a PDF too; needs Chromium.")
+@click.option(
+    "--against",
+    type=PATH,
+    help="The output of an earlier run: write what differs, and what changed with it.",
+)
 @simulation_option
-def report(folder: Path, reader: str | None, policy: str, pdf: bool, simulation: bool) -> int:
-    """Rewrite the report of a finished study in FOLDER, or write a page for a board or a regulator."""
+def report(
+    folder: Path,
+    reader: str | None,
+    policy: str,
+    pdf: bool,
+    against: Path | None,
+    simulation: bool,
+) -> int:
+    """Rewrite the report of a finished study in FOLDER, write a page for a board or a regulator, or compare two runs."""
     from privfed.study import assembly
     from privfed.study.output import Output
 
     output = Output.opened(folder)
+    if against is not None:
+        if reader or policy:
+            raise InputError("--for and --policy go with one run's report; leave out --against")
+        said, written = assembly.write_comparison(
+            output, Output.opened(against), pdf=pdf, simulation=simulation
+        )
+        click.echo(f"{said}\nwrote {written}")
+        return FINE
     if reader is None and not pdf:
         return _told(assembly.write_report(output, simulation=simulation), folder)
     who = reader or "engineer"
