@@ -1,4 +1,4 @@
-"""Commands on studies: train, attack, report, price, sweep, predict; schemas; plugins."""
+"""Commands on studies: train, attack, report, price, sweep, predict, synthesize; schemas; plugins."""
 
 from __future__ import annotations
 
@@ -305,6 +305,27 @@ def predict(
     predicted = prediction.predict(model, table, client, shelf)
     written = f"wrote {len(predicted)} predictions to {out}"
     return _write(predicted.to_csv(index=False), out, overwrite, written)
+
+
+@click.command()
+@click.argument("model", type=PATH)
+@click.option("--rows", required=True, type=click.IntRange(1), help="How many records.")
+@click.option("--random-state", type=click.IntRange(0), help="Seed; default: another each time.")
+@file_option
+@replace_option
+def synthesize(
+    model: Path, rows: int, random_state: int | None, out: Path | None, overwrite: bool
+) -> int:
+    """Write made-up records with labels from a private MODEL.json, as private as the model.
+
+    They are drawn from the model and its public schema alone: no record is read, and no budget charged.
+    """
+    from privfed.study import prediction
+
+    made = prediction.synthesize(model, rows, random_state)
+    return _write(
+        made.to_csv(index=False), out, overwrite, f"wrote {rows} made-up records to {out}"
+    )
 
 
 @click.command()
