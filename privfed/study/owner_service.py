@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from fractions import Fraction
-from types import TracebackType
 from typing import Self
 
 from privfed.audits.noise import audit_noise
@@ -67,12 +66,7 @@ class OwnerService:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         """Answer what has arrived, then close the ledger."""
         self._closing.close()
 
