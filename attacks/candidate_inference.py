@@ -46,7 +46,7 @@ NEAR = 0.02  #: Largest error of a recovered number, as a fraction of its range
 MANY = 0.1  #: Fraction of the members above the baseline from which the finding is a breach
 SURE = 1e6  #: Score of whom exact sums name, beyond every estimate
 #: What is measured of them.
-NAMED = "share of members on a list of candidates named by exact sums, none guessed"
+NAMED = "share of the used records on a list that exact sums name, none guessed"
 TARGET = "target"  #: The name of the schema's target, whatever it is called there
 
 
@@ -435,8 +435,10 @@ class CandidateInference(Attack):
 
 
 def _metric(unknown: str) -> str:
-    what = f"whose {unknown} came out" if unknown else "found at 1 % false positives"
-    return f"share of members on a list of candidates {what}"
+    what = (
+        f"whose {unknown} came out" if unknown else "found, with 1 % of the others accused wrongly"
+    )
+    return f"share of the used records on a list {what}"
 
 
 def _severity(share: float, low: float, guessed: float, exact: bool) -> Severity:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import combinations
+from typing import Any, Literal
 
 from privfed.questions.exact import shown
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.page import claim, number
 
-State = Literal["met", "not met", "not examined", "outside"]
+State = Literal["met", "not met", "examined", "not examined", "outside"]
 #: From which epsilon on SP 800-226 sees little meaning, up to which a strong guarantee, and a large delta.
 STRONG, MEANINGLESS, LARGE_DELTA = 1.0, 10.0, 1e-5
 
@@ -86,23 +87,45 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         "not examined" if not scores else "not met" if policy.useless else "met",
     )
     grouped = policy.metrics.get("groups")
+    apart = _apart(grouped or {})
     yield PyramidBlock(
         "middle",
         "Bias",
-        "; ".join(_groups(policy)) if grouped else "No error by group is reported.",
+        f"{'; '.join(_groups(policy))}. {_compared(apart)}"
+        if grouped
+        else "No error by group was measured.",
         "metrics.json, groups" if grouped else "none",
-        "Noise weighs most on small groups.",
-        "met" if grouped else "not examined",
+        "Noise weighs most on small groups. Met would be: every group's error below a threshold that the study's "
+        "owners set; this tool sets none. Systemic and human bias are outside.",
+        "not examined" if not grouped else "not met" if apart else "examined",
     )
     inferred = any(line.kind == "schema.infer" for line in policy.account.kinds)
     yield PyramidBlock(
         "middle",
         "Bounds and tuning",
-        "Bounds were read off the records." if inferred else "Bounds are public, from the schema.",
+        "Bounds were read off the records."
+        if inferred
+        else "Bounds are public, from the schema. Whether settings were chosen on these records is not known here.",
         "the schema, and the ledgers' row of an inferred one",
         "Clipping bounds from the data are a release; so is tuning that looks at the data.",
-        "not met" if inferred else "met",
+        "not met" if inferred else "examined",
     )
+
+
+def _apart(groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[str, ...]:
+    """The pairs of groups of one column whose 95 % intervals have nothing in common."""
+    return tuple(
+        f"{one['group']} and {other['group']} ({column})"
+        for column, each in groups.items()
+        for one, other in combinations([group for group in each if group["low"] is not None], 2)
+        if one["high"] < other["low"] or other["high"] < one["low"]
+    )
+
+
+def _compared(apart: Sequence[str]) -> str:
+    if apart:
+        return f"The intervals lie apart for {', '.join(apart)}."
+    return "No two intervals lie apart, which shows no equality: small groups have wide ones."
 
 
 def _groups(policy: PolicyReport) -> Iterator[str]:
@@ -135,7 +158,9 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
     yield PyramidBlock(
         "base",
         "Trust model",
-        "Each owner's own gate adds the noise; nobody else is trusted."
+        "The server reads what left without noise."
+        if not policy.finite
+        else "Each owner's own gate adds the noise; nobody else is trusted."
         if masked is None
         else f"Shares of noise behind masks, against the server and {masked.colluding} colluding owners, in "
         f"totals of {masked.fewest} owners or more.",
