@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
@@ -25,51 +26,81 @@ class AdditiveTree:
 
     tree: Tree  #: splits, ``x < cut`` to the left
     values: np.ndarray  #: by node, zero at splits; shape (nodes, outputs)
+    shares: np.ndarray  #: of the made-up records, by node, shape (nodes,)
+
+    @cached_property
+    def variances(self) -> np.ndarray:
+        """Of the values below each node, over made-up records, shape (nodes, outputs)."""
+        shares = self.shares[:, None]
+        sums, squares = shares * self.values, shares * self.values**2
+        for node in np.flatnonzero(self.tree.feature >= 0)[::-1]:  # children come after their node
+            below = self.tree.children[node, :2]
+            sums[node], squares[node] = sums[below].sum(axis=0), squares[below].sum(axis=0)
+        held = np.maximum(shares, 1e-300)
+        return np.asarray(np.maximum(squares / held - (sums / held) ** 2, 0))
+
+    def explained(self, features: int) -> np.ndarray:
+        """Decrease of variance by feature, as scikit-learn's importances have it; shape (features,)."""
+        inner = np.flatnonzero(self.tree.feature >= 0)
+        within = (self.shares[:, None] * self.variances).sum(axis=1)
+        less = within[inner] - within[self.tree.children[inner, :2]].sum(axis=1)
+        return np.bincount(self.tree.feature[inner], less, minlength=features)
 
 
 class _Grown:
-    """Nodes so far, a row each: feature, cut, left, right, values."""
+    """Nodes so far, a row each: feature, cut, left, right, values, share."""
 
     def __init__(self, outputs: int) -> None:
         self.rows: list[tuple[int, float, int, int]] = []
         self.values: list[np.ndarray] = []
+        self.shares: list[float] = []
         self.nothing = np.zeros(outputs)
 
-    def leaf(self, values: np.ndarray) -> int:
+    def leaf(self, values: np.ndarray, share: float) -> int:
         self.rows.append((-1, 0.0, -1, -1))
         self.values.append(values)
+        self.shares.append(share)
         return len(self.rows) - 1
 
     def open(self) -> int:
-        return self.leaf(self.nothing)
+        return self.leaf(self.nothing, 0.0)
 
     def split(self, node: int, feature: int, cut: float, left: int, right: int) -> int:
         self.rows[node] = (feature, cut, left, right)
+        self.shares[node] = self.shares[left] + self.shares[right]
         return node
 
     def done(self) -> AdditiveTree:
         feature, cut, left, right = (np.array(each) for each in zip(*self.rows, strict=True))
-        return AdditiveTree(Tree.binary(feature, cut, left, right), np.array(self.values))
+        tree = Tree.binary(feature, cut, left, right)
+        return AdditiveTree(tree, np.array(self.values), np.array(self.shares))
 
 
 def trees_of(model: PrivateModel) -> tuple[AdditiveTree, ...]:
     """All trees of a model; their scores' sum is :meth:`.PrivateModel.scores` up to rounding."""
-    columns = (_of_column(j, *model.steps(j)) for j in range(len(model.schema.features)))
-    first, *rest = [*columns, *(_of_levels(*own) for own in model.trees())]
+    columns = (
+        _of_column(j, *model.steps(j), model.shares[j]) for j in range(len(model.schema.features))
+    )
+    held = np.split(model.means, model.basis.starts[model.basis.columns :])[1:]
+    leaves = (_of_levels(*own, shares) for own, shares in zip(model.trees(), held, strict=True))
+    first, *rest = [*columns, *leaves]
     inner = first.tree.feature >= 0
     values = np.where(inner[:, None], 0.0, first.values + model.start)
-    return AdditiveTree(first.tree, values), *rest
+    return AdditiveTree(first.tree, values, first.shares), *rest
 
 
-def _of_column(column: int, cuts: np.ndarray, heights: np.ndarray) -> AdditiveTree:
+def _of_column(
+    column: int, cuts: np.ndarray, heights: np.ndarray, shares: np.ndarray
+) -> AdditiveTree:
     """A balanced tree over one column, intervals of equal height joined."""
     kept = np.flatnonzero((heights[1:] != heights[:-1]).any(axis=1))
+    shares = np.add.reduceat(shares[: len(heights)], np.concatenate([[0], kept + 1]))
     cuts, heights = cuts[kept], np.concatenate([heights[:1], heights[1:][kept]])
     grown = _Grown(heights.shape[1])
 
     def below(low: int, high: int) -> int:
         if low == high:
-            return grown.leaf(heights[low])
+            return grown.leaf(heights[low], float(shares[low]))
         node, middle = grown.open(), (low + high) // 2
         left, right = below(low, middle), below(middle + 1, high)
         return grown.split(node, column, float(cuts[middle]), left, right)
@@ -78,13 +109,15 @@ def _of_column(column: int, cuts: np.ndarray, heights: np.ndarray) -> AdditiveTr
     return grown.done()
 
 
-def _of_levels(features: np.ndarray, cuts: np.ndarray, leaves: np.ndarray) -> AdditiveTree:
+def _of_levels(
+    features: np.ndarray, cuts: np.ndarray, leaves: np.ndarray, shares: np.ndarray
+) -> AdditiveTree:
     """A tree whose nodes of one level share their split; sides that no record reaches are left out."""
     grown = _Grown(leaves.shape[1])
 
     def below(level: int, leaf: int, spans: dict[int, tuple[float, float]]) -> int:
         if level == len(features):
-            return grown.leaf(leaves[leaf])
+            return grown.leaf(leaves[leaf], float(shares[leaf]))
         feature, cut = int(features[level]), float(cuts[level])
         low, high = spans.get(feature, (-np.inf, np.inf))
         bit = 1 << level
@@ -111,8 +144,9 @@ def to_sklearn(
     number, features = model.outcome.kind == "number", len(model.schema.features)
     kind = GradientBoostingRegressor if number else GradientBoostingClassifier
     few = max(2, len(classes))
-    blank = kind(n_estimators=1, max_depth=1, learning_rate=1.0, init="zero")
-    blank.fit(np.zeros((few, features)), np.arange(few))
+    blank = kind(n_estimators=1, max_depth=1, learning_rate=1.0)
+    target = np.zeros(few) if number else np.arange(few)  # begins at scores of zero
+    blank.fit(np.zeros((few, features)), target)
     if not number:
         blank.classes_ = classes
     trees = trees_of(model)
@@ -122,24 +156,28 @@ def to_sklearn(
     if number:
         moved[0] = np.where(trees[0].tree.feature[:, None] < 0, moved[0] + (low + high) / 2, 0.0)
     blank.estimators_ = np.array(
-        [list(_regressors(own.tree, v, features)) for own, v in zip(trees, moved, strict=True)],
+        [list(_regressors(own, v, unit**2, features)) for own, v in zip(trees, moved, strict=True)],
         dtype=object,
     )
     blank.n_estimators = blank.n_estimators_ = len(trees)
     return blank
 
 
-def _regressors(tree: Tree, values: np.ndarray, features: int) -> Iterator[DecisionTreeRegressor]:
-    """A regression tree of scikit-learn's for each output."""
+def _regressors(
+    grown: AdditiveTree, values: np.ndarray, unit: float, features: int
+) -> Iterator[DecisionTreeRegressor]:
+    """A regression tree of scikit-learn's for each output; impurities are variances times ``unit``."""
+    tree = grown.tree
     inner, count = tree.feature >= 0, len(tree.feature)
     nodes = np.zeros(count, NODE_DTYPE)
     nodes["left_child"], nodes["right_child"] = tree.children[:, :2].T
     nodes["feature"] = np.where(inner, tree.feature, -2)
     nodes["threshold"] = np.where(inner, np.nextafter(tree.cuts[:, 0], -np.inf), -2.0)
-    nodes["n_node_samples"], nodes["weighted_n_node_samples"] = 1, 1.0
-    for output in values.T:
+    nodes["n_node_samples"], nodes["weighted_n_node_samples"] = 1, grown.shares
+    for output, variance in zip(values.T, grown.variances.T, strict=True):
+        nodes["impurity"] = unit * variance
         built = ArrayTree(features, np.array([1], dtype=np.intp), 1)
-        state = {"max_depth": tree.depth, "node_count": count, "nodes": nodes}
+        state = {"max_depth": tree.depth, "node_count": count, "nodes": nodes.copy()}
         built.__setstate__({**state, "values": np.ascontiguousarray(output.reshape(-1, 1, 1))})
         own = DecisionTreeRegressor(max_depth=max(tree.depth, 1))
         own.tree_, own.n_features_in_, own.n_outputs_ = built, features, 1

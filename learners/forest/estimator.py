@@ -187,7 +187,7 @@ class _FedForest(LearnerByWays):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Fractions of the impurity decrease (of the score's variance in private), clients' splits included."""
+        """Fractions of the impurity decrease (of the trees' variance in private), clients' splits included."""
         return self.model_.importances()[:-1]
 
     @property
@@ -245,6 +245,19 @@ class _FedForest(LearnerByWays):
                 "only a private model is written as gradient boosting; write to_text()"
             )
         return to_sklearn(self.model_.model, getattr(self, "classes_", np.zeros(0)))
+
+    def to_onnx(self) -> Any:
+        """:meth:`to_sklearn` as an ``onnx.ModelProto``, for encoded rows of 32-bit floats, by skl2onnx.
+
+        Raises:
+            InputError: the model is not private, or skl2onnx is not installed.
+        """
+        forest = self.to_sklearn()
+        try:
+            from skl2onnx import to_onnx
+        except ImportError:
+            raise InputError("ONNX needs skl2onnx; install privfed[onnx]") from None
+        return to_onnx(forest, np.zeros((1, len(self.schema_.features)), np.float32))
 
     def _interval(self, X: pd.DataFrame | np.ndarray, level: float) -> np.ndarray:
         if not isinstance(self.model_, PrivateForest):

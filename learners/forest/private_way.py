@@ -81,21 +81,13 @@ class PrivateForest:
         return predictions
 
     def importances(self) -> np.ndarray:
-        """Fractions of the functions' variances over synthetic records; a tree's is even over its splits."""
-        model, basis = self.model, self.model.basis
-        variances = ((model.effects * np.asarray(model.deviations)[:, None]) ** 2).sum(axis=1)
-        group = np.repeat(np.arange(len(basis.widths)), basis.widths)
-        by_group = np.bincount(group, variances[basis.columns :], len(basis.widths))
-        total = variances[: basis.columns] + by_group[: basis.columns]
-        first = basis.columns
-        for trees in basis.trees:
-            each = by_group[first : first + trees.count] / trees.features.shape[1]
-            np.add.at(total, trees.features, each[:, None])
-            first += trees.count
+        """Fractions of the decrease of variance, over made-up records and all trees."""
+        features = len(self.model.schema.features)
+        total = np.sum([own.explained(features) for own in self.trees], axis=0)
         return np.append(total / max(total.sum(), 1e-300), 0.0)
 
     def describe(self, tree: int | None) -> str:
-        """Columns by their fraction of the score's variance, or one tree."""
+        """Columns by their fraction of the trees' variance, or one tree."""
         model, names = self.model, self.model.schema.names
         if tree is not None:
             own = self._tree(tree)
@@ -106,7 +98,9 @@ class PrivateForest:
             f"{len(self.trees)} trees, {len(names)} of one column each, whose sum is the score; weighted by "
             f"{model.rounds} noisy sums of about {max(model.records, 0):.0f} records"
         )
-        return "\n".join([head, *(f"{names[k]}: {fractions[k]:.1%} of the score" for k in order)])
+        return "\n".join(
+            [head, *(f"{names[k]}: {fractions[k]:.1%} of the trees' variance" for k in order)]
+        )
 
     @cached_property
     def trees(self) -> tuple[AdditiveTree, ...]:

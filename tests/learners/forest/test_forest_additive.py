@@ -83,6 +83,39 @@ def test_scikit_learn_s_form_predicts_alike(name: str) -> None:
         assert np.allclose(told, learner.predict(FRAME), atol=1e-6)
     first = learner.estimators_[0][0]
     assert isinstance(first, DecisionTreeRegressor) and first.get_n_leaves() > 1
+    assert np.allclose(theirs.feature_importances_, learner.feature_importances_)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_onnx_predicts_alike(name: str) -> None:
+    """By its own runtime, at thresholds too; whole numbers lie on them."""
+    pytest.importorskip("skl2onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    learner, x = fitted(name), encoded()
+    session = runtime.InferenceSession(learner.to_onnx().SerializeToString())
+    told = session.run(None, {session.get_inputs()[0].name: x.astype(np.float32)})
+    if isinstance(learner, FedForestClassifier):
+        assert np.array_equal(np.array(told[0], str), learner.predict(FRAME).astype(str))
+        chances = np.array([[row[c] for c in learner.classes_.tolist()] for row in told[1]])
+        assert np.allclose(chances, learner.predict_proba(FRAME), atol=1e-5)
+    else:
+        low, high = learner.prediction_limits_
+        assert np.allclose(
+            np.clip(told[0].ravel(), low, high), learner.predict(FRAME), atol=1e-5 * (high - low)
+        )
+
+
+def test_a_tree_s_variance_goes_to_its_splits() -> None:
+    """By hand, of one tree: the variance of its values over the made-up records, split by split."""
+    own = trees_of(engine("binary").model)[-1]
+    leaves = own.tree.feature < 0
+    shares, values = own.shares[leaves], own.values[leaves, 0]
+    mean = shares @ values
+    assert np.isclose(shares.sum(), 1) and np.isclose(own.shares[0], 1)
+    assert np.isclose(own.explained(len(FEATURES)).sum(), shares @ (values - mean) ** 2)
+    assert not own.explained(len(FEATURES))[
+        [j for j in range(len(FEATURES)) if j not in own.tree.feature]
+    ].any()
 
 
 def test_a_tree_is_printed_by_its_number() -> None:
