@@ -90,7 +90,7 @@ def test_records_fit_the_schema_and_the_records(kind: str) -> None:
 def test_a_number_has_the_released_histogram() -> None:
     """Its values fall into the target's bins by the released shares, whole numbers as the schema says."""
     model = fitted("number")
-    source = model.model_.model.source  # type: ignore[attr-defined]
+    source = model.model_.model.source
     made = model.synthesize(5000, 3)["y"]
     bins = np.searchsorted(source.target_edges[1:-1], made, side="right")
     found = np.bincount(bins, minlength=len(source.target_shares)) / len(made)
