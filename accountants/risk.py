@@ -291,8 +291,8 @@ class Risk:
 
     def _flagging(self, subject: Subject) -> str:
         return (
-            f"If {_percent(self.prior)} of all suspected {subject.many} {subject.were}, a flag at 1% "
-            f"FPR is correct with probability at most {_percent(self.posterior)}."
+            f"If {_percent(self.prior)} of all suspected {subject.many} {subject.were}, and 1 % of the others "
+            f"are accused wrongly, an accusation is right with probability at most {_percent(self.posterior)}."
         )
 
     def _reconstruction(self, subject: Subject) -> str:

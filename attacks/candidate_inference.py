@@ -46,7 +46,7 @@ NEAR = 0.02  #: Largest error of a recovered number, as a fraction of its range
 MANY = 0.1  #: Fraction of the members above the baseline from which the finding is a breach
 SURE = 1e6  #: Score of whom exact sums name, beyond every estimate
 #: What is measured of them.
-NAMED = "share of members on a list of candidates named by exact sums, none guessed"
+NAMED = "share of the used records on a list that exact sums name, none guessed"
 TARGET = "target"  #: The name of the schema's target, whatever it is called there
 
 
@@ -298,7 +298,7 @@ class CandidateInference(Attack):
                 break
             entries = [entry for entry in transcript.of(client=client) if self.reads(entry)]
             known = known_schema(schema, truth[client])
-            column = Unknown.of(unknown, known)
+            column = UnknownColumn.of(unknown, known)
             if entries and column is not None:
                 listed, values = self._listed(client, column, truth)
                 if listed is None:
@@ -364,7 +364,7 @@ class CandidateInference(Attack):
         )
 
     def _listed(
-        self, client: str, column: Unknown, truth: Truth
+        self, client: str, column: UnknownColumn, truth: Truth
     ) -> tuple[CandidateRecords | None, np.ndarray]:
         """The client's list, None if it has no room for others, and the values tried of the unknown column."""
         values = column.tried(self.max_unknowns // max(2 * len(truth[client].x), 1))
@@ -378,7 +378,7 @@ class CandidateInference(Attack):
     def _at(
         self,
         entries: Sequence[TranscriptEntry],
-        column: Unknown,
+        column: UnknownColumn,
         listed: CandidateRecords,
         values: np.ndarray,
         schema: Any,
@@ -435,8 +435,10 @@ class CandidateInference(Attack):
 
 
 def _metric(unknown: str) -> str:
-    what = f"whose {unknown} came out" if unknown else "found at 1 % false positives"
-    return f"share of members on a list of candidates {what}"
+    what = (
+        f"whose {unknown} came out" if unknown else "found, with 1 % of the others accused wrongly"
+    )
+    return f"share of the used records on a list {what}"
 
 
 def _severity(share: float, low: float, guessed: float, exact: bool) -> Severity:
@@ -476,7 +478,7 @@ def _detail(unknown: str, outcomes: Sequence[CandidateResult]) -> dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Unknown:
+class UnknownColumn:
     """The column that a list leaves out: index (-1: the target, None: none), kind and bounds."""
 
     place: int | None
@@ -484,7 +486,7 @@ class Unknown:
     bounds: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
-    def of(cls, name: str, schema: PublicSchema) -> Unknown | None:
+    def of(cls, name: str, schema: PublicSchema) -> UnknownColumn | None:
         """Look a column up; None if there is no target. InputError if there is no such feature."""
         if not name:
             return cls(None)

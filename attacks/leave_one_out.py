@@ -111,7 +111,7 @@ class LeaveOneOut(Attack):
             detail["note"] = f"{told.clients} clients: fewer than the {DRAWS} that 1 % needs"
         return [
             self.finding(
-                "share of member and outsider pairs told apart by answers that are no sums",
+                "share of pairs of a used and an unused record told apart by answers that are no sums",
                 told.area,
                 of=1.0,
                 low=told.low,

@@ -112,7 +112,7 @@ class Membership(Attack):
         elif not exact:
             detail["note"] = f"{told.clients} draws of noise: fewer than the {DRAWS} that 1 % needs"
         return self.finding(
-            f"share of member and outsider pairs told apart by {'exact' if exact else 'noisy'} numbers",
+            f"share of pairs of a used and an unused record told apart by {'exact' if exact else 'noisy'} numbers",
             told.area,
             of=1.0,
             low=told.low,

@@ -243,7 +243,7 @@ def read_model(
     return Finding(
         f"model reader {way}",
         "Can a reader of the model alone tell whom it learnt from?",
-        "share of member and other pairs told apart by the model",
+        "share of pairs of a used and an unused record told apart by the model",
         curve.auc,
         of=1.0,
         low=max(0.0, curve.auc - float(half)),

@@ -273,7 +273,7 @@ class WorstRecord(Attack):
             return []
         _, found = law.rates(told.value)
         expected = self.finding(
-            "share of draws in which the worst record is found at 1 % false positives, expected",
+            "share of draws in which the worst record is found, with 1 % accused wrongly, expected",
             found,
             of=1.0,
             low=found,

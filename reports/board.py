@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from privfed.errors import InputError
-from privfed.questions.exact import shown, shown_down
+from privfed.reports import remarks
 from privfed.reports.budget import PolicyReport, Report
-from privfed.reports.page import SUBJECTS, claim, number, plain_words, size, strongest
+from privfed.reports.page import SUBJECTS, claim, number, size, strongest
 
 
 @dataclass(frozen=True)
-class Answers:
+class PolicyAnswers:
     """One policy's answers, each a list of sentences."""
 
     name: str
@@ -24,16 +24,16 @@ class Answers:
     to_do: tuple[str, ...]
 
 
-def answers(report: Report, policy: PolicyReport) -> Answers:
+def answers(report: Report, policy: PolicyReport) -> PolicyAnswers:
     """Answer a board's questions about one policy, in the order in which they are asked."""
-    return Answers(
+    return PolicyAnswers(
         policy.name,
         _verdict(policy),
         policy.finite and not policy.breaches and policy.strength == "safe",
         tuple(_left(policy)),
         tuple(_risk(policy)),
-        tuple(_remains(report, policy)),
-        tuple(_to_do(report, policy)),
+        tuple(remarks.remains(report, policy)),
+        tuple(remarks.to_do(report, policy)),
     )
 
 
@@ -108,71 +108,41 @@ def _left(policy: PolicyReport) -> Iterator[str]:
 
 def _risk(policy: PolicyReport) -> Iterator[str]:
     subject = SUBJECTS[policy.account.policy.unit]
-    yield claim(policy)
-    if policy.finite and not policy.silent and not policy.breaches:
+    good = policy.finite and not policy.silent and not policy.breaches
+    if good:
         yield (
-            f"In other words: of 100 {subject.many} {'who' if subject.person else 'that'} {subject.were}, somebody who "
+            f"Of 100 {subject.many} {'who' if subject.person else 'that'} {subject.were}, somebody who "
             f"wrongly accuses 1 of 100 others finds at most {_of_hundred(policy.detection)} on average, whatever is "
             "done with what left. By guessing it would be 1."
         )
         worst = policy.worst_off
         if worst is not None and worst.risk is not None:
             yield worst.risk.sentences(subject)[-2]
+    yield claim(policy)
     for found in policy.broken[:1]:
-        yield f"Tried in the simulation: {strongest(found)}."
-    if policy.attacks.looked:
-        names = plain_words(", ".join(policy.attacks.looked))
-        yield f"Tried, and found nothing above chance: {names}. The engineer's page says how much each would have found."
-    if policy.attacks.not_looked:
-        yield f"Could not look, or does not apply: {plain_words(', '.join(policy.attacks.not_looked))}."
+        allowed = " This contradicts no guarantee stated here." if good else ""
+        yield f"Tried in the simulation: {strongest(found)}.{allowed}"
+    tried = policy.attacks
+    if tried.looked:
+        yield (
+            f"{_attacks(len(tried.looked))} tried and found nothing above chance. The engineer's page says how much "
+            "each would have found."
+        )
+    if tried.not_looked:
+        yield (
+            f"{_attacks(len(tried.not_looked))} not tried in full: nothing to work on in these releases, or too much "
+            "to compute. The engineer's page names them."
+        )
+    if tried.audited:
+        audits = sum(found.attack in tried.audited for found in policy.findings)
+        yield f"{audits} audits of the noise and the code contradicted nothing, which is no proof."
+
+
+def _attacks(count: int) -> str:
+    return f"{count} {'attack was' if count == 1 else 'attacks were'}"
 
 
 def _of_hundred(share: float) -> str:
     """A share as so many of 100, rounded up."""
     count = -int(-100 * share // 1)
     return "all 100" if count >= 100 else str(count)
-
-
-def _remains(report: Report, policy: PolicyReport) -> Iterator[str]:
-    budget = policy.account.policy.budget
-    if budget is None:
-        yield "There is no budget: nothing bounds what is asked next."
-        return
-    if not policy.finite:
-        yield "A budget cannot be stated: something left without a finite guarantee."
-        return
-    owners: dict[str, list[str]] = {}
-    for client in policy.clients:
-        if client.epsilon is not None and client.budget is not None:
-            left = policy.account.accountant.left(client.total, budget)
-            room = (
-                f"room for a study of epsilon {shown_down(left, 3)}" if left else "nothing is left"
-            )
-            spent = f"at most epsilon {shown(client.epsilon)} of {shown(client.budget)} is spent; {room}"
-            owners.setdefault(spent, []).append(client.client)
-    for spent, names in owners.items():
-        who = "each owner" if len(owners) == 1 and len(names) > 1 else ", ".join(names)
-        yield f"{who[:1].upper()}{who[1:]}: {spent}."
-    if report.simulated and report.study.ledgers is None:
-        yield "The ledgers of this simulation count for no later study."
-
-
-def _to_do(report: Report, policy: PolicyReport) -> Iterator[str]:
-    yield from (f"Stop, and have this looked into: {text}." for text in policy.breaches)
-    if policy.silent:
-        yield "Nothing can be released under this policy; see the reasons on the engineer's page."
-        return
-    if not policy.secure:
-        yield "Do not use this run: its noise was for a test and can be recomputed."
-    if not policy.account.finite:
-        yield f"Do not let this model or its releases out: {policy.unprotected} of {policy.released} answers have no finite guarantee."
-    elif policy.strength == "weak":
-        yield "Decide whether so weak a guarantee is enough, or take a smaller epsilon: privfed price --epsilon 1 says what it costs."
-    if policy.useless:
-        yield "Do not use the model: it predicts no better than a constant."
-    if missing := report.study.about.missing:
-        yield f"Write down in the study's [about]: {', '.join(missing)}."
-    if report.simulated and report.study.ledgers is None:
-        yield 'Before real data: set ledgers that last (ledgers = "folder" under [clients]).'
-    if policy.finite and not policy.breaches:
-        yield "If the model shall leave: privfed release, which holds it against your thresholds and signs."

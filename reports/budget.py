@@ -42,11 +42,15 @@ def _largest(values: Sequence[float | None]) -> float | None:
 
 
 class Attacks(NamedTuple):
-    """Names of attacks by the strongest state of each; ``not_looked`` gives the reason, or that they do not apply."""
+    """Names of attacks by the strongest state of each; ``not_looked`` gives the reason, or that they do not apply.
+
+    Audits try a guarantee and no record: those that contradict nothing stand apart.
+    """
 
     found: tuple[str, ...]
     looked: tuple[str, ...]
     not_looked: Mapping[str, str]
+    audited: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -179,9 +183,11 @@ class PolicyReport:
         found = dict.fromkeys(one.attack for one in attacks if one.state == "found")
         cut = {one.attack: one.why_not for one in attacks if one.state == "not looked"}
         cut = {name: why for name, why in cut.items() if name not in found}
-        looked = dict.fromkeys(one.attack for one in attacks if one.attack not in {*found, *cut})
+        silent = dict.fromkeys(one.attack for one in attacks if one.attack not in {*found, *cut})
+        looked = tuple(name for name in silent if not name.startswith("audit "))
+        audited = tuple(name for name in silent if name.startswith("audit "))
         idle = dict.fromkeys(self.inapplicable, "it reads nothing of these releases")
-        return Attacks(tuple(found), tuple(looked), cut | idle)
+        return Attacks(tuple(found), looked, cut | idle, audited)
 
     @property
     def handed_over(self) -> tuple[str, ...]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import combinations
+from typing import Any, Literal
 
 from privfed.questions.exact import shown
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.page import claim, number
 
-State = Literal["met", "not met", "not examined", "outside"]
+State = Literal["met", "not met", "examined", "not examined", "outside"]
 #: From which epsilon on SP 800-226 sees little meaning, up to which a strong guarantee, and a large delta.
 STRONG, MEANINGLESS, LARGE_DELTA = 1.0, 10.0, 1e-5
 
 
 @dataclass(frozen=True)
-class Block:
+class PyramidBlock:
     """One block of the pyramid."""
 
     level: str  #: top, middle or base
@@ -27,12 +28,12 @@ class Block:
     state: State  #: whether it is met, by the rule that the hazard names
 
 
-def pyramid(report: Report, policy: PolicyReport) -> tuple[Block, ...]:
+def pyramid(report: Report, policy: PolicyReport) -> tuple[PyramidBlock, ...]:
     """All blocks, from the top."""
     return (*_top(policy), *_middle(report, policy), *_base(report, policy))
 
 
-def _top(policy: PolicyReport) -> Iterator[Block]:
+def _top(policy: PolicyReport) -> Iterator[PyramidBlock]:
     rules = policy.account.policy
     finite = policy.finite and not policy.breaches and not policy.silent
     heads = "; ".join(
@@ -42,7 +43,7 @@ def _top(policy: PolicyReport) -> Iterator[Block]:
     least = policy.epsilon
     judged = "no finite epsilon" if least is None else f"epsilon {shown(least)}"
     met = finite and least is not None and least <= MEANINGLESS and delta <= LARGE_DELTA
-    yield Block(
+    yield PyramidBlock(
         "top",
         "Privacy parameters",
         f"{claim(policy)} Original parameters: accountant {policy.account.accountant.name}, budget "
@@ -53,7 +54,7 @@ def _top(policy: PolicyReport) -> Iterator[Block]:
         "met" if met else "not met",
     )
     persons = rules.unit in ("individual", "client")
-    yield Block(
+    yield PyramidBlock(
         "top",
         "Unit of privacy",
         f"One {rules.unit}; neighbours by {rules.relation}.",
@@ -64,10 +65,10 @@ def _top(policy: PolicyReport) -> Iterator[Block]:
     )
 
 
-def _middle(report: Report, policy: PolicyReport) -> Iterator[Block]:
+def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
     audits = [f for f in policy.findings if f.metric.startswith("epsilon") or "noise" in f.attack]
     intact = all(client.intact for client in policy.clients)
-    yield Block(
+    yield PyramidBlock(
         "middle",
         "Algorithms and correctness",
         _correct(policy),
@@ -77,7 +78,7 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[Block]:
         "not met" if policy.breaches or not intact else "met" if audits else "not examined",
     )
     scores = ", ".join(f"{score.name} {number(score.value)}" for score in policy.scores)
-    yield Block(
+    yield PyramidBlock(
         "middle",
         "Utility",
         scores or "not measured",
@@ -86,23 +87,45 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[Block]:
         "not examined" if not scores else "not met" if policy.useless else "met",
     )
     grouped = policy.metrics.get("groups")
-    yield Block(
+    apart = _apart(grouped or {})
+    yield PyramidBlock(
         "middle",
         "Bias",
-        "; ".join(_groups(policy)) if grouped else "No error by group is reported.",
+        f"{'; '.join(_groups(policy))}. {_compared(apart)}"
+        if grouped
+        else "No error by group was measured.",
         "metrics.json, groups" if grouped else "none",
-        "Noise weighs most on small groups.",
-        "met" if grouped else "not examined",
+        "Noise weighs most on small groups. Met would be: every group's error below a threshold that the study's "
+        "owners set; this tool sets none. Systemic and human bias are outside.",
+        "not examined" if not grouped else "not met" if apart else "examined",
     )
     inferred = any(line.kind == "schema.infer" for line in policy.account.kinds)
-    yield Block(
+    yield PyramidBlock(
         "middle",
         "Bounds and tuning",
-        "Bounds were read off the records." if inferred else "Bounds are public, from the schema.",
+        "Bounds were read off the records."
+        if inferred
+        else "Bounds are public, from the schema. Whether settings were chosen on these records is not known here.",
         "the schema, and the ledgers' row of an inferred one",
         "Clipping bounds from the data are a release; so is tuning that looks at the data.",
-        "not met" if inferred else "met",
+        "not met" if inferred else "examined",
     )
+
+
+def _apart(groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[str, ...]:
+    """The pairs of groups of one column whose 95 % intervals have nothing in common."""
+    return tuple(
+        f"{one['group']} and {other['group']} ({column})"
+        for column, each in groups.items()
+        for one, other in combinations([group for group in each if group["low"] is not None], 2)
+        if one["high"] < other["low"] or other["high"] < one["low"]
+    )
+
+
+def _compared(apart: Sequence[str]) -> str:
+    if apart:
+        return f"The intervals lie apart for {', '.join(apart)}."
+    return "No two intervals lie apart, which shows no equality: small groups have wide ones."
 
 
 def _groups(policy: PolicyReport) -> Iterator[str]:
@@ -120,10 +143,10 @@ def _groups(policy: PolicyReport) -> Iterator[str]:
         yield f"{policy.metrics['measure']} by {column}, with 95 % intervals: {told}"
 
 
-def _base(report: Report, policy: PolicyReport) -> Iterator[Block]:
+def _base(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
     refused = sum(sum(client.refused.values()) for client in policy.clients)
     bounded = all(client.ceiling is not None for client in policy.clients)
-    yield Block(
+    yield PyramidBlock(
         "base",
         "Query model",
         "Interactive: the asking side may choose each question by the earlier answers.",
@@ -132,10 +155,12 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[Block]:
         "met" if policy.finite and bounded else "not met",
     )
     masked = policy.account.policy.masked
-    yield Block(
+    yield PyramidBlock(
         "base",
         "Trust model",
-        "Each owner's own gate adds the noise; nobody else is trusted."
+        "The server reads what left without noise."
+        if not policy.finite
+        else "Each owner's own gate adds the noise; nobody else is trusted."
         if masked is None
         else f"Shares of noise behind masks, against the server and {masked.colluding} colluding owners, in "
         f"totals of {masked.fewest} owners or more.",
@@ -144,7 +169,7 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[Block]:
         "In one process a gate is a convention and no wall.",
         "not examined" if report.simulated else "met",
     )
-    yield Block(
+    yield PyramidBlock(
         "base",
         "Side channels",
         "Integer noise; constant replies to failures; refusals depend on public state alone, but for one bit once.",
@@ -152,7 +177,7 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[Block]:
         "Timing is not padded.",
         "not examined",
     )
-    yield Block(
+    yield PyramidBlock(
         "base",
         "Data security and access control",
         "Not part of this tool.",
@@ -162,7 +187,7 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[Block]:
     )
     about = report.study.about
     described = bool(about.data_description and about.purpose)
-    yield Block(
+    yield PyramidBlock(
         "base",
         "Data collection exposure",
         about.data_description if described else "Purpose and data are not described.",

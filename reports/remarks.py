@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from privfed.questions.exact import shown, shown_down
 
 if TYPE_CHECKING:
-    from privfed.reports.budget import PolicyReport
+    from privfed.reports.budget import PolicyReport, Report
 
 ALL_BUT = 0.99  #: Fraction of a budget above which the rest is not remarked on
 
@@ -132,3 +132,50 @@ def faults(policy: PolicyReport) -> str:
         f"Answers that failed inside a gate: {counts}. They were replaced by noise around zero if noise "
         "was due, else by a failure; only a real gate's owner can count these"
     )
+
+
+def remains(report: Report, policy: PolicyReport) -> Iterator[str]:
+    """Return what is left of the owners' budgets."""
+    budget = policy.account.policy.budget
+    if budget is None:
+        yield "There is no budget: nothing bounds what is asked next."
+        return
+    if not policy.finite:
+        yield "A budget cannot be stated: something left without a finite guarantee."
+        return
+    owners: dict[str, list[str]] = {}
+    for client in policy.clients:
+        if client.epsilon is not None and client.budget is not None:
+            left = policy.account.accountant.left(client.total, budget)
+            room = (
+                f"room for a study of epsilon {shown_down(left, 3)}" if left else "nothing is left"
+            )
+            spent = f"at most epsilon {shown(client.epsilon)} of {shown(client.budget)} is spent; {room}"
+            owners.setdefault(spent, []).append(client.client)
+    for spent, names in owners.items():
+        who = "each owner" if len(owners) == 1 and len(names) > 1 else ", ".join(names)
+        yield f"{who[:1].upper()}{who[1:]}: {spent}."
+    if report.simulated and report.study.ledgers is None:
+        yield "The ledgers of this simulation count for no later study."
+
+
+def to_do(report: Report, policy: PolicyReport) -> Iterator[str]:
+    """Return what is to be done about a policy, the most urgent first."""
+    yield from (f"Stop, and have this looked into: {text}." for text in policy.breaches)
+    if policy.silent:
+        yield "Nothing can be released under this policy; see the reasons on the engineer's page."
+        return
+    if not policy.secure:
+        yield "Do not use this run: its noise was for a test and can be recomputed."
+    if not policy.account.finite:
+        yield f"Do not let this model or its releases out: {policy.unprotected} of {policy.released} answers have no finite guarantee."
+    elif policy.strength == "weak":
+        yield "Decide whether so weak a guarantee is enough, or take a smaller epsilon: privfed price --epsilon 1 says what it costs."
+    if policy.useless:
+        yield "Do not use the model: it predicts no better than a constant."
+    if report.simulated and report.study.ledgers is None:
+        yield 'Before real data: set ledgers that last (ledgers = "folder" under [clients]).'
+    if missing := report.study.about.missing:
+        yield f"Write down in the study's [about]: {', '.join(missing)}."
+    if policy.finite and not policy.breaches:
+        yield "Before the model leaves: privfed release, which holds it against your thresholds and signs."

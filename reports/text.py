@@ -93,9 +93,13 @@ def _attacked(policy: PolicyReport) -> str:
     told = "".join(
         f"; {what}: {', '.join(names)}"
         for what, names in (
-            ("found by", attacks.found),
-            ("looked in vain", attacks.looked),
-            ("not looked", () if policy.handed_over else attacks.not_looked),  # none is needed
+            ("attacks that succeed", attacks.found),
+            ("that find nothing", attacks.looked),
+            (
+                "that do not apply or were cut short",
+                () if policy.handed_over else attacks.not_looked,
+            ),  # none is needed
+            ("audits that contradict nothing", attacks.audited),
         )
         if names
     )
@@ -126,7 +130,8 @@ def spending(policy: str, client: str, line: Line) -> str:
     delta = f"{float(line.delta):.0e}" if bounded else "-"
     what = line.name or "everything"
     mark = "" if line.secure else "  TEST NOISE, protects nobody"
-    mark += f"  {line.basis}" if line.basis else ""
+    mark += f"  {line.told_basis}" if line.told_basis else ""
+    mark += "  its share, given all before it" if line.share else ""
     return (
         f"{policy:12} {client:16} {what:24} {line.releases:>8} {line.unprotected:>11} "
         f"{spent:>9} {ceiling:>8} {delta:>8}{mark}"

@@ -25,9 +25,9 @@ _HALF = Fraction(1, math.isqrt(_UNIT))
 
 @dataclass(frozen=True, eq=False)
 class Moments(FuzzyQuery):
-    """Second moments of all records in given coordinates, sum z z'.
+    """Second moments of all records in given coordinates.
 
-    Sensitivity: z is clipped to the unit ball, and truncating its numbers towards zero shortens it, so a
+    The sum of z z' over records z. Sensitivity: z is clipped to the unit ball, and truncating its numbers towards zero shortens it, so a
     record's z z' has the Frobenius norm |z|^2 <= 1. In L1, |z|_1^2 <= (F + 1) |z|^2 <= F + 1.
     """
 
@@ -66,9 +66,9 @@ class Moments(FuzzyQuery):
 
 @dataclass(frozen=True, eq=False)
 class Residuals(FuzzyQuery):
-    """What a linear model leaves unexplained, along each coordinate in each node: sum w r z.
+    """What a linear model leaves unexplained, along each coordinate in each node.
 
-    r is the residual y - b'z, clipped to [-clip, clip], and shrunk with its record where that lies outside
+    The sum of w r z over records of weight w: r is the residual y - b'z, clipped to [-clip, clip], and shrunk with its record where that lies outside
     the unit ball.
 
     Sensitivity: a record's w sum to at most 1 over the nodes of one tree (checked), |z| <= 1 and

@@ -51,7 +51,7 @@ class ColumnCounts(Query):
 
 
 class TargetCells(ColumnCounts):
-    """:class:`ColumnCounts` of a numeric target alone, p = 1: a kind of its own, for it has its own budget."""
+    """How the records lie in a numeric target, by bin. :class:`ColumnCounts` with p = 1, of its own budget."""
 
     kind: ClassVar[str] = "genetic_tree.target"
 
@@ -97,7 +97,7 @@ class NodeCounts(Query):
 
 
 class RootCounts(NodeCounts):
-    """:class:`NodeCounts` of the root: a kind of its own, for all features share its budget."""
+    """Counts at the root of a tree, by feature, bin and class. :class:`NodeCounts` whose features share one budget."""
 
     kind: ClassVar[str] = "genetic_tree.root"
 

@@ -229,7 +229,7 @@ class SmoothnessBound(_Model):
 
 @dataclass(frozen=True, eq=False)
 class Increment(_Model):
-    """A client's dual increment after G local steps (paper, Algorithm 3).
+    """How a client's own training steps change its weights (paper, Algorithm 3, the dual increment).
 
     Sensitivity: none is finite, for the gradients are not clipped and local steps build on one
     another. It tells who was there all the same: see :meth:`equations`.

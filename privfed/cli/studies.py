@@ -72,7 +72,7 @@ def audit(
 ) -> int:
     """Train under each policy, attack the releases, write the budget report.
 
-    STUDY is a .toml file; default: the built-in study, five clinics and 442 diabetes patients.
+    STUDY is a .toml file; default: this folder's study.toml, else the built-in study of five clinics.
     """
     from privfed.study import assembly
 
@@ -404,6 +404,10 @@ def _study(path: Path | None) -> Study:
     from privfed.study import Study
     from privfed.study.dry_run import read_study
 
+    here = Path("study.toml")
+    if path is None and here.is_file():
+        click.echo("study.toml of this folder:", err=True)
+        path = here
     return Study.built_in() if path is None else read_study(path)
 
 

@@ -538,8 +538,14 @@ class Ledger(Custody):
     def budget(self, by: str | None = None) -> list[Line]:
         """What is spent, reserved and remaining: in all, and by each value of an aspect, if one is given."""
         with self._store.snapshot():
-            amended = bool(self._store.look("amended")[0])
-            return statement(self.entries(), self.terms, by, amended=amended, named=self.entries())
+            return statement(
+                self.entries(),
+                self.terms,
+                by,
+                amended=bool(self._store.look("amended")[0]),
+                named=self.entries(),
+                blocks=self.study_blocks() if by == "study" else None,
+            )
 
     def close(self) -> None:
         """Close the store; the registry's witness then sees the last head."""

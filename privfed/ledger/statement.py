@@ -15,6 +15,7 @@ from privfed.errors import InputError
 from privfed.ledger.allowances import Allowances, asked_in, in_units, people_of
 from privfed.ledger.charge import Total
 from privfed.ledger.store import Entry
+from privfed.ledger.study_blocks import StudyBlock
 from privfed.privacy.accountant import Accountant, Amount, Budget, plus
 from privfed.privacy.limit import ASPECTS, Limit
 from privfed.privacy.loss import Loss, told_basis
@@ -35,7 +36,8 @@ class Line:
     unprotected: int = 0  #: answers without any finite guarantee
     releases: int = 0  #: how often something was charged
     budget: Budget | None = None  #: the ceiling for just this line, if any
-    #: epsilon, delta, ceiling: what is proved; see :class:`.PrivacyStatement`
+    #: epsilon, delta, ceiling: what is proved; see :class:`.PrivacyStatement`. Of a study's own share:
+    #: what that guarantees of the study's releases, given all before them, whatever comes after
     epsilon: Fraction | None = None
     delta: Fraction = Fraction(0)
     ceiling: Fraction | None = None
@@ -46,6 +48,16 @@ class Line:
     unmasked: Fraction | None = (
         None  #: epsilon if the masks of its sums fail, or none without masks
     )
+    share: Amount = ()  #: of a study: what it reserved of the budget, or nothing
+
+    @property
+    def told_basis(self) -> str:
+        """What the figures rest on, and what they are if the masks of its sums fail, in words; or nothing."""
+        if self.unmasked is None:
+            return self.basis
+        most = "epsilon" if self.share else "at most epsilon"
+        so_far = "" if self.share else " so far"
+        return f"{self.basis}; if the masks fail, {most} {shown(self.unmasked)}{so_far}"
 
     def to_dict(self) -> dict[str, Any]:
         """Give the line as plain data, numbers as text."""
@@ -65,6 +77,7 @@ class Line:
             "secure_noise": self.secure,
             "basis": self.basis,
             "unmasked": None if self.unmasked is None else text(self.unmasked),
+            "share": dict(zip(names, map(text, self.share), strict=False)),
         }
 
 
@@ -117,6 +130,7 @@ def statement(
     *,
     amended: bool = False,
     named: Iterable[Entry] = (),
+    blocks: Mapping[str, StudyBlock] | None = None,
 ) -> list[Line]:
     """Add up a ledger's rows; see :meth:`privfed.ledger.Ledger.budget`."""
     if by not in (None, *ASPECTS):
@@ -127,8 +141,14 @@ def statement(
         whole.add(("",), entry, answered, open_)
         if by is not None:
             parts.add((_aspect(entry, by),), entry, answered, open_)
+    named = list(named)
     lines = _lines("all", whole, terms or {}, amended, named)
-    return lines if by is None else lines + _lines(by, parts, terms or {}, amended, named)
+    if by is None:
+        return lines
+    split = _lines(by, parts, terms or {}, amended, named)
+    if by == "study" and blocks:
+        split = [_of_block(line, blocks, whole.accountant, named) for line in split]
+    return lines + split
 
 
 def fixed_totals(entries: Iterable[Entry], accountant: Accountant) -> tuple[Amount, ...]:
@@ -231,9 +251,14 @@ def _proved(
 
 def _if_masks_fail(named: Iterable[Entry], fixed: Sequence[Amount]) -> list[Amount]:
     """Totals named at first, without the masks of the first policy; none if it has no masks."""
-    first = next((e.body["policy"] for e in named if e.event == "policy"), dict[str, Any]())
-    masked = MaskedSums.from_dict(first["masked"]) if "masked" in first else None
+    masked = _masks(named)
     return [masked.at_most(one) for one in fixed] if masked else []
+
+
+def _masks(named: Iterable[Entry]) -> MaskedSums | None:
+    """The masks of the first policy that rows name; none if it has no masks."""
+    first = next((e.body["policy"] for e in named if e.event == "policy"), dict[str, Any]())
+    return MaskedSums.from_dict(first["masked"]) if "masked" in first else None
 
 
 def _unmasked(
@@ -244,8 +269,23 @@ def _unmasked(
         return line
     total = plus(plus(line.spent, line.reserved), more)
     epsilon = if_masks_fail(accountant, total, line.delta, most)
-    basis = f"{line.basis}; if the masks fail, at most epsilon {shown(epsilon)} so far"
-    return replace(line, unmasked=epsilon, basis=basis)
+    return replace(line, unmasked=epsilon)
+
+
+def _of_block(
+    line: Line, blocks: Mapping[str, StudyBlock], accountant_name: str, named: Iterable[Entry]
+) -> Line:
+    """State a study with a share by what the share guarantees for ever; others stay as they are."""
+    accountant, block = _accountant(accountant_name), blocks.get(line.name)
+    if accountant is None or block is None:
+        return line
+    epsilon, delta = accountant.guarantee(block.share, line.delta)
+    stated = replace(line, epsilon=epsilon, delta=delta, share=block.share)
+    masked = _masks(entry for entry in named if entry.body.get("study") == line.name)
+    if line.unmasked is None or masked is None:
+        return stated
+    unmasked = accountant.guarantee(masked.at_most(block.share), line.delta)[0]
+    return replace(stated, unmasked=unmasked)
 
 
 def _budget(by: str, name: str, terms: Mapping[str, Any]) -> Budget | None:

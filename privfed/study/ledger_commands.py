@@ -157,8 +157,10 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
     owner = f"{ledger.dataset}: " if named else ""
     lines = ledger.budget(by)
     known = None if lines[0].unprotected else currency(ledger)
-    told = [] if known is None else list(_shares(ledger, *known))
-    told += map(_row, lines)
+    shares = {} if known is None else dict(_shares(ledger, *known))
+    told = [] if by == "study" else list(shares.values())
+    told += [_row(line, shares.pop(line.name, "") if line.share else "") for line in lines]
+    told += shares.values() if by == "study" else ()  # what charged nothing yet
     rest = left(ledger)
     told += filter(None, [rest and f"left: {rest}", closed(ledger)])
     return "\n".join(owner + line for line in told)
@@ -233,16 +235,17 @@ def currency(ledger: Ledger) -> tuple[Accountant, Budget, Amount] | None:
 
 def _shares(
     ledger: Ledger, accountant: Accountant, budget: Budget, ceiling: Amount
-) -> Iterator[str]:
-    """Format each study's share: of the budget in its own currency, and as its guarantee for ever."""
+) -> Iterator[tuple[str, str]]:
+    """Yield each study with its share: of the budget in its own currency, and as its guarantee for ever."""
     for block in ledger.study_blocks().values():
         epsilon, delta = accountant.guarantee(block.share, budget.delta)
         state = "sealed, charged" if block.sealed else "charged so far"
-        yield (
+        told = (
             f"study {block.study}: a share of {percent_of(block.share, ceiling)}, {state} "
             f"{percent_of(block.spent, ceiling)} of the budget; epsilon {shown(epsilon)}"
             f"{_at(delta)} given all that came before it, whatever comes after"
         )
+        yield block.study, told
 
 
 def _at(delta: Fraction) -> str:
@@ -279,20 +282,26 @@ def noise(name: str, path: Path, ledgers: int = 1) -> tuple[str, bool]:
     return f"{name}: {cells} cells of noise; {told}{unread}", found.severity == "breach"
 
 
-def _row(line: Line) -> str:
+def _row(line: Line, share: str = "") -> str:
+    """Format one line of a budget statement; of a study with a share, after the share in words."""
     named = f"{line.by} {line.name}".strip()
     if line.unprotected:
         return f"{named}: NO FINITE GUARANTEE, {line.unprotected} of {line.releases} unprotected"
     pairs = zip(line.components, line.spent, line.reserved, strict=False)
     parts = [f"{name} {shown(s)} spent + {shown(r)} reserved" for name, s, r in pairs]
-    if line.epsilon is not None:
+    if line.epsilon is not None and not share:
         parts.append(f"at most epsilon {shown(line.epsilon)} so far{_at(line.delta)}")
     if line.ceiling is not None:
         parts.append(f"epsilon {shown(line.ceiling)} whatever is still asked")
     if line.remaining is not None and line.by != "all":
         parts.append(f"epsilon {shown_down(line.remaining)} remaining")
-    if line.basis:
-        parts.append(line.basis)
+    if line.told_basis:
+        parts.append(line.told_basis)
     if not line.secure:
         parts.append("TEST NOISE, which protects nobody")
-    return f"{named}: {line.releases} charges; " + "; ".join(parts)
+    return (
+        (share or named)
+        + ("; " if share else ": ")
+        + f"{line.releases} charges; "
+        + "; ".join(parts)
+    )

@@ -45,7 +45,7 @@ SCHEMA = {
 }
 FOUND = (
     Finding(
-        "membership", "Was she there?", "share of member and outsider pairs told apart by noisy numbers", 0.6,
+        "membership", "Was she there?", "share of pairs of a used and an unused record told apart by noisy numbers", 0.6,
         of=1.0, low=0.5, high=0.7, baseline=0.5, risk="singling out",
         detail={"members": 100, "outsiders": 50, "members found at 1 % false positives": 0.04},
     ),

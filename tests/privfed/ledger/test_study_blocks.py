@@ -249,3 +249,21 @@ def test_blocks_and_amendments_read_back_in_order(tmp_path: Path) -> None:
     assert list(ledger.study_blocks()) == ["one", "two"]
     assert ledger.fixed_totals(ZCDP) == (part("0.9"), CEILING)
     ledger.verify()
+
+
+def test_a_study_is_stated_by_its_share_and_not_by_what_everything_adds_up_to() -> None:
+    """By study, each block has its own guarantee for ever; the total alone is the odometer's."""
+    ledger = begun()
+    ledger.reserve_share("one", part("0.6"), ZCDP)
+    assert ask(ledger, 1, rho("0.6"), "one")
+    before = ledger.budget("study")
+    ledger.seal_study("one")
+    ledger.reserve_share("two", part("0.3"), ZCDP)
+    assert ask(ledger, 2, rho("0.2"), "two")
+    whole, one, two = ledger.budget("study")
+    assert (one.epsilon, one.share) == (ZCDP.guarantee(part("0.6"), BUDGET.delta)[0], part("0.6"))
+    assert two.epsilon == ZCDP.guarantee(part("0.3"), BUDGET.delta)[0]
+    assert before[1].epsilon == one.epsilon and one.told_basis == ""
+    assert one.epsilon is not None and whole.epsilon is not None
+    assert one.epsilon < whole.epsilon <= BUDGET.epsilon
+    assert not any(line.share for line in ledger.budget("kind"))

@@ -14,7 +14,7 @@ from privfed.cli import BAD_INPUT, BREACH, FINE, status
 FOUND = Finding(
     "membership",
     "Was she there?",
-    "share of member and outsider pairs told apart by noisy numbers",
+    "share of pairs of a used and an unused record told apart by noisy numbers",
     0.6,
     of=1.0,
     low=0.55,
