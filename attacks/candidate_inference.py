@@ -298,7 +298,7 @@ class CandidateInference(Attack):
                 break
             entries = [entry for entry in transcript.of(client=client) if self.reads(entry)]
             known = known_schema(schema, truth[client])
-            column = Unknown.of(unknown, known)
+            column = UnknownColumn.of(unknown, known)
             if entries and column is not None:
                 listed, values = self._listed(client, column, truth)
                 if listed is None:
@@ -364,7 +364,7 @@ class CandidateInference(Attack):
         )
 
     def _listed(
-        self, client: str, column: Unknown, truth: Truth
+        self, client: str, column: UnknownColumn, truth: Truth
     ) -> tuple[CandidateRecords | None, np.ndarray]:
         """The client's list, None if it has no room for others, and the values tried of the unknown column."""
         values = column.tried(self.max_unknowns // max(2 * len(truth[client].x), 1))
@@ -378,7 +378,7 @@ class CandidateInference(Attack):
     def _at(
         self,
         entries: Sequence[TranscriptEntry],
-        column: Unknown,
+        column: UnknownColumn,
         listed: CandidateRecords,
         values: np.ndarray,
         schema: Any,
@@ -478,7 +478,7 @@ def _detail(unknown: str, outcomes: Sequence[CandidateResult]) -> dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Unknown:
+class UnknownColumn:
     """The column that a list leaves out: index (-1: the target, None: none), kind and bounds."""
 
     place: int | None
@@ -486,7 +486,7 @@ class Unknown:
     bounds: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
-    def of(cls, name: str, schema: PublicSchema) -> Unknown | None:
+    def of(cls, name: str, schema: PublicSchema) -> UnknownColumn | None:
         """Look a column up; None if there is no target. InputError if there is no such feature."""
         if not name:
             return cls(None)

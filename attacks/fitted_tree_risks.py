@@ -31,7 +31,7 @@ NO_CONTROL = "without held-out records there is no control; give --outsiders"
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class LabelledRecords:
     """Records with their outcomes: features float, shape (records, features), and class codes or numbers."""
 
     x: np.ndarray
@@ -42,7 +42,7 @@ class Known:
 
 
 def structural(
-    model: FittedTrees, train: Known, held_out: Known | None, least: int = LEAST
+    model: FittedTrees, train: LabelledRecords, held_out: LabelledRecords | None, least: int = LEAST
 ) -> list[Finding]:
     """What the structure alone gives away: small leaves, outcomes, parameters."""
     told = [small_leaves(model, train, held_out, least), outcomes(model, train, held_out)]
@@ -50,7 +50,7 @@ def structural(
 
 
 def small_leaves(
-    model: FittedTrees, train: Known, held_out: Known | None, least: int = LEAST
+    model: FittedTrees, train: LabelledRecords, held_out: LabelledRecords | None, least: int = LEAST
 ) -> Finding:
     """Records whose leaf holds too few *other* training records, averaged over trees.
 
@@ -78,7 +78,9 @@ def small_leaves(
     )
 
 
-def outcomes(model: FittedTrees, train: Known, held_out: Known | None) -> Finding:
+def outcomes(
+    model: FittedTrees, train: LabelledRecords, held_out: LabelledRecords | None
+) -> Finding:
     """Records whose outcome the model gives: by certainty, or a number nearly."""
     groups = [train] if held_out is None else [train, held_out]
     if model.labels:
@@ -98,7 +100,7 @@ def outcomes(model: FittedTrees, train: Known, held_out: Known | None) -> Findin
     )
 
 
-def parameters(model: FittedTrees, train: Known) -> Finding:
+def parameters(model: FittedTrees, train: LabelledRecords) -> Finding:
     """Free parameters beside training records: with as many, every outcome has room."""
     size, records = model.size, len(train)
     return Finding(
@@ -116,7 +118,9 @@ def parameters(model: FittedTrees, train: Known) -> Finding:
     )
 
 
-def confidence(model: FittedTrees, train: Known, held_out: Known | None) -> Finding:
+def confidence(
+    model: FittedTrees, train: LabelledRecords, held_out: LabelledRecords | None
+) -> Finding:
     """Membership by how well the model knows a record; needs held-out records."""
     if held_out is None:
         return _told_apart(np.zeros(0), np.zeros(0), "confidence", {}, NO_CONTROL)
@@ -127,8 +131,8 @@ def confidence(model: FittedTrees, train: Known, held_out: Known | None) -> Find
 
 def by_shadows(
     model: FittedTrees,
-    train: Known,
-    held_out: Known | None,
+    train: LabelledRecords,
+    held_out: LabelledRecords | None,
     fit: Train,
     *,
     max_work: float = MAX_WORK,
@@ -173,7 +177,7 @@ def shadow_work(model: FittedTrees, records: int) -> float:
     return len(model.forest) * (PER_TREE + records * math.log2(max(records, 2)) * tried)
 
 
-def _own_chance(model: FittedTrees, records: Known) -> np.ndarray:
+def _own_chance(model: FittedTrees, records: LabelledRecords) -> np.ndarray:
     return np.asarray(model.mean(records.x)[np.arange(len(records)), records.y.astype(int)])
 
 

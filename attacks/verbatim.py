@@ -278,7 +278,9 @@ class Tally:
     cells: int = 0
     chance: np.ndarray = field(default_factory=lambda: np.zeros((DRAWS, 2)))
 
-    def add(self, column: Column, numbers: Numbers, by_chance: Sequence[tuple[int, int]]) -> None:
+    def add(
+        self, column: ColumnValues, numbers: Numbers, by_chance: Sequence[tuple[int, int]]
+    ) -> None:
         """Add what was found of one column, and by chance."""
         for form, hit in column.hits(numbers).items():
             self.forms[form] = self.forms.get(form, 0) + int(hit.sum())
@@ -288,7 +290,7 @@ class Tally:
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class ColumnValues:
     """One column of one client's raw table, and the bounds by which it may have been scaled."""
 
     cells: np.ndarray  #: the raw values
@@ -337,7 +339,7 @@ class Column:
         hit = self.hits(numbers)["any"]
         return int(hit.sum()), len(np.unique(self.cells[self.usable][hit]))
 
-    def redrawn(self, rng: np.random.Generator) -> Column:
+    def redrawn(self, rng: np.random.Generator) -> ColumnValues:
         """A column that the releases know nothing of, much like this one.
 
         It has as many cells as can be found of this one, so that chance finds no more than there are.
@@ -363,7 +365,7 @@ def _within(ordered: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarra
 
 def _columns(
     truth: Truth, client: str, transcript: Transcript, schema: PublicSchema | None
-) -> Iterator[Column]:
+) -> Iterator[ColumnValues]:
     """The client's columns: features by the bounds of schema and questions, and the target."""
     mine = truth[client]
     others = [table for name, table in truth.items() if name != client]
@@ -373,12 +375,12 @@ def _columns(
         if schema is not None:
             bounds.append(schema.features[feature].bounds)
         pool = [table.x[:, feature] for table in others]
-        yield Column(mine.x[:, feature], tuple(bounds), np.concatenate([np.empty(0), *pool]))
+        yield ColumnValues(mine.x[:, feature], tuple(bounds), np.concatenate([np.empty(0), *pool]))
     if mine.y is not None and len(mine.y):
         target = None if schema is None else schema.target
         known = () if target is None else (target.bounds,)
         pool = [table.y for table in others if table.y is not None]
-        yield Column(mine.y, known, np.concatenate([np.empty(0), *pool]))
+        yield ColumnValues(mine.y, known, np.concatenate([np.empty(0), *pool]))
 
 
 def _scalings(transcript: Transcript) -> Iterator[Mapping[str, np.ndarray]]:

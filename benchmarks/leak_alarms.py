@@ -16,7 +16,7 @@ from leak_tables import KINDS
 
 from privfed.leaks.artefact import Released
 from privfed.leaks.reading.walk import flatten
-from privfed.leaks.scan import Settings, search
+from privfed.leaks.scan import ScanSettings, search
 from privfed.leaks.table import raw_tables
 
 
@@ -33,7 +33,7 @@ def alarms(
                     flatten(INNOCENT[name](np.random.default_rng([7, seed, at])), rows=True)
                 )
                 looked += 1
-                for one in search(tables, released, Settings(1e-3)):
+                for one in search(tables, released, ScanSettings(1e-3)):
                     found.append(
                         (
                             name,

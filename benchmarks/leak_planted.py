@@ -17,7 +17,7 @@ from planted import PLANTED
 from privfed.leaks import table
 from privfed.leaks.artefact import Released
 from privfed.leaks.reading.walk import flatten
-from privfed.leaks.scan import Settings, search
+from privfed.leaks.scan import ScanSettings, search
 from privfed.leaks.table import raw_tables
 from privfed.testing.sentinel_tables import sentinels
 
@@ -26,7 +26,7 @@ def found(table: pd.DataFrame, kind: str, seed: int) -> str:
     """The rule that found a kind in a table, or nothing."""
     rng = np.random.default_rng([seed, 5])
     left = PLANTED[kind](table, int(rng.integers(10, len(table) - 50)), rng)
-    hits = search(raw_tables(table), Released.of(flatten(left, rows=True)), Settings(1e-3))
+    hits = search(raw_tables(table), Released.of(flatten(left, rows=True)), ScanSettings(1e-3))
     return hits[0].rule if hits else ""
 
 

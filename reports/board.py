@@ -12,7 +12,7 @@ from privfed.reports.page import SUBJECTS, claim, number, size, strongest
 
 
 @dataclass(frozen=True)
-class Answers:
+class PolicyAnswers:
     """One policy's answers, each a list of sentences."""
 
     name: str
@@ -24,9 +24,9 @@ class Answers:
     to_do: tuple[str, ...]
 
 
-def answers(report: Report, policy: PolicyReport) -> Answers:
+def answers(report: Report, policy: PolicyReport) -> PolicyAnswers:
     """Answer a board's questions about one policy, in the order in which they are asked."""
-    return Answers(
+    return PolicyAnswers(
         policy.name,
         _verdict(policy),
         policy.finite and not policy.breaches and policy.strength == "safe",

@@ -17,7 +17,7 @@ STRONG, MEANINGLESS, LARGE_DELTA = 1.0, 10.0, 1e-5
 
 
 @dataclass(frozen=True)
-class Block:
+class PyramidBlock:
     """One block of the pyramid."""
 
     level: str  #: top, middle or base
@@ -28,12 +28,12 @@ class Block:
     state: State  #: whether it is met, by the rule that the hazard names
 
 
-def pyramid(report: Report, policy: PolicyReport) -> tuple[Block, ...]:
+def pyramid(report: Report, policy: PolicyReport) -> tuple[PyramidBlock, ...]:
     """All blocks, from the top."""
     return (*_top(policy), *_middle(report, policy), *_base(report, policy))
 
 
-def _top(policy: PolicyReport) -> Iterator[Block]:
+def _top(policy: PolicyReport) -> Iterator[PyramidBlock]:
     rules = policy.account.policy
     finite = policy.finite and not policy.breaches and not policy.silent
     heads = "; ".join(
@@ -43,7 +43,7 @@ def _top(policy: PolicyReport) -> Iterator[Block]:
     least = policy.epsilon
     judged = "no finite epsilon" if least is None else f"epsilon {shown(least)}"
     met = finite and least is not None and least <= MEANINGLESS and delta <= LARGE_DELTA
-    yield Block(
+    yield PyramidBlock(
         "top",
         "Privacy parameters",
         f"{claim(policy)} Original parameters: accountant {policy.account.accountant.name}, budget "
@@ -54,7 +54,7 @@ def _top(policy: PolicyReport) -> Iterator[Block]:
         "met" if met else "not met",
     )
     persons = rules.unit in ("individual", "client")
-    yield Block(
+    yield PyramidBlock(
         "top",
         "Unit of privacy",
         f"One {rules.unit}; neighbours by {rules.relation}.",
@@ -65,10 +65,10 @@ def _top(policy: PolicyReport) -> Iterator[Block]:
     )
 
 
-def _middle(report: Report, policy: PolicyReport) -> Iterator[Block]:
+def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
     audits = [f for f in policy.findings if f.metric.startswith("epsilon") or "noise" in f.attack]
     intact = all(client.intact for client in policy.clients)
-    yield Block(
+    yield PyramidBlock(
         "middle",
         "Algorithms and correctness",
         _correct(policy),
@@ -78,7 +78,7 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[Block]:
         "not met" if policy.breaches or not intact else "met" if audits else "not examined",
     )
     scores = ", ".join(f"{score.name} {number(score.value)}" for score in policy.scores)
-    yield Block(
+    yield PyramidBlock(
         "middle",
         "Utility",
         scores or "not measured",
@@ -88,7 +88,7 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[Block]:
     )
     grouped = policy.metrics.get("groups")
     apart = _apart(grouped or {})
-    yield Block(
+    yield PyramidBlock(
         "middle",
         "Bias",
         f"{'; '.join(_groups(policy))}. {_compared(apart)}"
@@ -100,7 +100,7 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[Block]:
         "not examined" if not grouped else "not met" if apart else "examined",
     )
     inferred = any(line.kind == "schema.infer" for line in policy.account.kinds)
-    yield Block(
+    yield PyramidBlock(
         "middle",
         "Bounds and tuning",
         "Bounds were read off the records."
@@ -143,10 +143,10 @@ def _groups(policy: PolicyReport) -> Iterator[str]:
         yield f"{policy.metrics['measure']} by {column}, with 95 % intervals: {told}"
 
 
-def _base(report: Report, policy: PolicyReport) -> Iterator[Block]:
+def _base(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
     refused = sum(sum(client.refused.values()) for client in policy.clients)
     bounded = all(client.ceiling is not None for client in policy.clients)
-    yield Block(
+    yield PyramidBlock(
         "base",
         "Query model",
         "Interactive: the asking side may choose each question by the earlier answers.",
@@ -155,7 +155,7 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[Block]:
         "met" if policy.finite and bounded else "not met",
     )
     masked = policy.account.policy.masked
-    yield Block(
+    yield PyramidBlock(
         "base",
         "Trust model",
         "The server reads what left without noise."
@@ -169,7 +169,7 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[Block]:
         "In one process a gate is a convention and no wall.",
         "not examined" if report.simulated else "met",
     )
-    yield Block(
+    yield PyramidBlock(
         "base",
         "Side channels",
         "Integer noise; constant replies to failures; refusals depend on public state alone, but for one bit once.",
@@ -177,7 +177,7 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[Block]:
         "Timing is not padded.",
         "not examined",
     )
-    yield Block(
+    yield PyramidBlock(
         "base",
         "Data security and access control",
         "Not part of this tool.",
@@ -187,7 +187,7 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[Block]:
     )
     about = report.study.about
     described = bool(about.data_description and about.purpose)
-    yield Block(
+    yield PyramidBlock(
         "base",
         "Data collection exposure",
         about.data_description if described else "Purpose and data are not described.",

@@ -1,4 +1,4 @@
-"""Commands on studies: train, attack, report, price, sweep, predict; schemas; plugins."""
+"""Commands on studies: train, attack, report, price, sweep, predict, synthesize; schemas; plugins."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def audit(
 ) -> int:
     """Train under each policy, attack the releases, write the budget report.
 
-    STUDY is a .toml file; default: the built-in study, five clinics and 442 diabetes patients.
+    STUDY is a .toml file; default: this folder's study.toml, else the built-in study of five clinics.
     """
     from privfed.study import assembly
 
@@ -328,6 +328,27 @@ def predict(
 
 
 @click.command()
+@click.argument("model", type=PATH)
+@click.option("--rows", required=True, type=click.IntRange(1), help="How many records.")
+@click.option("--random-state", type=click.IntRange(0), help="Seed; default: another each time.")
+@file_option
+@replace_option
+def synthesize(
+    model: Path, rows: int, random_state: int | None, out: Path | None, overwrite: bool
+) -> int:
+    """Write made-up records with labels from a private MODEL.json, as private as the model.
+
+    They are drawn from the model and its public schema alone: no record is read, and no budget charged.
+    """
+    from privfed.study import prediction
+
+    made = prediction.synthesize(model, rows, random_state)
+    return _write(
+        made.to_csv(index=False), out, overwrite, f"wrote {rows} made-up records to {out}"
+    )
+
+
+@click.command()
 @study_argument
 @click.option("--epsilon", help="Epsilon of every private policy, for a trial.")
 @click.option("--delta", help="Delta of every private policy, for a trial.")
@@ -424,6 +445,10 @@ def _study(path: Path | None) -> Study:
     from privfed.study import Study
     from privfed.study.dry_run import read_study
 
+    here = Path("study.toml")
+    if path is None and here.is_file():
+        click.echo("study.toml of this folder:", err=True)
+        path = here
     return Study.built_in() if path is None else read_study(path)
 
 

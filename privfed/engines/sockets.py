@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import BoundedSemaphore, Condition, Thread
 from time import monotonic
-from types import TracebackType
 from typing import Any, Self
 
 from privfed.engines.batches import LIMIT, Carrier
@@ -63,12 +62,7 @@ class SocketServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
 

@@ -10,7 +10,7 @@ from privfed.leaks.artefact import Released
 from privfed.leaks.precision import NO_GRADE, decimals_of
 from privfed.leaks.reading.leaf import Leaf
 from privfed.leaks.reading.walk import flatten
-from privfed.leaks.scan import COMPUTED, Settings, floor_of, scores
+from privfed.leaks.scan import COMPUTED, ScanSettings, floor_of, scores
 from privfed.leaks.table import RawTable
 
 PLANTED = 3  #: How many records are planted, one after the other
@@ -37,14 +37,14 @@ def single_cells(table: RawTable) -> Iterator[tuple[str, float]]:
         yield text.name, max(0.0, nats) if text.naming else 0.0
 
 
-def too_common(table: RawTable, settings: Settings) -> list[str]:
+def too_common(table: RawTable, settings: ScanSettings) -> list[str]:
     """The columns of which a single cell could leave unseen."""
     floor = floor_of("values", settings, 1) + np.log(4)  # precisions and blocks are looked at too
     seen = dict(single_cells(table))
     return [name for name, nats in seen.items() if nats < floor]
 
 
-def is_powerless(table: RawTable, settings: Settings) -> bool:
+def is_powerless(table: RawTable, settings: ScanSettings) -> bool:
     """Whether neither a cell, a record, a column nor the whole table would be noticed."""
     if len(too_common(table, settings)) < len(table.names) + len(table.texts):
         return False
@@ -61,9 +61,9 @@ def _plants(table: RawTable) -> Iterable[object]:
     yield table.numbers
 
 
-def _noticed(plant: object, table: RawTable, settings: Settings) -> bool:
+def _noticed(plant: object, table: RawTable, settings: ScanSettings) -> bool:
     leaves: Sequence[Leaf] = list(flatten(plant, "planted", rows=True))
-    narrow = Settings(settings.alpha, off=(*settings.off, *COMPUTED))
+    narrow = ScanSettings(settings.alpha, off=(*settings.off, *COMPUTED))
     return any(
         evidence.nats >= floor_of(evidence.family, settings, 1)
         for _, evidence in scores(table, Released.of(leaves), narrow)

@@ -41,7 +41,7 @@ Score = Callable[[RawTable], Evidence | None]
 
 
 @dataclass(frozen=True)
-class Settings:
+class ScanSettings:
     """How a search is made."""
 
     alpha: float  #: how often what has nothing to do with the tables may be convicted
@@ -50,14 +50,16 @@ class Settings:
     off: tuple[str, ...] = ()  #: families of rules that are switched off
 
 
-def floor_of(family: str, settings: Settings, tables: int) -> float:
+def floor_of(family: str, settings: ScanSettings, tables: int) -> float:
     """Nats below which a family's score is not looked at further; two thirds of alpha are the plain's."""
     plain = FAMILIES.index(family) < PLAIN
     ways = 1.5 * PLAIN if plain else 3.0 * (len(FAMILIES) - PLAIN)
     return float(np.log(ways * tables / settings.alpha))
 
 
-def search(tables: Sequence[RawTable], released: Released, settings: Settings) -> list[Evidence]:
+def search(
+    tables: Sequence[RawTable], released: Released, settings: ScanSettings
+) -> list[Evidence]:
     """What re-drawn tables do not explain, the plainest first.
 
     Once a rule has convicted, less plain ones are not asked: what they would find follows from it.
@@ -79,7 +81,7 @@ def search(tables: Sequence[RawTable], released: Released, settings: Settings) -
 
 
 def _unexplained(
-    scored: list[tuple[Evidence, Score]], table: RawTable, settings: Settings, tables: int
+    scored: list[tuple[Evidence, Score]], table: RawTable, settings: ScanSettings, tables: int
 ) -> list[Evidence]:
     """The scores beyond every re-drawn table's by enough nats, and by half of it.
 
@@ -99,7 +101,7 @@ def _unexplained(
 
 
 def scores(
-    table: RawTable, released: Released, settings: Settings
+    table: RawTable, released: Released, settings: ScanSettings
 ) -> Iterator[tuple[Score, Evidence]]:
     """Each rule that is not switched off, and its score of the raw table, where there is one.
 

@@ -52,7 +52,7 @@ class _Charged(msgspec.Struct):
         return aspects, self.amount, bytes(self.loss)
 
 
-class _Drawn(msgspec.Struct):
+class _DrawRow(msgspec.Struct):
     """What a row says that draws on a block."""
 
     block: int
@@ -204,7 +204,7 @@ class _LedgerPass:
         if event in _CHARGES:
             self._charge(_READ_CHARGE.decode(row[5]), row)
         elif event == "drawn":
-            self._draw(msgspec.json.decode(row[5], type=_Drawn), row)
+            self._draw(msgspec.json.decode(row[5], type=_DrawRow), row)
         elif event in ("released", "failed"):
             self._answer(msgspec.json.decode(row[5], type=_Replied), row)
         elif event == "policy":
@@ -248,7 +248,7 @@ class _LedgerPass:
         if charge.accountant:
             self.state["accountant"] = charge.accountant
 
-    def _draw(self, drawn: _Drawn, row: tuple[Any, ...]) -> None:
+    def _draw(self, drawn: _DrawRow, row: tuple[Any, ...]) -> None:
         left, loss = self.blocks.get(drawn.block, (0, b""))
         if left < 1 or loss != bytes(drawn.loss):
             raise LedgerError(f"{self.file}: entry {self.seq} draws what was not reserved")

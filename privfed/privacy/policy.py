@@ -25,7 +25,7 @@ from privfed.privacy.mechanism import Mechanism
 from privfed.questions import plugins, wire
 from privfed.questions.exact import Number, exact, readable, text
 from privfed.questions.part import Relation, Unit
-from privfed.tables.toml_file import naming, read_toml
+from privfed.tables.toml_file import check_keys, naming, read_toml
 
 CELLS = 20_000_000  #: Most of one answer; more is refused before anything is built
 PROPOSED = 10**12  #: Largest denominator of a proposal; finer ones are rounded down
@@ -232,7 +232,7 @@ class Policy:
         }
         faults, budget, limits = Faults(), None, []
         with faults.collected():
-            _only(plain, known, where)
+            check_keys(plain, known, where, PolicyError)
         guards: dict[str, tuple[Guard, ...]] = {}
         with faults.collected():
             guards = {str(kind): () for kind in _list(plain, "local", '["kind of query"]', where)}
@@ -315,23 +315,12 @@ def terms_of(plain: Mapping[str, Any]) -> dict[str, Any]:
     return {key: plain[key] for key in shared if key in plain}
 
 
-def _only(plain: Mapping[str, Any], known: Iterable[str], where: str) -> None:
-    if not isinstance(plain, Mapping):
-        raise PolicyError(f"{where}: must be a table of keys; known are {', '.join(sorted(known))}")
-    names = sorted(known)
-    faults = [
-        f"{where}: unknown key {key!r}; known are {', '.join(names)}{did_you_mean(key, names)}"
-        for key in sorted(set(plain) - set(names))
-    ]
-    if faults:
-        raise PolicyError(*faults)
-
-
 def _guard(entry: Mapping[str, Any], where: str) -> tuple[str, Guard]:
-    _only(
+    check_keys(
         entry,
         {"query", "mechanism", "parts", "spend", "cap", "times", "options"},
         f"{where}, [[guard]]",
+        PolicyError,
     )
     for key in ("query", "mechanism"):
         if not isinstance(entry.get(key), str):
@@ -343,7 +332,7 @@ def _guard(entry: Mapping[str, Any], where: str) -> tuple[str, Guard]:
 def _budget(plain: Mapping[str, Any] | None, where: str) -> Budget | None:
     if plain is None:
         return None
-    _only(plain, {"epsilon", "delta"}, f"{where}, [budget]")
+    check_keys(plain, {"epsilon", "delta"}, f"{where}, [budget]", PolicyError)
     if "epsilon" not in plain:
         raise PolicyError(f'{where}: [budget] needs epsilon = "..."')
     return Budget.of(plain["epsilon"], plain.get("delta", 0))

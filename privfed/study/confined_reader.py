@@ -47,7 +47,7 @@ MEMORY, SECONDS = (
 )  #: Bounds on what a model may take to read: bytes, seconds of a processor
 
 
-class Refused(Exception):
+class FileRefused(Exception):
     """The file holds something else than a tree or a forest; its text is shown."""
 
 
@@ -64,7 +64,7 @@ def find_class(_: Any, module: str, name: str) -> Any:
     known = module.replace("numpy._core.", "numpy.core."), name
     if known in BUILT:
         return BUILT[known]
-    raise Refused(
+    raise FileRefused(
         f"it holds {module}.{name}, and only scikit-learn's trees and forests are read: save the tree or forest itself, "
         "such as a pipeline's last step or a search's best_estimator_"
     )
@@ -102,11 +102,11 @@ def told(model: Any) -> dict[str, np.ndarray]:
     """Return the model's arrays, and under ``about`` what it is, as JSON."""
     kind = type(model).__name__
     if MODELS.get(kind) is not type(model):
-        raise Refused(f"it holds a {kind}, and only {', '.join(MODELS)} are read")
+        raise FileRefused(f"it holds a {kind}, and only {', '.join(MODELS)} are read")
     if not hasattr(model, "n_outputs_"):
-        raise Refused("its model was never fitted")
+        raise FileRefused("its model was never fitted")
     if model.n_outputs_ != 1:
-        raise Refused("its model predicts several outcomes, and models of one are read")
+        raise FileRefused("its model predicts several outcomes, and models of one are read")
     trees = [each.tree_ for each in getattr(model, "estimators_", [model])]
     sizes = [each.node_count for each in trees]
     starts = np.cumsum([0, *sizes[:-1]])
@@ -142,7 +142,7 @@ def main(form: str) -> None:
     confine()
     try:
         arrays = told(read(stored, form))
-    except Refused as refused:
+    except FileRefused as refused:
         arrays = {"refused": np.frombuffer(str(refused).encode(), np.uint8)}
     written = io.BytesIO()
     np.savez(written, **arrays)  # type: ignore[arg-type]

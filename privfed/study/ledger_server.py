@@ -21,7 +21,7 @@ from privfed.ledger.registry import Registry
 from privfed.ledger.verified_file import verified
 from privfed.reports.ledger_pages import LedgerView, ledger_page, ledgers_page
 from privfed.study import ledger_commands
-from privfed.study.loopback import HOST, NOT_FOUND, Answer, LoopbackServer
+from privfed.study.loopback import HOST, NOT_FOUND, HttpResponse, LoopbackServer
 
 
 class LedgerServer(LoopbackServer):
@@ -57,10 +57,10 @@ class LedgerServer(LoopbackServer):
         """The address, which holds the token."""
         return f"http://{HOST}:{self.port}/{self.token}/"
 
-    def answer(self, path: str) -> Answer:
+    def answer(self, path: str) -> HttpResponse:
         """A page, or none."""
         text = self.page(path)
-        return NOT_FOUND if text is None else Answer(200, text, "text/html")
+        return NOT_FOUND if text is None else HttpResponse(200, text, "text/html")
 
     def page(self, path: str) -> str | None:
         """The page at a path of an address, or None: without the token there is none."""

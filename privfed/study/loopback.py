@@ -13,7 +13,7 @@ from privfed.errors import InputError
 HOST = "127.0.0.1"
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """What a GET is answered with."""
 
     status: int  #: of HTTP
@@ -38,7 +38,7 @@ class LoopbackServer(ABC):
             raise InputError(f"port {port}: cannot be used ({why}); name another") from None
 
     @abstractmethod
-    def answer(self, path: str) -> Answer:
+    def answer(self, path: str) -> HttpResponse:
         """The answer to GET of a path."""
 
     @property
@@ -82,4 +82,4 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: a path may hold a token."""
 
 
-NOT_FOUND = Answer(404, "There is no such page.\n")
+NOT_FOUND = HttpResponse(404, "There is no such page.\n")

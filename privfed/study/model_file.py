@@ -18,7 +18,7 @@ import pandas as pd
 
 from privfed import __version__
 from privfed.attacks.finding import Finding, corrected
-from privfed.attacks.fitted_tree_risks import Known, by_shadows, confidence, structural
+from privfed.attacks.fitted_tree_risks import LabelledRecords, by_shadows, confidence, structural
 from privfed.attacks.fitted_trees import FittedTrees
 from privfed.errors import InputError, no_column
 from privfed.reports.model import model_page
@@ -96,7 +96,7 @@ def _text(stored: np.ndarray) -> str:
     return "".join(each if each.isprintable() else " " for each in text)[:100_000]
 
 
-def read_records(model: FittedTrees, path: Path, target: str | None) -> Known:
+def read_records(model: FittedTrees, path: Path, target: str | None) -> LabelledRecords:
     """Read a table's records as the model takes them.
 
     Raises:
@@ -110,7 +110,7 @@ def read_records(model: FittedTrees, path: Path, target: str | None) -> Known:
         x = np.column_stack([_numbers(frame[name]) for name in names[:-1]])
         outcome = frame[names[-1]]
         if not model.labels:
-            return Known(x, _numbers(outcome))
+            return LabelledRecords(x, _numbers(outcome))
         codes = {name: code for code, name in enumerate(map(_plain, model.labels))}
         y = outcome.map(lambda value: codes.get(_plain(label(value)), -1)).to_numpy(float)
         if unknown := rows(np.flatnonzero(y < 0)) if (y < 0).any() else "":
@@ -118,7 +118,7 @@ def read_records(model: FittedTrees, path: Path, target: str | None) -> Known:
                 f"column {names[-1]!r} has outcomes that are none of the model's {len(codes)} classes "
                 f"({unknown}); give the outcomes as they were fitted"
             )
-        return Known(x, y)
+        return LabelledRecords(x, y)
 
 
 def _columns(model: FittedTrees, frame: pd.DataFrame, target: str | None) -> list[str]:
@@ -216,7 +216,7 @@ def _fit(model: FittedTrees) -> Callable[[np.ndarray, np.ndarray], Any]:
     return fit
 
 
-def _fitted_to(model: FittedTrees, train: Known) -> bool:
+def _fitted_to(model: FittedTrees, train: LabelledRecords) -> bool:
     """Whether the root saw as many records, and where no records were drawn, each leaf."""
     roots = model.counts[model.forest.roots]
     if model.bootstrapped:

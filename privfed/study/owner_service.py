@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from fractions import Fraction
-from types import TracebackType
 from typing import Self
 
 from privfed.audits.noise import audit_noise
@@ -16,7 +15,7 @@ from privfed.errors import LedgerError
 from privfed.ledger.study_blocks import committed
 from privfed.owner.noise_monitor import read_tally
 from privfed.study.ledger_commands import currency
-from privfed.study.loopback import NOT_FOUND, Answer, LoopbackServer
+from privfed.study.loopback import NOT_FOUND, HttpResponse, LoopbackServer
 from privfed.study.price import fraction_of
 
 #: Each metric's type and what it says.
@@ -67,12 +66,7 @@ class OwnerService:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         """Answer what has arrived, then close the ledger."""
         self._closing.close()
 
@@ -84,12 +78,12 @@ class Telling(LoopbackServer):
         super().__init__(port)
         self._side = side
 
-    def answer(self, path: str) -> Answer:
+    def answer(self, path: str) -> HttpResponse:
         """Health, or metrics."""
         if path == "/health":
             fault = self._fault()
-            return Answer(503 if fault else 200, f"{fault or 'open'}\n")
-        return Answer(200, _text(self._samples())) if path == "/metrics" else NOT_FOUND
+            return HttpResponse(503 if fault else 200, f"{fault or 'open'}\n")
+        return HttpResponse(200, _text(self._samples())) if path == "/metrics" else NOT_FOUND
 
     def _fault(self) -> str:
         gate = self._side.gate

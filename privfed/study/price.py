@@ -311,7 +311,7 @@ def any_fits(prices: Sequence[Price], left: Mapping[str, Sequence[Left]]) -> boo
     )
 
 
-NAMED = 20  #: Most owners that a price names
+NAMED = 20  #: Most owners with the same share that a price names
 
 
 def priced(price: Price, left: Sequence[Left] = ()) -> str:
@@ -335,9 +335,13 @@ def priced(price: Price, left: Sequence[Left] = ()) -> str:
             f"  {price.percent(line):>8}  {line.kind:24} {times:<5} {what:20} {cost}"
             f"  {', '.join(line.parts)}"
         )
-    lines += [f"  {_owner(price, one)}" for one in left[:NAMED]] if budget is not None else []
-    more = len(left) - NAMED
-    return "\n".join([*lines, *([f"  and {more} more owners"] if budget and more > 0 else [])])
+    alike: dict[str, list[str]] = {}
+    for one in left if budget is not None else ():
+        alike.setdefault(_of_owner(price, one), []).append(one.owner)
+    for text, owners in alike.items():
+        more = f" and {len(owners) - NAMED} more owners" if len(owners) > NAMED else ""
+        lines.append(f"  {', '.join(owners[:NAMED])}{more}: {text}")
+    return "\n".join(lines)
 
 
 def _unmasked(loss: Loss) -> Loss:
@@ -345,19 +349,19 @@ def _unmasked(loss: Loss) -> Loss:
     return replace(loss, basis=tuple(x for x in loss.basis if not x.startswith(MASKED)))
 
 
-def _owner(price: Price, left: Left) -> str:
+def _of_owner(price: Price, left: Left) -> str:
     """Format the fraction of one owner's budget by kind, and the rest."""
     budget = price.policy.budget
     assert budget is not None
     taken = price.by_kind
     own, before = shown(budget.epsilon), left_of(left, price.policy)
     if lacking(price, [left]):
-        return f"{left.owner}: DOES NOT FIT: {taken} of epsilon {own}, of which {before} remains"
+        return f"DOES NOT FIT: {taken} of epsilon {own}, of which {before} remains"
     spent, ceiling = plus(left.spent, price.amount), accountant_of(price.policy).ceiling(budget)
     after = left_of(Left(left.owner, spent), price.policy)
     rest = " and ".join(percent_of(each, ceiling, rest=True) for each in (left.spent, spent))
     return (
-        f"{left.owner}: {taken} of epsilon {own}; epsilon {before} remains before, {after} after ({rest} "
+        f"{taken} of epsilon {own}; epsilon {before} remains before, {after} after ({rest} "
         "of the budget in its own currency)"
     )
 

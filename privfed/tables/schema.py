@@ -15,7 +15,7 @@ import pandas as pd
 import tomli_w
 
 from privfed.errors import Faults, SchemaError, did_you_mean, no_column
-from privfed.tables.toml_file import naming, read_toml
+from privfed.tables.toml_file import check_keys, naming, read_toml
 
 Kind = Literal["number", "integer", "category"]
 KINDS = ("number", "integer", "category")
@@ -174,7 +174,7 @@ class Schema:
         """Read plain data; a misspelt key is an error that lists the known ones."""
         faults = Faults()
         with faults.collected():
-            _only(plain, {"name", "target", "inferred", "column"}, where)
+            check_keys(plain, {"name", "target", "inferred", "column"}, where, SchemaError)
         inferred = plain.get("inferred", False)
         if not isinstance(inferred, bool):
             faults.add(SchemaError(f"{where}: inferred is true or left out"))
@@ -234,20 +234,8 @@ def _number(value: object) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
-def _only(plain: Mapping[str, Any], known: set[str], where: str) -> None:
-    if not isinstance(plain, Mapping):
-        raise SchemaError(f"{where}: must be a table of keys; known are {', '.join(sorted(known))}")
-    names = sorted(known)
-    faults = [
-        f"{where}: unknown key {key!r}; known are {', '.join(names)}{did_you_mean(key, names)}"
-        for key in sorted(set(plain) - known)
-    ]
-    if faults:
-        raise SchemaError(*faults)
-
-
 def _column(entry: Mapping[str, Any], where: str) -> Column:
-    _only(entry, set(Column.__dataclass_fields__), where)
+    check_keys(entry, set(Column.__dataclass_fields__), where, SchemaError)
     if "name" not in entry:
         raise SchemaError(f'{where}: every [[column]] needs name = "..."')
     plain = dict(entry)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from privfed.errors import InputError
+from privfed.errors import InputError, did_you_mean
 
 
 def read_toml(path: str | Path, where: str, error: type[InputError]) -> dict[str, Any]:
@@ -22,6 +22,21 @@ def read_toml(path: str | Path, where: str, error: type[InputError]) -> dict[str
         raise error(f"{where}: is no UTF-8 text; save it as UTF-8") from None
     except tomllib.TOMLDecodeError as fault:
         raise error(f"{where}: is no TOML: {fault}") from None
+
+
+def check_keys(
+    plain: Mapping[str, Any], known: Iterable[str], where: str, error: type[InputError]
+) -> None:
+    """Hold a table to the keys that it may have; raises ``error`` naming each other one."""
+    names = sorted(known)
+    if not isinstance(plain, Mapping):
+        raise error(f"{where}: must be a table of keys; known are {', '.join(names)}")
+    faults = [
+        f"{where}: unknown key {key!r}; known are {', '.join(names)}{did_you_mean(key, names)}"
+        for key in sorted(set(plain) - set(names))
+    ]
+    if faults:
+        raise error(*faults)
 
 
 @contextmanager

@@ -28,14 +28,14 @@ from privfed.questions.part import Bound
 Cells = Mapping[str, np.ndarray]
 
 
-class Planted(Mechanism):
+class FaultyMechanism(Mechanism):
     """A mechanism with a fault, named after its class; it claims what its honest parent costs."""
 
     def __init_subclass__(cls) -> None:
         cls.name = f"faulty-{cls.__name__}"
 
 
-class FloatLaplace(Planted, Laplace):
+class FloatLaplace(FaultyMechanism, Laplace):
     """Laplace noise in floating point, whose low bits give the input away (Mironov 2012)."""
 
     def __init__(self, seed: int = 0) -> None:
@@ -45,7 +45,7 @@ class FloatLaplace(Planted, Laplace):
         return self._rng.laplace(0.0, law.parameter, cells)
 
 
-class Thinner(Planted, AdditiveNoise):
+class Thinner(FaultyMechanism, AdditiveNoise):
     """Noise whose scale is divided by a factor, while its published law and its cost are honest."""
 
     def __init__(self, factor: float = 2.0) -> None:
@@ -63,7 +63,7 @@ class ThinnerGaussian(Thinner, Gaussian):
     """Gaussian noise whose true rho is the squared factor times the charge."""
 
 
-class Understating(Planted, AdditiveNoise):
+class Understating(FaultyMechanism, AdditiveNoise):
     """Believes a sensitivity that is too small by a factor, and publishes noise that fits it."""
 
     def __init__(self, factor: float = 2.0) -> None:
@@ -81,7 +81,7 @@ class UnderstatingGaussian(Understating, Gaussian):
     """An L2 sensitivity that is too small, as when replacing a record is taken for adding one."""
 
 
-class FirstPartLaplace(Planted, Laplace):
+class FirstPartLaplace(FaultyMechanism, Laplace):
     """Calibrates the noise of a whole group to the sensitivity of its first part."""
 
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
@@ -91,7 +91,7 @@ class FirstPartLaplace(Planted, Laplace):
         return replace(super().price(group, spend), laws=dict.fromkeys(group, law))
 
 
-class SharedBetweenPartsLaplace(Planted, Laplace):
+class SharedBetweenPartsLaplace(FaultyMechanism, Laplace):
     """Draws noise once and adds it to every part, so that a difference of parts has none."""
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
@@ -100,7 +100,7 @@ class SharedBetweenPartsLaplace(Planted, Laplace):
         return {name: unmasked(x + drawn[: x.size].reshape(x.shape)) for name, x in exact.items()}
 
 
-class SharedBetweenCellsLaplace(Planted, Laplace):
+class SharedBetweenCellsLaplace(FaultyMechanism, Laplace):
     """Draws half as much noise as there are cells, and uses it twice."""
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
@@ -108,7 +108,7 @@ class SharedBetweenCellsLaplace(Planted, Laplace):
         return np.concatenate([half, half])[:cells]
 
 
-class SeededLaplace(Planted, Laplace):
+class SeededLaplace(FaultyMechanism, Laplace):
     """Draws from a generator of its own with a fixed seed: after a restart the noise comes again."""
 
     def __init__(self, seed: int = 0) -> None:
@@ -118,7 +118,7 @@ class SeededLaplace(Planted, Laplace):
         return super().draw(law, self._noise, cells)
 
 
-class ThinCellLaplace(Planted, Laplace):
+class ThinCellLaplace(FaultyMechanism, Laplace):
     """Gives the last cell of a part a third of the noise that it needs."""
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
@@ -126,7 +126,7 @@ class ThinCellLaplace(Planted, Laplace):
         return np.concatenate([rest, super().draw(type(law)(law.parameter / 3), noise, 1)])
 
 
-class TwoAnswersLaplace(Planted, Laplace):
+class TwoAnswersLaplace(FaultyMechanism, Laplace):
     """Answers twice for one charge, and gives the mean of both answers."""
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
@@ -141,7 +141,7 @@ class RoundedLaplace(FloatLaplace):
         return np.round(super().draw(law, noise, cells), 3)
 
 
-class Truncated(Planted, AdditiveNoise):
+class Truncated(FaultyMechanism, AdditiveNoise):
     """Draws again whatever lies farther out than so many scales: far outputs tell all."""
 
     scales: ClassVar[float]
@@ -165,7 +165,7 @@ class TruncatedGaussian(Truncated, Gaussian):
     scales: ClassVar[float] = 4.0
 
 
-class ForgetfulLaplace(Planted, Laplace):
+class ForgetfulLaplace(FaultyMechanism, Laplace):
     """Forgets the noise of a cell once in so many draws."""
 
     def __init__(self, once_in: int = 1000) -> None:
@@ -176,7 +176,7 @@ class ForgetfulLaplace(Planted, Laplace):
         return np.where(forgotten, 0, super().draw(law, noise, cells))
 
 
-class NearLaplace(Planted, Laplace):
+class NearLaplace(FaultyMechanism, Laplace):
     """Adds no noise to answers of more than 30 scales, as if they could tell nothing."""
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
@@ -187,7 +187,7 @@ class NearLaplace(Planted, Laplace):
         }
 
 
-class ReusedLaplace(Planted, Laplace):
+class ReusedLaplace(FaultyMechanism, Laplace):
     """Draws noise for its first answer, and adds the same to all later ones."""
 
     def __init__(self) -> None:
@@ -200,7 +200,7 @@ class ReusedLaplace(Planted, Laplace):
         return self._drawn[key]
 
 
-class ParityLaplace(Planted, Laplace):
+class ParityLaplace(FaultyMechanism, Laplace):
     """Lets the last bit of the last cell tell whether all cells together are odd."""
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
@@ -211,7 +211,7 @@ class ParityLaplace(Planted, Laplace):
         return noisy | {name: last.reshape(noisy[name].shape)}
 
 
-class AnswerScaledLaplace(Planted, Laplace):
+class AnswerScaledLaplace(FaultyMechanism, Laplace):
     """Gives every cell a third of the noise where the first one holds anything."""
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
@@ -221,7 +221,7 @@ class AnswerScaledLaplace(Planted, Laplace):
         return {name: unmasked(x + (full[name].data - x) // 3) for name, x in exact.items()}
 
 
-class HalfChargeGaussian(Planted, Gaussian):
+class HalfChargeGaussian(FaultyMechanism, Gaussian):
     """Says that it costs half of what its noise does, as for a sampling that never took place."""
 
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
@@ -229,7 +229,7 @@ class HalfChargeGaussian(Planted, Gaussian):
         return replace(honest, spend=spend, stated=Loss(rho=spend))
 
 
-class SilentGaussian(Planted, Gaussian):
+class SilentGaussian(FaultyMechanism, Gaussian):
     """Adds no noise to the first of every so many answers, and says that it did."""
 
     def __init__(self, every: int) -> None:
@@ -240,7 +240,7 @@ class SilentGaussian(Planted, Gaussian):
         return super().draw(law, noise, cells) * (not silent)
 
 
-class YesLeaningResponse(Planted, RandomizedResponse):
+class YesLeaningResponse(FaultyMechanism, RandomizedResponse):
     """Tells the truth with probability p, and otherwise says yes with probability q = 1 - p.
 
     Its true epsilon is ln(1 + e^eps + e^(2 eps)), never below ln 3: yes comes with probability
@@ -257,7 +257,7 @@ class YesLeaningResponse(Planted, RandomizedResponse):
         return answers
 
 
-class UnsharedResponse(Planted, RandomizedResponse):
+class UnsharedResponse(FaultyMechanism, RandomizedResponse):
     """Flips each bit as if all were spent on it alone: true epsilon is m times the charge of m bits."""
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
@@ -265,7 +265,7 @@ class UnsharedResponse(Planted, RandomizedResponse):
         return super().protect(exact, whole, noise, reveals)
 
 
-class OpenBitResponse(Planted, RandomizedResponse):
+class OpenBitResponse(FaultyMechanism, RandomizedResponse):
     """Flips all bits as it should, but for the first one, which it lets out as it is."""
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:

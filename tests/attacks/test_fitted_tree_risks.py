@@ -66,7 +66,9 @@ def test_small_leaves_are_counted_as_by_hand() -> None:
     (x, y), (others, z) = table(90), table(60, seed=1)
     model = DecisionTreeClassifier(max_leaf_nodes=20, random_state=0)
     read = fitted(model, x, y)
-    scored = risks.small_leaves(read, risks.Known(x, y), risks.Known(others, z), least=5)
+    scored = risks.small_leaves(
+        read, risks.LabelledRecords(x, y), risks.LabelledRecords(others, z), least=5
+    )
     place, elsewhere = model.apply(x), model.apply(others)
     members = [sum(place == place[i]) - 1 < 4 for i in range(90)]
     controls = [sum(place == leaf) < 4 for leaf in elsewhere]
@@ -89,15 +91,15 @@ def test_a_stump_has_four_free_parameters() -> None:
     """A feature, a threshold, and a frequency for each of two leaves."""
     x, y = table(40)
     read = fitted(DecisionTreeClassifier(max_depth=1), x, y)
-    assert risks.parameters(read, risks.Known(x, y)).value == 4
-    assert risks.parameters(read, risks.Known(x[:4], y[:4])).state == "found"
-    assert risks.parameters(read, risks.Known(x, y)).state == "looked"
+    assert risks.parameters(read, risks.LabelledRecords(x, y)).value == 4
+    assert risks.parameters(read, risks.LabelledRecords(x[:4], y[:4])).state == "found"
+    assert risks.parameters(read, risks.LabelledRecords(x, y)).state == "looked"
 
 
 def test_outcomes_are_found_where_a_tree_learnt_by_heart_and_not_where_it_did_not() -> None:
     """Unanimous leaves of a full tree; the control is right as often where nothing was learnt by heart."""
     (x, y), (others, z) = table(300), table(300, seed=1)
-    known, control = risks.Known(x, y), risks.Known(others, z)
+    known, control = risks.LabelledRecords(x, y), risks.LabelledRecords(others, z)
     full = fitted(DecisionTreeClassifier(random_state=0), x, y)
     found = risks.outcomes(full, known, control)
     assert found.value == 1.0 and found.baseline is not None and found.baseline < 0.8
@@ -105,13 +107,13 @@ def test_outcomes_are_found_where_a_tree_learnt_by_heart_and_not_where_it_did_no
     stump = fitted(DecisionTreeClassifier(max_depth=1), x, y)
     assert risks.outcomes(stump, known, control).state == "looked"
     number = fitted(DecisionTreeRegressor(random_state=0), x, x[:, 1])
-    assert risks.outcomes(number, risks.Known(x, x[:, 1]), None).value == 1.0
+    assert risks.outcomes(number, risks.LabelledRecords(x, x[:, 1]), None).value == 1.0
 
 
 def test_members_are_told_apart_where_a_forest_overfits_and_not_where_it_cannot() -> None:
     """By confidence and by shadows; a stump of 300 records tells nobody."""
     (x, y), (others, z) = table(150), table(150, seed=1)
-    known, control = risks.Known(x, y), risks.Known(others, z)
+    known, control = risks.LabelledRecords(x, y), risks.LabelledRecords(others, z)
 
     def attacked(model: Any) -> list[float]:
         read = fitted(model, x, y)
@@ -131,7 +133,7 @@ def test_shadows_that_are_too_much_work_are_not_looked() -> None:
     """The work is counted, not timed; and without held-out records there is no control."""
     x, y = table(80)
     model = RandomForestClassifier(5, random_state=0)
-    read, known = fitted(model, x, y), risks.Known(x, y)
+    read, known = fitted(model, x, y), risks.LabelledRecords(x, y)
     small = risks.by_shadows(read, known, known, model.fit, max_work=1e3)
     assert small.state == "not looked" and "operations" in small.why_not
     for alone in (

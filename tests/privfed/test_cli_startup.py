@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
 
 import click
@@ -92,7 +93,18 @@ def test_names_that_are_written_twice_to_load_less_agree() -> None:
     assert typed({"ways": list(WAYS)}, ShadowChoice, "study")["ways"] == WAYS
 
 
-def test_the_built_in_study_is_priced(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Without a file, the price is the built-in study's."""
+def test_without_a_file_this_folder_s_study_is_priced_else_the_built_in_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And which one it is; owners whose budgets stand alike share a line."""
+    monkeypatch.chdir(tmp_path)
     assert status(["price"]) == FINE
-    assert "private: at most epsilon" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "private: at most epsilon 8" in printed
+    assert printed.count("remains before") == printed.count("Ashford, Birch Hill, ") == 1
+    text = (files("privfed.study") / "built_in" / "diabetes.toml").read_text(encoding="utf-8")
+    Path("study.toml").write_text(text.replace('epsilon = "8"', 'epsilon = "3"'), encoding="utf-8")
+    assert status(["price"]) == FINE
+    printed, told = capsys.readouterr()
+    assert "private: at most epsilon 3" in printed
+    assert told.startswith("study.toml of this folder:")

@@ -14,7 +14,7 @@ from privfed.leaks.artefact import Released
 from privfed.leaks.evidence import Evidence
 from privfed.leaks.power import is_powerless, too_common
 from privfed.leaks.reading.walk import flatten
-from privfed.leaks.scan import FAMILIES, Settings, search
+from privfed.leaks.scan import FAMILIES, ScanSettings, search
 from privfed.leaks.table import DRAWS, RawTable, raw_tables
 from privfed.testing.assertions.alpha import share
 from privfed.testing.assertions.suite import Looked, current
@@ -91,7 +91,7 @@ def assert_no_raw(  # noqa: PLR0913  # each is a decision of one test, by name
         if may_be_empty:
             return
         raise AssertionError(_NOTHING)
-    settings = Settings(share(alpha), slack, off)
+    settings = ScanSettings(share(alpha), slack, off)
     found = search(tables, released, settings)
     blind = [name for table in tables for name in too_common(table, settings)]
     looked = Looked(len(found), tuple(dict.fromkeys(blind)))
@@ -156,7 +156,7 @@ def _hidden(path: str, tables: Sequence[RawTable], sentinel: bool) -> str:
     return path
 
 
-def _check_power(tables: Sequence[RawTable], settings: Settings) -> None:
+def _check_power(tables: Sequence[RawTable], settings: ScanSettings) -> None:
     for table in tables:
         if is_powerless(table, settings):
             raise Powerless(

@@ -86,7 +86,7 @@ def test_a_pickle_that_calls_is_refused_and_calls_nothing(
         for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
     ]
     for path in paths:
-        with pytest.raises(confined_reader.Refused, match="it holds"):
+        with pytest.raises(confined_reader.FileRefused, match="it holds"):
             unpickled(path.read_bytes())
     with pytest.raises(InputError, match=r"it holds posix\.mkdir"):
         model_file.read_model(paths[-1])
@@ -157,7 +157,7 @@ def test_what_is_no_tree_is_refused_by_its_name(
         "holds a list": [],
     }
     for text, model in cases.items():
-        with pytest.raises(confined_reader.Refused, match=text):
+        with pytest.raises(confined_reader.FileRefused, match=text):
             confined_reader.told(unpickled(pickle.dumps(model)))
     (tmp_path / "text.joblib").write_text("a,b\n1,2\n")
     faults = {
