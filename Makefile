@@ -2,7 +2,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: audit test coverage lint types docs clean
+.PHONY: audit test coverage lint types docs versions clean
 
 audit: $(VENV)/installed
 	$(BIN)/privfed audit --out audit --overwrite
@@ -27,6 +27,15 @@ types: $(VENV)/developing
 # The documentation as a site, in build/site/index.html; a broken link or an example that fails ends it.
 docs: $(VENV)/documenting
 	$(BIN)/sphinx-build -q -W --keep-going docs build/site
+
+# The sites of this tree (dev) and of all released versions, in build/versions; each links to the others.
+VERSIONS = dev $(shell git tag --list 'v*' --sort=-version:refname)
+versions: $(VENV)/documenting
+	set -e; for version in $(VERSIONS); do tree=.; \
+	  if [ $$version != dev ]; then tree=build/trees/$$version; mkdir -p $$tree; \
+	    git archive $$version | tar -x -C $$tree; fi; \
+	  PYTHONPATH=$$tree $(BIN)/sphinx-build -q -W --keep-going -A versions="$(VERSIONS)" \
+	    -A this_version=$$version $$tree/docs build/versions/$$version; done
 
 # All depend on pyproject.toml: entry points go stale when it changes.
 $(VENV)/installed: pyproject.toml

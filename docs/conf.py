@@ -29,7 +29,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["examples/*"]
+exclude_patterns = ["examples/*", "templates/*"]
 myst_heading_anchors = 4
 # A role or a fence of another language than Sphinx's is shown as it stands.
 suppress_warnings = [
@@ -57,12 +57,13 @@ sphinx_gallery_conf = {
 }
 
 html_theme = "pydata_sphinx_theme"
+templates_path = ["templates"]
 html_title = f"privfed {version}"
 html_show_sourcelink = False
 html_theme_options = {
     "navbar_align": "left",
     "show_prev_next": False,
-    "navbar_end": ["theme-switcher"],
+    "navbar_end": ["versions", "theme-switcher"],
     "footer_start": ["copyright"],
     "footer_end": [],
     "secondary_sidebar_items": ["page-toc"],

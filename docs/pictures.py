@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
+from html import escape
 from pathlib import Path
 from shutil import which
 from tempfile import TemporaryDirectory
@@ -90,8 +92,32 @@ def screenshot(page: Path, image: Path, width: int = 1280, height: int = 900) ->
     )
 
 
+def badges() -> str:
+    """Draw what pyproject.toml states: Python, licence, typing, state."""
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project, strict = stated["project"], stated["tool"]["mypy"]["strict"]
+    released = f"## {project['version']}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    facts = [f"Python {project['requires-python']}", project["license"]]
+    facts += [f"{project['version']}{'' if released else ', not released yet'}"]
+    facts += ["types: mypy --strict"] if strict else []
+    shapes, left = [], 0
+    for fact in facts:
+        width = 16 + 7 * len(fact)
+        shapes.append(
+            f'<rect x="{left}" width="{width}" height="22" rx="4" fill="#1f6f8b"/>'
+            f'<text x="{left + width / 2}" y="15" text-anchor="middle" fill="#fff">{escape(fact)}</text>'
+        )
+        left += width + 6
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left}" height="22" '
+        f'font-family="sans-serif" font-size="12"><title>{escape(", ".join(facts))}</title>'
+        f"{''.join(shapes)}</svg>\n"
+    )
+
+
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
+    (IMAGES / "badges.svg").write_text(badges(), encoding="utf-8")
     house(IMAGES / "architecture.svg")
     with TemporaryDirectory() as folder:
         out = Path(folder) / "audit"

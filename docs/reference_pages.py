@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from pkgutil import resolve_name
 
+import refusals
 import yaml  # type: ignore[import-untyped]
 
 import privfed
@@ -38,6 +39,7 @@ def write(folder: Path) -> None:
         ("errors.md", _errors(described)),
         ("cli.md", _command_line()),
         ("claims.md", _claims()),
+        ("refusals.md", refusals.page()),
         *((f"queries/{kind}.md", text) for kind, text in _proofs(described).items()),
         *(
             (f"{page}.md", _objects(title, about, _installed(groups), described))

@@ -388,6 +388,26 @@ def shown() -> list[str]:
     return [*re.findall(r"^    (.*)$", prose, re.MULTILINE), *re.findall(r"`([^`\n]+)`", prose)]
 
 
+REFUSALS = run_path(str(ROOT / "docs/refusals.py"))
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [one for one in REFUSALS["ATTEMPTS"] if 'carry_out(study("first"), "first")' not in one.code],
+    ids=lambda one: one.title,
+)
+def test_what_the_page_says_is_refused_is_refused(attempt: Any) -> None:
+    """By an error of one line that names no file of the machine; whole studies are tried where the site is built."""
+    said = REFUSALS["message"](attempt)
+    assert said and "\n" not in said and "/tmp" not in said
+
+
+def test_the_badges_say_what_the_project_states() -> None:
+    """Made anew from pyproject.toml they are the same."""
+    drawn = run_path(str(ROOT / "docs/pictures.py"))["badges"]()
+    assert drawn == (ROOT / "docs/images/badges.svg").read_text(encoding="utf-8")
+
+
 def test_every_command_exists() -> None:
     """Each ``privfed WORD``, and each ``privfed ledger WORD``."""
     found = {
