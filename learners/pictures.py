@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
@@ -63,23 +63,26 @@ def places_of(column: Column, cuts: Sequence[float] = ()) -> np.ndarray:
 def shape(
     ax: Axes | None,
     column: Column,
-    heights: np.ndarray,
+    heights: np.ndarray | Mapping[str, np.ndarray],
     label: str,
     intervals: np.ndarray | None = None,
     cuts: Sequence[float] = (),
 ) -> Axes:
-    """What a column adds at :func:`places_of`; its band has shape (places, 2)."""
+    """What a column adds at :func:`places_of`, for each of several names or for one; its band has shape (places, 2)."""
     places = places_of(column, cuts)
     ax = axes_of(ax, 6, 3.6)
+    curves = heights if isinstance(heights, Mapping) else {"": heights}
+    mark = "o" if column.kind == "category" else "-"
+    for name, own in curves.items():
+        ax.plot(places, own, mark, color=None if name else BLUE, label=name)
+    if any(curves):
+        ax.legend(frameon=False)
     if column.kind == "category":
-        ax.plot(places, heights, "o", color=BLUE)
         if intervals is not None:
             ax.vlines(places, *intervals.T, color=BLUE, linewidth=1.2)
         ax.set_xticks(places, [_short(str(name), 16) for name in column.categories])
-    else:
-        ax.plot(places, heights, color=BLUE)
-        if intervals is not None:
-            ax.fill_between(places, *intervals.T, color=BLUE, alpha=0.2, linewidth=0)
+    elif intervals is not None:
+        ax.fill_between(places, *intervals.T, color=BLUE, alpha=0.2, linewidth=0)
     ax.axhline(0, color=GREY, linewidth=0.8)
     ax.set_xlabel(column.name)
     ax.set_ylabel(label)

@@ -28,6 +28,8 @@ from privfed.reports.metrics import MetricValue
 from privfed.reports.page import SUBJECTS, claim, number, strongest
 from privfed.reports.provenance import provenance
 
+#: Version of the PIA software's own store: its import refuses a file that names none.
+PIA_VERSION = 201707071818
 #: What a form that is filled in from records' truth says of itself.
 SIMULATED = "A simulation, in which one process held all records."
 
@@ -200,6 +202,7 @@ def pia(source: Source) -> str:
         {
             "pia": {
                 "id": 1,
+                "dbVersion": PIA_VERSION,
                 "name": name,
                 "category": "",
                 "author_name": about.contact,

@@ -63,6 +63,7 @@ FEATURES = (
 )
 NUMERIC = Schema(FEATURES, Column("y", lower=-3, upper=7))
 BINARY = Schema(FEATURES, Column("y", "integer", 0, 1))
+CLASSES = Schema(FEATURES, Column("y", "category", categories=("u", "v", "w")))
 
 LOWER, UPPER = np.array([1.0, 0.0, 0.0]), np.array([7.0, 9.0, 2.0])
 NODES = (((0, 1),), ((0, 2), (1, 3)), ((0, 2), (1, 4)))
@@ -102,6 +103,15 @@ TABULAR: dict[str, tuple[Query, Schema]] = {
         BINARY,
     ),
     "objective": (Objective(TERMS, WEIGHTS, False), NUMERIC),
+    "boosted rules of a class": (
+        BoostedRules(CUTOFFS, Boosting(3, 4.0, 0.1, 0.5, 1, True), 2),
+        CLASSES,
+    ),
+    "increment of a class": (
+        Increment(TERMS, 0 * WEIGHTS, WEIGHTS, LocalStepParams(0.1, 0.1, 2, 0.01), True, 0),
+        CLASSES,
+    ),
+    "objective of a class": (Objective(TERMS, WEIGHTS, True, 1), CLASSES),
     "posterior": (LocalPosterior(0.1), BINARY),
     "forest": (LocalForest(3, 1), BINARY),
     "records": (RawRecords(), NUMERIC),

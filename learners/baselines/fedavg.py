@@ -64,7 +64,8 @@ class FedAvgLogistic(LinearBaseline):
             logistic=True,
             local_steps=self.local_steps,
         )
-        result = averaging.run(federation, terms, Pooled(sizes, zeros, zeros, np.zeros(0)))
+        pooled = Pooled(sizes, zeros, zeros, np.zeros(0))
+        (result,) = averaging.run(federation, terms, pooled)
         slopes = result.weights[1:] * 0.4 / terms.cutoffs.scale
         middle = (federation.schema.lower + federation.schema.upper) / 2
         self.rounds_ = result.rounds

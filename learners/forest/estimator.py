@@ -30,6 +30,7 @@ from privfed.learners.forest.settings import SETTINGS
 from privfed.learners.forest.trees import MOST_DEPTH, MOST_TREES
 from privfed.learners.impurity import CRITERIA, Criterion
 from privfed.learners.parameters import Boolean, Constraints, Integers, Reals, StrOptions, inherited
+from privfed.learners.private.synthetic_tables import synthetic_table
 from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.exact import Number
@@ -262,6 +263,22 @@ class _FedForest(LearnerByWays):
         if not isinstance(self.model_, PrivateForest):
             raise InputError("intervals are of the noise of a private model; give a private policy")
         return self.model_.intervals(self._encode(X), level)
+
+    def synthesize(self, rows: int, random_state: int | None = None) -> pd.DataFrame:
+        """Made-up records of a private model, in the schema's columns; see :func:`.synthetic_table`.
+
+        They are drawn from the fitted model and the public schema alone, so that they cost no budget.
+
+        Raises:
+            InputError: the model is not private, or there is less than one row.
+        """
+        if not isinstance(self.model_, PrivateForest):
+            raise InputError(
+                "made-up records are drawn from a private model's releases; fit under private(epsilon)"
+            )
+        if rows < 1:
+            raise InputError(f"rows must be at least 1, not {rows!r}")
+        return synthetic_table(self.model_.model, rows, np.random.default_rng(random_state))
 
     def to_text(self) -> str:
         """The forest as text rules, which :meth:`from_text` reads; InputError for a private model."""

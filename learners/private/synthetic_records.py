@@ -60,6 +60,8 @@ class SyntheticSource:
     projection: np.ndarray  #: to leading directions, shape (functions, directions)
     wanted: np.ndarray | None  #: mean of each direction, shape (directions,), by leaf counts
     noise: float  #: std of the noise in such a mean
+    target_edges: np.ndarray  #: of the target's bins, shape (bins + 1,)
+    target_shares: np.ndarray  #: of the records by bin of the target, shape (bins,)
 
     def draw(
         self, basis: Basis, records: int, rng: np.random.Generator

@@ -179,7 +179,10 @@ class _Learning:
                 variances = np.maximum((shares * ranks**2).sum(axis=1), 1e-3)
                 noise = answer.deviation("products") / records
                 latent = synthetic_records.copula(products + products.T, variances, noise)
-        self.source = SyntheticSource(latent, shares, np.zeros((0, 0)), None, 0.0)
+        target = self.marginals.target
+        self.source = SyntheticSource(
+            latent, shares, np.zeros((0, 0)), None, 0.0, target.edges, target.shares
+        )
         return synthetic_records.draw(latent, shares, self.params.synthetic_records, self.rng)
 
     def _basis(self, weighed: np.ndarray) -> Basis:

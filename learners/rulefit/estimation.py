@@ -6,7 +6,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -95,6 +95,7 @@ class FitContext:
     pooled: Pooled
     logistic: bool
     rng: np.random.Generator | None = None
+    label: int | None = None
 
     @property
     def means(self) -> np.ndarray:
@@ -105,7 +106,7 @@ class FitContext:
         self, dual: np.ndarray, steps: LocalStepParams, clients: Sequence[str] | None = None
     ) -> np.ndarray | None:
         """The clients' mean increment; none where nobody answers."""
-        query = Increment(self.terms, self.means, dual, steps, self.logistic)
+        query = Increment(self.terms, self.means, dual, steps, self.logistic, self.label)
         told = self.federation.ask_offered(query, clients=clients).each("increment")
         return self.pooled.average(told) if told else None
 
@@ -126,7 +127,7 @@ class FitContext:
         """Pooled mean loss plus penalty, by weights of columns that are centred; NaN where withheld."""
         if np.isnan(weights).any():
             return math.nan
-        query = Objective(self.terms, self.uncentred(weights), self.logistic)
+        query = Objective(self.terms, self.uncentred(weights), self.logistic, self.label)
         answers = self.federation.ask_offered(query).only
         if "loss" not in answers:
             return math.nan
@@ -166,11 +167,18 @@ class Estimation(ABC):
         terms: Terms,
         pooled: Pooled,
         rng: np.random.Generator | None = None,
-    ) -> Estimate:
-        """Find the weights; a client that does not answer a round is left out of it, and silence ends learning."""
+        labels: Sequence[int | None] = (None,),
+    ) -> list[Estimate]:
+        """Find the weights of each label's model, the steps being the same for all.
+
+        A client that does not answer a round is left out of it, and silence ends learning.
+        """
         context = FitContext(federation, terms, pooled, self.logistic, rng)
         needed = self.client_step is None or self.reference_rounds > 0
         curvatures = context.curvature() if needed else Curvatures(math.inf)
+        return [self._one(replace(context, label=label), curvatures) for label in labels]
+
+    def _one(self, context: FitContext, curvatures: Curvatures) -> Estimate:
         step = self.client_step or self._step(curvatures)
         weights, rounds = self._estimated(context, step)
         objective = context.objective(weights, self.penalty)

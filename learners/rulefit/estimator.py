@@ -19,8 +19,10 @@ from privfed.learners import private
 from privfed.learners.base import FederatedClassifier, FederatedRegressor, check_round
 from privfed.learners.parameters import Boolean, Constraints, Integers, Reals, StrOptions
 from privfed.learners.plain import plain
+from privfed.learners.private.target_link import MOST_CLASSES
 from privfed.learners.rulefit.boosting import Boosting
-from privfed.learners.rulefit.cutoffs import MOST_CUTS
+from privfed.learners.rulefit.class_ensembles import ClassEnsembles
+from privfed.learners.rulefit.cutoffs import MOST_CUTS, Cutoffs
 from privfed.learners.rulefit.estimation import Averaging, Gradients
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.private_way import PrivateRuleFit
@@ -83,8 +85,8 @@ PAPER: Mapping[str, Any] = {
 class _RuleFit(LearnerByWays):
     """What the classifier and the regressor share; parameters are documented at :class:`RuleFitClassifier`.
 
-    ``fit`` sets ``model_``, ``cutoffs_``, ``way_`` and ``private_`` (how it learned), ``rounds_``,
-    ``target_limits_``, ``objective_`` (pooled mean loss plus penalty at the end; NaN where withheld) and
+    ``fit`` sets ``ensemble_`` (``model_``, or ``models_`` of several classes), ``way_`` and ``private_`` (how it
+    learned), ``rounds_``, ``target_limits_``, ``objective_`` (pooled mean loss plus penalty at the end; NaN where withheld) and
     ``gap_`` (the objective minus the proximal-gradient optimum; NaN without ``reference_rounds``).
     """
 
@@ -107,7 +109,7 @@ class _RuleFit(LearnerByWays):
     paper_settings: ClassVar[Mapping[str, Any]] = PAPER
     _logistic: ClassVar[bool]
 
-    model_: RuleEnsemble  #: The fitted model, set by ``fit``
+    ensemble_: RuleEnsemble | ClassEnsembles  #: The fitted model, set by ``fit``
     target_limits_: tuple[float, float]  #: Target values that the scores -1 and 1 stand for
 
     def __init__(  # noqa: PLR0913 - an estimator's parameters
@@ -146,6 +148,7 @@ class _RuleFit(LearnerByWays):
             )
 
     def _params(self, schema: Schema) -> RuleFitParams:
+        categories = schema.target.categories if schema.target is not None else ()
         boosting = Boosting(
             self.n_estimators,
             float(self.tree_size),
@@ -174,10 +177,11 @@ class _RuleFit(LearnerByWays):
             Gradients(**given) if self.solver == "gradient" else Averaging(**given),
             max_terms=self.max_terms,
             stable=self.stable,
+            labels=tuple(range(len(categories))) if len(categories) > 2 else (None,),
         )
 
     def _keep(self, result: FittedRules) -> None:
-        self.model_, self.cutoffs_ = result.model, result.model.terms.cutoffs
+        self.ensemble_ = result.model
         self.target_limits_, self.rounds_ = result.target_limits, result.rounds
         self.objective_, self.gap_ = result.objective, result.gap
         if not result.rounds:
@@ -195,38 +199,73 @@ class _RuleFit(LearnerByWays):
 
     @property
     def rules_(self) -> list[Rule]:
-        """The rules with a coefficient other than zero."""
-        model = self.model_
-        kept = np.flatnonzero(model.weights[1 : 1 + len(model.terms.boxes)])
-        return [model.rules[k] for k in kept]
+        """The different rules with a coefficient other than zero."""
+        return list(dict.fromkeys(rule for model in self.models_ for rule in model.kept_rules))
+
+    @property
+    def cutoffs_(self) -> Cutoffs:
+        """The cut-offs of the model's terms; of several classes' short models each has its own, in ``models_``."""
+        return self.models_[0].terms.cutoffs
+
+    @property
+    def model_(self) -> RuleEnsemble:
+        """The fitted model of two classes or a number; of several classes see ``models_``."""
+        if isinstance(self.ensemble_, RuleEnsemble):
+            return self.ensemble_
+        raise AttributeError("model_ is of two classes or a number; models_ has one for each class")
+
+    @property
+    def models_(self) -> tuple[RuleEnsemble, ...]:
+        """The fitted model, or one for each class, in the order of ``classes_``."""
+        return (
+            self.ensemble_.models
+            if isinstance(self.ensemble_, ClassEnsembles)
+            else (self.ensemble_,)
+        )
 
     @property
     def feature_importances_(self) -> np.ndarray:
         """Variable importances, the largest being 1 (paper, Section 2.3)."""
-        return self.model_.variable_importances
+        return self.ensemble_.variable_importances
 
     def table(self, top: int | None = None, least_support: float = 0.0) -> pd.DataFrame:
-        return self.model_.table(top, least_support)
+        return self.ensemble_.table(top, least_support)
 
     def describe(self, top: int = 20) -> str:
-        return self.model_.describe(top)
+        return self.ensemble_.describe(top)
 
     def plot(self, feature: str | None = None, *, ax: Axes | None = None) -> Axes:
-        """Terms as bars, or what the terms of one feature alone add; with 90 % intervals of a short private model."""
+        """Terms as bars, or what the terms of one feature alone add; with 90 % intervals of a short private model.
+
+        Of several classes bars name theirs, and each has a curve.
+        """
         from privfed.learners import pictures
 
         check_is_fitted(self)
-        model, (unit, label) = self.model_, self._unit
+        unit, label = self._unit
         if feature is None:
-            table = model.table(pictures.MOST_BARS)
+            table = self.table(pictures.MOST_BARS)
             known = {"low", "high"} <= set(table)
             ends = unit * table[["low", "high"]].to_numpy() if known else None
             lengths = unit * table["coefficient"].to_numpy()
-            return pictures.bars(ax, table["term"].tolist(), lengths, label, ends)
+            names = table["term"]
+            if "class" in table:
+                names = table["class"] + ": " + names
+            return pictures.bars(ax, names.tolist(), lengths, label, ends)
         column, number = self._feature(feature)
-        cutoffs = model.terms.cutoffs
-        cuts = *cutoffs.cuts[number], cutoffs.lower[number], cutoffs.upper[number]
-        heights, band = model.shape_of(number, pictures.places_of(column, cuts))
+        each = [model.terms.cutoffs for model in self.models_]
+        cuts = [
+            c for own in each for c in (*own.cuts[number], own.lower[number], own.upper[number])
+        ]
+        places = pictures.places_of(column, cuts)
+        shapes = [model.shape_of(number, places) for model in self.models_]
+        if isinstance(self.ensemble_, ClassEnsembles):
+            curves = {
+                name: heights
+                for name, (heights, _) in zip(self.ensemble_.classes, shapes, strict=True)
+            }
+            return pictures.shape(ax, column, curves, f"adds to {label}", None, cuts)
+        heights, band = shapes[0]
         band = None if band is None else unit * band
         return pictures.shape(ax, column, unit * heights, f"adds to {label}", band, cuts)
 
@@ -237,7 +276,12 @@ class _RuleFit(LearnerByWays):
 
     def _score_intervals(self, X: pd.DataFrame | np.ndarray, level: float) -> np.ndarray:
         check_is_fitted(self)
-        return self.model_.score_intervals(self._encode(X), level)
+        return self._only("intervals are").score_intervals(self._encode(X), level)
+
+    def _only(self, what: str) -> RuleEnsemble:
+        if isinstance(self.ensemble_, ClassEnsembles):
+            raise InputError(f"{what} of two classes; predict_proba() and table() tell of several")
+        return self.ensemble_
 
     def published(self, epsilon: Number = 1) -> Policy:
         """Noise on histograms only: p covariates cost p * epsilon, and all else is unprotected."""
@@ -250,21 +294,23 @@ class _RuleFit(LearnerByWays):
         return private.private(epsilon, delta)
 
     def _scores(self, x: pd.DataFrame | np.ndarray, client: str | None) -> np.ndarray:
-        return self.model_.scores(self._encode(x, client))
+        return self.ensemble_.scores(self._encode(x, client))
 
     def state(self) -> dict[str, Any]:
         """See the base: how learning went, and the model with all its candidate rules."""
-        return {**{name: plain(getattr(self, name)) for name in _KEPT}, **self.model_.to_state()}
+        return {**{name: plain(getattr(self, name)) for name in _KEPT}, **self.ensemble_.to_state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.way_ = "private" if state["private_"] else "published"
         super().restore({name: state[name] for name in _KEPT[1:]})
-        self.model_ = RuleEnsemble.from_state(self.schema_, state)
-        self.cutoffs_ = self.model_.terms.cutoffs
+        kind = ClassEnsembles if "models" in state else RuleEnsemble
+        self.ensemble_ = kind.from_state(self.schema_, state)
 
 
 class RuleFitClassifier(FederatedClassifier, _RuleFit):
-    """Federated RuleFit for a binary outcome, with the logistic loss.
+    """Federated RuleFit for classes, with the logistic loss.
+
+    More than two classes, at most 64, are told apart by one model for each, against the rest.
 
     Args:
         n_bins: histogram bins B of each covariate.
@@ -296,19 +342,30 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
             depends on it.
     """
 
-    binary: ClassVar[bool] = True
     _logistic: ClassVar[bool] = True
+
+    def check(self, schema: Schema) -> None:
+        """Hold the target to classes, and to as many as there may be; see the base."""
+        super().check(schema)
+        assert schema.target is not None
+        if len(schema.target.categories) > MOST_CLASSES:
+            raise InputError(
+                f"RuleFitClassifier tells apart up to {MOST_CLASSES} classes, and the target {schema.target.name!r} "
+                "has more; join categories, or take FedForestClassifier"
+            )
 
     def decision_function(
         self, X: pd.DataFrame | np.ndarray, *, client: str | None = None
     ) -> np.ndarray:
-        """Log-odds of the second class, shape (rows,)."""
+        """Log-odds of the second class, shape (rows,); of several, a score of each, shape (rows, classes)."""
         return self._scores(X, client)
 
     def predict_proba(
         self, X: pd.DataFrame | np.ndarray, *, client: str | None = None
     ) -> np.ndarray:
-        """Probabilities of both classes, shape (rows, 2)."""
+        """Probabilities of the classes, shape (rows, classes)."""
+        if isinstance(self.ensemble_, ClassEnsembles):
+            return self.ensemble_.probabilities(self._encode(X, client))
         second = expit(self._scores(X, client))
         return np.column_stack([1 - second, second])
 
@@ -320,25 +377,24 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         """
         return np.asarray(expit(self._score_intervals(X, level)))
 
-    def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
-        """The likelier class of each row."""
-        positive = self._scores(X, client) > 0
-        likelier: np.ndarray = self.classes_[positive.astype(int)]
-        return likelier
-
     @property
     def _unit(self) -> tuple[float, str]:
-        return 1.0, f"log-odds of {self.schema_.columns[-1].name} = {self.classes_[1]}"
+        name = self.schema_.columns[-1].name
+        if not isinstance(self.ensemble_, ClassEnsembles):
+            return 1.0, f"log-odds of {name} = {self.classes_[1]}"
+        softmax = self.ensemble_.link == "softmax"
+        return 1.0, f"score of each {name}" if softmax else f"log-odds of each {name}"
 
     def scorecard(self, max_points: int = 10) -> ScoreCard:
         """The model as whole points that add up to a risk; see :meth:`.ScoreCard.from_ensemble`."""
         check_is_fitted(self)
-        return ScoreCard.from_ensemble(self.model_, max_points)
+        return ScoreCard.from_ensemble(self._only("score cards are"), max_points)
 
     def readable(self) -> dict[str, Any]:
-        """Rules and linear terms; the linear predictor is the log-odds of class 1."""
+        """Rules and linear terms; the linear predictor is the log-odds of class 1, or a score of each class."""
         assert self.schema_.target is not None
-        plain = self.model_.to_dict("logit")
+        model = self.ensemble_
+        plain = model.to_dict("logit") if isinstance(model, RuleEnsemble) else model.to_dict()
         classes = [value.item() for value in self.classes_]
         return {
             "target": self.schema_.target.name,
@@ -385,5 +441,5 @@ class RuleFitRegressor(FederatedRegressor, _RuleFit):
         target = self.schema_.target
         assert target is not None
         bounds = [float(bound) for bound in self.target_limits_]
-        plain = self.model_.to_dict("scaled to [-1, 1]")
+        plain = self.models_[0].to_dict("scaled to [-1, 1]")
         return {"target": target.name, "target_bounds": bounds, **plain, **self._convergence()}

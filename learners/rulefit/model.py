@@ -76,6 +76,11 @@ class RuleEnsemble:
             rule_of(box, self.terms.cutoffs.cuts, self.schema.names) for box in self.terms.boxes
         ]
 
+    @property
+    def kept_rules(self) -> list[Rule]:
+        """Those with a coefficient other than zero."""
+        return [self.rules[k] for k in np.flatnonzero(self.weights[1 : 1 + self._rules])]
+
     @cached_property
     def term_importances(self) -> np.ndarray:
         """|coefficient| times pooled standard deviation (paper, Section 2.3), shape (terms,)."""
@@ -83,13 +88,19 @@ class RuleEnsemble:
         return importances
 
     @cached_property
-    def variable_importances(self) -> np.ndarray:
-        """Linear terms' importances plus rules', shared among their covariates; the largest is 1 (or all are 0)."""
+    def covariate_importances(self) -> np.ndarray:
+        """Linear terms' importances plus rules', shared among their covariates, shape (covariates,)."""
         boxes, sizes = self.terms.boxes, self.terms.cutoffs.sizes
         used = (boxes[..., 0] > 0) | (boxes[..., 1] < sizes)
         shares = used / np.maximum(used.sum(axis=1), 1)[:, None]
         total = self.term_importances[: self._rules] @ shares
         np.add.at(total, list(self.terms.linear), self.term_importances[self._rules :])
+        return np.asarray(total)
+
+    @property
+    def variable_importances(self) -> np.ndarray:
+        """The same, the largest being 1 (or all 0)."""
+        total = self.covariate_importances
         largest = total.max(initial=0.0)
         return np.asarray(total / largest if largest > 0 else total)
 

@@ -12,6 +12,7 @@ from privfed.learners import private
 from privfed.learners.base import Planned
 from privfed.learners.private import PrivateModel
 from privfed.learners.private.basis import Trees
+from privfed.learners.rulefit.class_ensembles import ClassEnsembles
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.published import FittedRules, RuleFitParams
@@ -37,18 +38,22 @@ class PrivateRuleFit(Way[RuleFitParams, FittedRules]):
         fitted = private.learn(federation, outcome, rng, linear=self.params.linear)
         limits = fitted.outcome.lower, fitted.outcome.upper
         most, stable = self.params.max_terms, self.params.stable
-        if most is None:
-            model = as_rules(fitted)
-        else:
-            model = shortened(fitted, most, rng.spawn(1)[0], stable=stable)
-        return FittedRules(model, limits, fitted.rounds)
+        rngs = rng.spawn(len(fitted.start))
+        models = [
+            as_rules(fitted, k)
+            if most is None
+            else shortened(fitted, most, own, stable=stable, output=k)
+            for k, own in enumerate(rngs)
+        ]
+        link = "softmax" if most is None else "one-vs-rest"
+        return FittedRules(ClassEnsembles.joined(models, link), limits, fitted.rounds)
 
     def _outcome(self, schema: Schema) -> private.Outcome:
         return private.Outcome.of(schema, not self.params.boosting.logistic)
 
 
-def as_rules(fitted: PrivateModel) -> RuleEnsemble:
-    """Write a fitted model with one score as a rule ensemble.
+def as_rules(fitted: PrivateModel, output: int = 0) -> RuleEnsemble:
+    """Write one score of a fitted model as a rule ensemble.
 
     A column's bin and a tree's leaf are rules; a leaf that no record can reach is none, and a rule that
     several trees have is one. Where the linear term is a rank, which is no straight line, its steps join
@@ -56,14 +61,14 @@ def as_rules(fitted: PrivateModel) -> RuleEnsemble:
     """
     basis, columns = fitted.basis, fitted.basis.columns
     cutoffs = cutoffs_of(fitted)
-    steps, told = _steps(fitted)
+    steps, told = _steps(fitted, output)
     leaves = [_leaves(own, cutoffs.sizes) for own in basis.trees]
     boxes = np.concatenate([steps, *leaves]).astype(np.uint8)
     first = basis.size - sum(own.count * own.leaves for own in basis.trees)
-    effects = fitted.effects[:, 0]
+    effects = fitted.effects[:, output]
     told = np.concatenate([told, np.column_stack([effects, fitted.means])[first:]])
     whole = (boxes[..., 0] == 0) & (boxes[..., 1] >= cutoffs.sizes)
-    start = float(fitted.start[0]) + float(told[whole.all(axis=1), 0].sum())
+    start = float(fitted.start[output]) + float(told[whole.all(axis=1), 0].sum())
     real = (boxes[..., 0] < boxes[..., 1]).all(axis=1) & ~whole.all(axis=1)
     unique, weights, supports = _merged(boxes[real], told[real])
     linear = () if fitted.ranked else tuple(np.flatnonzero(effects[:columns]).tolist())
@@ -86,10 +91,10 @@ def cutoffs_of(fitted: PrivateModel) -> Cutoffs:
     return Cutoffs(fitted.basis.grid.cuts, lower, upper, 0.2 * (upper - lower))
 
 
-def _steps(fitted: PrivateModel) -> tuple[np.ndarray, np.ndarray]:
+def _steps(fitted: PrivateModel, output: int) -> tuple[np.ndarray, np.ndarray]:
     """Boxes of the columns' codes, those of equal effect joined, and (effect, support) of each."""
     basis, sizes = fitted.basis, fitted.basis.grid.sizes
-    effects, boxes, told = fitted.effects[:, 0], [], []
+    effects, boxes, told = fitted.effects[:, output], [], []
     for j, size in enumerate(sizes):
         places = basis.starts[j] + basis.bins[j, :size].astype(int)
         heights = effects[places]

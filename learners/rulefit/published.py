@@ -11,8 +11,9 @@ import numpy as np
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.rulefit.boosting import Boosting
+from privfed.learners.rulefit.class_ensembles import ClassEnsembles
 from privfed.learners.rulefit.cutoffs import Cutoffs, read_cutoffs
-from privfed.learners.rulefit.estimation import Estimate, Estimation
+from privfed.learners.rulefit.estimation import Estimation
 from privfed.learners.rulefit.histograms import ask_marginals
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.pooled import ask_pooled
@@ -44,15 +45,16 @@ class RuleFitParams:
     estimation: Estimation
     max_terms: int | None = None
     stable: bool = False
+    labels: tuple[int | None, ...] = (None,)  #: codes of the classes told apart; None for two
 
 
 @dataclass(frozen=True, eq=False)
 class FittedRules:
     """What either way learns."""
 
-    model: RuleEnsemble  #: the rule ensemble
+    model: RuleEnsemble | ClassEnsembles  #: one, or one for each class
     target_limits: tuple[float, float]  #: target values that the scores -1 and 1 stand for
-    rounds: int  #: rounds, objective, gap: as in :class:`.Estimate`
+    rounds: int  #: as in :class:`.Estimate`, of all classes; objective and gap are their means
     objective: float = math.nan
     gap: float = math.nan
 
@@ -76,15 +78,16 @@ class PublishedRuleFit(Way[RuleFitParams, FittedRules]):
         terms, params = _placeholder(schema), self.params
         estimation, logistic = params.estimation, params.boosting.logistic
         zeros = np.zeros(1 + len(terms))
-        increment = Increment(terms, zeros, zeros, estimation.first_steps, logistic)
+        label, models = params.labels[0], len(params.labels)
+        increment = Increment(terms, zeros, zeros, estimation.first_steps, logistic, label)
         return [
             Planned(CovariateHistogram((0,), params.bins), len(schema.features)),
-            Planned(BoostedRules(terms.cutoffs, params.boosting), 1),
+            Planned(BoostedRules(terms.cutoffs, params.boosting, label), models),
             Planned(Supports(terms), 1),
             Planned(Spreads(terms.cutoffs, tuple(range(len(schema.features)))), 1),
             Planned(SmoothnessBound(terms, zeros), 1),
-            Planned(increment, estimation.rounds + estimation.reference_rounds),
-            Planned(Objective(terms, zeros, logistic), 2),
+            Planned(increment, models * (estimation.rounds + estimation.reference_rounds)),
+            Planned(Objective(terms, zeros, logistic, label), 2 * models),
         ]
 
     def learn(self, federation: Disclosure, rng: np.random.Generator) -> FittedRules:
@@ -96,14 +99,21 @@ class PublishedRuleFit(Way[RuleFitParams, FittedRules]):
         synthetic = marginal.synthetic(schema, rng)
         terms = Terms(cutoffs, self._boosted(federation, cutoffs), self._linear(schema, cutoffs))
         pooled = ask_pooled(federation, terms, marginal, synthetic)
-        estimate: Estimate = params.estimation.run(federation, terms, pooled, rng)
+        found = params.estimation.run(federation, terms, pooled, rng, params.labels)
         std = np.sqrt(np.maximum(pooled.variances, 0))
-        model = RuleEnsemble(schema, terms, estimate.weights, pooled.supports, std)
+        models = [RuleEnsemble(schema, terms, own.weights, pooled.supports, std) for own in found]
         low, high = schema.target.bounds
-        return FittedRules(model, (low, high), estimate.rounds, estimate.objective, estimate.gap)
+        return FittedRules(
+            ClassEnsembles.joined(models, "one-vs-rest"),
+            (low, high),
+            sum(own.rounds for own in found),
+            float(np.mean([own.objective for own in found])),
+            float(np.mean([own.gap for own in found])),
+        )
 
     def _boosted(self, federation: Disclosure, cutoffs: Cutoffs) -> np.ndarray:
-        answers = federation.ask_offered(BoostedRules(cutoffs, self.params.boosting))
+        queries = [BoostedRules(cutoffs, self.params.boosting, own) for own in self.params.labels]
+        answers = federation.ask_offered(*queries)
         groups = [(r["boxes"].data, r["mentions"].data) for r in answers.releases()]
         boxes, _ = union(groups, len(federation.schema.features))
         return boxes[: self.params.max_rules]

@@ -27,6 +27,7 @@ from privfed.learners.rulefit.settings import SETTINGS
 from privfed.questions import wire
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
 from privfed.questions.query import Equations, Query, View
+from privfed.tables.records import nearest_class
 from privfed.tables.schema import Schema
 
 ROUNDED = 1e-6  #: How far a sum of losses may be off by rounding
@@ -88,11 +89,14 @@ class BoostedRules(Query):
 
     cutoffs: Cutoffs
     boosting: Boosting
+    label: int | None = (
+        None  #: code of the class told from the rest; None for a target of two or a number
+    )
     kind: ClassVar[str] = "rulefit.rules"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """``boxes`` of cut-off codes by (rule, feature, side), and ``mentions`` by rule."""
-        _check_target(schema)
+        _check_target(schema, self.label)
         self.cutoffs.check(schema)
         grow = self.boosting
         sane = 1 <= grow.trees <= MOST_TREES and 2 <= grow.leaves <= 64 and grow.min_leaf >= 1
@@ -108,7 +112,7 @@ class BoostedRules(Query):
         """Boost with the client's own secret randomness."""
         boxes, mentions = grow_rules(
             self.cutoffs.codes(view.table.x),
-            unit_target(view, self.boosting.logistic),
+            unit_target(view, self.boosting.logistic, self.label),
             self.cutoffs.sizes,
             self.boosting,
             view.rng(f"rulefit.rules {self.digest}"),
@@ -235,11 +239,13 @@ class Increment(_Model):
     dual: np.ndarray  #: z_r, shape (1 + terms,)
     steps: LocalStepParams  #: step sizes and penalty
     logistic: bool  #: the loss
+    label: int | None = None  #: as in :class:`BoostedRules`
     kind: ClassVar[str] = "rulefit.increment"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """``increment`` by term, the intercept first."""
         self._check(schema)
+        _check_target(schema, self.label)
         _check_vectors(self.terms, self.means, self.dual)
         steps = self.steps
         numbers = (steps.client_step, steps.elapsed, steps.penalty)
@@ -253,7 +259,8 @@ class Increment(_Model):
         """Take the local steps; a client without records moves nothing."""
         if not len(view.table):
             return {"increment": np.zeros(1 + len(self.terms))}
-        target, design = unit_target(view, self.logistic), self._centred(view, self.means)
+        target = unit_target(view, self.logistic, self.label)
+        design = self._centred(view, self.means)
         return {"increment": local_steps(design, target, self.dual, self.steps, self.logistic)}
 
     def equations(self, answer: Mapping[str, np.ndarray], view: View) -> Mapping[str, Equations]:
@@ -268,7 +275,8 @@ class Increment(_Model):
         if increment.shape != (1 + len(self.terms),) or not len(view.table):
             return {}
         matrix = self._matrix(view)
-        design, target = Centred(matrix, self.means), unit_target(view, self.logistic)
+        design = Centred(matrix, self.means)
+        target = unit_target(view, self.logistic, self.label)
         way = residuals_on_the_way(design, target, self.dual, increment, self.steps, self.logistic)
         columns = matrix - self.means
         added = self.steps.client_step * way.sum(axis=0)[:, None] * columns - increment
@@ -286,11 +294,13 @@ class Objective(_Model):
 
     weights: np.ndarray
     logistic: bool
+    label: int | None = None  #: as in :class:`BoostedRules`
     kind: ClassVar[str] = "rulefit.objective"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """``loss`` and ``size``."""
         self._check(schema)
+        _check_target(schema, self.label)
         _check_vectors(self.terms, self.weights)
         return {
             "loss": Part(PartType.VALUES, ("client",), (1,)),
@@ -313,7 +323,8 @@ class Objective(_Model):
         }
 
     def _losses(self, view: View) -> np.ndarray:
-        design, target = self._design(view), unit_target(view, self.logistic)
+        design = self._design(view)
+        target = unit_target(view, self.logistic, self.label)
         predictor = design.predictor(self.weights)
         each = [
             losses(target[block.rows], predictor.scores(block), self.logistic)
@@ -322,18 +333,23 @@ class Objective(_Model):
         return np.concatenate([np.empty(0), *each])
 
 
-def unit_target(view: View, logistic: bool) -> np.ndarray:
-    """The target scaled by its public bounds: to [0, 1], or to [-1, 1] for the squared loss."""
+def unit_target(view: View, logistic: bool, label: int | None = None) -> np.ndarray:
+    """The target scaled by its public bounds: to [0, 1], or to [-1, 1] for the squared loss; 1 for a label's class."""
     column = view.schema.target
     assert column is not None
     low, high = column.bounds
+    if label is not None:
+        classes = nearest_class(view.table.target, low, len(column.categories))
+        return np.asarray(classes == label, float)
     unit: np.ndarray = (view.table.target - low) / (high - low)
     return unit if logistic else 2 * unit - 1
 
 
-def _check_target(schema: Schema) -> None:
+def _check_target(schema: Schema, label: int | None = None) -> None:
     if schema.target is None:
         raise QueryError("malformed", "the schema has no target")
+    if label is not None and not 0 <= label < len(schema.target.categories):
+        raise QueryError("malformed", "the target has no class of this label")
 
 
 def _check_features(features: tuple[int, ...], schema: Schema) -> None:

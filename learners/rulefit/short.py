@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 
 from privfed.learners.private import PrivateModel
 from privfed.learners.rulefit.boosting import Boosting, grow_rules
@@ -43,29 +43,45 @@ SETTINGS = ShortSettings()
 
 
 def shortened(
-    fitted: PrivateModel, max_terms: int, rng: np.random.Generator, *, stable: bool = False
+    fitted: PrivateModel,
+    max_terms: int,
+    rng: np.random.Generator,
+    *,
+    stable: bool = False,
+    output: int = 0,
 ) -> RuleEnsemble:
-    """Write a model with one score as at most so many rules and lines; ``stable``: steps alone."""
-    return _Shortening(fitted, rng, stable).run(max_terms)
+    """Write a model as at most so many rules and lines; ``stable``: steps alone.
+
+    Of several classes, the log-odds of the class ``output`` against the rest; its intervals are not known.
+    """
+    return _Shortening(fitted, rng, stable, output).run(max_terms)
 
 
 class _Shortening:
     """One model's synthetic records, and the candidates over them."""
 
-    def __init__(self, fitted: PrivateModel, rng: np.random.Generator, stable: bool) -> None:
+    def __init__(
+        self, fitted: PrivateModel, rng: np.random.Generator, stable: bool, output: int = 0
+    ) -> None:
         self.fitted, self.rng, self.stable = fitted, rng, stable
         basis = fitted.basis
         self.codes, self.mass, directions = fitted.source.draw(basis, SETTINGS.records, rng)
         self.sizes = basis.grid.sizes
         added = [
-            basis.scores(basis.cells(self.codes[:, rows]), fitted.weights)[:, 0]
+            basis.scores(basis.cells(self.codes[:, rows]), fitted.weights)
             for rows in basis.blocks(SETTINGS.records)
         ]
-        self.scores = float(fitted.start[0]) + np.concatenate(added)
+        every = fitted.start + np.concatenate(added)
+        several = fitted.outcome.kind == "classes"
+        self.scores = every[:, output]
+        if several:
+            others = np.delete(every, output, axis=1)
+            self.scores = self.scores - logsumexp(others, axis=1)
+        self.covariance = None if several else fitted.covariance
         self.logistic = fitted.outcome.kind != "number"
         self.directions, self.spread = directions, np.zeros(len(directions))
-        if fitted.covariance is not None:
-            spread = np.einsum("ij,jk,ik->i", directions, fitted.covariance, directions)
+        if self.covariance is not None:
+            spread = np.einsum("ij,jk,ik->i", directions, self.covariance, directions)
             self.spread = np.maximum(spread, 0)
         self.variance = float(np.average(self.spread, weights=self.weights))
 
@@ -226,11 +242,11 @@ class _Shortening:
             found = found + step * min(1.0, 5 / max(float(np.abs(step).max()), 1e-300))
             if np.abs(step).max() < 1e-9:
                 break
-        if self.fitted.covariance is None:
+        if self.covariance is None:
             return found, None
         rates = mass * (labels * (1 - labels) if self.logistic else 1.0)
         along = np.linalg.solve(system, matrix.T @ (self.directions * rates[:, None]))
-        return found, along @ self.fitted.covariance @ along.T
+        return found, along @ self.covariance @ along.T
 
     def _compact(self, boxes: np.ndarray, limits: np.ndarray) -> tuple[Cutoffs, np.ndarray]:
         cuts, found = [], np.zeros_like(boxes)

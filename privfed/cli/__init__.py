@@ -39,6 +39,7 @@ from privfed.cli.studies import (
     run,
     schema,
     sweep,
+    synthesize,
 )
 from privfed.errors import DataWarning, InputError, Note, PrivfedError
 
@@ -53,7 +54,7 @@ def commands() -> None:
 
 for command in (
     *(study, audit, run, attack, report, export, sweep, reproduce),
-    *(predict, price, epsilon, schema, plugins),
+    *(predict, synthesize, price, epsilon, schema, plugins),
     *(release, check_guard, ledger, key, serve_client, owner, flower, flare),
 ):
     commands.add_command(command)

@@ -1,4 +1,4 @@
-"""Commands on studies: train, attack, report, price, sweep, predict; schemas; plugins."""
+"""Commands on studies: train, attack, report, price, sweep, predict, synthesize; schemas; plugins."""
 
 from __future__ import annotations
 
@@ -168,13 +168,33 @@ def _model(
     help="The policy that a board decides on; default: the first with a guarantee.",
 )
 @click.option("--pdf", is_flag=True, help="Print the page into a PDF too; needs Chromium.")
+@click.option(
+    "--against",
+    type=PATH,
+    help="The output of an earlier run: write what differs, and what changed with it.",
+)
 @simulation_option
-def report(folder: Path, reader: str | None, policy: str, pdf: bool, simulation: bool) -> int:
-    """Rewrite the report of a finished study in FOLDER, or write a page for a board or a regulator."""
+def report(
+    folder: Path,
+    reader: str | None,
+    policy: str,
+    pdf: bool,
+    against: Path | None,
+    simulation: bool,
+) -> int:
+    """Rewrite the report of a finished study in FOLDER, write a page for a board or a regulator, or compare two runs."""
     from privfed.study import assembly
     from privfed.study.output import Output
 
     output = Output.opened(folder)
+    if against is not None:
+        if reader or policy:
+            raise InputError("--for and --policy go with one run's report; leave out --against")
+        said, written = assembly.write_comparison(
+            output, Output.opened(against), pdf=pdf, simulation=simulation
+        )
+        click.echo(f"{said}\nwrote {written}")
+        return FINE
     if reader is None and not pdf:
         return _told(assembly.write_report(output, simulation=simulation), folder)
     who = reader or "engineer"
@@ -305,6 +325,27 @@ def predict(
     predicted = prediction.predict(model, table, client, shelf)
     written = f"wrote {len(predicted)} predictions to {out}"
     return _write(predicted.to_csv(index=False), out, overwrite, written)
+
+
+@click.command()
+@click.argument("model", type=PATH)
+@click.option("--rows", required=True, type=click.IntRange(1), help="How many records.")
+@click.option("--random-state", type=click.IntRange(0), help="Seed; default: another each time.")
+@file_option
+@replace_option
+def synthesize(
+    model: Path, rows: int, random_state: int | None, out: Path | None, overwrite: bool
+) -> int:
+    """Write made-up records with labels from a private MODEL.json, as private as the model.
+
+    They are drawn from the model and its public schema alone: no record is read, and no budget charged.
+    """
+    from privfed.study import prediction
+
+    made = prediction.synthesize(model, rows, random_state)
+    return _write(
+        made.to_csv(index=False), out, overwrite, f"wrote {rows} made-up records to {out}"
+    )
 
 
 @click.command()

@@ -208,6 +208,26 @@ def write_letter(
     return page.with_suffix(".pdf")
 
 
+def write_comparison(
+    output: Output, earlier: Output, *, pdf: bool = False, simulation: bool = False
+) -> tuple[str, Path]:
+    """Write ``comparison.html``, a finished study against an earlier one's output; see :func:`publishable`.
+
+    Returns:
+        the comparison as text, and the file, with ``pdf`` the printed one.
+    """
+    from privfed.reports import letters
+    from privfed.reports.comparison import compared, comparison_lines, comparison_page
+
+    before, now = (publishable(one, simulation=simulation) for one in (earlier, output))
+    told, page = compared(before, now), output.folder / "comparison.html"
+    write_text(page, comparison_page(told))
+    if pdf:
+        letters.write_pdf(page, page.with_suffix(".pdf"))
+        page = page.with_suffix(".pdf")
+    return comparison_lines(told), page
+
+
 @contextmanager
 def _bar(study: Study, choice: PolicyChoice) -> Iterator[Any]:
     """Show progress in queries."""

@@ -29,7 +29,7 @@ LEARNERS: Mapping[bool, Mapping[str, str]] = {
         "GeneticTreeRegressor": "one small tree for each data owner, for owners who differ",
     },
     False: {
-        "RuleFitClassifier": "two classes: a short list of rules and lines, each with what it adds",
+        "RuleFitClassifier": "two classes or more: a short list of rules and lines, each with what it adds",
         "FedForestClassifier": "a forest for two classes or more; most trees, hardest to read",
         "GeneticTreeClassifier": "one small tree for each data owner, for owners who differ",
     },

@@ -1,4 +1,4 @@
-"""Predictions of a saved model: ``privfed predict``."""
+"""What a saved model predicts, and records made up from it: ``privfed predict``, ``privfed synthesize``."""
 
 from __future__ import annotations
 
@@ -41,6 +41,23 @@ def predict(
             raise InputError("holds no records; give at least one")
         check_table(frame, Schema(learnt.schema_.features))
         return _predicted(learnt, frame, client)
+
+
+def synthesize(model: Path, rows: int, random_state: int | None = None) -> pd.DataFrame:
+    """Draw records with labels from a saved private forest; see :meth:`.FedForestClassifier.synthesize`.
+
+    Raises:
+        InputError: no such file, no model, or one without the releases that records are drawn from.
+    """
+    learnt = load(model)
+    if not hasattr(learnt, "synthesize"):
+        raise InputError(
+            f"model file {model}: {type(learnt).__name__} keeps no releases that records are drawn "
+            "from; give a FedForestClassifier or FedForestRegressor of a private policy"
+        )
+    with naming(f"model file {model}"):
+        made: pd.DataFrame = learnt.synthesize(rows, random_state)
+    return made
 
 
 def _take_home(model: FederatedLearner, client: str | None, shelf: Path) -> None:

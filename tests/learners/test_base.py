@@ -115,7 +115,7 @@ def test_accuracy_compares_names_as_the_schema_writes_them() -> None:
     [
         (RuleFitRegressor(), Column("y", "category", categories=("a", "b")), "numeric target"),
         (FuzzyTreeRegressor(), None, "numeric target"),
-        (RuleFitClassifier(), Column("y", lower=0, upper=2), "target with two values"),
+        (RuleFitClassifier(), Column("y", lower=0, upper=2), "target with classes"),
         (BayesianInference(), Column("y", "category", categories=("a", "b", "c")), "two values"),
         (LocalForests(), None, "two values"),
     ],

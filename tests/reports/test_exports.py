@@ -135,6 +135,8 @@ def test_an_impact_assessment_is_what_the_software_imports() -> None:
     assert {"name", "category", "author_name", "evaluator_name", "validator_name", "status"} <= set(
         said["pia"]
     )
+    assert "dbVersion" in said["pia"], "without it the software opens no file"
+    assert {one["id"] for one in said["measures"]} == set(range(1, len(said["measures"]) + 1))
     assert all(isinstance(said[key], list) for key in set(said) - {"pia"})
     by_number = {one["reference_to"]: one["data"] for one in said["answers"]}
     assert set(by_number) == {111, 112, 121, 122, 123, 211, 212, 213, 215, *range(321, 327)}

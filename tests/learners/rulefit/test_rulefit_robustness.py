@@ -191,7 +191,7 @@ def test_wrong_parameters_are_one_clear_error(wrong: dict[str, Any]) -> None:
 def test_targets_of_the_wrong_kind_are_one_clear_error() -> None:
     """A number for the classifier, no target at all for the regressor."""
     frame = patients()
-    with pytest.raises(InputError, match="two values"):
+    with pytest.raises(InputError, match="target with classes"):
         RuleFitClassifier().fit(UngatedDisclosure.from_frame(frame, NUMERIC, "hospital"))
     with pytest.raises(InputError, match="numeric target"):
         RuleFitRegressor().fit(UngatedDisclosure.from_frame(frame, Schema(FEATURES), "hospital"))

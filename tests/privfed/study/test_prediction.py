@@ -62,6 +62,37 @@ def bad(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return told.err
 
 
+def test_a_private_study_s_model_makes_up_records(
+    write_study: Callable[..., Path],
+    study_text: str,
+    model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """From the study's model.json alone, by seed; what keeps nothing to draw from is refused."""
+    forest = study_text.replace('"FuzzyTreeRegressor"', '"FedForestRegressor"')
+    path = write_study(forest.replace("max_depth = 1, n_fuzzy_sets = 2", "n_estimators = 2"))
+    assert status(["run", str(path), "--out", str(tmp_path / "out")]) == FINE
+    out = tmp_path / "out"
+    learnt = out / "private" / "model.json"
+    command = ["synthesize", str(learnt), "--rows", "30", "--random-state", "1"]
+    for name in ("one.csv", "same.csv"):
+        assert status([*command, "--out", str(out / name)]) == FINE
+        assert f"wrote 30 made-up records to {out / name}" in capsys.readouterr().out
+    made = pd.read_csv(out / "one.csv")
+    columns = [column.name for column in load(learnt).schema_.columns]
+    assert list(made) == columns and len(made) == 30
+    assert (out / "one.csv").read_bytes() == (out / "same.csv").read_bytes()
+    assert status([*command, "--out", str(out / "one.csv")]) == BAD_INPUT
+    for other, why in (
+        (out / "published" / "model.json", "fit under private(epsilon)"),
+        (model, "RuleFitClassifier keeps no releases"),
+    ):
+        capsys.readouterr()
+        assert status(["synthesize", str(other), "--rows", "3"]) == BAD_INPUT
+        assert why in capsys.readouterr().err
+
+
 def test_slips(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Files that are not there, other columns, text among numbers, strangers, an own file."""
     table = tmp_path / "table.csv"

@@ -1,0 +1,89 @@
+"""Tables of made-up records with labels, drawn from a fitted private model; they cost nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from privfed.learners.private.model import PrivateModel
+from privfed.tables.schema import Column
+
+POOL, KEPT = 5_000, 2_500  #: Codes drawn at a time, and how many are kept, by their weights
+
+
+def synthetic_table(model: PrivateModel, rows: int, rng: np.random.Generator) -> pd.DataFrame:
+    """Draw a table of made-up records.
+
+    Features have the released histograms and rank correlations, weighted towards the released leaf
+    counts, and are uniform within a bin. A class is drawn by the model's probabilities. A number is the
+    model's, with normal noise for the variance that the model leaves, put at the same rank of the
+    released histogram of the target.
+
+    The table is a function of ``rng`` and of the model, which is one of noisy releases and the public
+    schema; no record is read. It is therefore as private as the model, however many rows there are
+    (post-processing: Dwork and Roth 2014, Proposition 2.1).
+
+    Returns:
+        a column for each of the schema, the target last; shape (rows, features + 1).
+    """
+    blocks = [_block(model, rng) for _ in range(0, rows, KEPT)]
+    columns = model.schema.columns
+    values = np.concatenate(blocks, axis=1)[:, :rows]
+    return pd.DataFrame(
+        {column.name: _decoded(own, column) for own, column in zip(values, columns, strict=True)}
+    )
+
+
+def _block(model: PrivateModel, rng: np.random.Generator) -> np.ndarray:
+    """Encoded records, shape (columns, KEPT), the target last."""
+    basis, schema = model.basis, model.schema
+    codes, weights, _ = model.source.draw(basis, POOL, rng)
+    codes = codes[:, rng.choice(POOL, KEPT, p=weights / weights.sum())]
+    found = []
+    for column, cuts, own in zip(schema.features, basis.grid.cuts, codes, strict=True):
+        edges = np.concatenate([column.bounds[:1], cuts, column.bounds[1:]])
+        found.append(_within(column, edges, own, rng.random(KEPT)))
+    scores = model.start + basis.scores(basis.cells(codes), model.weights)
+    number = model.outcome.kind == "number"
+    return np.array([*found, (_numbers if number else _classes)(model, scores, rng)])
+
+
+def _within(column: Column, edges: np.ndarray, bins: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Values by bin, at some fraction of it; whole ones but of numbers."""
+    if column.kind == "number":
+        return np.asarray(edges[bins] + at * np.diff(edges)[bins])
+    low, above = np.ceil(edges), np.ceil(edges)
+    above[-1] = np.floor(edges[-1]) + 1
+    return np.asarray(np.floor(low[bins] + at * (above[1:] - low[:-1])[bins]))
+
+
+def _classes(model: PrivateModel, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    chances = model.outcome.predictions(scores)
+    if model.outcome.kind == "binary":
+        return np.asarray(rng.random(len(scores)) < chances[:, 0], dtype=float)
+    reached = np.cumsum(chances, axis=1)[:, :-1] <= rng.random((len(scores), 1))
+    return np.asarray(model.outcome.lower + reached.sum(axis=1))
+
+
+def _numbers(model: PrivateModel, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Numbers that have the released histogram, in the order of the model's and what it leaves."""
+    outcome, source = model.outcome, model.source
+    assert model.schema.target is not None
+    edges, reached = source.target_edges, np.cumsum(source.target_shares)
+    middles = outcome.targets((edges[:-1] + edges[1:]) / 2)[:, 0]
+    mean = source.target_shares @ middles
+    left = source.target_shares @ (middles - mean) ** 2 - scores.var()
+    order = np.argsort(np.argsort(scores[:, 0] + rng.normal(0, np.sqrt(max(left, 0)), len(scores))))
+    at = (order + rng.random(len(order))) / len(order) * reached[-1]
+    bins = np.minimum(np.searchsorted(reached, at, side="right"), len(reached) - 1)
+    below = reached[bins] - source.target_shares[bins]
+    share = np.clip((at - below) / np.maximum(source.target_shares[bins], 1e-12), 0, 1 - 1e-9)
+    found = _within(model.schema.target, edges, bins, share)
+    return np.asarray(np.clip(found, *model.schema.target.bounds))
+
+
+def _decoded(values: np.ndarray, column: Column) -> np.ndarray:
+    if column.kind == "number":
+        return values
+    whole = values.astype(np.int64)
+    return np.array(column.categories, dtype=object)[whole] if column.categories else whole

@@ -1,0 +1,107 @@
+"""RuleFit of three classes: one model for each, published and private."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy.special import expit, softmax
+from sklearn.metrics import accuracy_score
+
+from privfed import Column, Schema
+from privfed.errors import InputError, QueryError
+from privfed.learners import RuleFitClassifier
+from privfed.learners.rulefit.class_ensembles import ClassEnsembles
+from privfed.learners.rulefit.queries import Objective, unit_target
+from privfed.questions.query import View
+from privfed.tables.records import Records
+from privfed.testing.hospitals import FEATURES, gates, patients
+
+SCHEMA = Schema(FEATURES, Column("grade", "category", categories=("a", "b", "c")))
+FRAME = patients(900).assign(
+    grade=lambda f: np.select([f["GCS"] < 7, f["age"] > 60], ["a", "b"], "c")
+)
+WAYS = ("published", "short", "long")
+
+
+@cache
+def fitted(way: str) -> RuleFitClassifier:
+    """One fit of each way."""
+    learner = RuleFitClassifier(
+        n_estimators=15,
+        n_rounds=25,
+        max_terms=None if way == "long" else 8,
+        stable=True,
+        random_state=0,
+    )
+    policy = learner.published() if way == "published" else learner.private("8")
+    return learner.fit(gates(FRAME, policy, SCHEMA))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_three_classes_are_told_apart(way: str) -> None:
+    """A model of each; probabilities add up to one, and hold what the link makes of the scores."""
+    learner = fitted(way)
+    assert isinstance(learner.ensemble_, ClassEnsembles) and len(learner.models_) == 3
+    assert not hasattr(learner, "model_")
+    chances, scores = learner.predict_proba(FRAME), learner.decision_function(FRAME)
+    each = softmax(scores, axis=1) if way == "long" else expit(scores)
+    assert np.allclose(chances, each / each.sum(axis=1, keepdims=True))
+    assert accuracy_score(FRAME["grade"], learner.predict(FRAME)) > 0.9
+    assert learner.feature_importances_[:2].min() > learner.feature_importances_[2:].max()
+    if way == "short":
+        assert all(np.count_nonzero(own.weights[1:]) <= 8 for own in learner.models_)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_model_is_read_and_saved(way: str) -> None:
+    """A table by class, pictures, plain data; scores are the same to the bit after saving."""
+    learner = fitted(way)
+    table = learner.table(5)
+    assert set(table["class"]) <= {"a", "b", "c"} and table["importance"].iloc[0] == 100
+    first = learner.table()
+    assert (first["importance"].diff().dropna() <= 0).all()
+
+    again = RuleFitClassifier.from_dict(json.loads(json.dumps(learner.to_dict())))
+    assert np.array_equal(again.predict_proba(FRAME), learner.predict_proba(FRAME))
+    assert again.describe() == learner.describe()
+    assert {str(line.get_label()) for line in learner.plot("age").lines} >= {"a", "b", "c"}
+    label = learner.plot().get_yticklabels()[0].get_text()
+    assert label[:3] in ("a: ", "b: ", "c: ")
+    assert set(learner.readable()["models"]) == {"a", "b", "c"}
+
+
+def test_what_is_of_two_classes_alone_says_so() -> None:
+    """Score cards and intervals; and there may be no more than 64 classes."""
+    learner = fitted("short")
+    with pytest.raises(InputError, match="score cards are of two classes"):
+        learner.scorecard()
+    with pytest.raises(InputError, match="intervals are of two classes"):
+        learner.confidence_interval(FRAME)
+    many = Column("y", "category", categories=tuple(map(str, range(65))))
+    with pytest.raises(InputError, match="up to 64 classes"):
+        learner.check(Schema(FEATURES, many))
+
+
+def test_the_plan_asks_for_every_class() -> None:
+    """Rules and objectives once for each class, rounds for each; histograms as for two classes."""
+    learner = RuleFitClassifier(n_rounds=40)
+    times = {line.query.kind: line.times for line in learner.plan(SCHEMA, learner.published())}
+    assert times["rulefit.rules"] == 3 and times["rulefit.supports"] == 1
+    assert times["rulefit.increment"] == 3 * 40
+    assert times["rulefit.objective"] == 6 and times["rulefit.histogram"] == len(FEATURES)
+
+
+def test_a_label_is_a_class_of_the_target() -> None:
+    """Each record counts for exactly one label, whatever its value; another label is refused."""
+    terms = fitted("published").models_[0].terms
+    target = np.array([0.0, 1.0, 2.0, 7.0, -3.0, 0.6])
+    rows = np.tile((SCHEMA.lower + SCHEMA.upper) / 2, (len(target), 1))
+    view = View(Records(SCHEMA, rows, target), SCHEMA)
+    each = np.array([unit_target(view, True, label) for label in range(3)])
+    assert (each.sum(axis=0) == 1).all() and each[:, 3].tolist() == [0, 0, 1]
+    for label in (-1, 3):
+        with pytest.raises(QueryError, match="no class"):
+            Objective(terms, np.zeros(1 + len(terms)), True, label).parts(SCHEMA)
