@@ -88,7 +88,7 @@ def _described(name: str, options: str = "") -> str:
 def _names(module: object) -> list[str]:
     """Dotted names of what a module of lazy imports hands on."""
     found = []
-    for name in sorted(set(module.__all__) - {"__version__"}):  # type: ignore[attr-defined]
+    for name in sorted(set(module.__all__)):  # type: ignore[attr-defined]
         home = getattr(getattr(module, name), "__module__", None)
         if home is not None and home.startswith("privfed."):
             found.append(f"{home}.{name}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from privfed.lazy import attach
 
 if TYPE_CHECKING:
     from privfed.learners.forest import FedForestClassifier as FedForestClassifier
@@ -21,27 +22,4 @@ if TYPE_CHECKING:
     from privfed.learners.saved import load as load
     from privfed.learners.saved import save as save
 
-#: Where each learner lives, and how to save one; imported on first use.
-_HOMES = {
-    "FedForestClassifier": "forest",
-    "FedForestRegressor": "forest",
-    "FuzzyTreeRegressor": "fuzzy_tree",
-    "GeneticTreeClassifier": "genetic_tree",
-    "GeneticTreeRegressor": "genetic_tree",
-    "RuleFitClassifier": "rulefit",
-    "RuleFitRegressor": "rulefit",
-    "LevelRuleSearch": "rule_search",
-    "PartRuleSearch": "rule_search",
-    "SampledRuleSearch": "rule_search",
-    "TreeRuleSearch": "rule_search",
-    "RuleSearch": "rule_search",
-    "load": "saved",
-    "save": "saved",
-}
-__all__ = sorted(_HOMES)  # noqa: PLE0605
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'privfed.learners' has no attribute {name!r}")
-    return getattr(import_module(f"privfed.learners.{_HOMES[name]}"), name)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

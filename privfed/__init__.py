@@ -5,8 +5,9 @@ Names are imported on first use, so that a learner never drags the gate into its
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from privfed.lazy import attach
 
 if TYPE_CHECKING:
     from privfed.engines.local import LocalDisclosure as LocalDisclosure
@@ -22,23 +23,4 @@ if TYPE_CHECKING:
     from privfed.tables.schema import Schema as Schema
 
 __version__ = "0.1.0"
-_HOMES = {
-    "Budget": "privacy.accountant",
-    "Column": "tables.schema",
-    "Disclosure": "exchange.disclosure",
-    "Gate": "owner.gate",
-    "Guard": "privacy.policy",
-    "Ledger": "ledger",
-    "LocalDisclosure": "engines.local",
-    "Policy": "privacy.policy",
-    "Query": "questions.query",
-    "Records": "tables.records",
-    "Schema": "tables.schema",
-}
-__all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'privfed' has no attribute {name!r}")
-    return getattr(import_module(f"privfed.{_HOMES[name]}"), name)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -7,10 +7,9 @@ newcomer are in :mod:`privfed.testing`.
 
 from __future__ import annotations
 
-import ast
-from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from privfed.lazy import attach
 
 if TYPE_CHECKING:
     from privfed.attacks.base import Attack as Attack
@@ -82,19 +81,4 @@ if TYPE_CHECKING:
     from privfed.tables.schema import Column as Column
     from privfed.tables.schema import Schema as Schema
 
-#: Where each name lives: the imports above, which only type checkers carry out.
-_HOMES = {
-    name.name: node.module
-    for branch in ast.parse(Path(__file__).read_text(encoding="utf-8")).body
-    if isinstance(branch, ast.If)
-    for node in branch.body
-    if isinstance(node, ast.ImportFrom) and node.module
-    for name in node.names
-}
-__all__ = sorted(_HOMES)  # noqa: PLE0605
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'privfed.extend' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

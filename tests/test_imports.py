@@ -13,8 +13,8 @@ import privfed
 import privfed.extend
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Errors and the version: every room may speak of them.
-WORDS = {"errors", "__version__"}
+#: Errors, the version, names on first use: every room may use them.
+WORDS = {"errors", "lazy", "__version__"}
 #: The core's rooms, from the ground up: a room may import those before it.
 FLOORS = ("tables", "questions", "privacy", "exchange", "ledger", "owner", "engines")
 #: The rooms beside the core, and which others each may import.
@@ -193,7 +193,7 @@ def test_a_learner_drags_no_gate_along(statement: str) -> None:
 
 def test_the_package_is_lazy() -> None:
     """``import privfed`` alone loads nothing else; its names come on first use."""
-    assert loaded_by("import privfed") == {"privfed"}
+    assert loaded_by("import privfed") == {"privfed", "privfed.lazy"}
     assert "privfed.owner.gate" in loaded_by("from privfed import Gate")
 
 
@@ -211,11 +211,12 @@ def test_leak_assertions_need_numpy_and_pandas_alone() -> None:
         assert not loaded_by(names, others)
     loaded = loaded_by(f"{names}; from privfed.testing import sentinels")
     rooms = {name.split(".")[1] for name in loaded if "." in name}
-    assert rooms == {"errors", "leaks", "testing"}
+    assert rooms == {"errors", "lazy", "leaks", "testing"}
 
 
 def test_every_public_name_is_there() -> None:
-    """Each name in ``__all__`` can be had; another one is an AttributeError."""
+    """Each name in ``__all__`` can be had and completed; another one is an AttributeError."""
+    assert dir(privfed) == privfed.__all__
     assert all(getattr(privfed, name) is not None for name in privfed.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Gates'"):
         _ = privfed.Gates
@@ -226,6 +227,6 @@ def test_what_a_plugin_needs_is_in_one_place() -> None:
     assert all(getattr(privfed.extend, name) is not None for name in privfed.extend.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Gate'"):
         _ = privfed.extend.Gate
-    assert loaded_by("import privfed.extend") == {"privfed", "privfed.extend"}
+    assert loaded_by("import privfed.extend") == {"privfed", "privfed.extend", "privfed.lazy"}
     loaded = loaded_by("from privfed.extend import AdditiveNoise")
     assert not {name for name in loaded if name.startswith(("privfed.learners", "privfed.attacks"))}

@@ -6,8 +6,9 @@ are kits, each a list of checks that must hold for every newcomer.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from privfed.lazy import attach
 
 if TYPE_CHECKING:
     from privfed.leaks.reading.walk import flatten as flatten
@@ -23,22 +24,4 @@ if TYPE_CHECKING:
     from privfed.testing.assertions.support import assert_support as assert_support
     from privfed.testing.sentinel_tables import sentinels as sentinels
 
-_HOMES = {
-    "Powerless": "testing.assertions.no_raw",
-    "RawValueLeft": "testing.assertions.no_raw",
-    "assert_dp": "testing.assertions.audit",
-    "assert_ledger": "testing.assertions.ledger",
-    "assert_no_raw": "testing.assertions.no_raw",
-    "assert_refuses_over_budget": "testing.assertions.budget",
-    "assert_support": "testing.assertions.support",
-    "flatten": "leaks.reading.walk",
-    "sentinels": "testing.sentinel_tables",
-    "spending": "testing.assertions.alpha",
-}
-__all__ = [*sorted(_HOMES)]  # noqa: PLE0604
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'privfed.testing' has no attribute {name!r}")
-    return getattr(import_module(f"privfed.{_HOMES[name]}"), name)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

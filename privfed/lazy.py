@@ -1,0 +1,33 @@
+"""Names that a module offers, and imports on first use."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+
+def attach(
+    module: str, file: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` (PEP 562) and ``__all__`` for a module.
+
+    Its names are those that it imports under ``if TYPE_CHECKING:``, which only type checkers carry out.
+    """
+    homes = {
+        name.name: node.module
+        for branch in ast.parse(Path(file).read_text(encoding="utf-8")).body
+        if isinstance(branch, ast.If)
+        for node in branch.body
+        if isinstance(node, ast.ImportFrom) and node.module
+        for name in node.names
+    }
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return getattr(import_module(homes[name]), name)
+
+    return get, lambda: sorted(homes), sorted(homes)
