@@ -426,6 +426,7 @@ class CandidateInference(Attack):
             low=low,
             high=high,
             baseline=guessed,
+            measure="" if unknown else "found at 1 %",
             releases=tuple(sorted(set().union(*(each.system.kinds for each in outcomes)))),
             severity=_severity(share, low, guessed, exact),
             detail=_detail(unknown, outcomes),

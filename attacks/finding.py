@@ -24,7 +24,7 @@ class Severity(StrEnum):
     )
 
 
-#: What a guarantee says of a finding's value: the most that any test can get by it.
+#: What a rate on the curve of a membership test is: its ROC AUC, or its TPR at 1 % FPR.
 Limit = Literal["", "area", "found at 1 %"]
 
 
@@ -54,9 +54,8 @@ class Finding:
     detail: dict[str, Any] = field(default_factory=dict)
     #: whether the truth was needed to score it; then it is not publishable for real data
     simulation: bool = True
-    #: what a guarantee bounds the value by: the ROC AUC of a membership test, its TPR at 1 % FPR,
-    #: or nothing
-    limit: Limit = ""
+    measure: Limit = ""  #: what the value is, whether or not a guarantee bounds it
+    limit: Limit = ""  #: the same, where a guarantee bounds it
     partial: str = ""  #: why it is not all that the attack could find, or empty
     #: the least value that would have been found with probability :data:`POWER`; None if unknown
     detectable: float | None = None

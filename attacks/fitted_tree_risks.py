@@ -235,6 +235,7 @@ def _told_apart(
         low=max(0.0, area - half),
         high=min(1.0, area + half),
         baseline=0.5,
+        measure="area",
         severity=Severity.SOME if area - half > 0.5 else Severity.NONE,
         detail=detail,
         partial=partial,

@@ -117,6 +117,7 @@ class LeaveOneOut(Attack):
                 low=told.low,
                 high=told.high,
                 baseline=0.5,
+                measure="area",
                 releases=tuple(sorted({one.query.kind for each in doubts for one in each.asked})),
                 severity="some" if told.low > 0.5 else "none",
                 detail=detail,

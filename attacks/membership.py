@@ -123,6 +123,7 @@ class Membership(Attack):
             severity="none" if told.low <= 0.5 else "some",
             detail=detail,
             # Pairs of a few clients share their draws: only many draws make an interval.
+            measure="area",
             limit="area" if not drawn or told.clients >= DRAWS else "",
             partial=partial,
         )

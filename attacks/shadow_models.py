@@ -249,6 +249,7 @@ def read_model(
         low=max(0.0, curve.auc - float(half)),
         high=min(1.0, curve.auc + float(half)),
         baseline=0.5,
+        measure="area",
         severity="some" if curve.auc - half > 0.5 and float(low) > 0 else "none",
         detail=detail,
         risk="singling out",

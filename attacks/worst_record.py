@@ -281,6 +281,7 @@ class WorstRecord(Attack):
             baseline=RATE,
             releases=told.releases,
             severity=told.severity,
+            measure="found at 1 %",
             limit="found at 1 %",
             simulation=told.simulation,
             partial=told.partial,

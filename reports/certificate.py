@@ -191,6 +191,7 @@ def _attacked(found: Finding) -> dict[str, Any]:
     kept = (
         "attack",
         "metric",
+        "measure",
         "value",
         "of",
         "low",

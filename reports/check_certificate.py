@@ -19,6 +19,11 @@ from typing import Any
 
 FORMAT = "privfed release certificate 1"
 MET, FAILED, UNKNOWN = "met", "not met", "not examined"  #: What a criterion can be
+#: A threshold's key, the measure of the findings that it bounds, and how the criterion is called.
+_CEILINGS = (
+    ("max_tpr_at_1_percent", "found at 1 %", "at 1 %"),
+    ("max_area", "area", "told apart"),
+)
 
 
 def canonical(plain: Mapping[str, Any]) -> bytes:
@@ -79,9 +84,9 @@ def _evidence(plain: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[t
     yield "attacks", f"carried out: {required}", told, UNKNOWN if missing else MET
     named = sorted({found["attack"] for found in attacked if found["severity"] == "breach"})
     yield "people or values", "none identified", ", ".join(named) or "none", _state(not named)
-    for key, name in (("max_tpr_at_1_percent", "at 1 %"), ("max_area", "told apart")):
+    for key, measure, name in _CEILINGS:
         if limits[key] is not None:
-            known = [_most(found) for found in attacked if name in found["metric"]]
+            known = [_most(found) for found in attacked if found.get("measure") == measure]
             state = _state(max(known) <= limits[key]) if known else UNKNOWN
             found = f"{max(known):.4g}" if known else "no such figure"
             yield f"members {name}", f"at most {limits[key]:g} (upper end)", found, state

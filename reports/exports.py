@@ -432,7 +432,7 @@ def _privacy_metrics(source: Source) -> Iterator[dict[str, Any]]:
     if source.audited is not None:
         name = "epsilon that an audit proved of one mechanism"
         yield {"type": "audited_epsilon_lower", "value": source.audited.value, "name": name}
-    tries = [f for f in policy.findings if "1 % false positives" in f.metric and f.of == 1.0]
+    tries = [f for f in policy.findings if f.measure == "found at 1 %"]
     if tries:
         most = max(tries, key=lambda one: one.value)
         yield {"type": "mia_tpr_at_fpr_0.01", "value": most.value, "name": most.metric}

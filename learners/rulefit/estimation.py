@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from privfed.errors import Note
 from privfed.exchange.disclosure import Disclosure
@@ -95,7 +96,7 @@ class FitContext:
     pooled: Pooled
     logistic: bool
     rng: np.random.Generator | None = None
-    label: int | None = None
+    label: int | UnsetType = UNSET
 
     @property
     def means(self) -> np.ndarray:
@@ -167,7 +168,7 @@ class Estimation(ABC):
         terms: Terms,
         pooled: Pooled,
         rng: np.random.Generator | None = None,
-        labels: Sequence[int | None] = (None,),
+        labels: Sequence[int | UnsetType] = (UNSET,),
     ) -> list[Estimate]:
         """Find the weights of each label's model, the steps being the same for all.
 

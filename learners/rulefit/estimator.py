@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from msgspec import UNSET
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
@@ -177,7 +178,7 @@ class _RuleFit(LearnerByWays):
             Gradients(**given) if self.solver == "gradient" else Averaging(**given),
             max_terms=self.max_terms,
             stable=self.stable,
-            labels=tuple(range(len(categories))) if len(categories) > 2 else (None,),
+            labels=tuple(range(len(categories))) if len(categories) > 2 else (UNSET,),
         )
 
     def _keep(self, result: FittedRules) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
@@ -45,7 +46,7 @@ class RuleFitParams:
     estimation: Estimation
     max_terms: int | None = None
     stable: bool = False
-    labels: tuple[int | None, ...] = (None,)  #: codes of the classes told apart; None for two
+    labels: tuple[int | UnsetType, ...] = (UNSET,)  #: codes of the classes told apart
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from privfed.errors import QueryError
 from privfed.learners.rulefit.averaging import (
@@ -89,9 +90,8 @@ class BoostedRules(Query):
 
     cutoffs: Cutoffs
     boosting: Boosting
-    label: int | None = (
-        None  #: code of the class told from the rest; None for a target of two or a number
-    )
+    #: code of the class told from the rest; unset for two classes or a number, and then no part of the digest
+    label: int | UnsetType = UNSET
     kind: ClassVar[str] = "rulefit.rules"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
@@ -239,7 +239,7 @@ class Increment(_Model):
     dual: np.ndarray  #: z_r, shape (1 + terms,)
     steps: LocalStepParams  #: step sizes and penalty
     logistic: bool  #: the loss
-    label: int | None = None  #: as in :class:`BoostedRules`
+    label: int | UnsetType = UNSET  #: as in :class:`BoostedRules`
     kind: ClassVar[str] = "rulefit.increment"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
@@ -294,7 +294,7 @@ class Objective(_Model):
 
     weights: np.ndarray
     logistic: bool
-    label: int | None = None  #: as in :class:`BoostedRules`
+    label: int | UnsetType = UNSET  #: as in :class:`BoostedRules`
     kind: ClassVar[str] = "rulefit.objective"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
@@ -333,22 +333,22 @@ class Objective(_Model):
         return np.concatenate([np.empty(0), *each])
 
 
-def unit_target(view: View, logistic: bool, label: int | None = None) -> np.ndarray:
+def unit_target(view: View, logistic: bool, label: int | UnsetType = UNSET) -> np.ndarray:
     """The target scaled by its public bounds: to [0, 1], or to [-1, 1] for the squared loss; 1 for a label's class."""
     column = view.schema.target
     assert column is not None
     low, high = column.bounds
-    if label is not None:
+    if label is not UNSET:
         classes = nearest_class(view.table.target, low, len(column.categories))
         return np.asarray(classes == label, float)
     unit: np.ndarray = (view.table.target - low) / (high - low)
     return unit if logistic else 2 * unit - 1
 
 
-def _check_target(schema: Schema, label: int | None = None) -> None:
+def _check_target(schema: Schema, label: int | UnsetType = UNSET) -> None:
     if schema.target is None:
         raise QueryError("malformed", "the schema has no target")
-    if label is not None and not 0 <= label < len(schema.target.categories):
+    if label is not UNSET and not 0 <= label < len(schema.target.categories):
         raise QueryError("malformed", "the target has no class of this label")
 
 

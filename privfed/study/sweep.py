@@ -428,7 +428,7 @@ def figures_of(policy: PolicyReport) -> dict[str, Any]:
 def _attacked(findings: Sequence[Finding]) -> dict[str, float]:
     """Return columns of what attacks and audits found."""
     audits = [one for one in findings if one.metric.startswith("epsilon proven")]
-    found = [one.value for one in findings if one.limit == "found at 1 %"]
+    found = [one.value for one in findings if one.measure == "found at 1 %"]
     columns: dict[str, float] = {}
     if found:
         columns["found"] = max(found)

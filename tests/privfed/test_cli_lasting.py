@@ -395,11 +395,11 @@ def test_a_plain_folder_is_shown_summed_up_and_exported(
     assert "fuzzy_tree.residuals" in told and "south" not in told
     assert status(["ledger", "budget", str(owners), "--by", "study"]) == FINE
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in lines] == 4 * ["north"] + 4 * ["south"] + ["note"]
-    share, whole, one, left = lines[:4]
-    assert "study one: a share of" in share and "epsilon 2 at delta 1e-05 given all" in share
+    assert [line.split(":")[0] for line in lines] == 3 * ["north"] + 3 * ["south"] + ["note"]
+    whole, one, left = lines[:3]
     assert f"all: {EACH} charges" in whole and "epsilon 8 whatever is still asked" in whole
-    assert f"study one: {EACH} charges" in one and "room for a study of epsilon" in left
+    assert "study one: a share of" in one and "epsilon 2 at delta 1e-05 given all" in one
+    assert f"{EACH} charges" in one and "room for a study of epsilon" in left
     assert status(["ledger", "export", str(owners)]) == FINE
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert status(["ledger", "export", str(owners / "north.db")]) == FINE

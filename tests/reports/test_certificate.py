@@ -32,7 +32,8 @@ def found(**changed: Any) -> dict[str, Any]:
     """One attack's outcome."""
     plain = {
         "attack": "membership",
-        "metric": "members found at 1 % false positives",
+        "metric": "share of the used records on a list found",
+        "measure": "found at 1 %",
         "value": 0.02,
     }
     rest = {"of": 1.0, "low": 0.0, "high": 0.05, "baseline": 0.01, "severity": "none"}
@@ -155,7 +156,7 @@ def _first(plain: dict[str, Any], public: bytes) -> Iterator[str]:
         ("attacks", lambda p: p["attacked"].append(found(state="not looked"))),
         ("people or values", lambda p: p["attacked"][0].update(severity="breach")),
         ("members at 1 %", lambda p: p["attacked"][0].update(high=0.11)),
-        ("members at 1 %", lambda p: p["attacked"][0].update(metric="something else")),
+        ("members at 1 %", lambda p: p["attacked"][0].update(measure="something else")),
         ("audit: proven over claimed", lambda p: p["audited"][0].update(proven=0.05)),
         ("audit: proven over claimed", lambda p: p.update(audited=[])),
         ("audits", lambda p: p["audited"][0].update(proven=0.6)),

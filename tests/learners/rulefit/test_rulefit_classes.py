@@ -60,7 +60,9 @@ def test_the_model_is_read_and_saved(way: str) -> None:
     """A table by class, pictures, plain data; scores are the same to the bit after saving."""
     learner = fitted(way)
     table = learner.table(5)
-    assert set(table["class"]) <= {"a", "b", "c"} and table["importance"].iloc[0] == 100
+    assert set(table["class"]) <= {"a", "b", "c"} and table["importance"].iloc[0] == pytest.approx(
+        100
+    )
     first = learner.table()
     assert (first["importance"].diff().dropna() <= 0).all()
 
