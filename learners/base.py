@@ -306,10 +306,14 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         column = Schema(self.schema_.features).column(name)
         return column, self.schema_.names.index(name)
 
-    def _encode(self, X: pd.DataFrame | np.ndarray, client: str | None = None) -> np.ndarray:
-        """Inputs, encoded and clipped to the schema, shape (rows, features)."""
+    def _encode(
+        self, X: pd.DataFrame | np.ndarray | Records, client: str | None = None
+    ) -> np.ndarray:
+        """Inputs, encoded and clipped to the schema, shape (rows, features); records are so already."""
         schema: Schema = self.schema_
         self._check_client(client)
+        if isinstance(X, Records):
+            return X.x
         if isinstance(X, pd.DataFrame):
             return Records.from_frame(X, Schema(schema.features)).x
         return Records.from_array(np.asarray(X), schema).x

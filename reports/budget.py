@@ -209,6 +209,11 @@ class PolicyReport:
         return scores(self.metrics)
 
     @property
+    def simulated(self) -> bool:
+        """Whether its scores are by the records' truth."""
+        return "released" not in self.metrics and bool(self.metrics.get("simulation", True))
+
+    @property
     def noisy(self) -> bool:
         """Whether any release has noise, so that another run would differ."""
         return any(
@@ -245,6 +250,7 @@ class PolicyReport:
             if not found.simulation or found.severity == "breach" or self._beyond(found)
         )
         metrics = {key: self.metrics[key] for key in UNSCORED if key in self.metrics}
+        metrics |= self.metrics.get("evaluation", {})
         return replace(self, findings=kept, inapplicable={}, metrics=metrics)
 
     def _beyond(self, finding: Finding) -> bool:

@@ -19,10 +19,15 @@ class MetricValue:
     #: sample standard deviation over runs that differ only by noise; None for one run
     deviation: float | None = None
     runs: int = 1  #: number of runs
+    #: 95 % interval over the noise of a released score; None for a score by the records' truth
+    interval: tuple[float, float] | None = None
 
     @property
     def told(self) -> str:
         """The score with its deviation, both to two digits of the deviation."""
+        if self.interval is not None:
+            low, high = self.interval
+            return f"{self.value:.3g} ({low:.3g} to {high:.3g})"
         if not self.deviation:
             return f"{self.value:.4g}"
         decimals = min(6, max(0, 1 - math.floor(math.log10(self.deviation))))
@@ -30,12 +35,11 @@ class MetricValue:
 
     @property
     def useless(self) -> bool:
-        """Whether it is no better than the constant baseline's."""
+        """Whether it is no better than the constant baseline's, at either end of its interval."""
         if self.constant is None or not self.better:
             return False
-        return (
-            self.value <= self.constant if self.better == "higher" else self.value >= self.constant
-        )
+        low, high = self.interval or (self.value, self.value)
+        return high <= self.constant if self.better == "higher" else low >= self.constant
 
 
 def scores(metrics: Mapping[str, Any]) -> tuple[MetricValue, ...]:
@@ -49,6 +53,7 @@ def scores(metrics: Mapping[str, Any]) -> tuple[MetricValue, ...]:
         *(metrics["measure"], value, metrics.get("baseline"), metrics.get("better", "")),
         deviation=repeated.get("deviation"),
         runs=count,
+        interval=_interval(metrics, metrics["measure"]),
     )
     return headline, *_others(metrics, repeated.get("scores", {}), count)
 
@@ -65,6 +70,14 @@ def _others(
             deviation, runs = None, 1
         if isinstance(value, int | float):
             found.append(
-                MetricValue(name, value, constants.get(name), better.get(name, ""), deviation, runs)
+                MetricValue(
+                    *(name, value, constants.get(name), better.get(name, ""), deviation, runs),
+                    _interval(metrics, name),
+                )
             )
     return tuple(found)
+
+
+def _interval(metrics: Mapping[str, Any], name: str) -> tuple[float, float] | None:
+    low_high = metrics.get("intervals", {}).get(name)
+    return None if low_high is None else (low_high[0], low_high[1])

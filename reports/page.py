@@ -226,8 +226,8 @@ def rules_each(policy: PolicyReport) -> float:
 
 
 def figure(score: MetricValue) -> str:
-    """Format a score, with its deviation over several runs."""
-    return score.told if score.deviation else number(score.value)
+    """Format a score, with its deviation over several runs or its interval."""
+    return score.told if score.deviation or score.interval else number(score.value)
 
 
 def score_of(policy: PolicyReport, name: str) -> MetricValue | None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from privfed.questions.exact import shown
 from privfed.reports.budget import PolicyReport, Report
-from privfed.reports.page import claim, number
+from privfed.reports.page import claim, figure, number
 
 State = Literal["met", "not met", "examined", "not examined", "outside"]
 #: From which epsilon on SP 800-226 sees little meaning, up to which a strong guarantee, and a large delta.
@@ -77,12 +77,14 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         "Noise that is not of the law that was charged; sums in floating point; a query that fails.",
         "not met" if policy.breaches or not intact else "met" if audits else "not examined",
     )
-    scores = ", ".join(f"{score.name} {number(score.value)}" for score in policy.scores)
+    scores = ", ".join(f"{score.name} {figure(score)}" for score in policy.scores)
     yield PyramidBlock(
         "middle",
         "Utility",
         scores or "not measured",
-        "held-out records of the simulation" if scores else "none",
+        (policy.metrics.get("released") or "held-out records of the simulation")
+        if scores
+        else "none",
         "A model that is no better than a constant.",
         "not examined" if not scores else "not met" if policy.useless else "met",
     )

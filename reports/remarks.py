@@ -80,7 +80,7 @@ def draws(policy: PolicyReport) -> str:
     runs = policy.metrics.get("runs")
     if runs:
         return f"{_varied(runs)}. {_SIMULATED}"
-    if not policy.scores or not policy.noisy:
+    if not policy.scores or not policy.noisy or "released" in policy.metrics:
         return ""
     return (
         "Scores reflect a single noise draw; set runs = 5 in the study to measure their variation"

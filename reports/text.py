@@ -23,7 +23,7 @@ def summary(report: Report) -> str:
     lines = [report.study.name]
     for policy in report.policies:
         guarantee = _guarantee(policy)
-        simulated = " (simulation)" if policy.metrics.get("simulation", True) else ""
+        simulated = " (simulation)" if policy.simulated else ""
         lines.append(
             f"  {policy.name:12} {guarantee:20} {policy.released} releases, "
             f"{policy.unprotected} unprotected; {_performance(policy)}{simulated}{_attacked(policy)}"
@@ -34,7 +34,8 @@ def summary(report: Report) -> str:
                 f"{policy.block.delta:g} given all before it; the epsilon above is of all studies"
             )
         others = [_score(score) for score in policy.scores[1:] if score.constant is not None]
-        lines += [f"  {'':12} {'; '.join(others)} (simulation)"] if others else []
+        lines += [f"  {'':12} {'; '.join(others)}{simulated}"] if others else []
+        lines += [f"  {'':12} {policy.metrics['released']}"] if "released" in policy.metrics else []
         lines += [f"  {'':12} {policy.metrics['hint']}"] if "hint" in policy.metrics else []
         lines += [f"  {'':12} {text}" for text in remarks(policy)]
     lines += [] if report.composed is None else [_together(report.composed, report)]

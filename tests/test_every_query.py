@@ -19,6 +19,7 @@ from privfed.learners.baselines.bayesian import LocalPosterior
 from privfed.learners.baselines.forest import LocalForest
 from privfed.learners.baselines.fuzzy_rules import FuzzyRules
 from privfed.learners.baselines.pooled import RawRecords
+from privfed.learners.evaluation import ClassScores, RegressionErrors
 from privfed.learners.fuzzy_tree.coordinates import Coordinates
 from privfed.learners.fuzzy_tree.linear import Moments, Residuals
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
@@ -121,6 +122,9 @@ TABULAR: dict[str, tuple[Query, Schema]] = {
         Level(NODES, 5, LOWER, UPPER, (0, 2), target=(-1.0, 2.0)),
         NUMERIC,
     ),
+    "errors of a constant": (RegressionErrors(b""), NUMERIC),
+    "scores of a constant": (ClassScores(b""), BINARY),
+    "scores of three classes": (ClassScores(b""), CLASSES),
     "leaves of a narrow target": (Leaves(NODES, 5, LOWER, UPPER, (0,), target=(0.0, 0.5)), NUMERIC),
 }
 

@@ -81,6 +81,7 @@ class LocalDisclosure(ChannelDisclosure):
         block: int = 1,
         registry: Registry | None = None,
         keys: str | Path | None = None,
+        held_out: pd.DataFrame | None = None,
     ) -> LocalDisclosure:
         """Split one table, one row a record, among its data owners.
 
@@ -99,6 +100,7 @@ class LocalDisclosure(ChannelDisclosure):
             amend: see :class:`Gate`, as ``block``.
             registry: where the heads of ledgers that last are remembered.
             keys: a folder with the key ``<client>.key`` of each ledger; ``None``: nothing is signed.
+            held_out: a table of further records, for queries of a model's errors; see :class:`Gate`.
         """
         groups = _split(frame, client)
         beside = [c for c in (client, individual) if c in frame.columns]
@@ -112,6 +114,10 @@ class LocalDisclosure(ChannelDisclosure):
         _warn_of_clipping(prepared, groups)
         books, secrets = _opened(_paths(groups, ledgers), seed, keys, registry)
         policies = _with_keys(policies, secrets)
+        beyond = {} if held_out is None else _split(held_out, client)
+        tested = {
+            name: Records.from_frame(part, known, individual, name) for name, part in beyond.items()
+        }
         gates: dict[str, Gate] = {}
         for number, (name, records) in enumerate(prepared.items()):
             gates[name] = Gate(
@@ -122,6 +128,7 @@ class LocalDisclosure(ChannelDisclosure):
                 secret=secrets[name],
                 amend=amend,
                 block=block,
+                held_out=tested.get(name),
             )
         return cls(gates)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import tomli_w
 
 from privfed.engines.batches import schema_digest
@@ -25,6 +26,8 @@ from privfed.ledger.verified_file import verified
 from privfed.owner.gate import Gate
 from privfed.owner.masking import MaskingKey
 from privfed.privacy.policy import Policy
+from privfed.privacy.policy_objects import kinds_of
+from privfed.questions import coins
 from privfed.tables.csv_text import Text
 from privfed.tables.data_quality import DataQuality
 from privfed.tables.records import Records
@@ -51,6 +54,9 @@ class OwnerFile:
     sockets: dict[str, str]
     study: str = ""  #: the study's name in the ledger
     individual: str | None = None  #: the column that names the person behind each record
+    #: fraction of the records that a secret coin keeps from training, a person's together, for queries of
+    #: a model's errors
+    test: float = 0.0
     sep: str = ","  #: the table's column separator
     encoding: str = "utf-8"  #: the table's encoding
     decimal: str = "."  #: before the decimals of its numbers
@@ -105,6 +111,8 @@ class OwnerFile:
             raise InputError(f"{where}, [agreed]: unknown key {key!r}; known are policy, schema")
         if self.block < 1:
             raise InputError(f"{where}: block must be at least 1")
+        if not 0 <= self.test < 1:
+            raise InputError(f"{where}: test must lie between 0 and 1; write test = 0.25")
 
     def to_toml(self, path: str | Path) -> None:
         """Write the file without keys at their defaults."""
@@ -160,13 +168,16 @@ class OwnerFile:
         """
         policy, records, key = self.checked(amend=amend, confirm=confirm)
         book = Ledger(self._path(self.ledger), self.client, key=key, registry=self.registry)
+        secret = book.secret()
+        held_out = coins.of_fraction(records, secret, "held out", self.test)
         gate = Gate(
             self.client,
-            records,
+            records.take(np.flatnonzero(~held_out)),
             policy,
             book,
             study=self.study,
-            secret=book.secret(),
+            secret=secret,
+            held_out=records.take(np.flatnonzero(held_out)),
             amend=amend,
             block=self.block,
         )
@@ -179,6 +190,12 @@ class OwnerFile:
         schema = Schema.from_toml(self._path(self.schema))
         policy = Policy.from_toml(self._path(self.policy))
         self._check_agreed(schema, policy)
+        evaluated = [kind for kind, made in kinds_of(policy, ()).items() if made.held_out]
+        if evaluated and not self.test:
+            raise PolicyError(
+                f"policy file {self.policy}: answers {evaluated[0]} from held-out records, and the owner file "
+                "keeps none; write test = 0.25"
+            )
         text = Text(self.sep, self.encoding, self.decimal, self.thousands)
         table = read_table(self._path(self.data), text=text)
         records = Records.from_frame(table, schema, self.individual, self.client)

@@ -51,6 +51,7 @@ from privfed.privacy.policy_objects import accountant_of, kinds_of
 from privfed.questions import wire
 from privfed.questions.part import Part
 from privfed.questions.query import LocalEffect, LocalView, Query, View
+from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 
 __all__ = ["Gate", "Refused", "assign", "open_reply"]
@@ -83,6 +84,8 @@ class Gate:
         data: public label of the data's version, for the ledger.
         amend: whether to put this policy in force over another one, by the owner's choice.
         block: how many equal charges to reserve at once; the rest counts as spent when the process ends.
+        held_out: records of the same data set that queries of a model's errors are put to, and no
+            others; none unless given. One ledger composes all that is asked of either.
     """
 
     def __init__(  # noqa: PLR0913 - by name after four
@@ -100,6 +103,7 @@ class Gate:
         data: str = "",
         amend: bool = False,
         block: int = 1,
+        held_out: Records | None = None,
     ) -> None:
         self.owner, self.policy, self.ledger, self.study = owner, policy, ledger, study
         self.data, self.block = data, block
@@ -113,6 +117,9 @@ class Gate:
         self._terms = terms_digest(policy)
         secret = secret or new_secret()
         self._view = View(capped(records, policy), self.schema, secret)
+        if held_out is None and isinstance(records, Records):
+            held_out = records.take(np.arange(0))
+        self._held_out = replace(self._view, records=capped(held_out, policy), cache={})
         if policy.masked is not None:
             self._masking = MaskingKey(secret)  #: Hides this owner's shares of masked sums
             self._masking.check(policy.masked.keys, owner)
@@ -402,13 +409,12 @@ class Gate:
         self.breaches.clear()
 
     def _protected(self, request: Request, query: Query, quote: Quote) -> dict[str, ReleasedPart]:
-        exact = query.evaluate(self._view)
+        view = self._held_out if query.held_out else self._view
+        exact = query.evaluate(view)
         released: dict[str, ReleasedPart] = {}
         for protection in quote.masked or quote.protections:
             mechanism = protection.mechanism
-            reveals = (
-                query.reveals(exact, self._view, mechanism.strict) if mechanism.suppresses else {}
-            )
+            reveals = query.reveals(exact, view, mechanism.strict) if mechanism.suppresses else {}
             released |= self._protect(request, exact, protection, reveals)
         return released
 

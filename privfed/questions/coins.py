@@ -46,6 +46,20 @@ def toss(keys: Keys, label: str) -> np.ndarray:
     return coins
 
 
+def of_fraction(records: Records, secret: bytes, label: str, fraction: float) -> np.ndarray:
+    """Choose about a fraction of the records by coins, all of a person's by one; bool, shape (records,).
+
+    One record more or less changes no other's coin: a person's follows from its code alone.
+    """
+    if records.individual is None:
+        keys = record_keys(records, secret)
+    else:
+        own = np.frombuffer(hashlib.blake2b(secret, digest_size=16).digest(), "<u8")
+        words = [np.ascontiguousarray(records.individual, np.int64).view(np.uint64)]
+        keys = _long_hash((own[:1], own[1:]), words, len(records))
+    return np.asarray(toss(keys, label) < np.uint64(int(fraction * 2.0**64)))
+
+
 def siphash(keys: Keys, words: Sequence[np.ndarray], outputs: int) -> tuple[np.ndarray, ...]:
     """SipHash-2-4 of messages of whole words (uint64), side by side; keys are broadcast.
 

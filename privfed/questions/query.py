@@ -102,6 +102,8 @@ class Query(ABC):
     #: Whether counts, sums and scores are sums over the records of what each alone would give. Not
     #: where records are judged together (an order statistic, a cap by person) or coins are tossed.
     linear: ClassVar[bool] = True
+    #: Whether it is put to the records that the owner keeps from training
+    held_out: ClassVar[bool] = False
 
     @abstractmethod
     def parts(self, schema: Schema) -> Mapping[str, Part]:

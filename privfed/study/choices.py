@@ -175,6 +175,9 @@ class PolicyChoice:
     #: masks sums among all of the study's owners; ``{ least = 4, colluding = 1 }`` or ``{}``, see
     #: :class:`.MaskedSums`. A policy file says so itself
     masked: dict[str, Any] | None = None
+    #: share of a ``private`` budget that is kept for questions of the model's errors on held-out records;
+    #: default: a tenth where ledgers last, else none
+    evaluation: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", self.base or self.name)
@@ -215,6 +218,10 @@ class PolicyChoice:
             raise StudyError(f"{where}: block must be at least 1")
         if self.masked is not None and self.base != "private":
             raise StudyError(f'{where}: masked needs base = "private"; or write it into the file')
+        if self.evaluation is not None and self.base != "private":
+            raise StudyError(f'{where}: evaluation needs base = "private"; or write a [[guard]]')
+        if self.evaluation is not None and not 0 <= self.evaluation < 1:
+            raise StudyError(f"{where}: evaluation is a share below 1; write evaluation = 0.1")
         if self.params and is_file:
             raise StudyError(f"{where} is a file; write its params there")
         if self.base == "private":

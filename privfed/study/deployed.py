@@ -37,6 +37,7 @@ from privfed.privacy.policy import Policy
 from privfed.study import PolicyChoice, Study
 from privfed.study.dry_run import dry_run, learner, policy
 from privfed.study.output import STUDY, Output, check_empty
+from privfed.study.private_evaluation import asks_evaluation, evaluated
 from privfed.study.schema_of_study import positive, schema_file
 from privfed.study.simulation import CountedDisclosure
 from privfed.tables.schema import Schema
@@ -105,7 +106,7 @@ class Deployment:
     def policy(self) -> Policy:
         """The policy proposed to the owners."""
         model = learner(self.study, self.choice)
-        proposed = policy(self.choice, model, self.schema, self.study.folder)
+        proposed = policy(self.choice, model, self.schema, self.study.folder, lasts=True)
         return with_masking_keys(
             self.choice.masked_among(proposed, self.clients), self.keys_folder, everyone=False
         )
@@ -197,16 +198,15 @@ class Deployment:
         """Train, write what was made, and say how it ended."""
         output, model = Output(self.out), learner(self.study, self.choice)
         before, watched = perf_counter(), CountedDisclosure(asking, lambda _: None)
-        metrics: dict[str, Any] = {
-            "simulation": False,
-            "told": "performance not measured",
-            "value": None,
-        }
+        metrics: dict[str, Any] = {"simulation": False}
+        unmeasured = {"told": "performance not measured", "value": None}
         try:
             model.fit(watched)
             save(model, folder / "model.json")
+            asked = asks_evaluation(self.policy)
+            metrics |= evaluated(model, watched) if asked else unmeasured
         except NobodyAnswered as silence:
-            metrics["stopped"] = str(silence)
+            metrics |= {**unmeasured, "stopped": str(silence)}
         heads = {client: [head.seq, head.hash] for client, head in asking.heads.items()}
         output.write(self.choice.name, "heads.json", heads)
         metrics |= {"seconds": perf_counter() - before}
@@ -236,6 +236,7 @@ class Deployment:
             sockets={"server": "server.sock"},
             study=self.study.name,
             individual=self.study.data.individual,
+            test=self.study.data.test if asks_evaluation(adopted) else 0.0,
             sep=self.study.data.sep,
             encoding=self.study.data.encoding,
             decimal=self.study.data.decimal,

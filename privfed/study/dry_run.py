@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -20,6 +21,7 @@ from privfed.questions import plugins
 from privfed.study import LearnerChoice, PolicyChoice, Study
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.price import Left, Price, price
+from privfed.study.private_evaluation import whole_plan, with_evaluation
 from privfed.study.reading import unquoted
 from privfed.study.rescaled import rescaled
 from privfed.study.schema_of_study import public_schema
@@ -51,7 +53,7 @@ def dry_run(study: Study, schema: Schema, *, attacks: bool = True) -> list[Price
                 adopted = adopt(study, choice, model, schema)
                 adopted = choice.masked_among(adopted, known_owners(study))
                 _build(adopted)
-                prices.append(price(model.plan(schema, adopted), schema, adopted))
+                prices.append(price(whole_plan(model, schema, adopted), schema, adopted))
     faults.tell(StudyError)
     return prices
 
@@ -207,13 +209,18 @@ def in_words_of_toml(error: msgspec.ValidationError) -> str:
 
 def adopt(study: Study, choice: PolicyChoice, model: FederatedLearner, schema: Schema) -> Policy:
     """Return the policy that the owners adopt: under their own budget with persistent ledgers."""
-    proposed = policy(choice, model, schema, study.folder)
     lasting = PersistentLedgers.of(study)
+    proposed = policy(choice, model, schema, study.folder, lasts=lasting is not None)
     return proposed if lasting is None else lasting.hold(study, choice, proposed)
 
 
-def policy(choice: PolicyChoice, model: FederatedLearner, schema: Schema, folder: Path) -> Policy:
-    """Build a study's policy for its learner; StudyError: a parameter that this does not take."""
+def policy(
+    choice: PolicyChoice, model: FederatedLearner, schema: Schema, folder: Path, *, lasts: bool
+) -> Policy:
+    """Build a study's policy for its learner; StudyError: a parameter that this does not take.
+
+    ``lasts`` says that its ledgers do, so that the model is evaluated by a share of the budget.
+    """
     if choice.base.endswith(".toml"):
         own = _of_file(folder / choice.base)
         if choice.epsilon is not None:
@@ -225,16 +232,22 @@ def policy(choice: PolicyChoice, model: FederatedLearner, schema: Schema, folder
         propose = partial(strict, model)
     elif choice.base == "private":
         params = _typed(params, model.private, f"policy {choice.name!r}")
-        propose = partial(model.private, choice.exact_epsilon, choice.exact_delta, schema=schema)
+        propose = partial(model.private, delta=choice.exact_delta, schema=schema)
+    private = choice.base == "private"
     try:
-        signature(propose).bind(**params)
+        signature(propose).bind(*([choice.exact_epsilon] if private else []), **params)
     except TypeError:
         known = [name for name in signature(propose).parameters if name not in _OURS]
         raise StudyError(
             f"policy {choice.name!r}: {type(model).__name__} does not take the params "
             f"{', '.join(choice.params)} for {choice.base!r}; it takes {', '.join(known) or 'none'}"
         ) from None
-    return _protecting(propose(**params), choice)
+    propose = partial(propose, **params)
+    if not private:
+        return _protecting(propose(), choice)
+    share = None if lasts and choice.evaluation is None else Fraction(str(choice.evaluation or 0))
+    proposed = with_evaluation(propose, choice.exact_epsilon, share, model, schema)
+    return _protecting(proposed, choice)
 
 
 def _of_file(path: Path) -> Policy:

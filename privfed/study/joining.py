@@ -18,6 +18,7 @@ from privfed.study.ledger_commands import check_ledger, writable
 from privfed.study.output import check_empty
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.price import Left, Price, percent_of, price, priced
+from privfed.study.private_evaluation import asks_evaluation, whole_plan
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Joining:
                 "the first study, or make a folder of its own: privfed owner new"
             )
         adopted = ledger.hold(study, deployment.choice, proposed)
-        cost = price(model.plan(deployment.schema, adopted), deployment.schema, adopted)
+        cost = price(whole_plan(model, deployment.schema, adopted), deployment.schema, adopted)
         ledger.begin(study, cost, deployment.schema, [known.client])
         name = re.sub(r"[^a-z0-9]+", "-", study.name.lower()).strip("-") or "study"
         owner = replace(
@@ -87,6 +88,7 @@ class Joining:
             witness=known.witness and _from_below(known.witness),
             log=known.log and f"{name}.log",
             metrics=None,
+            test=study.data.test if asks_evaluation(adopted) else 0.0,
             sockets={"server": "server.sock"},
             study=study.name,
             block=deployment.choice.block,

@@ -12,6 +12,7 @@ from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import accountant_of
 from privfed.study.price import Price, price
+from privfed.study.private_evaluation import whole_plan
 from privfed.tables.schema import Schema
 
 STEPS = 24  #: Of the bisection for a factor that the accountant's ceiling does not give
@@ -47,7 +48,7 @@ def rescaled(policy: Policy, epsilon: Fraction, model: FederatedLearner, schema:
     )
 
     def taken(tried: Policy) -> Fraction:
-        return _taken(price(model.plan(schema, tried), schema, tried))
+        return _taken(price(whole_plan(model, schema, tried), schema, tried))
 
     accountant = accountant_of(policy)
     before, after = (accountant.ceiling(p.budget) for p in (policy, within) if p.budget)

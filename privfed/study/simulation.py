@@ -47,6 +47,7 @@ from privfed.study.metrics import measure, measure_own, spread
 from privfed.study.output import NOISE, SESSION, Output
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.price import price
+from privfed.study.private_evaluation import asks_evaluation, evaluated, whole_plan
 from privfed.study.schema_of_study import check_owners, positive, schema_file
 from privfed.tables import partition as clients
 from privfed.tables.csv_text import FILES
@@ -103,6 +104,7 @@ class Prepared:
             block=block,
             registry=registry,
             keys=None if registry is None else self.study.keys,
+            held_out=self.test,
         )
 
     def score(self, model: FederatedLearner, schema: Schema) -> dict[str, Any]:
@@ -301,7 +303,7 @@ def _share(
     """Reserve the study's share of lasting budgets while it runs; a cohort's are each individual's own."""
     if lasting is None or adopted.budget is None or isinstance(federation, CohortDisclosure):
         return nullcontext()
-    most = price(model.plan(prepared.schema, adopted), prepared.schema, adopted)
+    most = price(whole_plan(model, prepared.schema, adopted), prepared.schema, adopted)
     ledgers = {name: gate.ledger for name, gate in federation.gates.items()}
     return lasting.study_block(prepared.study, most, ledgers)
 
@@ -370,7 +372,7 @@ def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
     study, model = prepared.study, learner(prepared.study, choice)
     noise = TestNoise(study.seed) if study.noise == "test" else None
     adopted = adopt(study, choice, model, prepared.schema)
-    plan = model.plan(prepared.schema, adopted)
+    plan = whole_plan(model, prepared.schema, adopted)
     return audit_guards(plan, prepared.schema, adopted, noise)
 
 
@@ -413,6 +415,8 @@ def _learn(
                     with suppress(InputError):  # a client without a model is told of in the metrics
                         model.take_home(client, shelf)
             metrics |= prepared.score(model, federation.schema)
+            if asks_evaluation(next(iter(gates.gates.values())).policy):
+                metrics["evaluation"] = evaluated(model, federation)
         except NobodyAnswered as silence:
             metrics["stopped"] = str(silence)
         return metrics | {

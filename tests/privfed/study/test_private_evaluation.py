@@ -1,0 +1,150 @@
+"""What owners release of a model's errors: the share it takes, and the figures with their intervals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from privfed.cli import BAD_INPUT, FINE, status
+from privfed.engines.local import LocalDisclosure
+from privfed.learners import GeneticTreeRegressor, RuleFitRegressor
+from privfed.learners.evaluation import EDGES, ClassScores, RegressionErrors
+from privfed.mechanisms.laplace import Laplace
+from privfed.privacy.accountant import Budget
+from privfed.privacy.policy import Guard, Policy
+from privfed.questions.query import View
+from privfed.study.price import price
+from privfed.study.private_evaluation import SHARE, evaluated, whole_plan, with_evaluation
+from privfed.tables.records import Records
+from privfed.tables.schema import Column, Schema
+from privfed.testing.hospitals import NUMERIC
+
+
+@pytest.mark.parametrize("share", [None, Fraction(1, 20), Fraction(0)])
+def test_the_share_is_taken_from_the_learners(share: Fraction | None) -> None:
+    """The study costs its epsilon as before, in the accountant's own currency."""
+    model = RuleFitRegressor()
+    adopted = with_evaluation(model.private, Fraction(4), share, model, NUMERIC)
+    priced = price(whole_plan(model, NUMERIC, adopted), NUMERIC, adopted)
+    own = [priced.share(line) for line in priced.lines if line.kind == RegressionErrors.kind]
+    assert priced.fits and Fraction(3999, 1000) < (priced.epsilon or 0) <= 4
+    assert bool(own) == (share != 0)
+    for taken in own:
+        assert taken == pytest.approx(float(SHARE if share is None else share), rel=1e-9)
+
+
+def test_personal_models_take_no_share() -> None:
+    """Unless one is asked for, which is refused."""
+    model = GeneticTreeRegressor()
+
+    def propose(epsilon: Fraction) -> Policy:
+        return model.private(epsilon, schema=NUMERIC)
+
+    assert with_evaluation(propose, Fraction(4), None, model, NUMERIC) == propose(Fraction(4))
+    with pytest.raises(Exception, match="one model for all"):
+        with_evaluation(propose, Fraction(4), SHARE, model, NUMERIC)
+
+
+CLASSES = Schema(
+    (Column("a", lower=0, upper=1),), Column("y", "category", categories=("no", "yes"))
+)
+
+
+class Leaning:
+    """A classifier whose probability of ``yes`` is the feature itself."""
+
+    schema_ = CLASSES
+
+
+def released(
+    schema: Schema, query: Any, mechanism: Any, x: np.ndarray, y: np.ndarray, seed: int
+) -> LocalDisclosure:
+    """A federation of two owners that answers one question about held-out records."""
+    guards = {query.kind: (Guard.of(mechanism, spend="0.5"),)}
+    budget = Budget.of("1", "0") if isinstance(mechanism, Laplace) else Budget.of("8", "1e-5")
+    accountant = "pure" if isinstance(mechanism, Laplace) else "zcdp"
+    policy = Policy(guards, accountant=accountant, budget=budget)
+    frame = pd.DataFrame({"a": x, "y": y, "site": np.resize(["p", "q"], len(x))})
+    return LocalDisclosure.from_frame(
+        frame.head(4),
+        target="y",
+        client="site",
+        schema=schema,
+        policy=policy,
+        seed=seed,
+        held_out=frame,
+    )
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", Laplace()], ids=["gaussian", "laplace"])
+def test_intervals_hold_what_the_noise_hides(
+    mechanism: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 20 draws of the noise at least 17 have intervals that hold the exact figure, for each."""
+    rng = np.random.default_rng(3)
+    x = np.repeat((np.array([0.0, *EDGES]) + np.array([*EDGES, 1.0])) / 2, 25)
+    y = np.where(rng.random(len(x)) < x, "yes", "no")
+    monkeypatch.setattr(ClassScores, "about", classmethod(lambda cls, model: cls(b"")))
+    monkeypatch.setattr(
+        ClassScores, "_predicted", lambda self, row, instead: np.array([1 - row[0], row[0]])
+    )
+    monkeypatch.setattr("privfed.study.private_evaluation.question_about", lambda _: ClassScores)
+    truth = {
+        "accuracy": np.mean((x > 0.5) == (y == "yes")),
+        "area under the curve": roc_auc_score(y == "yes", x),
+        "log loss": -np.log(np.maximum(np.where(y == "yes", x, 1 - x), 0.01)).mean(),
+    }
+    whole = ClassScores(b"").evaluate(
+        View(Records(CLASSES, x[:, None], (y == "yes").astype(float)), CLASSES)
+    )
+    monkeypatch.setattr(ClassScores, "evaluate", lambda self, view: whole)  # at both owners
+    held = dict.fromkeys(truth, 0)
+    for seed in range(20):
+        told = evaluated(
+            Leaning(),  # type: ignore[arg-type]
+            released(CLASSES, ClassScores(b""), mechanism, x[:8], y[:8], seed),
+        )
+        for name, exact in truth.items():
+            low, high = told["intervals"].get(name, (-np.inf, np.inf))
+            held[name] += low <= exact <= high
+        assert abs(told["value"] - truth["accuracy"]) < 0.15
+    assert min(held.values()) >= 17
+
+
+def test_too_few_records_are_called_so() -> None:
+    """Where the noise may be all that there is, no figure is given."""
+    schema = Schema((Column("a", lower=0, upper=1),), Column("y", lower=0, upper=2))
+    x = np.linspace(0, 1, 6)
+    federation = released(schema, RegressionErrors(b""), "gaussian", x, 2 * x, 1)
+    view = View(Records(schema, x[:, None], 2 * x), schema)
+    assert RegressionErrors(b"").evaluate(view)["sums"][0] == 6 * 2**20
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RegressionErrors, "about", classmethod(lambda cls, model: cls(b"")))
+        told = evaluated(RuleFitRegressor(), federation)
+    assert told["value"] is None or told["intervals"]["root mean squared error"][1] > 0.5
+
+
+def test_pages_of_ledgers_that_last_show_what_was_released(
+    write_study: Callable[..., Path], study_text: str, tmp_path: Path
+) -> None:
+    """And not what the records' truth scored; a share that leaves nothing is refused."""
+    text = study_text.replace('noise = "test"', "").replace('[[policy]]\nname = "published"\n', "")
+    text = text.replace("[learner]", 'ledgers = "owners"\n[learner]')
+    out = tmp_path / "out"
+    assert status(["run", str(write_study(text)), "--out", str(out)]) == FINE
+    metrics = json.loads((out / "private" / "metrics.json").read_text())
+    plain = json.loads((out / "report.json").read_text())
+    shown = plain["policies"][0]["performance"]
+    assert [one["value"] for one in shown[:1]] == [
+        value for value in [metrics["evaluation"]["value"]] if value is not None
+    ]
+    wrong = text.replace('name = "private"', 'name = "private"\nevaluation = 1.5')
+    assert status(["price", str(write_study(wrong))]) == BAD_INPUT
