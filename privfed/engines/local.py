@@ -105,30 +105,23 @@ class LocalDisclosure(ChannelDisclosure):
         groups = _split(frame, client)
         beside = [c for c in (client, individual) if c in frame.columns]
         known = _known(schema, frame.drop(columns=beside), target)
-        queries = tuple(queries)
         policies = {name: _policy(policy, name, known) for name in groups}
         _check_public(known, policies)
-        prepared = {
-            name: Records.from_frame(part, known, individual, name) for name, part in groups.items()
-        }
+        prepared = _encoded(groups, known, individual)
         _warn_of_clipping(prepared, groups)
         books, secrets = _opened(_paths(groups, ledgers), seed, keys, registry)
         policies = _with_keys(policies, secrets)
-        beyond = {} if held_out is None else _split(held_out, client)
-        tested = {
-            name: Records.from_frame(part, known, individual, name) for name, part in beyond.items()
-        }
+        tested = _held_out(held_out, client, known, individual)
+        shared: dict[str, Any] = {"study": study, "amend": amend, "block": block}
+        shared["queries"] = tuple(queries)
         gates: dict[str, Gate] = {}
         for number, (name, records) in enumerate(prepared.items()):
             gates[name] = Gate(
                 *(name, records, policies[name], books[name]),
                 noise=SecureNoise() if seed is None else TestNoise(seed + 7919 * number),
-                queries=queries,
-                study=study,
                 secret=secrets[name],
-                amend=amend,
-                block=block,
                 held_out=tested.get(name),
+                **shared,
             )
         return cls(gates)
 
@@ -217,6 +210,20 @@ def _split(frame: pd.DataFrame, client: str) -> dict[str, pd.DataFrame]:
     order, sizes = np.argsort(codes, kind="stable"), np.bincount(codes, minlength=len(names))
     rows = np.split(order, np.cumsum(sizes))[:-1]
     return {name: frame.take(own) for name, own in zip(names, rows, strict=True)}
+
+
+def _encoded(
+    groups: Mapping[str, pd.DataFrame], known: Schema, individual: str | None
+) -> dict[str, Records]:
+    return {
+        name: Records.from_frame(part, known, individual, name) for name, part in groups.items()
+    }
+
+
+def _held_out(
+    frame: pd.DataFrame | None, client: str, known: Schema, individual: str | None
+) -> dict[str, Records]:
+    return {} if frame is None else _encoded(_split(frame, client), known, individual)
 
 
 def _warn_of_clipping(prepared: Mapping[str, Records], tables: Mapping[str, pd.DataFrame]) -> None:
