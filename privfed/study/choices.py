@@ -178,6 +178,8 @@ class PolicyChoice:
     #: share of a ``private`` budget that is kept for questions of the model's errors on held-out records;
     #: default: a tenth where ledgers last, else none
     evaluation: float | None = None
+    #: states trust in a shuffler, ``{ people = 2000 }``; see :class:`.TrustedShuffler`
+    shuffled: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", self.base or self.name)
@@ -222,6 +224,8 @@ class PolicyChoice:
             raise StudyError(f'{where}: evaluation needs base = "private"; or write a [[guard]]')
         if self.evaluation is not None and not 0 <= self.evaluation < 1:
             raise StudyError(f"{where}: evaluation is a share below 1; write evaluation = 0.1")
+        if self.shuffled is not None and is_file:
+            raise StudyError(f"{where} is a file; write shuffled there")
         if self.params and is_file:
             raise StudyError(f"{where} is a file; write its params there")
         if self.base == "private":

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from privfed.attacks.base import HELD_OUT
 from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
-from privfed.audits.guards import FAMILY_WISE, audit_guards
+from privfed.audits.guards import FAMILY_WISE, audit_guards, audit_sources
 from privfed.audits.noise import audit_noise
 from privfed.audits.trainings import audit_learner
 from privfed.engines.cohort import CohortDisclosure
@@ -34,7 +35,7 @@ from privfed.learners.cohort import CohortLearner
 from privfed.learners.saved import save
 from privfed.ledger.registry import Registry
 from privfed.owner.noise_monitor import NoiseSums
-from privfed.privacy.noise import TestNoise
+from privfed.privacy.noise import SecureNoise, TestNoise
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Relation
 from privfed.questions.query import Query
@@ -153,9 +154,16 @@ class Prepared:
             everyone = Records.from_frame(self.train, self.schema)
             outside = Records.from_frame(self.test, self.schema)
             return {**dict.fromkeys(sorted(totals), everyone), "held out": outside}
+        return self._by_owner(self.train)
+
+    def controls(self) -> dict[str, Records]:
+        """Return each client's held-out records, for attacks that compare with them."""
+        return {name + HELD_OUT: held for name, held in self._by_owner(self.test).items()}
+
+    def _by_owner(self, frame: pd.DataFrame) -> dict[str, Records]:
         return {
             str(name): Records.from_frame(part, self.schema, owner=str(name))
-            for name, part in self.train.groupby(self.owner, sort=False)
+            for name, part in frame.groupby(self.owner, sort=False)
         }
 
 
@@ -354,6 +362,8 @@ def attack(
         tried.time_limit, tried.relation = seconds or tried.time_limit, relation
         attackable = tried.attackable(transcript)
         known: Mapping[str, Any] = truth
+        if tried.controls and isinstance(prepared, Prepared):
+            known = {**prepared.controls(), **truth}
         if isinstance(prepared, PreparedCohort) and isinstance(tried, Linkage):
             known = prepared.books()
         with one_thread():
@@ -368,12 +378,17 @@ def attack(
 
 
 def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
-    """Audit one policy's mechanisms; reads no record."""
+    """Audit one policy's mechanisms and its owners' sources of noise; reads no record."""
     study, model = prepared.study, learner(prepared.study, choice)
-    noise = TestNoise(study.seed) if study.noise == "test" else None
+    test = study.noise == "test"
     adopted = adopt(study, choice, model, prepared.schema)
-    plan = whole_plan(model, prepared.schema, adopted)
-    return audit_guards(plan, prepared.schema, adopted, noise)
+    asked = whole_plan(model, prepared.schema, adopted), prepared.schema, adopted
+    return [
+        *audit_guards(*asked, TestNoise(study.seed) if test else None),
+        *audit_sources(
+            *asked, lambda owner: TestNoise(study.seed + owner) if test else SecureNoise()
+        ),
+    ]
 
 
 def audit_training(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
