@@ -176,7 +176,7 @@ class PolicyChoice:
     #: :class:`.MaskedSums`. A policy file says so itself
     masked: dict[str, Any] | None = None
     #: share of a ``private`` budget that is kept for questions of the model's errors on held-out records;
-    #: default: a tenth where ledgers last, else none
+    #: default: a tenth among owners' own machines, else none
     evaluation: float | None = None
     #: states trust in a shuffler, ``{ people = 2000 }``; see :class:`.TrustedShuffler`
     shuffled: dict[str, Any] | None = None

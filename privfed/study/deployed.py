@@ -106,7 +106,7 @@ class Deployment:
     def policy(self) -> Policy:
         """The policy proposed to the owners."""
         model = learner(self.study, self.choice)
-        proposed = policy(self.choice, model, self.schema, self.study.folder, lasts=True)
+        proposed = policy(self.choice, model, self.schema, self.study.folder, deployed=True)
         return with_masking_keys(
             self.choice.masked_among(proposed, self.clients), self.keys_folder, everyone=False
         )

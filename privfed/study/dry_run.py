@@ -211,16 +211,17 @@ def in_words_of_toml(error: msgspec.ValidationError) -> str:
 def adopt(study: Study, choice: PolicyChoice, model: FederatedLearner, schema: Schema) -> Policy:
     """Return the policy that the owners adopt: under their own budget with persistent ledgers."""
     lasting = PersistentLedgers.of(study)
-    proposed = policy(choice, model, schema, study.folder, lasts=lasting is not None)
+    proposed = policy(choice, model, schema, study.folder, deployed=False)
     return proposed if lasting is None else lasting.hold(study, choice, proposed)
 
 
 def policy(
-    choice: PolicyChoice, model: FederatedLearner, schema: Schema, folder: Path, *, lasts: bool
+    choice: PolicyChoice, model: FederatedLearner, schema: Schema, folder: Path, *, deployed: bool
 ) -> Policy:
     """Build a study's policy for its learner; StudyError: a parameter that this does not take.
 
-    ``lasts`` says that its ledgers do, so that the model is evaluated by a share of the budget.
+    ``deployed`` among owners' own machines, the model is evaluated by a share of the budget unless the
+    study says otherwise.
     """
     if choice.base.endswith(".toml"):
         own = _of_file(folder / choice.base)
@@ -246,7 +247,9 @@ def policy(
     propose = partial(propose, **params)
     if not private:
         return _protecting(propose(), choice)
-    share = None if lasts and choice.evaluation is None else Fraction(str(choice.evaluation or 0))
+    share = (
+        None if deployed and choice.evaluation is None else Fraction(str(choice.evaluation or 0))
+    )
     proposed = with_evaluation(propose, choice.exact_epsilon, share, model, schema)
     return _protecting(proposed, choice)
 

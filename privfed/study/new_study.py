@@ -104,7 +104,7 @@ class NewStudy:
         except SchemaError:
             return None
         learner.check(schema)
-        return dry_run.policy(choice, learner, schema, self.folder, lasts=self.lasting)
+        return dry_run.policy(choice, learner, schema, self.folder, deployed=False)
 
     def _schema(self) -> str:
         """Write the schema of all columns that are features, with what is known of them."""

@@ -33,7 +33,7 @@ from privfed.tables.schema import Schema
 
 SHARE = Fraction(
     1, 10
-)  #: Share of a lasting budget that is kept for it, unless a study says otherwise
+)  #: Share of a deployment's budget that is kept for it, unless the study says otherwise
 DRAWS = 1000  #: Of the noise, for an interval
 #: By accountant: the mechanism whose spends are its currency.
 MECHANISMS = {"zcdp": "gaussian", "pure": "laplace"}

@@ -127,12 +127,12 @@ def test_a_model_that_fails_for_some_records_tells_nothing_by_it(
 ) -> None:
     """Its prediction there is a constant, and the answer a sum as any other."""
     query, schema = asked["errors"]
-    sound = type(query)._raw
+    sound: Any = type(query)._raw
 
     def raw(self: Any, row: np.ndarray) -> np.ndarray:
         if row[0] > schema.lower[0]:
             raise ZeroDivisionError
-        return sound(self, row)
+        return np.asarray(sound(self, row))
 
     monkeypatch.setattr(type(query), "_raw", raw)
     rows = np.random.default_rng(2).random((5, len(schema.columns)))

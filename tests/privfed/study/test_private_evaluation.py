@@ -138,6 +138,7 @@ def test_pages_of_ledgers_that_last_show_what_was_released(
     """And not what the records' truth scored; a share that leaves nothing is refused."""
     text = study_text.replace('noise = "test"', "").replace('[[policy]]\nname = "published"\n', "")
     text = text.replace("[learner]", 'ledgers = "owners"\n[learner]')
+    text = text.replace('name = "private"', 'name = "private"\nevaluation = 0.1')
     out = tmp_path / "out"
     assert status(["run", str(write_study(text)), "--out", str(out)]) == FINE
     metrics = json.loads((out / "private" / "metrics.json").read_text())
@@ -146,5 +147,5 @@ def test_pages_of_ledgers_that_last_show_what_was_released(
     assert [one["value"] for one in shown[:1]] == [
         value for value in [metrics["evaluation"]["value"]] if value is not None
     ]
-    wrong = text.replace('name = "private"', 'name = "private"\nevaluation = 1.5')
+    wrong = text.replace("evaluation = 0.1", "evaluation = 1.5")
     assert status(["price", str(write_study(wrong))]) == BAD_INPUT
