@@ -175,7 +175,7 @@ class _Walk:
         parts = ((f"{path}[{place}]", f"[{place}]", part) for place, part in enumerate(listed))
         yield from self._gathered(parts, path, depth, nested)
 
-    def _columns(  # noqa: PLR0913  # as the others, with the names of the matrix
+    def _columns(
         self, path: str, records: Sequence[Any], matrix: list[str], depth: int, nested: int
     ) -> Iterator[Leaf]:
         """Many records of the same keys: what is in no matrix key by key, the first ones as lines."""
