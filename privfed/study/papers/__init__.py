@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from privfed.errors import InputError, did_you_mean
-from privfed.study.papers import data, fuzzy_trees, simulations, trauma
+from privfed.study.papers import data, forest, fuzzy_trees, simulations, trauma
 from privfed.study.papers.table import PaperTable, compared
 
 QUICK = 2  #: Repetitions of a quick run
@@ -39,6 +39,45 @@ TABLES: Mapping[str, PaperTable] = {
     ),
     "fuzzy-tree/table-5": PaperTable(
         "sizes of the same trees", tuple(fuzzy_trees.PAPER), 1, fuzzy_trees.table_5
+    ),
+    "forest/table-2": PaperTable(
+        "accuracy or R^2 of public sets by Dirichlet division (the paper's cells are not at hand)",
+        tuple(forest.SETS),
+        10,
+        forest.table(forest.public),
+    ),
+    "forest/table-3": PaperTable(
+        "accuracy on banknote among 1 to 100 clients",
+        ("banknote",),
+        5,
+        forest.table(forest.fragmented),
+    ),
+    "forest/table-5": PaperTable(
+        "mean squared error under disjoint covariate shift (simulated)",
+        (),
+        5,
+        forest.table(forest.shifts, kinds=("disjoint",)),
+    ),
+    "forest/table-6": PaperTable(
+        "mean squared error under overlapping covariate shift (simulated)",
+        (),
+        5,
+        forest.table(forest.shifts, kinds=("overlapping",)),
+    ),
+    "forest/table-7": PaperTable(
+        "mean squared error by share of outliers (simulated)", (), 5, forest.table(forest.outliers)
+    ),
+    "forest/figure-2": PaperTable(
+        "mean squared error with clients alike, covariates shifted, outcomes shifted (simulated)",
+        (),
+        150,
+        forest.table(forest.simulations, regimes=tuple(forest.REGIMES)[:3]),
+    ),
+    "forest/appendix-f2": PaperTable(
+        "mean squared error with both covariates and outcomes shifted (simulated)",
+        (),
+        5,
+        forest.table(forest.simulations, regimes=tuple(forest.REGIMES)[3:]),
     ),
 }
 
