@@ -91,7 +91,7 @@ def write(rows: dict[str, list[dict[str, float]]], what: str, name: str) -> None
             about = f"{note}; means over seeds"
             cells.add(title, setting, column=method, ours=float(np.mean(values)),
                       spread=spread, note=about)  # fmt: skip
-    print(cells.write(f"forest_{name}"))
+    print(cells.write(name if Path(name).suffix else f"forest_{name}"))
 
 
 def others(given: argparse.Namespace) -> Iterator[Scores]:
