@@ -8,7 +8,15 @@ from pathlib import Path
 import pandas as pd
 
 from privfed.errors import InputError, did_you_mean
-from privfed.study.papers import data, forest, fuzzy_trees, genetic, simulations, trauma
+from privfed.study.papers import (
+    data,
+    forest,
+    fuzzy_trees,
+    genetic,
+    rule_search,
+    simulations,
+    trauma,
+)
 from privfed.study.papers.table import PaperTable, compared
 
 QUICK = 2  #: Repetitions of a quick run
@@ -123,6 +131,18 @@ TABLES: Mapping[str, PaperTable] = {
         genetic.NUMBER_FILES,
         10,
         genetic.table(["gain"], genetic.SIZES + genetic.SHARES, numbers=True),
+    ),
+    "rule-search/figure-6": PaperTable(
+        "coverage and precision by epsilon (simulated patients)",
+        (),
+        3,
+        rule_search.table("epsilon"),
+    ),
+    "rule-search/figure-8": PaperTable(
+        "coverage and precision by nu (simulated patients)", (), 3, rule_search.table("nu")
+    ),
+    "rule-search/figure-9": PaperTable(
+        "coverage and precision by theta (simulated patients)", (), 3, rule_search.table("theta")
     ),
 }
 
