@@ -199,7 +199,7 @@ def score(learner: FederatedLearner, data: Prepared) -> np.ndarray:
     """Each client's macro F1, or mean squared error, on the common test set."""
     found = []
     for name in data.clients:
-        own = {"client": name} if isinstance(learner, PersonalLearner) else {}
+        own: dict[str, Any] = {"client": name} if isinstance(learner, PersonalLearner) else {}
         said = learner.predict(data.test_x, **own)
         if data.classify:
             true = [f"c{c}" for c in data.test_y]
@@ -273,7 +273,7 @@ def fitted_all(
 ) -> Iterator[tuple[str, FederatedLearner]]:
     """Names, and what has learned."""
     yield from searched(data, participation, seed, searches)
-    central = CentralTreeClassifier() if data.classify else CentralTreeRegressor()
+    central: FederatedLearner = CentralTreeClassifier() if data.classify else CentralTreeRegressor()
     yield "central", fitted(central, data)
     if data.classify:
         active = active_clients(data, participation, seed)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privfed.learners.baselines import TruexTreeClassifier
 from privfed.study.papers import TABLES, genetic
 from privfed.study.papers.table import compared
 
@@ -57,13 +58,13 @@ def test_the_ibm_tree_is_grown_by_the_clients_that_are_active(
     assert len(genetic.active_clients(data, 0.1, 3)) == 2
     assert genetic.active_clients(data, 1.0, 3) == list(data.clients)
     asked: list[tuple[int, int]] = []
-    published = genetic.TruexTreeClassifier.published
+    published = TruexTreeClassifier.published
 
     def noted(self: Any, epsilon: int, parties: int) -> Any:
         asked.append((epsilon, parties))
         return published(self, epsilon, parties)
 
-    monkeypatch.setattr(genetic.TruexTreeClassifier, "published", noted)
+    monkeypatch.setattr(TruexTreeClassifier, "published", noted)
     grown = genetic.truex(data, genetic.active_clients(data, 0.1, 3))
     assert asked == [(1, 2)] and len(genetic.score(grown, data)) == 20
 
@@ -76,10 +77,9 @@ def test_a_figure_has_gains_by_set_and_setting(
     data = {"one": table(), "two": table(seed=1)}
     run = genetic.table(["gain", "distance"], ((3, 1.0),))
     told = compared(run(data, 1)).set_index(["row", "column"])
-    mean = told.loc[("mean of 2 sets", "paper: gain over own trees, %")]
-    assert mean["paper"] == 5.58
-    each = [told.loc[(name, "paper: gain over own trees, %"), "ours"] for name in data]
-    assert mean["ours"] == pytest.approx(np.mean(each))
-    apart = told.loc[("one", "paper: edit distance to the client's structure"), "ours"]
-    assert 0 <= float(str(apart)) <= 1
+    paper, ours = told["paper"].to_dict(), told["ours"].to_dict()
+    gain, apart = "paper: gain over own trees, %", "paper: edit distance to the client's structure"
+    assert paper["mean of 2 sets", gain] == 5.58
+    assert ours["mean of 2 sets", gain] == pytest.approx(np.mean([ours[n, gain] for n in data]))
+    assert 0 <= ours["one", apart] <= 1
     assert "genetic/figure-7" in TABLES

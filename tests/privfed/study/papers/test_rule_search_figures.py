@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privfed.learners.rule_search.generator import PROFILES
+from privfed.learners.rule_search.generator import PROFILES, generate
 from privfed.study.papers import TABLES, rule_search
+from privfed.study.papers.simulated_asking import Truths
 from privfed.study.papers.table import compared
 
 
@@ -31,7 +32,7 @@ def test_a_run_that_found_nothing_has_no_precision(monkeypatch: pytest.MonkeyPat
 
 def test_a_large_budget_finds_what_a_small_one_does_not() -> None:
     """By level over a small simulated population: coverage by epsilon, nothing wrong at the larger."""
-    small = rule_search.Truths(rule_search.generate(PROFILES["icu"].scaled(0.1), 1))
+    small = Truths(generate(PROFILES["icu"].scaled(0.1), 1))
     few, many = (
         rule_search.cell(small, "icu", "levels", epsilon, 0.05, 0.05, 0)[0] for epsilon in (1, 64)
     )
