@@ -15,7 +15,7 @@ DATA is a folder of CSV files whose last column is the target. What is measured 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -121,17 +121,17 @@ def other(folder: Path, name: str) -> tuple[pd.DataFrame, str, bool]:
 
 def rerun(given: argparse.Namespace) -> Iterator[Scores]:
     """One of the paper's tables."""
-    study = {
+    studies: dict[str, Callable[..., Iterator[Scores]]] = {
         "public": forest.public,
         "fragmented": forest.fragmented,
         "outliers": forest.outliers,
         "simulations": forest.simulations,
         "shifts": forest.shifts,
-    }[given.what]
+    }
     sets = {"public": given.sets or list(SETS), "fragmented": ["banknote"]}.get(given.what, [])
     data = {name: pd.read_csv(given.data / f"{name}.csv") for name in sets}
     chosen = {"wanted": given.methods} if given.methods else {}
-    return study(data, given.seeds, **chosen)
+    return studies[given.what](data, given.seeds, **chosen)
 
 
 #: What the tables are called in the paper, and what is to be known of ours.

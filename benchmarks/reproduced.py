@@ -14,18 +14,18 @@ import numpy as np
 from result_rows import PaperRows, arguments
 from results_page import SECTIONS
 
-from privfed.study import papers
+from privfed.study.papers import TABLES, data, find
 
 
 def label(name: str) -> str:
     """What a table is called on its page: ``forest/table-5`` is Table 5, with what it shows."""
     kind, _, number = name.partition("/")[2].partition("-")
-    return f"{kind.capitalize()} {number.upper()}, {papers.find(name).title}"
+    return f"{kind.capitalize()} {number.upper()}, {find(name).title}"
 
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("table", choices=papers.TABLES)
+    parser.add_argument("table", choices=TABLES)
     parser.add_argument("--repetitions", type=int, required=True)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--sets", nargs="*", help="only these of its data sets")
@@ -33,8 +33,8 @@ def main() -> None:
     parser.add_argument("--out", required=True, help="write results/OUT.csv")
     given = parser.parse_args()
     section = given.table.partition("/")[0].replace("-", "_")
-    chosen = papers.find(given.table)
-    frames = {one: papers.data.table(one, given.data) for one in given.sets or chosen.data}
+    chosen = find(given.table)
+    frames = {one: data.table(one, given.data) for one in given.sets or chosen.data}
     cells = PaperRows(SECTIONS[section], f"0 to {given.repetitions - 1}")
     for one in chosen.run(frames, given.repetitions):
         spread = float(np.std(one.ours, ddof=1)) if len(one.ours) > 1 else ""

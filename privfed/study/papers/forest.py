@@ -205,7 +205,7 @@ def schema_of(features: int, bound: float = 60.0) -> Schema:
 
 
 #: How far clients' covariates lie apart, how wide each client's are, how far outcomes lie apart.
-REGIMES: dict[str, dict[str, float]] = {
+REGIMES: dict[str, dict[str, Any]] = {
     "alike": {"spread": 0.0, "within": 1.0, "offset": 0.0},
     "covariate shift": {"spread": 3.5, "within": 0.25, "offset": 0.0},
     "outcome shift": {"spread": 0.0, "within": 1.0, "offset": 2.0},
