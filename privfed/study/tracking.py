@@ -45,7 +45,9 @@ def log(cells: Sequence[Cell], held: Sweep, name: str) -> int:
         numbers = {k: float(v) for k, v in figures.items() if isinstance(v, int | float)}
         with tracker.start_run(run_name=cell.told()):
             tracker.set_tag(KEY, tag)
-            tracker.log_params({allowed(k): v for k, v in (params["factors"] | params["made"]).items()})
+            tracker.log_params(
+                {allowed(k): v for k, v in (params["factors"] | params["made"]).items()}
+            )
             tracker.log_metrics({allowed(k): v for k, v in numbers.items()})
         logged += 1
     return logged
