@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from privfed.attacks.base import HELD_OUT
 from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
@@ -151,9 +152,16 @@ class Prepared:
             everyone = Records.from_frame(self.train, self.schema)
             outside = Records.from_frame(self.test, self.schema)
             return {**dict.fromkeys(sorted(totals), everyone), "held out": outside}
+        return self._by_owner(self.train)
+
+    def controls(self) -> dict[str, Records]:
+        """Return each client's held-out records, for attacks that compare with them."""
+        return {name + HELD_OUT: held for name, held in self._by_owner(self.test).items()}
+
+    def _by_owner(self, frame: pd.DataFrame) -> dict[str, Records]:
         return {
             str(name): Records.from_frame(part, self.schema, owner=str(name))
-            for name, part in self.train.groupby(self.owner, sort=False)
+            for name, part in frame.groupby(self.owner, sort=False)
         }
 
 
@@ -352,6 +360,8 @@ def attack(
         tried.time_limit, tried.relation = seconds or tried.time_limit, relation
         attackable = tried.attackable(transcript)
         known: Mapping[str, Any] = truth
+        if tried.controls and isinstance(prepared, Prepared):
+            known = {**prepared.controls(), **truth}
         if isinstance(prepared, PreparedCohort) and isinstance(tried, Linkage):
             known = prepared.books()
         with one_thread():
