@@ -19,7 +19,7 @@ from privfed.attacks.base import HELD_OUT
 from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
-from privfed.audits.guards import FAMILY_WISE, audit_guards
+from privfed.audits.guards import FAMILY_WISE, audit_guards, audit_sources
 from privfed.audits.noise import audit_noise
 from privfed.audits.trainings import audit_learner
 from privfed.engines.cohort import CohortDisclosure
@@ -35,7 +35,7 @@ from privfed.learners.cohort import CohortLearner
 from privfed.learners.saved import save
 from privfed.ledger.registry import Registry
 from privfed.owner.noise_monitor import NoiseSums
-from privfed.privacy.noise import TestNoise
+from privfed.privacy.noise import SecureNoise, TestNoise
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Relation
 from privfed.questions.query import Query
@@ -379,12 +379,17 @@ def attack(
 
 
 def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
-    """Audit one policy's mechanisms; reads no record."""
+    """Audit one policy's mechanisms and its owners' sources of noise; reads no record."""
     study, model = prepared.study, learner(prepared.study, choice)
-    noise = TestNoise(study.seed) if study.noise == "test" else None
+    test = study.noise == "test"
     adopted = adopt(study, choice, model, prepared.schema)
-    plan = model.plan(prepared.schema, adopted)
-    return audit_guards(plan, prepared.schema, adopted, noise)
+    asked = model.plan(prepared.schema, adopted), prepared.schema, adopted
+    return [
+        *audit_guards(*asked, TestNoise(study.seed) if test else None),
+        *audit_sources(
+            *asked, lambda owner: TestNoise(study.seed + owner) if test else SecureNoise()
+        ),
+    ]
 
 
 def audit_training(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
