@@ -1,13 +1,15 @@
 """What yes-or-no answers tell whoever gets them shuffled: randomized response amplified by a crowd.
 
 Nothing in privfed shuffles, and a cohort's gate, which knows who answered what, is no shuffler: these
-figures stand beside the local ones, for a shuffler that everybody trusts to pass answers on without senders.
+figures stand beside the local ones, for a shuffler that everybody trusts to pass answers on without senders
+(:class:`.TrustedShuffler` in a policy; ``privfed price`` states both).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +18,7 @@ from scipy.stats import binom
 
 from privfed.accountants.pld import distribution
 from privfed.errors import InputError
-from privfed.privacy.pairs import DominatingPair
+from privfed.privacy.pairs import DominatingPair, GaussianPair
 
 TAIL = 1e-15  #: Mass that is left out on each side, and counts as lost
 
@@ -83,13 +85,31 @@ def shuffled_epsilon(local: float, people: int, questions: int = 1, delta: float
     Raises:
         InputError: a local epsilon that is not above 0, nobody, or no question.
     """
-    if people < 1 or questions < 1:
+    return shuffled_total({local: questions}, people, delta)
+
+
+def shuffled_total(
+    answers: Mapping[float, int],
+    people: int,
+    delta: float = 1e-5,
+    beside: Mapping[DominatingPair, int] | None = None,
+) -> float:
+    """The epsilon of answers at several local epsilons, each as often as said; see :func:`shuffled_epsilon`.
+
+    ``beside`` are the dominating pairs of releases that nobody shuffles, with how often each occurs.
+    """
+    if people < 1 or not answers or min(answers.values()) < 1:
         raise InputError(
             "a shuffled question needs somebody who answers, and there is at least one"
         )
-    pair = ShuffledResponse(local, people - 1)
-    losses, masses = pair.atoms
-    spread = math.sqrt(float(np.sum(masses * losses**2)))
-    interval = min(max(spread / 30, local / 2**17), 1e-3)
-    composed = distribution(Counter({pair: questions}), interval)
-    return min(float(composed.get_epsilon_for_delta(delta)), local * questions)
+    found: Counter[DominatingPair] = Counter(dict(beside or {}))
+    local, interval = sum(each.size * times for each, times in found.items()), 1e-3
+    for size, times in answers.items():
+        pair = ShuffledResponse(size, people - 1)
+        losses, masses = pair.atoms
+        spread = math.sqrt(float(np.sum(masses * losses**2)))
+        interval = min(interval, max(spread / 30, size / 2**17))
+        found[pair] += times
+        local += size * times
+    epsilon = float(distribution(found, interval).get_epsilon_for_delta(delta))
+    return epsilon if any(isinstance(each, GaussianPair) for each in found) else min(epsilon, local)

@@ -65,6 +65,8 @@ class PublicSchema(Protocol):
 
 
 Truth = Mapping[str, Table]  #: The raw records by client
+#: After a client's name, the name of its records that no release is of: a control, where the truth holds them.
+HELD_OUT = ", held out"
 
 
 class Attack(ABC):
@@ -80,6 +82,7 @@ class Attack(ABC):
     #: Which of the regulators' three risks it measures, and what a success means for a person.
     risk: ClassVar[Risk] = ""
     harm: ClassVar[str] = ""
+    controls: ClassVar[bool] = False  #: Whether it compares with a client's held-out records
     #: What one step between neighbours is by the owners' policy, which is public; a study sets it.
     relation: Relation = "add-or-remove"
     #: Work after which nothing new is begun, in multiply-adds; about a minute on one core.

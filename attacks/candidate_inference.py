@@ -18,6 +18,7 @@ import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
 from privfed.attacks.bounded_least_squares import boxed
+from privfed.attacks.candidate_records import CandidateRecords
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk, Severity
 from privfed.attacks.lattice import AVAILABLE, ExactSums
@@ -48,45 +49,6 @@ SURE = 1e6  #: Score of whom exact sums name, beyond every estimate
 #: What is measured of them.
 NAMED = "share of the used records on a list that exact sums name, none guessed"
 TARGET = "target"  #: The name of the schema's target, whatever it is called there
-
-
-@dataclass(frozen=True, eq=False)
-class CandidateRecords:
-    """A candidate list: distinct records, their multiplicities, and who is a member, for scoring."""
-
-    x: np.ndarray
-    y: np.ndarray | None
-    often: np.ndarray
-    member: np.ndarray
-    own: np.ndarray  #: where each of the client's records stands on it
-
-    @classmethod
-    def of(cls, truth: Truth, client: str, most: int, rng: np.random.Generator) -> CandidateRecords:
-        """The client's own records among those of others, at most ``most`` in all."""
-        names = [client, *(name for name in truth if name != client)]
-        tables = [truth[name] for name in names if len(truth[name].x)]
-        target = all(table.y is not None for table in tables)
-        rows = [
-            np.column_stack([table.x, table.y]) if target and table.y is not None else table.x
-            for table in tables
-        ]
-        own = len(truth[client].x)
-        whole = np.concatenate(rows) if rows else np.zeros((0, 1))
-        others = rng.permutation(np.arange(own, len(whole)))[: max(0, most - own)]
-        kept = np.concatenate([np.arange(own), np.sort(others)]).astype(int)
-        alike, at, often = np.unique(whole[kept], axis=0, return_inverse=True, return_counts=True)
-        place = at.ravel()[:own]
-        member = np.bincount(place, minlength=len(alike)) > 0
-        x, y = (alike[:, :-1], alike[:, -1]) if target else (alike, None)
-        return cls(x, y, often.astype(float), member, place)
-
-    def __len__(self) -> int:
-        return len(self.often)
-
-    @property
-    def usable(self) -> bool:
-        """Whether there are members to find, and others to take for them."""
-        return bool(self.member.any() and not self.member.all())
 
 
 @dataclass
@@ -185,7 +147,7 @@ class CandidateResult:
     ``curve`` tells members from outsiders; ``recovered`` and ``guessed`` count members whose unknown
     column is correct (or members found), by the attack and by the baseline; ``error`` is a number's
     median error as a fraction of its range, or None; ``exposed`` is the FPR at which each of the
-    client's records is found.
+    client's records is found; ``accused`` of ``controls``, its held-out records, are found or right too.
     """
 
     members: int
@@ -195,6 +157,8 @@ class CandidateResult:
     recovered: float
     guessed: float
     error: float | None
+    accused: float
+    controls: int
     system: CandidateSystems
     client: str = ""
     named: Named | None = None
@@ -228,8 +192,10 @@ class CandidateInference(Attack):
 
     The attacker knows a list containing all of a client's records among others, with all columns or
     all but one, and nothing about other clients. The unknown column's prior is uniform over its
-    public range. If clients' distributions differ, even a private release tells clients apart:
-    record-level guarantees do not bound the inference, so findings state no limit.
+    public range. If clients' distributions differ, even a private release tells clients apart, which no
+    record-level guarantee bounds: so findings state no limit, and nothing is found unless members are found
+    more often than held-out records of the same clients, where the truth has them (``NAME, held out``): what is
+    true of those is told by what the clients have in common, not by a member's being there.
 
     Args:
         time_limit: seconds after which it reports partial results.
@@ -240,6 +206,7 @@ class CandidateInference(Attack):
     """
 
     name: ClassVar[str] = "pool"
+    controls: ClassVar[bool] = True
     max_work: float = 1e11
     risk: ClassVar[Risk] = "singling out"
     harm: ClassVar[str] = "someone with a list of candidates can tell whose record was used"
@@ -410,6 +377,11 @@ class CandidateInference(Attack):
         exact = all(2 * each.system.exact >= each.system.equations for each in outcomes)
         recovered = sum(each.recovered for each in outcomes)
         guessed = sum(each.guessed for each in outcomes) / members
+        controls, accused = (
+            sum(getattr(o, of) for o in outcomes) for of in ("controls", "accused")
+        )
+        by_control = interval(accused, controls)[1] if controls else 0.0
+        guessed = max(guessed, accused / controls) if controls else guessed
         share = recovered / members
         low, high = interval(min(round(recovered), members), members)
         if not exact:
@@ -428,7 +400,7 @@ class CandidateInference(Attack):
             baseline=guessed,
             measure="" if unknown else "found at 1 %",
             releases=tuple(sorted(set().union(*(each.system.kinds for each in outcomes)))),
-            severity=_severity(share, low, guessed, exact),
+            severity=_severity(share, low, max(guessed, by_control), exact),
             detail=_detail(unknown, outcomes),
             partial=partial,
             exposed={each.client: each.exposed for each in outcomes},
@@ -465,6 +437,9 @@ def _detail(unknown: str, outcomes: Sequence[CandidateResult]) -> dict[str, Any]
         "of these exact": sum(each.system.exact for each in outcomes),
         "members": sum(weights),
         "outsiders": sum(each.outsiders for each in outcomes),
+        "of these the same owners' held-out records, the control": sum(
+            o.controls for o in outcomes
+        ),
         FOUND_AT: mean_points([each.curve for each in outcomes], weights),
         "members found at 1 % false positives": mean([o.curve.at(RATE) for o in outcomes]),
         "area under the curve": mean([o.curve.auc for o in outcomes]),
@@ -531,11 +506,15 @@ class UnknownColumn:
         """Compare the estimates, shape (candidates, values), with the truth."""
         often, member = weights.sum(axis=1), listed.member
         curve, members = RocCurve.of(often[member], often[~member]), int(listed.member.sum())
-        sizes = (members, len(listed) - members, curve)
+        sizes, held = (members, len(listed) - members, curve), often[listed.control]
         if self.place is None:
             exposed = exposure(often, often[~member])[listed.own]
             found = curve.at(RATE) * members
-            return CandidateResult(*sizes, exposed, found, RATE * members, None, system)
+            accused = RocCurve.of(held, often[~member]).at(RATE) * len(held) if len(held) else 0.0
+            guessed = RATE * members
+            return CandidateResult(
+                *sizes, exposed, found, guessed, None, accused, len(held), system
+            )
         truth = listed.y if self.place == -1 else listed.x[:, self.place]
         assert truth is not None
         told, sure = self._told(weights, values, truth)
@@ -558,6 +537,8 @@ class UnknownColumn:
             float(right[member].sum()),
             float(max(without)),
             None if error is None else float(np.median(error)),
+            float(right[listed.control].sum()),
+            len(held),
             system,
         )
 

@@ -130,13 +130,27 @@ def clopper_pearson(hits: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[A
 
     Of `hits` successes in `trials`, in their broadcast shape. Source: Clopper and Pearson 1934.
     """
+    return at_least(hits, trials, alpha), at_most(hits, trials, alpha)
+
+
+def at_least(hits: ArrayLike, trials: ArrayLike, alpha: float) -> Any:
+    """The lower bound of :func:`clopper_pearson` alone."""
+    k, n = _counts(hits, trials, alpha)
+    return np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, alpha), 0.0)
+
+
+def at_most(hits: ArrayLike, trials: ArrayLike, alpha: float) -> Any:
+    """The upper bound of :func:`clopper_pearson` alone."""
+    k, n = _counts(hits, trials, alpha)
+    return np.where(k < n, betaincinv(k + 1, np.maximum(n - k, 1), 1 - alpha), 1.0)
+
+
+def _counts(hits: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[np.ndarray, np.ndarray]:
     check_fraction("alpha", alpha)
     k, n = np.broadcast_arrays(np.asarray(hits, float), np.asarray(trials, float))
     if not ((k >= 0) & (k <= n) & (n > 0)).all():
         raise InputError("counts need 0 <= hits <= trials, and at least one trial")
-    low = np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, alpha), 0.0)
-    high = np.where(k < n, betaincinv(k + 1, np.maximum(n - k, 1), 1 - alpha), 1.0)
-    return low, high
+    return k, n
 
 
 def interval(hits: float, trials: int) -> tuple[float, float]:

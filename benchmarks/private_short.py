@@ -87,6 +87,7 @@ def main() -> None:
     if chosen.results:
         long = pd.DataFrame(rows).drop(columns="seed")
         long = long.melt(["set", "epsilon", "learner"], var_name="metric").dropna()
+        long = long.assign(metric="short, " + long["metric"])  # beside other splits' scores
         groups = long.groupby(["set", "epsilon", "learner", "metric"], sort=False)["value"]
         means = groups.agg(value="mean", spread="std").round(4).reset_index()
         note = f"means of {chosen.seeds} splits, 20 % held out, five clients, delta {DELTA}"

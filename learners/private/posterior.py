@@ -109,19 +109,30 @@ class Subspace:
     functions: np.ndarray  #: all of them, float32, shape (records, functions)
 
     @classmethod
-    def from_matrix(cls, matrix: np.ndarray, most: int, rng: np.random.Generator) -> Subspace:
-        """Directions of the largest second moments, by powers of a random subspace.
+    def from_matrix(
+        cls, matrix: np.ndarray, most: int, rng: np.random.Generator, kept: np.ndarray
+    ) -> Subspace:
+        """Functions to keep, and the others' directions of the largest second moments, by powers of a random subspace.
 
-        The matrix holds the functions of the synthetic records, float32, shape (records, functions).
+        Args:
+            matrix: functions of the synthetic records, float32, shape (records, functions).
+            most: directions.
+            rng: draws the random subspace.
+            kept: indices of functions that are directions themselves, unless they were more than half.
+
         Source: Halko, Martinsson and Tropp 2011, Algorithm 4.4.
         """
         size = matrix.shape[1]
         axes = np.eye(size, dtype=np.float32)
         if most < size:
+            kept = kept if 2 * len(kept) <= most else kept[:0]
             moments = matrix.T @ matrix / len(matrix)
-            axes = rng.normal(size=(size, most)).astype(np.float32)
+            moments[kept], moments[:, kept] = 0, 0
+            whole = axes[:, kept]
+            axes = rng.normal(size=(size, most - len(kept))).astype(np.float32)
             for _ in range(POWERS):
                 axes = qr(moments @ axes, mode="economic", overwrite_a=True, check_finite=False)[0]
+            axes = np.concatenate([whole, axes], axis=1)
         return cls(axes.astype(float), (matrix @ axes).astype(float), matrix)
 
 

@@ -249,7 +249,8 @@ class _Learning:
     ) -> tuple[np.ndarray, Subspace]:
         """Weights of the synthetic records under which leaves hold what their counts say."""
         matrix = basis.matrix(codes) * scale_factors.astype(np.float32)
-        leading = Subspace.from_matrix(matrix, self.params.directions, self.rng)
+        lines = np.flatnonzero(basis.linear)
+        leading = Subspace.from_matrix(matrix, self.params.directions, self.rng, lines)
         projection = scale_factors[:, None] * leading.axes
         self.source = replace(self.source, projection=projection)
         even = np.ones(codes.shape[1])

@@ -191,6 +191,10 @@ class LevelRuleSearch(_AsksForHolders):
         "most_templates": "max_templates",
     }
 
+    def question(self, who: CohortSample, grammar: Grammar) -> Query:
+        """A bit for each of two templates, as there may be more than one."""
+        return TemplateBits(who, grammar.digest, (ATOM, (2,)))
+
     def search(self, asking: CohortSession) -> list[FoundRule]:
         """See the base."""
         return LevelSearch(asking, self._plan()).run()
@@ -306,9 +310,9 @@ class SampledRuleSearch(RuleLearner):
         return SupportEstimate(result.estimate * self.slots, std, result.people)
 
     def question(self, who: CohortSample, grammar: Grammar) -> Query:
-        """A drawn rule among one template."""
+        """A drawn rule among two templates, as there may be more than one."""
         sampled = HashedRule if self.encoding == "hashed" else SampledRule
-        return sampled(who, grammar.digest, (ATOM,), self.slots)
+        return sampled(who, grammar.digest, (ATOM, (2,)), self.slots)
 
     def spends(self) -> list[tuple[int, Fraction]]:
         """Everything, once."""

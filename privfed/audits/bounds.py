@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logit
-from scipy.stats import norm
+from scipy.special import logit, ndtri
 
 from privfed.attacks.finding import Finding
-from privfed.attacks.roc import clopper_pearson
+from privfed.attacks.roc import at_least, at_most
 
 
 def epsilon_from_event(
@@ -38,11 +37,11 @@ def epsilon_from_event(
         delta: the claimed delta.
         alpha: how often the bound may be wrong.
     """
-    low, _ = clopper_pearson(inside, trials, alpha / 2)
-    _, high = clopper_pearson(outside, trials_outside, alpha / 2)
-    gain = np.maximum(low - delta, 0)
+    gain = np.maximum(at_least(inside, trials, alpha / 2) - delta, 0)
     with np.errstate(divide="ignore"):
-        return np.asarray(np.maximum(np.log(gain / high), 0.0))
+        return np.asarray(
+            np.maximum(np.log(gain / at_most(outside, trials_outside, alpha / 2)), 0.0)
+        )
 
 
 def mu_from_event(
@@ -62,10 +61,10 @@ def mu_from_event(
         trials_without, trials_with: numbers of outputs of either kind.
         alpha: how often the bound may be wrong.
     """
-    _, false_positive = clopper_pearson(alarms, trials_without, alpha / 2)
-    _, false_negative = clopper_pearson(misses, trials_with, alpha / 2)
+    false_positive = at_most(alarms, trials_without, alpha / 2)
+    false_negative = at_most(misses, trials_with, alpha / 2)
     with np.errstate(invalid="ignore"):
-        mu = np.maximum(norm.isf(false_positive) - norm.ppf(false_negative), 0.0)
+        mu = np.maximum(-ndtri(false_positive) - ndtri(false_negative), 0.0)
     return np.asarray(np.nan_to_num(mu))
 
 
@@ -85,7 +84,7 @@ def right_guesses(right: ArrayLike, guesses: ArrayLike, alpha: float = 0.05) -> 
         alpha: how often the bound may be wrong.
     """
     made = np.asarray(guesses, float)
-    low, _ = clopper_pearson(right, np.maximum(made, 1), alpha)
+    low = at_least(right, np.maximum(made, 1), alpha)
     return np.asarray(np.maximum(logit(np.where(made > 0, low, 0.5)), 0.0))
 
 
@@ -97,8 +96,7 @@ def right_guesses_mu(right: ArrayLike, guesses: ArrayLike, alpha: float = 0.05) 
     independent given the coins: separate runs, or cells whose noise is independent.
     Arguments as in :func:`right_guesses`.
     """
-    low, _ = clopper_pearson(right, guesses, alpha)
-    return np.asarray(np.maximum(2 * norm.ppf(low), 0.0))
+    return np.asarray(np.maximum(2 * ndtri(at_least(right, guesses, alpha)), 0.0))
 
 
 def verdict(name: str, proven: float, claimed: float, detail: Mapping[str, Any]) -> Finding:

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 
+import numpy as np
+
 from privfed.attacks.finding import Finding
-from privfed.audits.groups import audit_guarded
+from privfed.audits.groups import audit_guarded, narrowed
 from privfed.audits.mechanisms import Group
+from privfed.audits.noise import audit_noise
 from privfed.learners.base import Planned
 from privfed.owner.guards import assign, bounded_under
+from privfed.owner.noise_monitor import NoiseMonitor, OtherOwners
 from privfed.privacy.mechanism import joint
-from privfed.privacy.noise import Noise
+from privfed.privacy.noise import Noise, SecureNoise
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import mechanism_of
+from privfed.questions.part import PartType
 from privfed.tables.schema import Schema
 
+SOURCES = "audit of the owners' noise sources"  #: What findings of :func:`audit_sources` are called
 FAMILY_WISE = 0.01  #: How often all audits of one policy together may convict an innocent mechanism
 TRIALS, GROUP_TRIALS = 40_000, 6_000  #: Outputs of one audit, on one cell and on the real group
 DELTA = Fraction(1, 10**5)  #: Where a claim in rho is stated, if the policy has no delta of its own
+OWNERS, CALLS = 2, (3, 64)  #: Owners of an audited source, and each one's calls by a use
+DRAWN = (
+    2**11
+)  #: Cells of a use that each owner draws, about: secure noise takes 20 microseconds a cell
+FAR = 64  #: How far from zero every second answer lies, in deviations of the noise
 
 
 @dataclass(frozen=True)
@@ -58,12 +70,10 @@ def audit_guards(
         one finding for each mechanism, spend and group of bounds: the epsilon that the outputs
         prove at least, out of the claimed one; ``"breach"`` where they refute it.
     """
-    uses: dict[tuple[object, ...], GuardUse] = {}
-    for use in _uses(plan, schema, policy):
-        uses[use.key] = max(uses.get(use.key, use), use, key=lambda each: each.cells)
+    uses = different_uses(plan, schema, policy)
     delta = DELTA if policy.budget is None or not policy.budget.delta else policy.budget.delta
     found = []
-    for use in uses.values():
+    for use in uses:
         finding = audit_guarded(
             partial(mechanism_of, use.guard),
             use.group,
@@ -75,6 +85,52 @@ def audit_guards(
         )
         found.append(replace(finding, releases=(use.kind,)))
     return found
+
+
+def audit_sources(
+    plan: Sequence[Planned],
+    schema: Schema,
+    policy: Policy,
+    source: Callable[[int], Noise] = lambda _: SecureNoise(),
+) -> list[Finding]:
+    """Audit the owners' sources of noise: release less exact, near zero and far from it, at the shapes that are asked.
+
+    Every different use draws for several owners, in several calls each. Tests and level are those of
+    :func:`privfed.audits.noise.audit_noise`; wide parts are narrowed to so many cells.
+
+    Args:
+        plan, schema, policy: as in :func:`audit_guards`.
+        source: gives an owner's source by her number; secure unless given.
+    """
+    monitors, others = [NoiseMonitor(secret=os.urandom(16)) for _ in range(OWNERS)], OtherOwners()
+    uses = different_uses(plan, schema, policy)
+    for owner, monitor in enumerate(monitors):
+        noise, monitor.others = source(owner), others
+        for number, use in enumerate(uses):
+            group = {name: narrowed(bounded) for name, bounded in use.group.items()}
+            priced = mechanism_of(use.guard).price(group, use.spend)
+            cells = sum(bounded.part.size for bounded in group.values())
+            for call in range(int(np.clip(DRAWN // cells, *CALLS))):
+                exact = {
+                    name: np.full(bounded.part.shape, bool(call % 2))
+                    if bounded.part.type == PartType.BITS
+                    else np.full(bounded.part.shape, call % 2 * round(FAR * priced.laws[name].std))
+                    for name, bounded in group.items()
+                    if name in priced.laws
+                }
+                if set(exact) == set(group):
+                    told = priced.protect(exact, noise)
+                    monitor.observe(use.kind, f"{number} {call}", priced, exact, told)
+    tallies = {f"owner {owner}": monitor.tally for owner, monitor in enumerate(monitors)}
+    return [replace(finding, attack=SOURCES) for finding in audit_noise(tallies)]
+
+
+def different_uses(plan: Sequence[Planned], schema: Schema, policy: Policy) -> list[GuardUse]:
+    """The uses of noise mechanisms that a plan makes, of equal ones that of the most cells."""
+    uses: dict[tuple[object, ...], GuardUse] = {}
+    for use in _uses(plan, schema, policy):
+        uses[use.key] = max(uses.get(use.key, use), use, key=lambda each: each.cells)
+    return list(uses.values())
 
 
 def _uses(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Iterator[GuardUse]:

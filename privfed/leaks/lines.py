@@ -55,6 +55,7 @@ class Lines:
     _line_of: list[int] = field(default_factory=list)
     _tokens: list[np.ndarray] = field(default_factory=list)
     _named: dict[str, int] = field(default_factory=dict)
+    _reaches: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, released: Released, table: RawTable) -> Lines:
@@ -132,6 +133,35 @@ class Lines:
         """Values, widths, named columns, lines, and whether dates."""
         value, width, named, line, dated = np.concatenate(self._tokens).T
         return value, width, named.astype(int), line.astype(int), dated.astype(bool)
+
+    def reaches(self, at: int, table: RawTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The tokens that may be of a numeric column, and from where to where its values fit each."""
+        if at not in self._reaches:
+            value, width, named, _, dated = self.tokens
+            fit = np.isfinite(value) & ~np.isin(np.abs(value), np.abs(table.public))
+            fit &= (dated == table.dates[at]) & ((named == -1) | (named == at))
+            fit = np.flatnonzero(fit)
+            value, width, dated = value[fit], width[fit], dated[fit]
+            reach = np.maximum(width * np.where(dated, 0.999, 0.5 + 1e-6), np.abs(value) * 1e-12)
+            self._reaches[at] = fit, value - np.where(dated, 0, reach), value + reach
+        return self._reaches[at]
+
+    @cached_property
+    def pairs(self) -> np.ndarray:
+        """For each token a number that equal values of one line share."""
+        value, _, _, line, _ = self.tokens
+        order = np.lexsort((value, line))
+        new = (np.diff(value[order]) != 0) | (np.diff(line[order]) != 0)
+        pairs = np.zeros(len(value), dtype=np.int64)
+        pairs[order[1:]] = np.cumsum(new)
+        return pairs
+
+    @cached_property
+    def line_of_pair(self) -> np.ndarray:
+        """The line of each of these numbers."""
+        lines = np.zeros(len(self.pairs), dtype=np.int64)
+        lines[self.pairs] = self.tokens[3]
+        return lines
 
     def locate(self, line: int) -> str:
         """Where a line is."""
@@ -247,41 +277,28 @@ def _named(table: RawTable, columns: list[int]) -> str:
 
 def _number_matches(lines: Lines, table: RawTable) -> Iterator[_Matches]:
     """Tokens against the numeric columns."""
-    value, width, named, line, dated = lines.tokens
-    open_ = np.isfinite(value) & ~np.isin(np.abs(value), np.abs(table.public))
-    for at, column in enumerate(table.numbers.T if len(value) else ()):
-        present = np.flatnonzero(np.isfinite(column))
-        order = present[np.argsort(column[present], kind="stable")]
-        ordered = column[order]
-        if not len(ordered):
+    _, width, named, line, _ = lines.tokens
+    for at, (order, ordered) in enumerate(table.ranked):
+        fit, low, high = lines.reaches(at, table)
+        if not len(fit) or not len(ordered):
             continue
-        fit = np.flatnonzero(open_ & (dated == table.dates[at]) & ((named == -1) | (named == at)))
-        if not len(fit):
-            continue
-        reach = width[fit] * np.where(dated[fit], 0.999, 0.5 + 1e-6)
-        reach = np.maximum(reach, np.abs(value[fit]) * 1e-12)
-        low = value[fit] - np.where(dated[fit], 0, reach)
-        first = np.searchsorted(ordered, low, side="left")
-        last = np.searchsorted(ordered, value[fit] + reach, side="right")
+        first = ordered.searchsorted(low, side="left")
+        last = ordered.searchsorted(high, side="right")
         counts = last - first
         kept = np.flatnonzero((counts > 0) & (counts < max(2, COMMON * len(ordered))))
+        if not len(kept):
+            continue
         fit, first, last, counts = fit[kept], first[kept], last[kept], counts[kept]
-        sizes = np.unique(ordered)
+        sizes = ordered[np.r_[True, ordered[1:] != ordered[:-1]]]
         step = np.maximum(width[fit], table.steps[at])
-        near = np.minimum(np.searchsorted(sizes, ordered[first]), len(sizes) - 1)
+        near = sizes.searchsorted(ordered[first])
         own = densities(sizes, near, deviations=0) * step / len(sizes)
         share = np.clip(np.maximum(own, (counts - 1) / len(ordered)), 1e-15, 1.0)
-        nats = -np.log(share) - _others(line[fit], value[fit], named[fit])
+        # any different token of the same line might have been the column's
+        pairs = np.bincount(lines.line_of_pair[np.unique(lines.pairs[fit])])
+        nats = -np.log(share) - np.where(named[fit] >= 0, 0.0, np.log(pairs[line[fit]]))
         many = np.maximum(nats, 0.0)
         yield _Matches(line[fit], np.full(len(fit), at), many, first, last, order)
-
-
-def _others(line: np.ndarray, value: np.ndarray, named: np.ndarray) -> np.ndarray:
-    """Log of how many different tokens of the same line might have been the column's."""
-    if not len(line):
-        return np.empty(0)
-    pairs = np.unique(np.column_stack([line.astype(float), value]), axis=0)[:, 0].astype(int)
-    return np.asarray(np.where(named >= 0, 0.0, np.log(np.bincount(pairs)[line])))
 
 
 def _text_matches(lines: Lines, table: RawTable) -> Iterator[_Matches]:
@@ -289,20 +306,19 @@ def _text_matches(lines: Lines, table: RawTable) -> Iterator[_Matches]:
     for number, column in enumerate(table.texts, start=len(table.names)):
         twin = column.name in table.names  # ids are numbers and texts, and count once
         at = table.names.index(column.name) if twin else number
-        order = np.argsort(column.codes, kind="stable")
-        ends = np.searchsorted(column.codes[order], np.arange(len(column.values) + 1))
         for runs, numbers in lines.runs:
-            for length in np.unique(column.lengths[column.lengths > 0]).tolist():
-                begins, forms, _ = runs.find(column, length)
-                values = column.value_of[forms]
-                counts = ends[values + 1] - ends[values]
-                kept = (counts > 0) & (counts < COMMON * table.records)
-                begins, values, counts = begins[kept], values[kept], counts[kept]
-                if len(begins):
-                    nats = np.log(table.records / counts)
-                    where = numbers[begins]
-                    full = np.full(len(begins), at)
-                    yield _Matches(where, full, nats, ends[values], ends[values + 1], order)
+            begins, forms, _ = runs.find(column, column.widths)
+            if not len(begins):
+                continue
+            order, ends = column.by_value
+            values = column.value_of[forms]
+            counts = ends[values + 1] - ends[values]
+            kept = (counts > 0) & (counts < COMMON * table.records)
+            begins, values, counts = begins[kept], values[kept], counts[kept]
+            if len(begins):
+                nats = np.log(table.records / counts)
+                full = np.full(len(begins), at)
+                yield _Matches(numbers[begins], full, nats, ends[values], ends[values + 1], order)
 
 
 def of_two_records(lines: Lines, table: RawTable) -> Evidence | None:

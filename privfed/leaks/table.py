@@ -120,6 +120,14 @@ class RawTable:
         return np.array([step_of(column[np.isfinite(column)]) for column in self.numbers.T])
 
     @cached_property
+    def ranked(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For each numeric column the records that have a value, by value, and these values."""
+        orders = [np.argsort(column, kind="stable") for column in self.numbers.T]
+        each = zip(orders, self.numbers.T, strict=True)
+        present = [(order[np.isfinite(column[order])], column) for order, column in each]
+        return [(order, column[order]) for order, column in present]
+
+    @cached_property
     def groups(self) -> np.ndarray:
         """Which columns, texts behind the numeric ones, depend on one another."""
         return dependent([*self.numbers.T, *self.codes.T])
@@ -156,7 +164,7 @@ class RawTable:
             column[:] = column[order]
         texts = RedrawnTexts(self.texts, each[len(self.names) :], rng.spawn(1)[0])
         drawn = replace(self, numbers=numbers, texts=texts, redrawn=True)
-        vars(drawn)["groups"] = self.groups
+        vars(drawn).update(groups=self.groups, steps=self.steps)
         return drawn
 
 

@@ -22,6 +22,7 @@ LONGEST = 48  #: Longest run of letters and digits that is compared; of longer v
 SHORTEST = 4  #: Shortest that names a record by itself
 FEW = 30  #: Fewer texts than this say too little of the letters that others would have
 CHUNK = 1 << 22  #: How much text is looked at at a time
+KEPT = 1 << 18  #: Longest text of which the hashes of all words are kept for the next table
 _BYTES = np.arange(256)
 _UPPER = (_BYTES >= 65) & (_BYTES <= 90)
 _DIGIT = (_BYTES >= 48) & (_BYTES <= 57)
@@ -115,14 +116,25 @@ class TextColumn:
         return hashes_of(self.keys, self.lengths)
 
     @cached_property
-    def _alike(self) -> list[tuple[int, np.ndarray]]:
+    def _alike(self) -> list[tuple[int, np.ndarray, np.ndarray]]:
         """For each place the forms that have a digit there, and those that have a letter, in an
-        order that has nothing to do with their values."""
+        order that has nothing to do with their values; and what they have there."""
         mixed = np.random.default_rng(0).permutation(len(self.keys))
         kinds = _CLASS[self.keys[mixed]]
         places = range(self.keys.shape[1])
         each = [(at, mixed[kinds[:, at] == kind]) for at in places for kind in (1, 2)]
-        return [(at, same) for at, same in each if len(same)]
+        return [(at, same, self.keys[same, at]) for at, same in each if len(same)]
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """The different lengths, ascending."""
+        return tuple(np.unique(self.lengths[self.lengths > 0]).tolist())
+
+    @cached_property
+    def by_value(self) -> tuple[np.ndarray, np.ndarray]:
+        """The records by value, and where each value's records begin; one longer than ``values``."""
+        order = np.argsort(self.codes, kind="stable")
+        return order, np.searchsorted(self.codes[order], np.arange(len(self.values) + 1))
 
     @cached_property
     def by_hash(self) -> tuple[np.ndarray, np.ndarray]:
@@ -153,15 +165,20 @@ class TextColumn:
         """In another order; names are made up anew, of the same letters place by place."""
         codes = self.codes[order]
         if not self.naming:
-            return replace(self, codes=codes)
+            drawn = replace(self, codes=codes)
+            vars(drawn).update(lengths=self.lengths, widths=self.widths, by_hash=self.by_hash)
+            return drawn
         keys = self.keys.copy()
-        for place, same in self._alike:
-            keys[same, place] = np.roll(self.keys[same, place], rng.integers(len(same)))
+        for place, same, held in self._alike:
+            by = int(rng.integers(len(same)))
+            keys[same, place] = np.concatenate((held[len(held) - by :], held[: len(held) - by]))
         if len(keys) < FEW:
             kinds, other = _CLASS[keys], rng.random(keys.shape) < 0.5
             keys = np.where(other & (kinds == 1), rng.integers(48, 58, keys.shape), keys)
             keys = np.where(other & (kinds == 2), rng.integers(97, 123, keys.shape), keys)
-        return replace(self, codes=codes, keys=keys.astype(np.uint8))
+        drawn = replace(self, codes=codes, keys=keys.astype(np.uint8))
+        vars(drawn).update(lengths=self.lengths, widths=self.widths)
+        return drawn
 
     def without(self, public: Iterable[str]) -> TextColumn:
         """The column less the values that may leave."""
@@ -199,19 +216,35 @@ class Runs:
     def _windows(self) -> Windows:
         return Windows(self.lower)
 
-    def of_length(self, length: int) -> np.ndarray:
-        """Where a run of so many letters and digits begins and ends at words' edges."""
-        begins = self.begins[self.begins + length <= len(self.lower)]
-        return np.asarray(begins[self.ends[begins + length]])
+    @cached_property
+    def _known(self) -> dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]]:
+        return {}
 
-    def find(self, column: TextColumn, length: int) -> tuple[np.ndarray, np.ndarray, int]:
-        """Places at which forms of one length stand, the forms, and how many places were tried."""
-        begins = self.of_length(length)
+    def _of_lengths(self, lengths: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Where runs of so many letters and digits begin and end at words' edges, and their hashes."""
+        known = self._known.get(lengths)
+        if known is None:
+            listed = []
+            for length in lengths:
+                begins = self.begins[self.begins + length <= len(self.lower)]
+                listed.append(begins[self.ends[begins + length]])
+            begins = np.concatenate([np.empty(0, np.int64), *listed])
+            ends = begins + np.repeat(np.array(lengths, np.int64), [len(one) for one in listed])
+            known = begins, self._windows.hashes(begins, ends)
+            if len(self.lower) <= KEPT:
+                self._known[lengths] = known
+        return known
+
+    def find(
+        self, column: TextColumn, lengths: tuple[int, ...]
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """Places at which forms of some lengths stand, the forms, and how many places were tried."""
+        begins, seen = self._of_lengths(lengths)
         if not len(begins):
             return begins, begins, 0
         ordered, which = column.by_hash
-        seen = self._windows.hashes(begins, begins + length)
-        place = np.minimum(np.searchsorted(ordered, seen), len(ordered) - 1)
+        place = ordered.searchsorted(seen)
+        place[place == len(ordered)] = 0
         hit = np.flatnonzero(ordered[place] == seen)
         return begins[hit], which[place[hit]], len(begins)
 

@@ -24,17 +24,19 @@ def names_in(released: Released, at: int, table: RawTable) -> Evidence | None:
     """Values of a column that names records, anywhere in the texts that left."""
     column = table.texts[at]
     chances, trials, first = [np.empty(0)], 0, None
-    lengths = np.unique(column.lengths[column.lengths >= SHORTEST])
+    lengths = tuple(width for width in column.widths if width >= SHORTEST)
     for text, runs in released.runs:
-        for length in lengths.tolist():
-            begins, forms, tried = runs.find(column, length)
-            proper = [at for at, begin in enumerate(begins) if _is_name(runs, int(begin), length)]
-            trials += tried
-            if proper:
-                forms = np.unique(forms[proper])
-                chances.append(np.exp(np.log(len(column.keys)) - column.space[forms]))
-                if first is None:
-                    first = (text, int(runs.lines[begins[proper[0]]]), int(forms[0]))
+        begins, forms, tried = runs.find(column, lengths)
+        trials += tried
+        if not len(begins):
+            continue
+        places = zip(begins.tolist(), column.lengths[forms].tolist(), strict=True)
+        proper = [at for at, (begin, length) in enumerate(places) if _is_name(runs, begin, length)]
+        if proper:
+            if first is None:
+                first = (text, int(runs.lines[begins[proper[0]]]), int(forms[proper[0]]))
+            forms = np.unique(forms[proper])
+            chances.append(np.exp(np.log(len(column.keys)) - column.space[forms]))
     if first is None:
         return None
     where, line, form = first

@@ -22,6 +22,7 @@ from privfed.privacy.accountant import Accountant, Budget
 from privfed.privacy.limit import Limit
 from privfed.privacy.masked_sums import MaskedSums
 from privfed.privacy.mechanism import Mechanism
+from privfed.privacy.shuffling import TrustedShuffler
 from privfed.questions import plugins, wire
 from privfed.questions.exact import Number, exact, readable, text
 from privfed.questions.part import Relation, Unit
@@ -131,6 +132,7 @@ class Policy:
     cells: int = CELLS  #: most cells of one answer
     limits: tuple[Limit, ...] = ()  #: sub-budgets; see :class:`.Limit`
     masked: MaskedSums | None = None  #: with whom sums under Gaussian noise are masked
+    shuffled: TrustedShuffler | None = None  #: who is trusted to shuffle; priced, never charged
 
     def __post_init__(self) -> None:
         faults = [*self._faults()]
@@ -206,6 +208,8 @@ class Policy:
             plain["limit"] = [limit.to_dict() for limit in self.limits]
         if self.masked is not None:
             plain["masked"] = self.masked.to_dict()
+        if self.shuffled is not None:
+            plain["shuffled"] = self.shuffled.to_dict()
         plain["local"] = sorted(kind for kind, guards in self.guards.items() if not guards)
         plain["guard"] = [
             {"query": kind, **guard.to_dict()}
@@ -229,6 +233,7 @@ class Policy:
             "guard",
             "limit",
             "masked",
+            "shuffled",
         }
         faults, budget, limits = Faults(), None, []
         with faults.collected():
@@ -253,6 +258,9 @@ class Policy:
         with faults.collected():
             if "masked" in plain:
                 chosen["masked"] = MaskedSums.from_dict(plain["masked"], where)
+        with faults.collected():
+            if "shuffled" in plain:
+                chosen["shuffled"] = TrustedShuffler.from_dict(plain["shuffled"], where)
         with faults.collected():
             made = cls(guards, budget=budget, limits=tuple(limits), **chosen)
         faults.tell(PolicyError)

@@ -175,6 +175,8 @@ class PolicyChoice:
     #: masks sums among all of the study's owners; ``{ least = 4, colluding = 1 }`` or ``{}``, see
     #: :class:`.MaskedSums`. A policy file says so itself
     masked: dict[str, Any] | None = None
+    #: states trust in a shuffler, ``{ people = 2000 }``; see :class:`.TrustedShuffler`
+    shuffled: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", self.base or self.name)
@@ -215,6 +217,8 @@ class PolicyChoice:
             raise StudyError(f"{where}: block must be at least 1")
         if self.masked is not None and self.base != "private":
             raise StudyError(f'{where}: masked needs base = "private"; or write it into the file')
+        if self.shuffled is not None and is_file:
+            raise StudyError(f"{where} is a file; write shuffled there")
         if self.params and is_file:
             raise StudyError(f"{where} is a file; write its params there")
         if self.base == "private":

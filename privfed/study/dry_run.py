@@ -16,6 +16,7 @@ from privfed.learners.base import FederatedLearner
 from privfed.learners.cohort import CohortLearner
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of, kinds_of, mechanism_of
+from privfed.privacy.shuffling import TrustedShuffler
 from privfed.questions import plugins
 from privfed.study import LearnerChoice, PolicyChoice, Study
 from privfed.study.persistent_ledgers import PersistentLedgers
@@ -262,7 +263,10 @@ def _protecting(proposed: Policy, choice: PolicyChoice) -> Policy:
             f"policy {choice.name!r}: cap is the most records of one individual or client; write "
             'unit = "individual" with it, or leave it out'
         )
-    return replace(proposed, name=choice.name, unit=unit, cap=cap)
+    trusted = proposed.shuffled
+    if choice.shuffled is not None:
+        trusted = TrustedShuffler.from_dict(choice.shuffled, f"policy {choice.name!r}")
+    return replace(proposed, name=choice.name, unit=unit, cap=cap, shuffled=trusted)
 
 
 #: Arguments of a learner's private policy that a study sets by keys of their own.

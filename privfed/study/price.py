@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -12,15 +13,17 @@ from privfed.learners.base import Planned
 from privfed.owner.guards import assign, bounded_under
 from privfed.owner.opendp_maps import checked
 from privfed.privacy.accountant import Accountant, Amount, plus
+from privfed.privacy.laws import BitFlips
 from privfed.privacy.limit import Limit
 from privfed.privacy.loss import MASKED, Loss, told_basis
 from privfed.privacy.masked_sums import all_masked
 from privfed.privacy.mechanism import Protection
+from privfed.privacy.pairs import DominatingPair
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import accountant_of, mechanism_of
 from privfed.questions.exact import shown, shown_down
 from privfed.questions.part import Part
-from privfed.questions.query import LocalEffect
+from privfed.questions.query import CohortQuery, LocalEffect
 from privfed.reports.words import in_words
 from privfed.tables.schema import Schema
 
@@ -48,6 +51,7 @@ class Price:
     delta: Fraction  #: the guarantee's delta
     fits: bool  #: whether the total is within the budget
     over: tuple[str, ...] = ()  #: the limits that it exceeds, in words
+    shuffled: Fraction | None = None  #: epsilon if the shuffler that the policy trusts is honest
 
     @property
     def unprotected(self) -> int:
@@ -104,6 +108,7 @@ class Price:
             "unprotected": self.unprotected,
             "basis": self.basis,
             "unmasked": None if self.unmasked is None else float(self.unmasked),
+            "shuffled": None if self.shuffled is None else float(self.shuffled),
             "fits": self.fits,
             "over": list(self.over),
             "lines": [
@@ -128,7 +133,8 @@ def price(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Price:
     accountant = accountant_of(policy)
     if policy.masked is not None:
         policy.masked.check_mechanisms(map(mechanism_of, own) for own in policy.guards.values())
-    lines = tuple(line for planned in plan for line in _lines(planned, schema, policy))
+    each = [_lines(planned, schema, policy) for planned in plan]
+    lines = tuple(line for own in each for line in own)
     total = accountant.nothing
     for line in lines:
         total = _times(accountant, total, line)
@@ -137,7 +143,46 @@ def price(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Price:
     epsilon, delta = _guarantee(policy, accountant, total) if protected else (None, asked)
     fits = policy.budget is None or accountant.fits(total, accountant.ceiling(policy.budget))
     over = tuple(_exceeded(policy, lines, accountant))
-    return Price(policy, lines, total, epsilon, delta, fits, over)
+    shuffled = _shuffled(policy, list(zip(plan, each, strict=True))) if protected else None
+    return Price(policy, lines, total, epsilon, delta, fits, over, shuffled)
+
+
+def _shuffled(
+    policy: Policy, planned: Sequence[tuple[Planned, Sequence[KindPrice]]]
+) -> Fraction | None:
+    """What all answers tell if the trusted shuffler shuffles each yes-or-no answer by itself; or None.
+
+    Shuffled are questions of one bit for each individual, at an epsilon that the plan fixes. Bits hashed by
+    who answers need their senders; of several bits of one individual, and of what a search spends as it
+    goes on, only the local total is known to bound them.
+    """
+    if policy.shuffled is None:
+        return None
+    from privfed.accountants.pld import pairs
+    from privfed.accountants.shuffled import shuffled_total
+
+    answers: Counter[float] = Counter()
+    beside: Counter[DominatingPair] = Counter()
+    for question, lines in planned:
+        query = question.query
+        single = isinstance(query, CohortQuery) and query.unhashed() is None
+        for line in lines:
+            if line.loss is None or line.loss.nothing:
+                continue
+            laws = line.loss.laws
+            bit = [each.units for each in laws if isinstance(each.law, BitFlips)] == [1]
+            for pair, times in pairs([line.loss]).items():
+                if single and bit and len(laws) == 1 and not line.together:
+                    answers[pair.size] += times * line.times
+                else:
+                    beside[pair] += times * line.times
+    if not answers:
+        raise PolicyError(
+            f"policy {policy.name!r}: shuffled, but no planned question asks each individual for one bit at an "
+            'epsilon that is fixed in advance; leave shuffled out, or choose another strategy, such as "equal"'
+        )
+    people, delta = policy.shuffled.people, float(policy.shuffled.delta)
+    return Fraction(shuffled_total(answers, people, delta, beside))
 
 
 def _guarantee(
@@ -322,7 +367,7 @@ def priced(price: Price, left: Sequence[Left] = ()) -> str:
     over = "".join(f"; OVER {what}: queries will be refused" for what in exceeded)
     of = "" if budget is None else f", of a budget of epsilon {shown(budget.epsilon)}"
     lines = [f"{price.policy.name}: {total}{of}, for each {price.policy.unit} of each client{over}"]
-    lines += _of_a_person(price)
+    lines += _of_a_person(price) + _of_a_shuffler(price)
     lines.append(
         f"  {'budget':>8}  {'kind':24} {'times':5} {'mechanism':20} cost per answer, parts"
     )
@@ -379,6 +424,19 @@ def _total(price: Price) -> str:
     held = "" if price.policy.budget else ", if queried as planned: no budget enforces it"
     basis = f" ({price.basis})" if price.basis else ""
     return f"at most epsilon {shown(price.epsilon)}{at}{basis}{held}"
+
+
+def _of_a_shuffler(price: Price) -> list[str]:
+    """Format what would be told if the shuffler that the policy trusts did its part."""
+    trusted = price.policy.shuffled
+    if trusted is None or price.shuffled is None:
+        return []
+    told = (
+        f"  epsilon {shown(price.shuffled)} at delta {float(trusted.delta):.0e} if a shuffler outside privfed passes "
+        f"each answer on without its sender, among {trusted.people} people or more who are honest; the budget is "
+        "charged as if there were none"
+    )
+    return [told]
 
 
 def _of_a_person(price: Price) -> list[str]:

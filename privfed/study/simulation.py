@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from privfed.attacks.base import HELD_OUT
 from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
-from privfed.audits.guards import FAMILY_WISE, audit_guards
+from privfed.audits.guards import FAMILY_WISE, audit_guards, audit_sources
 from privfed.audits.noise import audit_noise
 from privfed.audits.trainings import audit_learner
 from privfed.engines.cohort import CohortDisclosure
@@ -34,7 +35,7 @@ from privfed.learners.cohort import CohortLearner
 from privfed.learners.saved import save
 from privfed.ledger.registry import Registry
 from privfed.owner.noise_monitor import NoiseSums
-from privfed.privacy.noise import TestNoise
+from privfed.privacy.noise import SecureNoise, TestNoise
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Relation
 from privfed.questions.query import Query
@@ -151,9 +152,16 @@ class Prepared:
             everyone = Records.from_frame(self.train, self.schema)
             outside = Records.from_frame(self.test, self.schema)
             return {**dict.fromkeys(sorted(totals), everyone), "held out": outside}
+        return self._by_owner(self.train)
+
+    def controls(self) -> dict[str, Records]:
+        """Return each client's held-out records, for attacks that compare with them."""
+        return {name + HELD_OUT: held for name, held in self._by_owner(self.test).items()}
+
+    def _by_owner(self, frame: pd.DataFrame) -> dict[str, Records]:
         return {
             str(name): Records.from_frame(part, self.schema, owner=str(name))
-            for name, part in self.train.groupby(self.owner, sort=False)
+            for name, part in frame.groupby(self.owner, sort=False)
         }
 
 
@@ -183,7 +191,10 @@ def divide(study: Study) -> Prepared:
         )
     rng = np.random.default_rng(study.seed)
     owners = _owners(study, dataset, rng)
-    held = _held_out(owners, study.data.test, rng)
+    if study.clients.ledgers is None:
+        held = _held_out(owners, study.data.test, rng)
+    else:
+        held = _held_out_by_coins(study, dataset.frame)
     column = study.clients.column or _free("client", dataset.frame)
     frame = dataset.frame.assign(**{column: owners})
     for name in dict.fromkeys(owners):
@@ -352,6 +363,8 @@ def attack(
         tried.time_limit, tried.relation = seconds or tried.time_limit, relation
         attackable = tried.attackable(transcript)
         known: Mapping[str, Any] = truth
+        if tried.controls and isinstance(prepared, Prepared):
+            known = {**prepared.controls(), **truth}
         if isinstance(prepared, PreparedCohort) and isinstance(tried, Linkage):
             known = prepared.books()
         with one_thread():
@@ -366,12 +379,17 @@ def attack(
 
 
 def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
-    """Audit one policy's mechanisms; reads no record."""
+    """Audit one policy's mechanisms and its owners' sources of noise; reads no record."""
     study, model = prepared.study, learner(prepared.study, choice)
-    noise = TestNoise(study.seed) if study.noise == "test" else None
+    test = study.noise == "test"
     adopted = adopt(study, choice, model, prepared.schema)
-    plan = model.plan(prepared.schema, adopted)
-    return audit_guards(plan, prepared.schema, adopted, noise)
+    asked = model.plan(prepared.schema, adopted), prepared.schema, adopted
+    return [
+        *audit_guards(*asked, TestNoise(study.seed) if test else None),
+        *audit_sources(
+            *asked, lambda owner: TestNoise(study.seed + owner) if test else SecureNoise()
+        ),
+    ]
 
 
 def audit_training(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
@@ -461,6 +479,19 @@ def _held_out(owners: np.ndarray, share: float, rng: np.random.Generator) -> np.
         mine = rng.permutation(np.flatnonzero(owners == name))
         held[mine[: max(0, min(round(share * len(mine)), len(mine) - clients.FEWEST))]] = True
     return held
+
+
+def _held_out_by_coins(study: Study, frame: pd.DataFrame) -> np.ndarray:
+    """Mark about a fraction of the records by a coin for each, or for each person that a column names.
+
+    A coin follows from its record (its person) and the study's seed alone. So one record more or less moves no
+    other between training and held-out part, and what is guaranteed of either is guaranteed of the whole table,
+    which lasting ledgers account for; of a part that is drawn by number it would not be.
+    """
+    person = study.data.individual
+    rows = pd.util.hash_pandas_object(frame if person is None else frame[[person]], index=False)
+    coins = pd.util.hash_array(rows.to_numpy() ^ np.uint64(study.seed))
+    return np.asarray(coins < np.uint64(study.data.test * 2.0**64))
 
 
 def _free(name: str, frame: pd.DataFrame) -> str:

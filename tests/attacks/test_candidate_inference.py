@@ -10,12 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from privfed.attacks.base import HELD_OUT
 from privfed.attacks.candidate_inference import (
     TARGET,
     CandidateInference,
-    CandidateRecords,
     CandidateSystem,
 )
+from privfed.attacks.candidate_records import CandidateRecords
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.linear import linear_equations
 from privfed.engines.local import LocalDisclosure
@@ -291,3 +292,25 @@ def test_the_solver_stays_within_its_bounds() -> None:
     found = system.solve(Deadline(60))
     assert (found >= 0).all() and (found <= system.often).all() and system.rank == 3
     assert found[0] == 1.0
+
+
+def test_what_holds_of_held_out_records_too_is_not_found() -> None:
+    """Noise that hides a member and not where its client lies: a control says so, and exact sums still name."""
+    rng = np.random.default_rng(0)
+
+    def around(centre: float, count: int) -> Records:
+        x = np.column_stack([rng.normal(centre, 0.6, count), rng.uniform(-1, 1, count)])
+        return Records(SCHEMA, np.clip(x, [0, -1], [8, 1]), rng.uniform(0, 10, count))
+
+    owners = {f"c{i}": around(1 + 2 * i, 40) for i in range(4)}
+    controls = {f"c{i}{HELD_OUT}": around(1 + 2 * i, 40) for i in range(4)}
+    attack, coarse = CandidateInference(unknown=[""]), Scaling(8)
+    noisy = released([coarse], owners, "laplace", "1")
+    (alone,) = attack.run(noisy, owners, SCHEMA)
+    (beside,) = attack.run(noisy, {**owners, **controls}, SCHEMA)
+    assert alone.severity == "some" and beside.severity == "none"
+    assert beside.baseline is not None and beside.baseline > 0.02
+    assert sum(name.endswith("the control") for name in beside.detail) == 1
+    exact = released([WIDE], owners, "open", None)
+    named, *_ = attack.run(exact, {**owners, **controls}, SCHEMA)
+    assert named.severity == "breach" and named.value > 0.9

@@ -6,11 +6,14 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
+from privfed import Column, LocalDisclosure, Schema
+from privfed.learners import private
 from privfed.learners.private.posterior import (
     NoisyMoments,
     Prior,
@@ -341,3 +344,34 @@ def test_the_prior_is_told_where_predictions_are_not_yet_certain() -> None:
     steps = replace(steps, weights=certain, taken=1).further(second, 1.0)
     assert np.abs(steps.weights[1:]).max() < 1
     assert steps.weights[0] > 2
+
+
+def test_kept_functions_are_directions_themselves() -> None:
+    """However little they vary; the rest is orthogonal to them, and too many are not kept."""
+    rng = np.random.default_rng(8)
+    matrix = (rng.normal(size=(200, 30)) * np.append([1e-3, 1e-3], np.ones(28))).astype(np.float32)
+    kept = np.array([0, 1])
+    axes = Subspace.from_matrix(matrix, 10, rng, kept).axes
+    assert axes.shape == (30, 10)
+    assert axes.T @ axes == pytest.approx(np.eye(10), abs=1e-5)
+    assert axes[:, :2] == pytest.approx(np.eye(30)[:, :2])
+    least = Subspace.from_matrix(matrix, 3, rng, kept).axes
+    assert least.shape == (30, 3) and np.abs(least[:2]).max() < 0.1
+
+
+def test_a_line_over_many_columns_is_learned_whole() -> None:
+    """With hardly any noise, no part of a linear truth falls outside of the directions."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3000, 20)).clip(-4, 4)
+    frame = pd.DataFrame(x, columns=[f"x{k}" for k in range(20)])
+    frame = frame.assign(y=x @ np.linspace(1, 0, 20))
+    columns = tuple(Column(name, lower=-4, upper=4) for name in frame.columns[:-1])
+    schema = Schema(columns, Column("y", lower=-12, upper=12))
+    policy = private.private("10000", "1e-5")
+    train = frame[:2000].assign(owner="c")
+    gates = LocalDisclosure.from_frame(
+        train, "y", client="owner", schema=schema, policy=policy, seed=1
+    )
+    model = private.learn(gates, private.Outcome.of(schema, number=True), rng)
+    rest = frame["y"][2000:] - model.outcome.values(model.predictions(x[2000:]))
+    assert rest.std() < 0.15 * frame["y"].std()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 
-from privfed.audits.guards import audit_guards
+from privfed.audits.guards import SOURCES, audit_guards, audit_sources
 from privfed.learners.base import Planned
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.privacy.accountant import Budget
 from privfed.privacy.mechanism import Mechanism
-from privfed.privacy.noise import TestNoise
+from privfed.privacy.noise import Noise, SecureNoise, TestNoise
 from privfed.privacy.policy import Guard, Policy
 from privfed.tables.schema import Column, Schema
-from privfed.testing.faulty import ThinnerLaplace
+from privfed.testing.faulty import NearLaplace, ThinnerLaplace
 from privfed.testing.queries import Histogram, LevelSums
 
 SCHEMA = Schema((Column("age", lower=0, upper=100),), Column("risk", lower=0, upper=1))
@@ -57,3 +60,42 @@ def test_what_has_no_noise_is_not_audited() -> None:
     policy = Policy({COUNTS.kind: (Guard.of("open"),), SUMS.kind: (Guard.of("nullify"),)})
     assert audit_guards(PLAN, SCHEMA, policy) == []
     assert audit_guards(PLAN, SCHEMA, Policy({})) == []
+
+
+class RoundedNoise(SecureNoise):
+    """Loses low bits, as floating point of single precision does."""
+
+    def gaussian(self, size: int, scale: float) -> np.ndarray:
+        """Gaussian noise as float32."""
+        return super().gaussian(size, scale).astype(np.float32).astype(np.int64)
+
+
+class ThinNoise(SecureNoise):
+    """Draws too narrow noise."""
+
+    def gaussian(self, size: int, scale: float) -> np.ndarray:
+        """Gaussian noise of five sixths of the scale."""
+        return super().gaussian(size, scale / 1.2)
+
+
+@pytest.mark.parametrize(
+    ("source", "by"),
+    [
+        (lambda _: TestNoise(3), "shared with owners asked the same"),
+        (lambda _: ThinNoise(), "variance of all"),
+        (lambda _: RoundedNoise(), "count bit 0 of the noise"),
+        (lambda _: SecureNoise(), ""),
+    ],
+)
+def test_the_owners_own_sources_are_drawn_from(source: Callable[[int], Noise], by: str) -> None:
+    """Noise that owners share, that is too narrow or loses low bits is convicted; secure noise is not."""
+    (found,) = audit_sources(PLAN, SCHEMA, _policy("gaussian", "gaussian"), source)
+    assert found.attack == SOURCES
+    assert found.severity == ("breach" if by else "none")
+    assert not by or by.removeprefix("count ") in found.detail["convicted"]
+
+
+def test_sources_are_tried_far_from_zero() -> None:
+    """Noise that is absent from answers beyond 30 scales is convicted, although none is asked here."""
+    (found,) = audit_sources(PLAN, SCHEMA, _policy(NearLaplace(), "gaussian"), TestNoise)
+    assert found.severity == "breach"

@@ -217,3 +217,20 @@ def test_the_container_runs_it_without_rights() -> None:
     assert told["USER"] not in ("root", "0")
     entry, command = json.loads(told["ENTRYPOINT"]), json.loads(told["CMD"])
     assert entry[0] == "privfed" and known([*entry[1:], *command])
+
+
+def test_what_both_and_their_page_name_fits_together() -> None:
+    """The unit's folders and program are those that the page makes; all files of `docs/deploy` are named there."""
+    unit = (DEPLOY / "privfed-owner@.service").read_text()
+    page = (DEPLOY.parent / "engines.md").read_text()
+    text = page.partition("## As a service")[2].partition("\n## ")[0]
+    for path in re.findall(r"(?<![\w.-])/(?:opt|etc|var|run)[\w./@%-]*", unit):
+        folder, _, name = path.replace("%i", "ashford").rstrip(".;").rpartition("/")
+        assert folder in text and (name in text or name == "state")
+    assert all(f"`{file.name}`" in text for file in DEPLOY.iterdir())
+    named = re.findall(r"docs/deploy/(\S+)", text)
+    assert named and all((DEPLOY / name).is_file() for name in named)
+    state = re.search(r"StateDirectory=(\S+)", unit)
+    assert state is not None and f"/var/lib/{state[1]}/".replace("%i", "ashford") in text
+    runtime = re.search(r"RuntimeDirectory=(\S+)", unit)
+    assert runtime is not None and f"/run/{runtime[1]}/".replace("%i", "ashford") in text
