@@ -2,18 +2,20 @@
 
 Shadows are trained on random parts of the attacker's records. LiRA: Carlini et al. 2022,
 "Membership inference attacks from first principles", Algorithm 1 and Section VI. RMIA: Zarifzadeh,
-Liu and Shokri 2024, "Low-cost high-power membership inference attacks", Section 3. Regressors are
-scored by a log density of the residual.
+Liu and Shokri 2024, "Low-cost high-power membership inference attacks", Section 3. Without shadows the
+same scores are held to their quantiles among public records: Bertran et al. 2023, "Scalable membership
+inference attacks via quantile regression". Regressors are scored by a log density of the residual.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from scipy.special import log_ndtr, logsumexp
+from sklearn.ensemble import RandomForestRegressor
 
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding
@@ -25,12 +27,15 @@ Train = Callable[[np.ndarray, np.ndarray], Any]
 #: How a record is judged; offline ones never train on it.
 Way = Literal["lira", "lira-offline", "rmia", "rmia-offline"]
 WAYS: tuple[Way, ...] = ("lira", "lira-offline", "rmia", "rmia-offline")
+QUESTION = "Can a reader of the model alone tell whom it learnt from?"
 #: A probability is kept this far from 0 and 1 before its odds are taken: a forest of 100 trees votes in
 #: steps of a hundredth, and what it votes all but unanimously says no more.
 CLIPPED = 5e-3
 OWN = 32  #: Fewest shadows of a record that a deviation of its own is measured from
 #: How far RMIA's mean over shadows without a record is drawn to 1, for those with it (Equation 10).
 OFFLINE = 0.3
+PUBLIC = 20  #: Fewest public records that teach which scores are usual
+FOLDS, TREES = 5, 50  #: Of the regression that learns them
 RATE = 0.01  #: False positives at which findings state the rate
 
 
@@ -196,6 +201,42 @@ def _log_chance(scores: np.ndarray) -> np.ndarray:
     return np.asarray(-np.logaddexp(0.0, -scores))
 
 
+def quantiles(
+    target: np.ndarray, *, x: np.ndarray, member: np.ndarray, seed: int = 0
+) -> np.ndarray:
+    """How far each record's score lies above what is expected of a record like it that was not learnt from.
+
+    Records are divided at random into :data:`FOLDS`. Those of one are judged by what the others' public records
+    teach: the residual from a regression forest of the score on the record, over its mean size. So members and
+    others of a fold are judged alike, and a model that learnt from none tells none apart.
+
+    Args:
+        target: the model's scores of the records, shape (records,); see :func:`model_scores`.
+        x: what the attacker knows of each record, outcome included; float, shape (records, columns).
+        member: which are in question; the others are public. Bool, shape (records,).
+        seed: draws the folds.
+
+    Raises:
+        InputError: fewer than :data:`PUBLIC` public records.
+    """
+    public = ~np.asarray(member, bool)
+    if public.sum() < PUBLIC:
+        raise InputError(
+            f"{public.sum()} public records teach no quantiles; hold {PUBLIC} at least out"
+        )
+    rng, judged = np.random.default_rng(seed), np.empty(len(target))
+    fold = np.empty(len(target), int)
+    for group in (np.flatnonzero(public), np.flatnonzero(~public)):
+        fold[rng.permutation(group)] = np.arange(len(group)) % FOLDS
+    for own in (fold == place for place in range(FOLDS)):
+        taught = public & ~own
+        forest = RandomForestRegressor(TREES, min_samples_leaf=5, oob_score=True, random_state=seed)
+        forest.fit(x[taught], target[taught])
+        size = float(np.abs(target[taught] - forest.oob_prediction_).mean())
+        judged[own] = (target[own] - forest.predict(x[own])) / max(size, 1e-12)
+    return judged
+
+
 def read_model(
     model: Any,
     *,
@@ -226,12 +267,24 @@ def read_model(
             "reading a model needs records that it learnt from and others: one bool each"
         )
     score = membership_scores(model_scores(model, x=x, y=y), known, way=way)
+    return told_apart(score, truth, way, {"shadows": len(known.scores)})
+
+
+def told_apart(score: np.ndarray, truth: np.ndarray, way: str, told: Mapping[str, Any]) -> Finding:
+    """The finding of a way to read a model; see :func:`read_model`.
+
+    Args:
+        score: larger for likelier members, shape (records,).
+        truth: which are members; bool, shape (records,).
+        way: the end of the attack's name.
+        told: further figures.
+    """
     curve = RocCurve.of(score[truth], score[~truth])
     number, others = int(truth.sum()), int((~truth).sum())
     found = curve.at(RATE)
     low, _ = clopper_pearson(np.floor(found * number), number, 0.025)
     detail: dict[str, Any] = {
-        "shadows": len(known.scores),
+        **told,
         "members found at 1 % false positives": found,
         FOUND_AT: curve.points,
         "members": number,
@@ -240,19 +293,32 @@ def read_model(
     if others < 1 / RATE:
         detail["note"] = f"fewer than {round(1 / RATE)} others: the rate at 1 % is coarse"
     half = 1.96 * np.sqrt((1 / number + 1 / others) / 12)
-    return Finding(
-        f"model reader {way}",
-        "Can a reader of the model alone tell whom it learnt from?",
-        "share of pairs of a used and an unused record told apart by the model",
+    return _finding(
+        way,
         curve.auc,
-        of=1.0,
         low=max(0.0, curve.auc - float(half)),
         high=min(1.0, curve.auc + float(half)),
-        baseline=0.5,
-        measure="area",
         severity="some" if curve.auc - half > 0.5 and float(low) > 0 else "none",
         detail=detail,
+        exposed={"": exposure(score[truth], score[~truth])},
+    )
+
+
+def not_read(way: str, why: str) -> Finding:
+    """The finding of a way that was not tried."""
+    return _finding(way, 0.5, low=0.0, high=1.0, partial=why)
+
+
+def _finding(way: str, area: float, **figures: Any) -> Finding:
+    return Finding(
+        f"model reader {way}",
+        QUESTION,
+        "share of pairs of a used and an unused record told apart by the model",
+        area,
+        of=1.0,
+        baseline=0.5,
+        measure="area",
         risk="singling out",
         harm="someone with a person's record can tell whether the model learnt from it",
-        exposed={"": exposure(score[truth], score[~truth])},
+        **figures,
     )

@@ -13,13 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from forest_tables import CLIENTS, load
+import pandas as pd
 from result_rows import PaperRows, arguments
 
 from privfed import LocalDisclosure
 from privfed.attacks.sketches import SketchedValues
 from privfed.learners import FedForestClassifier
 from privfed.privacy.policy import Policy
+from privfed.study.papers.forest import CLIENTS, prepared
 from privfed.tables.records import Records
 
 METRICS = ("cells that stand in the sketches", "cells recovered with least squares")
@@ -39,7 +40,7 @@ def shares(
     folder: Path, name: str, trees: int, policy: str, interpolate: bool
 ) -> Iterator[tuple[str, float | None, float | None]]:
     """Each finding of the attack: what, share of all cells, and share by chance; none without a sketch."""
-    frame, schema = load(folder, name)
+    frame, schema = prepared(name, pd.read_csv(folder / f"{name}.csv"))
     assert schema.target is not None
     owner = np.random.default_rng(0).integers(0, CLIENTS, len(frame)).astype(str)
     learner = FedForestClassifier(n_estimators=trees, interpolate=interpolate, random_state=0)

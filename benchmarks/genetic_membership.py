@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from genetic_tables import Prepared, federation, prepared
 from result_rows import arguments, write_rows
 from score_membership import Detected, detect, gaussian_rates
 
@@ -41,6 +40,7 @@ from privfed.learners.genetic_tree.trie import Trie
 from privfed.privacy.accountant import Budget
 from privfed.privacy.conversion import largest_rho
 from privfed.questions.query import Query, View
+from privfed.study.papers.genetic import Prepared, federation, prepared
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 
@@ -295,7 +295,9 @@ def main() -> None:
     parser.add_argument("--attacked", type=int, default=4)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
-    data = prepared(given.data, "magic_telescope", 0, given.clients, None)
+    data = prepared(
+        pd.read_csv(given.data / "magic_telescope.csv"), "magic_telescope", 0, given.clients, None
+    )
     chance = "chance is .5 and .01; magic_telescope, binned, classes equally common, split 0"
     published = (
         f"{chance}; means over {given.attacked} clients attacked of {given.clients}, after ± the deviation "

@@ -24,8 +24,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from genetic_tables import Prepared, prepared
-from genetic_tree import fitted, score
+from genetic_tree import read
 from result_rows import arguments, commit, write_rows
 from sklearn.metrics import f1_score
 
@@ -38,6 +37,7 @@ from privfed.learners.genetic_tree.client import Client
 from privfed.learners.genetic_tree.local_subtrees import Shared, choose_below
 from privfed.learners.genetic_tree.top import full_tree
 from privfed.questions.query import View
+from privfed.study.papers.genetic import Prepared, fitted, prepared, score
 from privfed.tables.records import Records
 
 #: Probabilities are taken for at least this in a log loss.
@@ -151,7 +151,14 @@ def main() -> None:
         if (name, size, split) in done:
             continue
         data = prepared(
-            given.data, name, split, 20, given.alpha, balanced=False, bins=False, rows=size
+            read(given.data, name),
+            name,
+            split,
+            20,
+            given.alpha,
+            balanced=False,
+            bins=False,
+            rows=size,
         )
         held = len(data.test_y) + sum(len(y) for _, y in data.clients.values())
         told = {"set": name, "rows": size, "records": held, "split": split, "commit": at}

@@ -16,8 +16,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
-from genetic_tables import NUMBERS
 from result_rows import PaperRows, arguments
+
+from privfed.study.papers.genetic import NUMBERS
+from privfed.study.papers.genetic import PAPER as THEIRS
 
 PAPER = "FedGA-Tree"
 #: What the learners of genetic_tree.py are called, and of which clients and nodes are counted too.
@@ -34,15 +36,6 @@ LEARNERS = {
     "IBM, secure sum": "IBM tree, secure sum",
 }
 COUNTED = ("local", "paper", "folds+own", "IBM, secure sum")
-#: The paper's own figures over its fourteen sets.
-THEIRS = {
-    ("paper", "gain"): 5.58,
-    ("paper", "share"): 75.0,
-    ("IBM, secure sum", "gain"): -2.58,
-    ("IBM, secure sum", "share"): 31.0,
-}
-
-
 NOTE = (
     "{} of the paper's 10 splits, each run once (the paper: ten times); 20 clients, P = {}, G = 100{}; means "
     "over clients, after ± the deviation over splits; the mean over sets is of the splits that all have"

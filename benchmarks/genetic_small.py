@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from genetic_private import excess
-from genetic_tables import CLASSES, NUMBERS, Prepared, load, x_bounds
+from genetic_tree import read
 from result_rows import arguments, commit, write_rows
 from sklearn import datasets
 from sklearn.metrics import f1_score
@@ -37,10 +37,12 @@ from privfed.learners.genetic_tree.client import Client
 from privfed.learners.genetic_tree.local_subtrees import Shared, choose_below
 from privfed.learners.genetic_tree.queries import KeepBelow
 from privfed.questions.query import View
+from privfed.study.papers.genetic import CLASSES, NUMBERS, Prepared, encoded, x_bounds
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 
 #: Tables of scikit-learn's, and further ones of the folder by whether they have classes.
+PLAIN = ("banknote", "breast_cancer_wdbc", "diabetes_pima")
 BUNDLED = {"wine": datasets.load_wine, "iris": datasets.load_iris}
 FURTHER = {"trauma": True, "wisconsin": True, "bodyfat": False, "mortgage": False}
 SETS = "wine,iris,breast_cancer_wdbc,diabetes_pima,trauma,wisconsin,banknote,nursery"
@@ -52,8 +54,8 @@ def table(data: Path, name: str) -> tuple[np.ndarray, np.ndarray, bool]:
     if name in BUNDLED:
         bunch = BUNDLED[name]()
         return bunch.data, bunch.target, True
-    if name in CLASSES or name in NUMBERS:
-        x, y, _ = load(data, name)
+    if name in (*CLASSES, *NUMBERS, *PLAIN):
+        x, y, _ = encoded(name, read(data, name))
         return x, y, name not in NUMBERS
     frame = pd.read_csv(data / f"{name}.csv").dropna().drop(columns="hospital", errors="ignore")
     target = frame.pop(frame.columns[-1])

@@ -1,12 +1,14 @@
 """The results of every benchmark: one row format, one writer.
 
-A row has all factors, what was measured, a note, and its source: commit, date, seed and machine. The
+A row has all factors, what was measured, a note, and its source: commit, date, seed, machine, and a
+digest of the learner's code. The
 writer refuses two rows of the same factors, and to replace rows that the new ones do not cover.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import csv
 import os
 import platform
@@ -15,6 +17,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,8 +27,17 @@ from tqdm import tqdm
 
 T = TypeVar("T")
 RESULTS = Path(__file__).parent / "results"
-#: Where rows come from.
-SOURCE = ("commit", "date", "seed", "machine")
+#: Where rows come from; ``code`` is :func:`code` of what was measured.
+SOURCE = ("commit", "date", "seed", "machine", "code")
+#: Beginnings of file names, and the learners' folders whose code their figures hang on.
+CODE = {
+    "rulefit": "rulefit",
+    "fuzzy_tree": "fuzzy_tree",
+    "forest": "forest",
+    "genetic": "genetic_tree",
+    "rule_search": "rule_search+stl",
+    "private": "private",
+}
 #: Factors of a paper's tables beside ours, and of private learners side by side.
 PAPER_KEYS = ("paper", "table", "row", "column")
 PRIVATE_KEYS = ("set", "epsilon", "learner", "metric")
@@ -88,6 +101,8 @@ def write_rows(
     path = Path(path) if Path(path).suffix else RESULTS / f"{path}.csv"
     check_rows(table, path, keys)
     made = {"commit": measured or commit(), "date": today(), "seed": seed, "machine": machine()}
+    folders = next((own for begun, own in CODE.items() if path.stem.startswith(begun)), "")
+    made["code"] = code(folders) if folders else ""
     if note is not None:
         table = table.assign(note=note)
     for name, text in made.items():
@@ -185,6 +200,30 @@ def commit() -> str:
         )
     )
     return (head or "unknown") + "+" * bool(changed)
+
+
+@cache
+def code(folders: str) -> str:
+    """Return folders of ``learners``, joined by plus, and a digest of their code.
+
+    Comments, docstrings and layout do not count.
+    """
+    found = sha256()
+    for folder in folders.split("+"):
+        for file in sorted((RESULTS.parent.parent / "learners" / folder).glob("*.py")):
+            found.update(f"{file.name} {meaning(file.read_text(encoding='utf-8'))}".encode())
+    return f"{folders} {found.hexdigest()[:12]}"
+
+
+def meaning(text: str) -> str:
+    """Return the syntax tree of a module, as text, without docstrings."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and node.body:
+            first = node.body[0]
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                first.value.value = ""
+    return ast.dump(tree)
 
 
 def today() -> str:

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
-from result_rows import SOURCE
+from result_rows import SOURCE, code
 from results_numbers import number, with_spread
 from results_pictures import draw, pictures
 from results_private import LEFT_OUT, LEFT_OUT_TITLE, PRIVATE, left_out, side_by_side, title
@@ -50,6 +50,7 @@ TITLES = {
 #: Columns that say where figures come from.
 SOURCES = (*SOURCE, "note")
 LARGEST = 10_000  #: Bytes of a page
+STALE = "- **Stale:**"  #: How the line below a table begins whose learner's code has changed since
 #: The tables that a section's page shows; the others stand in its files. All, where none is named.
 HEADLINES = {
     "rulefit": r"Table 1 and Figure 3, the paper's rules|Figure 2, Model \d, AUC|Figure 4",
@@ -63,9 +64,9 @@ HEADLINES = {
 COMMANDS = {
     "rulefit": "    privfed reproduce rulefit/table-1 --quick --data FOLDER\n    privfed reproduce rulefit/figure-2",
     "fuzzy_tree": "    privfed reproduce fuzzy-tree/table-3 --quick --data FOLDER",
-    "forest": "`python benchmarks/forest_tables.py`",
-    "genetic": "`python benchmarks/genetic_tables.py`",
-    "rule_search": "`python benchmarks/rule_search_curves.py`",
+    "forest": "    privfed reproduce forest/table-2 --quick --data FOLDER",
+    "genetic": "    privfed reproduce genetic/figure-3 --quick --data FOLDER",
+    "rule_search": "    privfed reproduce rule-search/figure-6 --quick",
     "private": "`python benchmarks/private_learners.py`",
     "attacks": "`python benchmarks/attack_goals.py`",
 }
@@ -77,7 +78,8 @@ Made by `python benchmarks/results_page.py` from the tables in `benchmarks/resul
 benchmarks wrote: a page for each paper, with a table of all that it shows, whether that was run, reduced or not run, and our
 repetitions beside the paper's. Every figure of ours was measured at the commit, with the seeds and on the machine
 that stand below its table (a plus after a commit: some file was not quite the commit's); what stands
-below a table holds for those before it that have nothing below them, too. Where a cell has brackets, they
+below a table holds for those before it that have nothing below them, too. Where it says **stale**, the learner's
+code has changed since. Where a cell has brackets, they
 hold the paper's figure; where a paper shows a picture only, there is none to put there. After ± stand standard
 deviations over seeds, splits or folds unless a note says otherwise. Hospitals' and phones' data of the papers that
 are not public are stood in for as the notes say. `privfed reproduce --list` names what one command reruns.
@@ -269,9 +271,18 @@ def _told(data: pd.DataFrame) -> str:
     sources = [
         f"{name} {_few(dict.fromkeys(data[name].dropna().astype(str)))}"
         for name in SOURCE
-        if name in data and data[name].notna().any()
+        if name != "code" and name in data and data[name].notna().any()
     ]
-    return "\n".join([*lines, f"- Measured at {'; '.join(sources)}." if sources else "", ""])
+    told = f"- Measured at {'; '.join(sources)}." if sources else ""
+    return "\n".join([*lines, told, *_stale(data), ""])
+
+
+def _stale(data: pd.DataFrame) -> list[str]:
+    """Return a line if the code that any row was measured with is not today's."""
+    then = {str(one) for one in data.get("code", pd.Series()).dropna()}
+    folders = sorted({one.split()[0] for one in then if one != code(one.split()[0])})
+    changed = ", ".join(f"`learners/{one}`" for each in folders for one in each.split("+"))
+    return [f"{STALE} {changed} changed since."] if changed else []
 
 
 def _few(values: Iterable[str]) -> str:

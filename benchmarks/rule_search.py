@@ -19,7 +19,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-from simulated_asking import SimulatedAsking, Truths
 
 from privfed.engines.cohort import CohortDisclosure
 from privfed.learners.rule_search import RuleSearch
@@ -33,6 +32,7 @@ from privfed.learners.stl.grammar import Symbols
 from privfed.mechanisms.randomized_response import flip_probability
 from privfed.privacy.noise import SecureNoise
 from privfed.questions.query import View
+from privfed.study.papers.simulated_asking import SimulatedAsking, Truths
 
 
 def measure_scale(args: argparse.Namespace) -> None:

@@ -6,157 +6,46 @@
     python benchmarks/rule_search_curves.py least                    # by level: the least epsilon
     python benchmarks/rule_search_curves.py check                    # simulation beside real gates
 
-Populations are simulated with the published marginals (``generator.py`` says which parts are
-assumptions). Searches to which everybody answers run over simulated answers, which follow the
-protocol's law (``simulated_asking.py``). ``equal`` is the paper's baseline, ``uct`` its adaptive
-protocol, ``adaptive`` is ours (best first). ``parts`` and ``sampled`` run through a
-gate with seeded noise, and ``check`` runs cells of the others through one. A run that found nothing
-has no precision; it counts in coverage, not in the mean precision. Settings were chosen on population
-1 of the profiles icu and sepsis; ``--population`` draws another one, number 11 unless given.
+What is searched and how: :mod:`privfed.study.papers.rule_search`, which `privfed reproduce` runs too.
+``check`` runs cells through a gate, too. Settings were chosen on population 1 of the profiles icu and
+sepsis; ``--population`` draws another one, number 11 unless given.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from simulated_asking import SimulatedAsking, Truths
 
 from privfed.engines.cohort import CohortDisclosure
-from privfed.errors import InputError
 from privfed.learners import RuleSearch
-from privfed.learners.rule_search.asking import CohortSession, FoundRule
-from privfed.learners.rule_search.best_first import BestFirst
-from privfed.learners.rule_search.estimators import UCT_CONSTANT
-from privfed.learners.rule_search.generator import PROFILES, generate
-from privfed.learners.rule_search.least_epsilon import Exploration
-from privfed.learners.rule_search.level_search import LevelPlan, LevelSearch
+from privfed.learners.rule_search.asking import CohortSession
+from privfed.learners.rule_search.generator import PROFILES
 from privfed.learners.rule_search.population_rules import coverage
-from privfed.learners.rule_search.rule_index import RuleIndex
-from privfed.learners.rule_search.settings import SearchSettings
-from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch
+from privfed.study.papers.rule_search import (
+    EVERYBODY,
+    FIXED,
+    LABELS,
+    LEVELS,
+    TOTALS,
+    cell,
+    grid,
+    population,
+    search,
+    valid,
+)
+from privfed.study.papers.simulated_asking import SimulatedAsking, Truths
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-#: Whole searches by everybody's answers, in nats an individual; answers of one question; levels.
-EVERYBODY = ("equal1000", "equal5000", "uct", "uct-sqrt2", "adaptive1000", "adaptive5000")
-TOTALS = (1, 10, 30, 100, 300, 1000, 3000, 10000)
-ONCE = (1, 2, 4, 8, 16)
-RULE = (1, 2, 3, 4, 6, 8, 12, 16)
-#: Where nu and theta are varied: epsilon of an adaptive search, and of one by level.
-FIXED = {"uct": 3000, "adaptive1000": 3000, "levels": 8}
-NUS = (0.005, 0.01, 0.02, 0.05)
-THETAS = (0.01, 0.02, 0.05, 0.1, 0.2)
-#: Most symbols of a rule that a search by level looks for: T1D's rules are long.
-LEVELS = {"icu": 5, "sepsis": 5, "t1d": 10}
-MOST = 8000
-#: How many valid rules there are, at a guess, by how wide a search is: a wide one lists more.
-EXPECTED = {1000: 400, 5000: 4000}
-LABELS = {
-    "equal1000": "equal shares, Q = 1000",
-    "equal5000": "equal shares, Q = 5000",
-    "uct": "paper's adaptive (UCT), C = 0.1",
-    "uct-sqrt2": "paper's adaptive (UCT), C = sqrt 2",
-    "adaptive1000": "ours, best first, as wide as Q = 1000",
-    "adaptive5000": "ours, best first, as wide as Q = 5000",
-    "levels": "by level (unit: one rule)",
-    "parts": "parts (unit: individual)",
-    "sampled": "sampled rule (unit: individual)",
-}
 CAPTION = "simulated populations with the published marginals; mean ± sd over {runs} runs"
-
-
-@lru_cache(maxsize=1)
-def population(profile: str, seed: int) -> Truths:
-    return Truths(generate(PROFILES[profile], seed))
-
-
-@lru_cache(maxsize=16)
-def valid(book: RuleIndex, nu: float) -> frozenset[tuple[int, ...]]:
-    return frozenset(book.valid(nu * book.people))
-
-
-def search(
-    asking: CohortSession,
-    method: str,
-    epsilon: Fraction,
-    nu: float,
-    theta: float,
-    seed: int,
-    levels: int,
-) -> list[FoundRule]:
-    exploration = Exploration(nu, theta)
-    if method.startswith("equal"):
-        return TreeSearch(asking, Equal(epsilon, int(method[5:]), nu), seed=seed).run()
-    if method.startswith("uct"):
-        constant = math.sqrt(2) if method == "uct-sqrt2" else UCT_CONSTANT
-        return TreeSearch(asking, Adaptive(exploration), constant, seed=seed).run()
-    if method.startswith("adaptive"):
-        wide = int(method[8:])
-        settings = SearchSettings(spread=wide, expected=EXPECTED[wide])
-        return BestFirst(asking, exploration, epsilon, settings).run()
-    return LevelSearch(asking, LevelPlan(epsilon, nu, levels, most=MOST)).run()
-
-
-def through_a_gate(book: RuleIndex, method: str, epsilon: float, seed: int) -> RuleSearch:
-    model = RuleSearch(
-        method, epsilon=str(epsilon), random_state=seed, max_operators=6, max_templates=2000
-    )  # fmt: skip
-    try:
-        model.fit(CohortDisclosure.of(book, model.private(str(epsilon)), seed=seed + 1))
-    except InputError as error:
-        if "too small" not in str(error):
-            raise
-        model.found_, model.steps_ = [], []
-    return model
-
-
-def cell(
-    truths: Truths, profile: str, method: str, epsilon: float, nu: float, theta: float, seed: int
-) -> tuple[dict[str, Any], CohortSession | RuleSearch]:
-    begun = time.perf_counter()
-    asked: CohortSession | RuleSearch
-    if method in ("parts", "sampled"):
-        asked = through_a_gate(truths.book, method, epsilon, seed)
-        found, steps = asked.found_, asked.steps_
-    else:
-        budget = Fraction(epsilon)
-        asked = SimulatedAsking(truths, budget, seed + 1)
-        found = search(asked, method, budget, nu, theta, seed, LEVELS[profile])
-        steps = asked.steps
-    right, precise = coverage([one.structure for one in found], valid(truths.book, nu))
-    row = {"profile": profile, "method": method, "epsilon": epsilon, "nu": nu, "theta": theta}
-    row |= {"run": seed, "coverage": right, "precision": precise if found else np.nan}
-    row |= {"f1": 2 * right * precise / (right + precise) if right else 0.0, "found": len(found)}
-    row |= {"questions": len(steps), "seconds": round(time.perf_counter() - begun, 2)}
-    return row, asked
-
-
-def grid(
-    figure: str, totals: Sequence[int] = TOTALS, methods: Sequence[str] = EVERYBODY
-) -> Iterator[tuple[str, float, float, float]]:
-    """Method, epsilon, nu and theta of each cell of a figure."""
-    if figure == "epsilon":
-        yield from ((method, total, 0.01, 0.05) for total in totals for method in methods)
-        if "levels" in methods or methods == EVERYBODY:
-            yield from (("levels", total, 0.01, 0.05) for total in RULE)
-    elif figure == "once":
-        yield from ((m, total, 0.01, 0.05) for total in ONCE for m in ("parts", "sampled"))
-    elif figure == "nu":
-        yield from ((method, total, nu, 0.05) for method, total in FIXED.items() for nu in NUS)
-    else:
-        adaptive = ("uct", "adaptive1000")
-        yield from ((m, FIXED[m], 0.01, theta) for m in adaptive for theta in THETAS)
 
 
 def measure_curves(args: argparse.Namespace) -> None:

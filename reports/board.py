@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from privfed.errors import InputError
 from privfed.reports import remarks
 from privfed.reports.budget import PolicyReport, Report
-from privfed.reports.page import SUBJECTS, claim, number, size, strongest
+from privfed.reports.page import SUBJECTS, claim, number, size, strongest, verdict
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,8 @@ def _risk(policy: PolicyReport) -> Iterator[str]:
     for found in policy.broken[:1]:
         allowed = " This contradicts no guarantee stated here." if good else ""
         yield f"Tried in the simulation: {strongest(found)}.{allowed}"
+    if policy.above and not policy.broken:
+        yield f"Tried in the simulation, and within what the guarantee allows: {verdict(policy.above[0])}."
     tried = policy.attacks
     if tried.looked:
         yield (

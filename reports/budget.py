@@ -44,10 +44,12 @@ def _largest(values: Sequence[float | None]) -> float | None:
 class Attacks(NamedTuple):
     """Names of attacks by the strongest state of each; ``not_looked`` gives the reason, or that they do not apply.
 
-    Audits try a guarantee and no record: those that contradict nothing stand apart.
+    Audits try a guarantee and no record: those that contradict nothing stand apart. So do those that find no
+    more than the guarantee allows.
     """
 
     found: tuple[str, ...]
+    allowed: tuple[str, ...]
     looked: tuple[str, ...]
     not_looked: Mapping[str, str]
     audited: tuple[str, ...]
@@ -170,6 +172,11 @@ class PolicyReport:
 
     @property
     def broken(self) -> tuple[Finding, ...]:
+        """The findings above baseline and what the guarantee allows, most severe first."""
+        return tuple(one for one in self.above if not self.allows(one))
+
+    @property
+    def above(self) -> tuple[Finding, ...]:
         """The findings above baseline, most severe first."""
         grave = [finding for finding in self.findings if finding.severity != "none"]
         return tuple(
@@ -181,13 +188,16 @@ class PolicyReport:
         """Attacks that found something, that looked in vain, and that did not look."""
         attacks = [one for one in self.findings if one.attack != "coverage"]
         found = dict.fromkeys(one.attack for one in attacks if one.state == "found")
+        excess = {one.attack for one in self.broken}
+        allowed = tuple(name for name in found if name not in excess)
         cut = {one.attack: one.why_not for one in attacks if one.state == "not looked"}
         cut = {name: why for name, why in cut.items() if name not in found}
         silent = dict.fromkeys(one.attack for one in attacks if one.attack not in {*found, *cut})
         looked = tuple(name for name in silent if not name.startswith("audit "))
         audited = tuple(name for name in silent if name.startswith("audit "))
         idle = dict.fromkeys(self.inapplicable, "it reads nothing of these releases")
-        return Attacks(tuple(found), looked, cut | idle, audited)
+        reached = tuple(name for name in found if name in excess)
+        return Attacks(reached, allowed, looked, cut | idle, audited)
 
     @property
     def handed_over(self) -> tuple[str, ...]:
@@ -259,16 +269,27 @@ class PolicyReport:
         A replace-one policy does not bound it. With an advantage of at most A over all tests, TPR is
         at most FPR + A, and so the area under the curve at most 1/2 + A - A^2 / 2.
         """
-        if finding.low is None or self.account.policy.relation != "add-or-remove":
+        if finding.low is None or finding.limit not in self._limits:
             return False
-        risks = [client.risk for client in self.clients]
-        if not risks or any(risk is None for risk in risks):
-            return False
-        most = max(risk.advantage for risk in risks if risk is not None)
-        detection = max(client.detection for client in self.clients)
-        limits = {"found at 1 %": detection, "area": 0.5 + most - most**2 / 2}
         proven = finding.value - CERTAIN * (finding.value - finding.low)
-        return finding.limit in limits and proven > limits[finding.limit] + ROUNDING
+        return proven > self._limits[finding.limit] + ROUNDING
+
+    def allows(self, finding: Finding) -> bool:
+        """Whether a membership rate is no more than what the guarantee lets the best attacker reach."""
+        known = self.finite and finding.severity == "some" and finding.measure in self._limits
+        return known and finding.value <= self._limits[finding.measure] + ROUNDING
+
+    @cached_property
+    def _limits(self) -> dict[str, float]:
+        """The most that the charged loss allows on add-or-remove neighbours, by :attr:`.Finding.measure`."""
+        risks = [client.risk for client in self.clients]
+        stated = [risk.advantage for risk in risks if risk is not None]
+        added = self.account.policy.relation == "add-or-remove"
+        if not added or not risks or len(stated) < len(risks):
+            return {}
+        most = max(stated)
+        detection = max(client.detection for client in self.clients)
+        return {"found at 1 %": detection, "area": 0.5 + most - most**2 / 2}
 
     @property
     def useless(self) -> bool:

@@ -95,6 +95,7 @@ def _attacked(policy: PolicyReport) -> str:
         f"; {what}: {', '.join(names)}"
         for what, names in (
             ("attacks that succeed", attacks.found),
+            ("attacks within what the guarantee allows", attacks.allowed),
             ("that find nothing", attacks.looked),
             (
                 "that do not apply or were cut short",

@@ -255,6 +255,7 @@ def export(
 @click.option("--list", "listed", is_flag=True, help="List the cells and whether they are done.")
 @click.option("--out", type=PATH, default=Path("sweep"), show_default=True)
 @click.option("--overwrite", is_flag=True, help="Run the cells in --out anew.")
+@click.option("--mlflow", is_flag=True, help="Log each run to MLflow too, where it is installed.")
 def sweep(  # noqa: PLR0913 - click gives each option by its name
     study: Path | None,
     epsilon: str,
@@ -265,6 +266,7 @@ def sweep(  # noqa: PLR0913 - click gives each option by its name
     listed: bool,
     out: Path,
     overwrite: bool,
+    mlflow: bool,
 ) -> int:
     """Run a study at many epsilons, seeds and settings; write one table and a figure to --out.
 
@@ -273,7 +275,10 @@ def sweep(  # noqa: PLR0913 - click gives each option by its name
     from privfed.privacy.accountant import written_epsilon
     from privfed.reports.sweep import write_sweep
     from privfed.study import sweep as sweeping
+    from privfed.study import tracking
 
+    if mlflow:
+        tracking.mlflow()
     chosen, budgets = _study(study), [part.strip() for part in epsilon.split(",")]
     for budget in budgets:
         written_epsilon(budget, "--epsilon")
@@ -299,6 +304,8 @@ def sweep(  # noqa: PLR0913 - click gives each option by its name
             click.echo(
                 f"wrote {out / 'sweep.csv'} and {out / 'sweep.html'}: an uncharged simulation"
             )
+        if mlflow:
+            click.echo(f"logged {tracking.log(cells, held, chosen.name)} runs to MLflow")
     if faults:
         return bad(*(f"{cell}: {fault}" for cell, fault in faults.items()))
     return FINE

@@ -22,7 +22,7 @@ from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.study import PolicyChoice, Study, simulation
 from privfed.study.dry_run import attacks_of, dry_run
 from privfed.study.exposed import exposed, rows_of
-from privfed.study.model_reading import read_models
+from privfed.study.model_reading import read_models, reads_models
 from privfed.study.output import NOISE, Output, finite, write_text, written_whole
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.simulation import AnyPrepared
@@ -110,9 +110,9 @@ def attack_releases(
             found, inapplicable = simulation.attack(
                 prepared, heard, bar.update, seconds=seconds, relation=policy.relation
             )
-        if study.shadows is not None and isinstance(prepared, simulation.Prepared):
+        if reads_models(prepared):
             with tqdm(desc=f"shadow models, {choice.name}", unit="", disable=hidden) as bar:
-                read, idle = read_models(prepared, choice, output, study.shadows, bar.update)
+                read, idle = read_models(prepared, choice, output, heard, bar.update)
             found, inapplicable = found + read, {**inapplicable, **idle}
         found = corrected(found, LEVEL / len(study.policies))
         found += simulation.audit(prepared, choice)

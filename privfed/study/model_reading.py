@@ -1,49 +1,76 @@
-"""Membership inference from a study's models alone, by shadow models of the same learner and policy."""
+"""Membership inference from a study's models alone: by quantiles of public records, and by shadow models."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import pandas as pd
 from sklearn.base import ClassifierMixin
 
+from privfed.attacks.deadline import MAX_WORK
 from privfed.attacks.finding import Finding
-from privfed.attacks.shadow_models import read_model, shadows
-from privfed.errors import InputError
+from privfed.attacks.leave_one_out import CALL, ROW
+from privfed.attacks.shadow_models import (
+    QUESTION,
+    model_scores,
+    not_read,
+    quantiles,
+    read_model,
+    shadows,
+    told_apart,
+)
+from privfed.errors import InputError, PrivfedError
+from privfed.exchange.transcript import Transcript
 from privfed.learners.base import FederatedLearner, PersonalLearner
+from privfed.learners.baselines.pooled import RawBaseline
 from privfed.learners.saved import load
+from privfed.owner.local_store import ENDING, LocalStore
+from privfed.questions.threads import one_thread
 from privfed.study.choices import PolicyChoice, ShadowChoice
 from privfed.study.dry_run import adopt, learner
 from privfed.study.metrics import chances_of, targets
 from privfed.study.output import Output
+from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 
 if TYPE_CHECKING:
-    from privfed.study.simulation import Prepared
+    from privfed.study.simulation import AnyPrepared, Prepared
 
-#: What is said where no model is read.
-QUESTION = "Can a reader of the model alone tell whom it learnt from?"
+#: Shadow models of each policy where a study says nothing of them.
+USUAL = ShadowChoice(number=8, seconds=math.inf)
+
+
+def reads_models(prepared: AnyPrepared) -> TypeGuard[Prepared]:
+    """Whether a study's models are read: where it says so, or tries all attacks on a table that no ledger outlasts."""
+    study = prepared.study
+    usual = "*" in study.attacks and study.ledgers is None
+    return hasattr(prepared, "train") and (study.shadows is not None or usual)
 
 
 def read_models(
     prepared: Prepared,
     choice: PolicyChoice,
     output: Output,
-    asked: ShadowChoice,
+    transcript: Transcript,
     progress: Callable[[int], object] = lambda _: None,
 ) -> tuple[list[Finding], dict[str, str]]:
-    """Train shadow models of a policy's model, and attack it with them.
+    """Attack a policy's model, or each client's own, by what it says of single records.
 
-    Members are the clients' records, non-members the held-out ones. ``progress`` is called after each
-    shadow.
+    Members are the clients' records, non-members the held-out ones, of the same client where each has its own
+    model. What is usual of a score is learnt from public records (:func:`.quantiles`), and from shadow models
+    (:func:`.read_model`) as the study says, or :data:`USUAL` ones if counted work allows. ``progress`` is called
+    after each shadow.
 
     Returns:
-        one finding per attack; and by name the question of what does not apply, without a shared model
-        (personal models, or training stopped) or a target.
+        one finding per attack; and by name the question of what does not apply, without a model (training
+        stopped, or none that is told) or a target.
     """
     path = output.policy(choice.name) / "model.json"
     idle: tuple[list[Finding], dict[str, str]] = [], {"model readers": QUESTION}
@@ -51,30 +78,88 @@ def read_models(
         return idle
     target = load(path)
     if isinstance(target, PersonalLearner):
-        return idle
+        _take_home(target, output.policy(choice.name) / "ledgers", prepared)
+        homes = target.homes
+        train, test = (_of(homes, prepared, each) for each in (prepared.train, prepared.test))
+        prepared = replace(prepared, train=train, test=test)
     pool = StudyRecords(prepared, choice, progress)
-    parts = max(2, round(len(pool.rows) / max(len(prepared.test), 1)))
+    if not len(prepared.train) or not len(prepared.test):
+        return idle
+    try:
+        model = pool.asked(target)
+        score = model_scores(model, x=pool.places, y=pool.targets)
+    except InputError:
+        return idle
+    found = [_by_quantiles(pool, score), *_by_shadows(pool, model, transcript)]
+    if isinstance(target, PersonalLearner):
+        found = [replace(each, question=OWN_QUESTION, harm=OWN_HARM) for each in found]
+    return [pool.told(each) for each in found], {}
+
+
+OWN_QUESTION = "Were a client's own model shown to somebody, could they tell whom it learnt from?"
+OWN_HARM = "a client's own model, passed on, would tell whom it learnt from"
+
+
+def _take_home(target: PersonalLearner, shelves: Path, prepared: Prepared) -> None:
+    for owner in prepared.owners:
+        shelf = shelves / f"{owner}{ENDING}"
+        if shelf.is_file():
+            with closing(LocalStore(shelf, owner)) as store, suppress(InputError):
+                target.take_home(owner, store.of_study(prepared.study.name))
+
+
+def _of(owners: Sequence[str], prepared: Prepared, table: pd.DataFrame) -> pd.DataFrame:
+    """The records of some owners."""
+    return table[table[prepared.owner].astype(str).isin(owners)]
+
+
+def _by_quantiles(pool: StudyRecords, score: np.ndarray) -> Finding:
+    try:
+        judged = quantiles(score, x=pool.known, member=pool.member, seed=pool.prepared.study.seed)
+    except InputError as error:
+        return not_read("quantile", str(error))
+    return told_apart(judged, pool.member, "quantile", {})
+
+
+def _by_shadows(pool: StudyRecords, model: Regressor, transcript: Transcript) -> list[Finding]:
+    """The findings by shadows; *not looked* where usual ones would take too much, or cannot be trained."""
+    asked, study = pool.prepared.study.shadows or USUAL, pool.prepared.study
+    parts = max(2, round(len(pool.rows) / max(len(pool.prepared.test), 1)))
     number = max(2, -(-asked.number // parts)) * parts
+    work = number * training_work(transcript, pool.prepared, model.model)
+    if study.shadows is None and work > MAX_WORK:
+        why = f"{number} shadow models take {work:.1g} operations, more than {MAX_WORK:.1g}; write [shadows]"
+        return [not_read(way, why) for way in asked.ways]
     told: dict[str, Any] = {"x": pool.places, "y": pool.targets}
     try:
-        trained = shadows(
-            pool.train,
-            **told,
-            number=number,
-            seed=prepared.study.seed,
-            time_limit=asked.seconds,
-            parts=parts,
-        )
-        model, member = pool.asked(target), pool.member
+        with one_thread():
+            trained = shadows(
+                pool.train,
+                **told,
+                number=number,
+                seed=study.seed,
+                time_limit=asked.seconds,
+                parts=parts,
+            )
         found = [
-            read_model(model, **told, member=member, known=trained, way=way) for way in asked.ways
+            read_model(model, **told, member=pool.member, known=trained, way=way)
+            for way in asked.ways
         ]
-    except InputError as error:
-        raise InputError(f"policy {choice.name!r}, [shadows]: {error}") from None
-    found = [replace(each, exposed=pool.by_owner(each.exposed[""])) for each in found]
+    except PrivfedError as error:
+        if study.shadows is None:
+            return [not_read(way, f"a shadow failed: {error}") for way in asked.ways]
+        raise InputError(f"policy {pool.choice.name!r}, [shadows]: {error}") from None
     late = len(trained.scores) < number
     partial = f"{len(trained.scores)} of {number} shadows in {asked.seconds:g} seconds"
-    return [replace(each, partial=partial if late else "") for each in found], {}
+    return [replace(each, partial=partial if late else "") for each in found]
+
+
+def training_work(transcript: Transcript, prepared: Prepared, model: FederatedLearner) -> float:
+    """Multiply-adds of one training: each query once more, and each tree of a forest that pools records."""
+    sizes = prepared.train[prepared.owner].astype(str).value_counts()
+    records = [int(sizes.get(entry.client, len(prepared.train))) for entry in transcript]
+    trees = getattr(model, "n_estimators", 1) if isinstance(model, RawBaseline) else 1
+    return float(trees * sum(CALL + ROW * each for each in records))
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,16 +185,26 @@ class StudyRecords:
         """Whether each record is a client's, shape (records,)."""
         return np.arange(len(self.rows)) < len(self.prepared.train)
 
+    @cached_property
+    def known(self) -> np.ndarray:
+        """What somebody with a record knows of it, outcome included; float, shape (records, columns)."""
+        records = Records.from_frame(self.rows, self.prepared.schema)
+        return np.column_stack([records.x, self.targets])
+
     @property
     def targets(self) -> np.ndarray:
         """Their targets by the schema, shape (records,)."""
         assert self.prepared.schema.target is not None
         return targets(self.rows, self.prepared.schema.target)
 
-    def by_owner(self, told: Sequence[float]) -> dict[str, np.ndarray]:
-        """What is told of the clients' records, by client and in the order of each one's table."""
+    def told(self, found: Finding) -> Finding:
+        """A finding whose ``exposed`` are by client, in the order of each one's table."""
+        if not found.exposed:
+            return found
         owners = self.prepared.train[self.prepared.owner].astype(str).to_numpy()
-        return {owner: np.asarray(told)[owners == owner] for owner in self.prepared.owners}
+        exposed = np.asarray(found.exposed[""])
+        own = {owner: exposed[owners == owner] for owner in self.prepared.owners}
+        return replace(found, exposed=own)
 
     def train(self, places: np.ndarray, _: np.ndarray) -> Regressor:
         """Train a shadow on some of them, under the study's policy."""
@@ -127,23 +222,41 @@ class StudyRecords:
     def asked(self, model: FederatedLearner) -> Regressor:
         """Return a model with the interface of shadow-model attacks."""
         tells = isinstance(model, ClassifierMixin) and hasattr(model, "predict_proba")
-        return (Classifier if tells else Regressor)(model, self.rows, self.prepared.schema)
+        personal = isinstance(model, PersonalLearner)
+        owner = self.rows[self.prepared.owner].astype(str).to_numpy() if personal else None
+        return (Classifier if tells else Regressor)(model, self.rows, self.prepared.schema, owner)
 
 
 @dataclass(frozen=True, eq=False)
 class Regressor:
-    """A fitted model that predicts records by their indices."""
+    """A fitted model that predicts records by their indices, each by its owner's own model where there are such."""
 
     model: FederatedLearner
     records: pd.DataFrame
     schema: Schema
+    owner: np.ndarray | None = (
+        None  #: of each record, where each owner has a model; shape (records,)
+    )
 
     def predict(self, places: np.ndarray) -> np.ndarray:
         """Return predictions, shape (indices,)."""
-        return np.asarray(self.model.predict(self._rows(places)), dtype=float)
+        return self._each(
+            places, lambda rows, client: np.asarray(self.model.predict(rows, client=client), float)
+        )
 
-    def _rows(self, places: np.ndarray) -> pd.DataFrame:
-        return self.records.iloc[places[:, 0].astype(int)][list(self.schema.names)]
+    def _each(
+        self, places: np.ndarray, tell: Callable[[pd.DataFrame, str | None], np.ndarray]
+    ) -> np.ndarray:
+        at = places[:, 0].astype(int)
+        rows = self.records.iloc[at][list(self.schema.names)]
+        if self.owner is None:
+            return tell(rows, None)
+        own = self.owner[at]
+        each = {name: tell(rows[own == name], name) for name in dict.fromkeys(own)}
+        told = np.empty((len(at), *next(iter(each.values())).shape[1:]))
+        for name, predicted in each.items():
+            told[own == name] = predicted
+        return told
 
 
 class Classifier(Regressor):
@@ -151,9 +264,13 @@ class Classifier(Regressor):
 
     def predict_proba(self, places: np.ndarray) -> np.ndarray:
         """Return class probabilities, shape (indices, classes)."""
-        told = chances_of(self.model, self._rows(places), None)
-        assert told is not None
-        return told
+
+        def tell(rows: pd.DataFrame, client: str | None) -> np.ndarray:
+            told = chances_of(self.model, rows, client)
+            assert told is not None
+            return told
+
+        return self._each(places, tell)
 
     @property
     def classes_(self) -> np.ndarray:

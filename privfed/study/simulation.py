@@ -193,7 +193,10 @@ def divide(study: Study) -> Prepared:
         )
     rng = np.random.default_rng(study.seed)
     owners = _owners(study, dataset, rng)
-    held = _held_out(owners, study.data.test, rng)
+    if study.clients.ledgers is None:
+        held = _held_out(owners, study.data.test, rng)
+    else:
+        held = _held_out_by_coins(study, dataset.frame)
     column = study.clients.column or _free("client", dataset.frame)
     frame = dataset.frame.assign(**{column: owners})
     for name in dict.fromkeys(owners):
@@ -480,6 +483,19 @@ def _held_out(owners: np.ndarray, share: float, rng: np.random.Generator) -> np.
         mine = rng.permutation(np.flatnonzero(owners == name))
         held[mine[: max(0, min(round(share * len(mine)), len(mine) - clients.FEWEST))]] = True
     return held
+
+
+def _held_out_by_coins(study: Study, frame: pd.DataFrame) -> np.ndarray:
+    """Mark about a fraction of the records by a coin for each, or for each person that a column names.
+
+    A coin follows from its record (its person) and the study's seed alone. So one record more or less moves no
+    other between training and held-out part, and what is guaranteed of either is guaranteed of the whole table,
+    which lasting ledgers account for; of a part that is drawn by number it would not be.
+    """
+    person = study.data.individual
+    rows = pd.util.hash_pandas_object(frame if person is None else frame[[person]], index=False)
+    coins = pd.util.hash_array(rows.to_numpy() ^ np.uint64(study.seed))
+    return np.asarray(coins < np.uint64(study.data.test * 2.0**64))
 
 
 def _free(name: str, frame: pd.DataFrame) -> str:

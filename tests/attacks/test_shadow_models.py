@@ -18,8 +18,11 @@ from privfed.attacks.shadow_models import (
     Way,
     membership_scores,
     model_scores,
+    not_read,
+    quantiles,
     read_model,
     shadows,
+    told_apart,
 )
 from privfed.errors import InputError
 
@@ -53,6 +56,34 @@ def test_a_regressor_that_learns_by_heart_is_read(way: Way) -> None:
     )
     assert found.value > 0.75 and found.severity == "some"
     assert found.detail["members found at 1 % false positives"] >= 0.05
+
+
+def test_public_records_alone_teach_what_is_usual() -> None:
+    """A tree that learns by heart is read by quantiles, and a constant is not; few public records are refused."""
+    known, areas = np.column_stack([X, Y]), []
+    for train in (deep, flat):
+        score = model_scores(train(X[MEMBER], Y[MEMBER]), x=X, y=Y)
+        areas.append(told_apart(quantiles(score, x=known, member=MEMBER), MEMBER, "quantile", {}))
+    assert areas[0].value > 0.75 and areas[0].severity == "some"
+    assert areas[1].low is not None and areas[1].low < 0.5 and areas[1].severity == "none"
+    with pytest.raises(InputError, match="19 public records teach no quantiles; hold 20 at least"):
+        quantiles(np.zeros(240), x=known, member=np.arange(240) > 18)
+
+
+def test_quantiles_accuse_nobody_by_chance_more_often_than_stated() -> None:
+    """Over 40 models that learnt from nobody in question, areas are within their intervals but for a few."""
+    rng, wrong = np.random.default_rng(1), 0
+    for seed in range(40):
+        member = rng.permutation(240) < 160
+        score = -np.abs(Y - X[:, 0]) * rng.uniform(0.5, 1.5) + rng.normal(0, 0.1, 240)
+        judged = quantiles(score, x=np.column_stack([X, Y]), member=member, seed=seed)
+        wrong += told_apart(judged, member, "quantile", {}).severity != "none"
+    assert wrong <= 4
+
+
+def test_a_way_that_was_not_tried_is_told_as_not_looked() -> None:
+    """With its reason."""
+    assert not_read("lira", "too much work").why_not == "too much work"
 
 
 @pytest.mark.parametrize("way", WAYS)

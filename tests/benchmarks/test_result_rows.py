@@ -29,6 +29,19 @@ def test_cells_are_written_with_their_source(
     assert first["date"] == result_rows.today()
 
 
+def test_code_is_known_by_what_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comments, docstrings and layout change nothing; an operator does."""
+    same = (
+        'def f(x):\n    """Add."""\n    return x + 1\n',
+        "def f(x):\n  'Other.'\n  return x+1  # one\n",
+    )
+    assert result_rows.meaning(same[0]) == result_rows.meaning(same[1])
+    assert result_rows.meaning(same[0]) != result_rows.meaning(same[0].replace("+", "-"))
+    monkeypatch.setattr(result_rows, "RESULTS", tmp_path / "benchmarks" / "results")
+    path = write_rows(rows_of("wine"), "forest_x", ("set",), seed="0")
+    assert pd.read_csv(path)["code"][0].startswith("forest ")
+
+
 def rows_of(*sets: str, epsilon: float = 1.0) -> pd.DataFrame:
     """One measurement for each set."""
     return pd.DataFrame([{"set": name, "epsilon": epsilon, "value": 0.5} for name in sets])

@@ -219,6 +219,19 @@ def test_a_lower_limit_beyond_the_bound_by_chance_breaks_no_claim(low: float, be
     assert bool(_policy(_client(), (told,)).breaches) == beyond
 
 
+@pytest.mark.parametrize(("value", "allowed"), [(0.8, True), (0.83, False)])
+def test_what_the_guarantee_allows_is_no_alarm(value: float, allowed: bool) -> None:
+    """An advantage of .4 bounds the area by .82: up to it the page is calm, and beyond it is not."""
+    told = replace(SCARE, of=1.0, value=value, severity="some", measure="area", harm="it tells")
+    report = _policy(_client(), (told,))
+    assert report.above == (told,) and report.broken == (() if allowed else (told,))
+    assert report.attacks.allowed == (("recovery",) if allowed else ())
+    assert report.attacks.found == (() if allowed else ("recovery",))
+    assert ("Within what the guarantee allows: " in _page(report)) == allowed
+    open_ = _policy(_client(unprotected=1, epsilon=None), (told,))
+    assert open_.broken == (told,), "nothing is allowed where nothing is guaranteed"
+
+
 def test_a_hundred_clients_of_an_honest_policy_are_hardly_ever_convicted() -> None:
     """Noisy scores at a hundred clients, a draw each: the area errs, and that convicts nobody."""
     rng, distance, clients = np.random.default_rng(0), 0.02, 100

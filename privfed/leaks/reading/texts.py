@@ -20,9 +20,11 @@ from privfed.leaks.reading.encodings import decoded
 from privfed.leaks.reading.leaf import Leaf
 
 DIGIT = re.compile(r"\d")
-#: A number that no letter or digit touches in front: ``E11.9`` and ``v2.1`` are labels.
+#: A number that no letter or digit touches in front: ``E11.9`` and ``v2.1`` are labels. Its first
+#: character is looked for before what stands in front of it, which passes over other text quickly.
 NUMBER = re.compile(
-    r"(?<![A-Za-z_\d])(?<!\d\.)[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![A-Za-z_]\w)"
+    r"[-+.\d](?<![A-Za-z_\d].)(?<!\d\..)(?:(?<=[-+])(?:\d+\.?\d*|\.\d+)|(?<=\d)\d*\.?\d*|(?<=\.)\d+)"
+    r"(?:[eE][-+]?\d+)?(?![A-Za-z_]\w)"
 )
 #: Thousands set apart by commas, points, quotes or spaces; the other mark of the two is decimal.
 _MARKS = "'\u2019 \u00a0\u2009\u202f_"
@@ -34,7 +36,7 @@ _GROUPED_HINT = re.compile(rf"\d[{_MARKS},.]\d{{3}}")
 _HEXFLOAT = re.compile(r"[-+]?0x[01]\.[0-9a-f]+p[-+]?\d+")
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{16,}(?:\r?\n[A-Za-z0-9+/_-]{16,})*={0,6}")
 _BASE85 = re.compile(r"[!-~]{20,}")
-_LITERAL = re.compile(r"""b'(?:[^'\\]|\\.)*'|b"(?:[^"\\]|\\.)*\"""")
+_LITERAL = re.compile(r"""(?<![\w'])b'(?:[^'\\]|\\.)*'|(?<![\w"])b"(?:[^"\\]|\\.)*\"""")
 #: Longest text in which every sort of notation is tried; longer ones are read for plain numbers,
 #: and as a whole for the encodings.
 LONG = 1 << 20
@@ -77,7 +79,7 @@ def _read(
 ) -> Iterator[Leaf]:
     found = [one[0] for one in pattern.finditer(text)] if pattern.groups else pattern.findall(text)
     if found:
-        values = np.array([convert(one) for one in found], dtype=float)
+        values = np.fromiter(map(convert, found), float, len(found))
         yield Leaf(path, values, _Places(text, pattern, len(found)))
 
 

@@ -123,8 +123,7 @@ class _Walk:
                 yield from self.leaves(whole, part, depth + 1, nested)
                 continue
             if self._rows and len(cells) <= CELLS and isinstance(part, _CELL):
-                shown = f"{part!s}"[:200].replace("\n", " ")
-                cells.append(f"{label.strip('.[]')}={shown}")
+                cells.append(_cell(label, part))
             plain = None if isinstance(part, np.ndarray) else numbers_of(part)
             if plain is not None:
                 numbers += plain
@@ -170,8 +169,25 @@ class _Walk:
             if labels is None:
                 yield from _rows_of(path, values) if self._rows else ()
                 return
+            if len(listed) > CELLS:
+                yield from self._columns(f"{path}[rows]", listed, labels, depth, nested)
+                return
         parts = ((f"{path}[{place}]", f"[{place}]", part) for place, part in enumerate(listed))
         yield from self._gathered(parts, path, depth, nested)
+
+    def _columns(
+        self, path: str, records: Sequence[Any], matrix: list[str], depth: int, nested: int
+    ) -> Iterator[Leaf]:
+        """Many records of the same keys: what is in no matrix key by key, the first ones as lines."""
+        keys = {key: _key(key, place) for place, key in enumerate(records[0])}
+        yield from self._items(f"{path}, its keys", list(keys), depth, nested)
+        for key, name in keys.items():
+            if name not in matrix:
+                column = [record[key] for record in records]
+                yield from self._items(f"{path}{name}", column, depth + 1, nested)
+        if self._rows and 1 < len(keys) <= CELLS:
+            lines = ("; ".join(_cells(keys, record)) for record in records[:ROWS])
+            yield Leaf(path, "\n".join(lines), row=True)
 
     def _array(self, path: str, array: np.ndarray, depth: int, nested: int) -> Iterator[Leaf]:
         if isinstance(array, np.ma.MaskedArray):
@@ -240,6 +256,17 @@ class _Walk:
             yield from self._file(path, Path(stream.name), depth, nested)
 
 
+def _cell(label: str, part: object) -> str:
+    """A cell beside its name."""
+    shown = f"{part!s}"[:200].replace("\n", " ")
+    return f"{label.strip('.[]')}={shown}"
+
+
+def _cells(names: Mapping[Any, str], record: Mapping[Any, object]) -> Iterator[str]:
+    """The cells of one record, of which the names of the keys are known."""
+    return (_cell(names[key], part) for key, part in record.items() if isinstance(part, _CELL))
+
+
 def _rows_of(path: str, values: np.ndarray) -> Iterator[Leaf]:
     """The rows of a small array as lines of text, as many as may be read."""
     rows = values.reshape(-1, values.shape[-1]) if values.ndim > 1 else values.reshape(1, -1)
@@ -262,10 +289,11 @@ def _as_table(
         if flat and flat <= {int, float, bool} and len(set(map(len, rows))) == 1:
             return _floats([*chain.from_iterable(rows)]).reshape(len(rows), -1), None
     if isinstance(first, dict) and all(row.keys() == first.keys() for row in rows):
+        names = {key: _key(key, place) for place, key in enumerate(first)}
         numeric = [key for key in first if all(type(row[key]) in (int, float) for row in rows)]
         if numeric:
             values = _floats([row[key] for row in rows for key in numeric])
-            return values.reshape(len(rows), -1), [_key(key, at) for at, key in enumerate(numeric)]
+            return values.reshape(len(rows), -1), [names[key] for key in numeric]
     return None
 
 

@@ -8,7 +8,15 @@ from pathlib import Path
 import pandas as pd
 
 from privfed.errors import InputError, did_you_mean
-from privfed.study.papers import data, fuzzy_trees, simulations, trauma
+from privfed.study.papers import (
+    data,
+    forest,
+    fuzzy_trees,
+    genetic,
+    rule_search,
+    simulations,
+    trauma,
+)
 from privfed.study.papers.table import PaperTable, compared
 
 QUICK = 2  #: Repetitions of a quick run
@@ -39,6 +47,102 @@ TABLES: Mapping[str, PaperTable] = {
     ),
     "fuzzy-tree/table-5": PaperTable(
         "sizes of the same trees", tuple(fuzzy_trees.PAPER), 1, fuzzy_trees.table_5
+    ),
+    "forest/table-2": PaperTable(
+        "accuracy or R^2 of public sets by Dirichlet division (the paper's cells are not at hand)",
+        tuple(forest.SETS),
+        10,
+        forest.table(forest.public),
+    ),
+    "forest/table-3": PaperTable(
+        "accuracy on banknote among 1 to 100 clients",
+        ("banknote",),
+        5,
+        forest.table(forest.fragmented),
+    ),
+    "forest/table-5": PaperTable(
+        "mean squared error under disjoint covariate shift (simulated)",
+        (),
+        5,
+        forest.table(forest.shifts, kinds=("disjoint",)),
+    ),
+    "forest/table-6": PaperTable(
+        "mean squared error under overlapping covariate shift (simulated)",
+        (),
+        5,
+        forest.table(forest.shifts, kinds=("overlapping",)),
+    ),
+    "forest/table-7": PaperTable(
+        "mean squared error by share of outliers (simulated)", (), 5, forest.table(forest.outliers)
+    ),
+    "forest/figure-2": PaperTable(
+        "mean squared error with clients alike, covariates shifted, outcomes shifted (simulated)",
+        (),
+        150,
+        forest.table(forest.simulations, regimes=tuple(forest.REGIMES)[:3]),
+    ),
+    "forest/appendix-f2": PaperTable(
+        "mean squared error with both covariates and outcomes shifted (simulated)",
+        (),
+        5,
+        forest.table(forest.simulations, regimes=tuple(forest.REGIMES)[3:]),
+    ),
+    "genetic/figure-3": PaperTable(
+        "gain in macro F1 over each client's own tree, and clients that gain",
+        genetic.CLASSES,
+        10,
+        genetic.table(["gain", "share"]),
+    ),
+    "genetic/figure-4": PaperTable(
+        "decision nodes, and edit distance to the client's structure",
+        genetic.CLASSES,
+        10,
+        genetic.table(["nodes", "distance"]),
+    ),
+    "genetic/figure-5": PaperTable(
+        "macro F1 of each method on nursery", ("nursery",), 10, genetic.table(["score"])
+    ),
+    "genetic/figure-6": PaperTable(
+        "gain in macro F1 by number of clients",
+        genetic.CLASSES,
+        10,
+        genetic.table(["gain"], genetic.SIZES),
+    ),
+    "genetic/figure-7": PaperTable(
+        "gain in macro F1 by active share of the clients",
+        genetic.CLASSES,
+        10,
+        genetic.table(["gain"], genetic.SHARES),
+    ),
+    "genetic/figure-8": PaperTable(
+        "change of the mean squared error, and clients with a smaller one",
+        genetic.NUMBER_FILES,
+        10,
+        genetic.table(["gain", "share"], numbers=True),
+    ),
+    "genetic/figure-9": PaperTable(
+        "decision nodes and edit distance, for numbers",
+        genetic.NUMBER_FILES,
+        10,
+        genetic.table(["nodes", "distance"], numbers=True),
+    ),
+    "genetic/figure-10": PaperTable(
+        "change of the mean squared error by number of clients and active share",
+        genetic.NUMBER_FILES,
+        10,
+        genetic.table(["gain"], genetic.SIZES + genetic.SHARES, numbers=True),
+    ),
+    "rule-search/figure-6": PaperTable(
+        "coverage and precision by epsilon (simulated patients)",
+        (),
+        3,
+        rule_search.table("epsilon"),
+    ),
+    "rule-search/figure-8": PaperTable(
+        "coverage and precision by nu (simulated patients)", (), 3, rule_search.table("nu")
+    ),
+    "rule-search/figure-9": PaperTable(
+        "coverage and precision by theta (simulated patients)", (), 3, rule_search.table("theta")
     ),
 }
 

@@ -48,6 +48,58 @@ SETS = {
         "88ddc64f3b81d59bae297bf9a98a1cda5490aff3e2dbc4f2cfff959ba7616b24",
         "the StatLib California housing table, medianHouseValue last",
     ),
+    "diabetes_pima": PaperSet(
+        "2089091792b4a517286e71353ee1b61adf6ad5a13e805898b8059f400b53ad17",
+        "the Pima Indians' diabetes table, diabetes last",
+    ),
+    "breast_cancer_wdbc": PaperSet(
+        "fd866ed746b89f20e040ac47219aa2f3ffe6554b2ecb6e7d9bd537af71ef34cd",
+        "UCI's Breast Cancer Wisconsin (Diagnostic), malignant (0 or 1) last",
+    ),
+    "banknote": PaperSet(
+        "7894df9b0bb94b12123e630bca9b3e9c6e4cce4d179adf87d65422bd9a77ae18",
+        "UCI's banknote authentication, class last",
+    ),
+    "wisconsin": PaperSet(
+        "ced64f8a3c372c95eca9b43605b364d51b379b2ded25d1ffcbe5106cb34c9e2a",
+        "UCI's Breast Cancer Wisconsin (Original), class (benign or malignant) last",
+    ),
+    "bodyfat": PaperSet(
+        "92dd9f6e3505405ffd6efb992f6467d48296932a07fe65899cf1e66fece72ef6",
+        "StatLib's bodyfat, bodyfat last",
+    ),
+    "space_ga": PaperSet(
+        "37118d98632535963393f6bb0c2bbe8944767d330280a44ab805fa4189748a26",
+        "StatLib's space_ga, ln_votes_pop last",
+    ),
+    "nursery": PaperSet(
+        "0e1d4a4c35db607c2c57cbe8e527c416dbacf51e8c4bf0d6d875e809379d26e6",
+        "UCI's Nursery, class last",
+    ),
+    "magic_telescope": PaperSet(
+        "8ab371caf96025db7773602608b9819ab4cf63f39c7e8277a1bc94f846ee98af",
+        "UCI's MAGIC gamma telescope, class (g or h) last",
+    ),
+    "electricity": PaperSet(
+        "95f732a09f2c63989623affab547eb74c298ba480b99f06703125c07365e8859",
+        "ELEC2, normalised, without date and day, class last",
+    ),
+    "bank_marketing": PaperSet(
+        "e4bb68fa799b938931e6cf50706c5282b763c9e287f1b83511827033898ed6e7",
+        "UCI's Bank Marketing (bank-full), subscribed last",
+    ),
+    "default_credit_card": PaperSet(
+        "6f0f8e1e97e76cc0fbab6569c76940475a75ff53100eb3206a7dc6de9a124d78",
+        "UCI's default of credit card clients, default last",
+    ),
+    "abalone": PaperSet(
+        "40d6ba8872ce2d85c725d565df25e080ca00d0d8e1977dda2cb0fbfe55e4120f",
+        "UCI's Abalone, Rings last",
+    ),
+    "sulfur": PaperSet(
+        "93d85d07fdecde547330e655fb085025727a2c0c5c5939648f066d7fc48a5108",
+        "the sulfur recovery unit's table (Fortuna et al. 2007), y1 last",
+    ),
 }
 
 

@@ -186,3 +186,31 @@ def test_a_portion_of_the_pairs_at_a_time_is_as_good_as_all(
     assert len(fits[0].trees) > 20
     assert np.array_equal(fits[0].trees.cut, fits[1].trees.cut)
     assert np.array_equal(fits[0].values, fits[1].values)
+
+
+@pytest.mark.parametrize(
+    ("kind", "few", "many"), [(FedForestRegressor, 5, 3), (FedForestClassifier, 0.15, 0.05)]
+)
+def test_the_least_decrease_is_weighed_by_the_nodes_share_of_all_records(
+    kind: Any, few: float, many: float
+) -> None:
+    """As scikit-learn: of 100 records a split of 20 counts a fifth of its own decrease (16; gini .5)."""
+    x = np.zeros((100, FEATURES))
+    x[80:, 0], x[90:, 1] = 1, 1
+    labels = np.repeat([0, 1, 2], [80, 10, 10])
+    y = labels if kind is FedForestClassifier else 8 * labels
+    schema = CLASSES if kind is FedForestClassifier else NUMBERS
+    fed = federation(schema, np.column_stack([x, y]), np.arange(100) % 3)
+    found = [kind(**CART, min_impurity_decrease=least).fit(fed) for least in (few, many)]
+    assert [int((one.forest_.trees.feature != LEAF).sum()) for one in found] == [1, 2]
+
+
+def test_a_row_of_an_unknown_owner_parts_by_the_owners_records() -> None:
+    """Ninety records of mean 0 and ten of mean 16 make 1.6, not 8."""
+    y, clients = np.repeat([0.0, 16.0], [90, 10]), np.repeat([0, 1], [90, 10])
+    fed = federation(NUMBERS, np.column_stack([np.zeros((100, FEATURES)), y]), clients)
+    learner = FedForestRegressor(**CART, client_splits=True).fit(fed)
+    row = np.zeros((1, FEATURES))
+    told = [learner.predict(row, client=name)[0] for name in ("0", "1")]
+    assert np.allclose(told, [0, 16], atol=1e-4)
+    assert learner.predict(row)[0] == pytest.approx(1.6, abs=1e-4)

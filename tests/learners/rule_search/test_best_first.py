@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from simulated_asking import SimulatedAsking, Truths
 
 from privfed.learners.rule_search.best_first import BestFirst
 from privfed.learners.rule_search.generator import Profile, generate
@@ -17,6 +16,7 @@ from privfed.learners.rule_search.settings import SearchSettings
 from privfed.learners.rule_search.support_prediction import Subtree, SupportPrediction
 from privfed.learners.rule_search.tree_search import Equal, TreeSearch
 from privfed.learners.stl.grammar import Symbols
+from privfed.study.papers.simulated_asking import SimulatedAsking, Truths
 
 BOOK = generate(Profile(8000, 120_000, 4_000, 20, 2.0, 4, top=0.5, stems=30), 5)
 TRUTHS = Truths(BOOK)

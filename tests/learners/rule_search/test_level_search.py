@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulated_asking import SimulatedAsking, Truths
 
 from privfed.errors import InputError
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.learners.rule_search.level_search import MAX_EPSILON, LevelPlan, LevelSearch
 from privfed.learners.rule_search.population_rules import coverage
+from privfed.study.papers.simulated_asking import SimulatedAsking, Truths
 
 BOOK = generate(Profile(20_000, 200_000, 4_000, 12, 2.0, 4, top=0.5, stems=30), 5)
 TRUTHS = Truths(BOOK)

@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from simulated_asking import SimulatedAsking, Truths
 
 from privfed.engines.cohort import CohortDisclosure
 from privfed.errors import InputError
@@ -27,6 +26,7 @@ from privfed.learners.rule_search.power_analysis import smallest_part
 from privfed.learners.rule_search.tree_search import Adaptive, Equal, SearchNode, TreeSearch
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.parser import parse
+from privfed.study.papers.simulated_asking import SimulatedAsking, Truths
 
 PROFILE = Profile(3000, 30_000, 600, 5, 1.6, 3, top=0.5, stems=5)
 BOOK = generate(PROFILE, 2, values=True)

@@ -364,3 +364,25 @@ def test_a_bomb_stays_small() -> None:
     assert (
         sum(len(leaf.value) for leaf in flatten(nested) if isinstance(leaf.value, bytes)) <= 1 << 20
     )
+
+
+def test_many_records_of_the_same_keys_are_a_table() -> None:
+    """Numbers as a matrix, other keys one by one, what is nested too, and the first records as lines."""
+    made = [{"at": at, "note": f"text {at}", "more": {"mean": at + 0.25}} for at in range(6000)]
+    leaves = list(flatten(json.dumps(made), rows=True))
+    blocks = {leaf.path: leaf.value for leaf in leaves if isinstance(leaf.value, np.ndarray)}
+    assert blocks["left as JSON[rows]"].ravel().tolist() == list(range(6000))
+    assert blocks["left as JSON[rows]['more'][rows]"][5999, 0] == 5999.25
+    texts = {leaf.path: leaf.value for leaf in leaves if isinstance(leaf.value, str)}
+    notes = texts["left as JSON[rows]['note']"]
+    assert str(notes).split("\n")[5999] == "text 5999"
+    lines = [leaf.value for leaf in leaves if leaf.row and leaf.path == "left as JSON[rows]"]
+    assert str(lines[0]).split("\n")[7] == "'at'=7; 'note'=text 7"
+
+
+def test_quoted_bytes_are_no_key_of_json() -> None:
+    """What follows a key that ends in b is a number; the repr of bytes is read inside any text."""
+    paths = [leaf.path for leaf in flatten('{"prob": 0.5, "b": "x", "mb": 3.25, "end": 1}')]
+    assert not any("quoted bytes" in path for path in paths)
+    assert any("quoted bytes" in leaf.path for leaf in flatten(f"got {bytes([200, 201, 7])!r}"))
+    assert any("quoted bytes" in leaf.path for leaf in flatten(json.dumps("b'12.75'")))

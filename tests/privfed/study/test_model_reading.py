@@ -35,12 +35,13 @@ def findings(study: Study, folder: Path) -> list[dict[str, Any]]:
 
 
 def test_whom_a_tree_learnt_from_is_read_off_it(tmp_path: Path) -> None:
-    """In both ways, of the records that the clients own beside those that were held out."""
-    both = findings(Study.from_dict(PLAIN), tmp_path / "out")
-    assert [each["attack"] for each in both] == ["model reader lira", "model reader rmia"]
-    for each in both:
+    """In all ways, of the records that the clients own beside those that were held out."""
+    found = findings(Study.from_dict(PLAIN), tmp_path / "out")
+    ways = [f"model reader {way}" for way in ("quantile", "lira", "rmia")]
+    assert [each["attack"] for each in found] == ways
+    for each in found:
         assert each["low"] > 0.5 and each["severity"] == "some" and each["simulation"]
-        assert each["detail"]["shadows"] == 12 and not each["partial"]
+        assert each["detail"].get("shadows", 12) == 12 and not each["partial"]
         assert each["detail"]["members"] + each["detail"]["others"] == 442
 
 
@@ -58,16 +59,41 @@ def test_time_that_is_up_leaves_fewer_shadows(
             return range(2)
 
     monkeypatch.setattr("privfed.attacks.shadow_models.Deadline", Hurried)
-    for each in findings(Study.from_dict(PLAIN), tmp_path / "out"):
+    for each in findings(Study.from_dict(PLAIN), tmp_path / "out")[1:]:
         assert each["partial"] == "8 of 12 shadows in 120 seconds"
 
 
-def test_a_model_that_each_client_keeps_is_not_read(tmp_path: Path) -> None:
-    """There is no one model, and the report names what does not apply."""
-    plain = {**PLAIN, "learner": {"name": "LocalTreeRegressor", "params": {"max_depth": 3}}}
-    assembly.run(Study.from_dict(plain), tmp_path / "out", overwrite=False, attacked=True)
-    told = Output.opened(tmp_path / "out").read("published", "findings.json")
-    assert "model readers" in told["inapplicable"] and not told["findings"]
+USUAL: dict[str, Any] = {key: value for key, value in PLAIN.items() if key != "shadows"}
+
+
+def test_each_clients_own_model_is_read_against_its_held_out_records(tmp_path: Path) -> None:
+    """A deep tree that never left tells whom it learnt from, and the finding says that it would have to be shown."""
+    plain = PLAIN | {"learner": {"name": "LocalTreeRegressor", "params": {"min_depth": 12}}}
+    found = findings(Study.from_dict(plain), tmp_path / "out")
+    assert [each["severity"] for each in found] == ["some"] * 3
+    for each in found:
+        assert each["value"] > 0.6 and each["question"].startswith(
+            "Were a client's own model shown"
+        )
+
+
+def test_models_are_read_without_being_asked_where_all_attacks_are_tried(tmp_path: Path) -> None:
+    """By eight shadows; a study of chosen attacks reads none."""
+    found = findings(Study.from_dict(USUAL | {"attacks": ["*"]}), tmp_path / "out")
+    assert [each["detail"].get("shadows") for each in found] == [None, 8, 8]
+    assert not findings(Study.from_dict(USUAL), tmp_path / "none")
+
+
+def test_shadows_of_too_much_work_are_told_as_not_looked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By work that is counted before any is trained, while quantiles of held-out records are looked at."""
+    monkeypatch.setattr("privfed.study.model_reading.MAX_WORK", 1e6)
+    plain = USUAL | {"attacks": ["*"], "clients": {"count": 5}}
+    quantile, *ways = findings(Study.from_dict(plain), tmp_path / "out")
+    assert not quantile["partial"] and quantile["severity"] == "some"
+    for each in ways:
+        assert "8 shadow models take 1e+10 operations, more than 1e+06" in each["partial"]
 
 
 @pytest.mark.parametrize(

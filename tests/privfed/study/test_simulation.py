@@ -39,6 +39,70 @@ def test_every_record_is_trained_on_or_held_out(study: Study) -> None:
     assert not prepared.test.index.equals(other.test.index)
 
 
+SCHEMA = """
+name = "made up"
+target = "y"
+
+[[column]]
+name = "x"
+lower = 0
+upper = 100
+
+[[column]]
+name = "y"
+lower = 0
+upper = 100
+"""
+LASTING = """
+name = "lasting"
+seed = 3
+
+[data]
+source = "table.csv"
+schema = "schema.toml"
+individual = "person"
+
+[clients]
+partition = "column"
+column = "site"
+ledgers = "ledgers"
+
+[learner]
+name = "RuleFitRegressor"
+
+[[policy]]
+name = "private"
+epsilon = "1"
+delta = "1e-5"
+"""
+
+
+@pytest.mark.parametrize("person", [True, False])
+def test_under_lasting_ledgers_no_record_moves_another(tmp_path: Path, person: bool) -> None:
+    """Without any one record all others are trained on or held out as before; a person's are together."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.uniform(0, 100, 60), "y": rng.uniform(0, 100, 60)})
+    table = table.round(1).assign(site=np.repeat(["A", "B"], 30), person=np.arange(60) // 3)
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    (tmp_path / "study.toml").write_text(
+        LASTING if person else LASTING.replace('individual = "person"\n', "")
+    )
+
+    def held_out(rows: pd.DataFrame) -> set[int]:
+        rows.to_csv(tmp_path / "table.csv", index=False)
+        prepared = divide(Study.from_toml(tmp_path / "study.toml"))
+        return set(rows.index[prepared.test.index])
+
+    held = held_out(table)
+    assert 5 < len(held) < 30
+    for out in (0, 17, 59):
+        assert held_out(table.drop(index=out)) == held - {out}
+    assert not person or all(own <= held or not own & held for own in map(set, THREES))
+
+
+THREES = [range(start, start + 3) for start in range(0, 60, 3)]
+
+
 def test_truth_is_what_the_clients_hold(study: Study) -> None:
     """Attacks are scored against the training records of each client."""
     prepared = divide(study)

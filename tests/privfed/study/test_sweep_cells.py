@@ -6,9 +6,11 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import sleep
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -258,3 +260,70 @@ def test_figures_are_plain_json(write_study: Written, tmp_path: Path) -> None:
 
     for path in out.glob("cells/*/*.json"):
         json.loads(path.read_text(), parse_constant=never)
+
+
+class Tracker(ModuleType):
+    """MLflow as far as a sweep asks it, in memory: runs with tags, parameters and metrics."""
+
+    def __init__(self) -> None:
+        super().__init__("mlflow")
+        self.runs: list[SimpleNamespace] = []
+        self.experiment = ""
+
+    def set_experiment(self, name: str) -> None:
+        """Choose where runs go."""
+        self.experiment = name
+
+    def search_runs(self, output_format: str) -> list[SimpleNamespace]:
+        """Return all runs."""
+        assert output_format == "list"
+        return [SimpleNamespace(data=run) for run in self.runs]
+
+    @contextmanager
+    def start_run(self, run_name: str) -> Iterator[None]:
+        """Begin a run."""
+        assert run_name
+        self.runs.append(SimpleNamespace(tags={}, params={}, metrics={}))
+        yield
+
+    def set_tag(self, key: str, value: str) -> None:
+        """Tag the last run."""
+        self.runs[-1].tags[key] = value
+
+    def log_params(self, told: dict[str, Any]) -> None:
+        """Keep the last run's parameters."""
+        self.runs[-1].params.update(told)
+
+    def log_metrics(self, told: dict[str, float]) -> None:
+        """Keep the last run's metrics."""
+        self.runs[-1].metrics.update(told)
+
+
+def test_cells_are_logged_to_mlflow_once(
+    write_study: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Factors as parameters, figures as metrics; a cell that is there is not logged again."""
+    tracker, study, out = Tracker(), write_study(), tmp_path / "sweep"
+    monkeypatch.setitem(sys.modules, "mlflow", tracker)
+    assert sweep(study, out, "--mlflow", epsilon="1") == FINE
+    assert len(tracker.runs) == len(pd.read_csv(out / "sweep.csv")) == 2
+    assert sweep(study, out, "--mlflow") == FINE
+    assert len(tracker.runs) == 3
+    private = next(run for run in tracker.runs if run.metrics.get("epsilon") == 1)
+    table = pd.read_csv(out / "sweep.csv").set_index("key")
+    key = private.tags["privfed.cell"].split()[0]
+    assert private.metrics["value"] == pytest.approx(float(str(table.loc[key, "value"])))
+    assert private.params["unit"] == "record"
+
+
+def test_without_mlflow_nothing_is_run(
+    write_study: Written,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One line says what to install."""
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    assert sweep(write_study(), tmp_path / "sweep", "--mlflow") == BAD_INPUT
+    assert "pip install mlflow-skinny" in capsys.readouterr().err
+    assert not (tmp_path / "sweep").exists()

@@ -7,7 +7,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy import stats
-from simulated_asking import SimulatedAsking, Truths
 
 from privfed.engines.cohort import CohortDisclosure
 from privfed.errors import InputError, NobodyAnswered
@@ -15,6 +14,7 @@ from privfed.learners import RuleSearch
 from privfed.learners.rule_search.asking import CohortSession
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.learners.rule_search.queries import CohortSample
+from privfed.study.papers.simulated_asking import SimulatedAsking, Truths
 
 BOOK = generate(Profile(400, 4_000, 300, 20, 1.6, 3, top=0.6, stems=8), 3)
 SIBLINGS = [

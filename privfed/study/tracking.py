@@ -1,0 +1,58 @@
+"""A sweep's runs in MLflow, where that is installed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from types import ModuleType
+
+from privfed.errors import InputError
+from privfed.study.sweep import METRICS, PARAMS, Cell, Sweep
+
+#: The tag by which a run is known, so that none is logged twice.
+KEY = "privfed.cell"
+
+
+def mlflow() -> ModuleType:
+    """Return the installed MLflow, whose own settings say where runs go; InputError: there is none."""
+    try:
+        import mlflow as installed
+    except ImportError:
+        raise InputError(
+            "--mlflow needs MLflow, which is not installed: pip install mlflow-skinny, or leave --mlflow "
+            "out; sweep.csv holds the same figures"
+        ) from None
+    return installed  # type: ignore[no-any-return, unused-ignore]
+
+
+def log(cells: Sequence[Cell], held: Sweep, name: str) -> int:
+    """Log finished cells that the experiment ``name`` does not hold; attacked later, they are logged anew.
+
+    Factors and versions are parameters; figures that are numbers are metrics.
+
+    Returns:
+        how many were logged.
+    """
+    tracker = mlflow()
+    tracker.set_experiment(name)
+    known = {run.data.tags.get(KEY) for run in tracker.search_runs(output_format="list")}
+    logged = 0
+    for cell in cells:
+        state = held.state(cell)
+        if state == "new" or (tag := f"{cell.key} {state}") in known:
+            continue
+        params, figures = held.read(cell, PARAMS), held.read(cell, METRICS)
+        numbers = {k: float(v) for k, v in figures.items() if isinstance(v, int | float)}
+        with tracker.start_run(run_name=cell.told()):
+            tracker.set_tag(KEY, tag)
+            tracker.log_params(
+                {allowed(k): v for k, v in (params["factors"] | params["made"]).items()}
+            )
+            tracker.log_metrics({allowed(k): v for k, v in numbers.items()})
+        logged += 1
+    return logged
+
+
+def allowed(name: str) -> str:
+    """Return a name in the characters that MLflow takes."""
+    return re.sub(r"[^\w./ -]", "_", name)
