@@ -36,13 +36,14 @@ def plot(table: pd.DataFrame, y: str = "value", *, ax: Axes | None = None) -> Ax
         ax: where to draw; a figure of its own unless given.
     """
     axes = Figure(layout="constrained").subplots() if ax is None else ax
-    table = labelled(table).dropna(subset=[y])
+    table = labelled(table).dropna(subset=[y]).astype({"epsilon": float})
     label, bound = PANELS.get(y, (y, ""))
     for shade, (name, part) in zip(cycle(SHADES), table.groupby("series", sort=False)):
         each = part.groupby("epsilon")
         mean, spread = each[y].mean(), each[y].std().fillna(0.0)
-        axes.fill_between(mean.index, mean - spread, mean + spread, color=shade, alpha=0.15, lw=0)
         if len(mean):
+            band = mean - spread, mean + spread
+            axes.fill_between(mean.index, *band, color=shade, alpha=0.15, lw=0)
             axes.plot(mean.index, mean, "o-", color=shade, label=str(name))
         if len(mean) and bound in part:
             axes.plot(mean.index, each[bound].mean(), ":", color=shade, lw=1.2)

@@ -35,6 +35,14 @@ def test_the_page_holds_table_and_picture(tmp_path: Path) -> None:
     assert "http://" not in page.replace("http://www.w3.org", "")
 
 
+def test_policies_without_any_guarantee_make_a_picture_too(tmp_path: Path) -> None:
+    """No epsilon at all: level lines alone."""
+    open_alone = _table().query("policy == 'published'").assign(epsilon=None)
+    write_sweep(open_alone, tmp_path, "open")
+    assert "<svg" in (tmp_path / "sweep.html").read_text()
+    assert len(plot(open_alone).lines) == 2
+
+
 def test_runs_without_a_score_make_no_picture(tmp_path: Path) -> None:
     """A learner that never got an answer leaves a table of none."""
     write_sweep(_table().assign(value=np.nan, measure=None), tmp_path, "silent")

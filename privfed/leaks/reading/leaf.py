@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -42,15 +42,27 @@ class Leaf:
     def less(self, patterns: Sequence[str]) -> Leaf | None:
         """What is left of it without the paths that fit one of the patterns; none if nothing is.
 
-        Of numbers with names of their own each is looked at by itself.
+        Of numbers with names of their own each is looked at by itself, of a matrix each column that fits in its
+        first and its last row.
         """
         if not patterns:
             return self
         if fits(self.path, patterns):
             return None
-        if self.labels is None or not isinstance(self.value, np.ndarray) or self.value.ndim != 1:
+        if self.labels is None or not isinstance(self.value, np.ndarray) or not self.value.size:
             return self
-        if len(self.labels) > NAMED:
+        if self.value.ndim == 2:
+            ends = self.value.size - len(self.labels)
+            named = [
+                place
+                for place in range(len(self.labels))
+                if not all(fits(self.element(place + row), patterns) for row in (0, ends))
+            ]
+            if len(named) == len(self.labels):
+                return self
+            labels = [self.labels[place] for place in named]
+            return replace(self, value=self.value[:, named], labels=labels) if named else None
+        if self.value.ndim != 1 or len(self.labels) > NAMED:
             return self
         kept = [
             place for place in range(self.value.size) if not fits(self.element(place), patterns)

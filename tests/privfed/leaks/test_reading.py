@@ -386,3 +386,14 @@ def test_quoted_bytes_are_no_key_of_json() -> None:
     assert not any("quoted bytes" in path for path in paths)
     assert any("quoted bytes" in leaf.path for leaf in flatten(f"got {bytes([200, 201, 7])!r}"))
     assert any("quoted bytes" in leaf.path for leaf in flatten(json.dumps("b'12.75'")))
+
+
+def test_a_column_of_many_records_can_be_allowed() -> None:
+    """A pattern that fits a column's first and last number takes the whole column out, others stay."""
+    records = [{"id": float(row), "score": row / 7} for row in range(100)]
+    (whole,) = (leaf for leaf in flatten(records, "left") if isinstance(leaf.value, np.ndarray))
+    kept = whole.less(["left*['id']"])
+    assert kept is not None and kept.labels is not None
+    assert list(kept.labels) == ["['score']"] and np.shape(kept.value) == (100, 1)
+    assert whole.less(["left[3]['id']"]) is whole
+    assert whole.less(["left*"]) is None and whole.less(["left*['id']", "left*['score']"]) is None
