@@ -229,13 +229,15 @@ class PersistentLedgers:
                 )
 
     def left(self, study: Study, adopted: Policy, owners: Sequence[str]) -> list[Left]:
-        """Return what each owner has spent or reserved for other studies; nothing without a ledger."""
+        """Return what each owner has spent or reserved for other studies; LedgerError: a known ledger is gone."""
         files, accountant = self.files(), accountant_of(adopted)
-        found = []
+        registry, found = Registry(witness=self.witness), []
+        for known in registry.under(self.folder):
+            registry.check_place(known.path)
         for owner in owners:
             spent, times = accountant.nothing, {}
             if owner in files:
-                verified(files[owner], Registry(witness=self.witness))
+                verified(files[owner], registry)
                 with closing(Ledger.read(files[owner])) as ledger:
                     others = (x for x in ledger.study_blocks().values() if x.study != study.name)
                     spent = committed(spent_of(ledger.budget()[0], spent), others)
