@@ -17,16 +17,23 @@ from privfed.reports.page import figure_of, verdict
 from privfed.reports.remarks import remarks
 from privfed.reports.words import in_words
 
+#: Said where ledgers last.
+WITHHELD = (
+    "  left out: attack results, and scores by the records' truth, for these ledgers last; "
+    "privfed report FOLDER --simulation shows everything"
+)
+
 
 def summary(report: Report) -> str:
     """Return guarantee, releases, performance and attacks of each policy on one line, then remarks."""
     lines = [report.study.name]
     for policy in report.policies:
         guarantee = _guarantee(policy)
-        simulated = " (simulation)" if policy.simulated else ""
+        simulated = " (simulation)" if policy.simulated and policy.scores else ""
         lines.append(
             f"  {policy.name:12} {guarantee:20} {policy.released} releases, "
-            f"{policy.unprotected} unprotected; {_performance(policy)}{simulated}{_attacked(policy)}"
+            f"{policy.unprotected} unprotected; {_performance(policy, report.withheld)}{simulated}"
+            f"{_attacked(policy)}"
         )
         if policy.block is not None and policy.finite:
             lines.append(
@@ -39,6 +46,8 @@ def summary(report: Report) -> str:
         lines += [f"  {'':12} {policy.metrics['hint']}"] if "hint" in policy.metrics else []
         lines += [f"  {'':12} {text}" for text in remarks(policy)]
     lines += [] if report.composed is None else [_together(report.composed, report)]
+    if report.withheld:
+        lines.append(WITHHELD)
     return "\n".join(lines)
 
 
@@ -72,10 +81,10 @@ def _guarantee(policy: PolicyReport) -> str:
     return f"epsilon {shown(policy.epsilon or 0.0)}{weak}{basis}"
 
 
-def _performance(policy: PolicyReport) -> str:
+def _performance(policy: PolicyReport, withheld: bool) -> str:
     told = policy.metrics.get("told")
     if not policy.scores:
-        return told or "no model"
+        return told or ("performance left out" if withheld else "no model")
     first = policy.scores[0]
     told = told or ("no better than the constant baseline" if policy.useless else None)
     if "personal" in policy.metrics:

@@ -196,7 +196,8 @@ def report(
         click.echo(f"{said}\nwrote {written}")
         return FINE
     if reader is None and not pdf:
-        return _told(assembly.write_report(output, simulation=simulation), folder)
+        whole = assembly.write_report(output, simulation=simulation)
+        return _told(whole, folder, simulation=simulation)
     who = reader or "engineer"
     written = assembly.write_letter(output, who, policy, pdf=pdf, simulation=simulation)
     click.echo(f"wrote {written}")
@@ -459,12 +460,12 @@ def _study(path: Path | None) -> Study:
     return Study.built_in() if path is None else read_study(path)
 
 
-def _told(report: Report, out: Path) -> int:
-    """Print a report's summary; return its exit status."""
+def _told(report: Report, out: Path, *, simulation: bool = False) -> int:
+    """Print a report's summary, as its page has it; return its exit status."""
     from privfed.reports.remarks import silent
     from privfed.reports.text import summary
 
-    click.echo(summary(report))
+    click.echo(summary(report if simulation else report.published()))
     click.echo(f"ledgers: {report.kept}")
     click.echo(f"report: {out / 'report.html'}")
     for text in report.breaches:
