@@ -442,8 +442,10 @@ class PersonalLearner(FederatedLearner):
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        for name in {"predict", "predict_proba"} & vars(cls).keys():
-            setattr(cls, name, _row_by_row(vars(cls)[name]))
+        for name in ("predict", "predict_proba"):  # its own, or one that knows one client alone
+            method = getattr(cls, name, None)
+            if method and not {"row_by_row", "__isabstractmethod__"} & vars(method).keys():
+                setattr(cls, name, _row_by_row(method))
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
@@ -541,10 +543,8 @@ def _row_by_row(predict: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]
     ) -> np.ndarray:
         if client is None or isinstance(client, str):
             return predict(self, X, client=client)
-        names, rows = (
-            self._clients_of_rows(client, len(X)),
-            X if hasattr(X, "iloc") else np.asarray(X),
-        )
+        names = self._clients_of_rows(client, len(X))
+        rows = X if hasattr(X, "iloc") else np.asarray(X)
         result: np.ndarray | None = None
         for name in np.unique(names):
             mine = np.flatnonzero(names == name)
@@ -555,6 +555,7 @@ def _row_by_row(predict: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]
             result[mine] = predicted
         return predict(self, X, client=self.clients_[0]) if result is None else result
 
+    vars(dispatched)["row_by_row"] = True
     return dispatched
 
 

@@ -59,6 +59,9 @@ def test_a_local_tree_costs_nothing_and_nothing_leaves(learner: PersonalLearner)
     for client, shelf in federation.shelves.items():
         learner.take_home(client, shelf)
         assert len(np.unique(learner.predict(x, client=client))) > 1
+    mixed = learner.predict(x, client=["c0", "c1"] * 25)
+    assert np.array_equal(mixed[::2], learner.predict(x.iloc[::2], client="c0"))
+    assert np.array_equal(mixed[1::2], learner.predict(x.iloc[1::2], client="c1"))
 
 
 def test_a_central_tree_is_cart_on_all_records() -> None:
