@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Self
 
 import numpy as np
@@ -41,7 +41,6 @@ class FedAvgLogistic(LinearBaseline):
         "local_steps": [Integers(at_least=1)],
         "learning_rate": [Reals(above=0, at_most=10)],
     }
-    old_names: ClassVar[Mapping[str, str]] = {"rounds": "n_rounds", "step": "learning_rate"}
 
     def __init__(
         self, *, n_rounds: int = 100, local_steps: int = 20, learning_rate: float = 0.5

@@ -82,10 +82,6 @@ class LocalForests(BinaryBaseline):
         "n_estimators": [Integers(at_least=1, at_most=MAX_TREES)],
         "min_samples_leaf": [Integers(at_least=1, at_most=MAX_LEAF)],
     }
-    old_names: ClassVar[Mapping[str, str]] = {
-        "trees": "n_estimators",
-        "min_leaf": "min_samples_leaf",
-    }
 
     def __init__(self, n_estimators: int = 100, min_samples_leaf: int = 1) -> None:
         self.n_estimators = n_estimators

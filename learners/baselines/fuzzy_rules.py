@@ -107,7 +107,6 @@ class FuzzyRulesRegressor(BaselineRegressor):
     _parameter_constraints: ClassVar[Constraints] = {
         "n_fuzzy_sets": [Integers(at_least=2, at_most=99)]
     }
-    old_names: ClassVar[Mapping[str, str]] = {"sets": "n_fuzzy_sets"}
 
     #: The rules' antecedents, models and summed activations; set by ``fit``.
     antecedents_: np.ndarray

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -42,11 +41,6 @@ class _HistogramForest(Baseline, LearnerByWays):
 
     ways: ClassVar[Ways] = (HistogramForest,)
     _parameter_constraints: ClassVar[Constraints] = _CONSTRAINTS
-    old_names: ClassVar[Mapping[str, str]] = {
-        "trees": "n_estimators",
-        "min_leaf": "min_samples_leaf",
-        "bins": "n_bins",
-    }
 
     def __init__(
         self,

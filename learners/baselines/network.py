@@ -172,13 +172,6 @@ class _FedAvgNetwork(Baseline):
         "learning_rate": [Reals(above=0, at_most=1)],
         "random_state": [Integers(at_least=0), None],
     }
-    old_names: ClassVar[Mapping[str, str]] = {
-        "hidden": "hidden_layer_sizes",
-        "rounds": "n_rounds",
-        "passes": "local_epochs",
-        "batch": "batch_size",
-        "step": "learning_rate",
-    }
 
     weights_: np.ndarray  #: The averaged network's weights, set by ``fit``
 

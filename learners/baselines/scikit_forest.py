@@ -106,10 +106,6 @@ class _ScikitForest(RawBaseline):
         ],
         "random_state": [Integers(at_least=0), None],
     }
-    old_names: ClassVar[Mapping[str, str]] = {
-        "trees": "n_estimators",
-        "min_leaf": "min_samples_leaf",
-    }
 
     def __init__(
         self,

@@ -66,11 +66,6 @@ class _Trees(Baseline):
         "max_depth": [Integers(1, DEEPEST)],
         "cv": [Integers(2, MOST_FOLDS)],
     }
-    old_names: ClassVar[Mapping[str, str]] = {
-        "lowest": "min_depth",
-        "deepest": "max_depth",
-        "folds": "cv",
-    }
 
     def __init__(self, *, min_depth: int = 2, max_depth: int = 15, cv: int = 5) -> None:
         self.min_depth = min_depth

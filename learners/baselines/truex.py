@@ -51,7 +51,6 @@ class TruexTreeClassifier(BaselineClassifier):
         "max_depth": [Integers(1, DEEPEST)],
         "n_bins": [Integers(2, 64)],
     }
-    old_names: ClassVar[Mapping[str, str]] = {"depth": "max_depth", "bins": "n_bins"}
     queries: ClassVar[tuple[type[Query], ...]] = (LevelCounts,)
 
     def __init__(self, max_depth: int = 6, n_bins: int = 5) -> None:

@@ -95,11 +95,6 @@ class FuzzyTreeRegressor(FederatedRegressor):
         "clients_per_round": [Integers(at_least=1), None],
         "random_state": [Integers(at_least=0), None],
     }
-    old_names: ClassVar[Mapping[str, str]] = {
-        "sets": "n_fuzzy_sets",
-        "min_share": "min_samples_split",
-        "bins": "n_bins",
-    }
 
     #: as its text prints them
     paper_settings: ClassVar[Mapping[str, Any]] = {"gains": "literal"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, get_args
@@ -64,11 +63,6 @@ class _Explores(_AsksForHolders):
         "max_queries": [Integers(at_least=1), None],
         "random_state": [Integers(at_least=0)],
     }
-    old_names: ClassVar[Mapping[str, str]] = {
-        **RuleLearner.old_names,
-        "most_questions": "max_queries",
-        "seed": "random_state",
-    }
 
     def check_parameters(self) -> None:
         """See the base; what looks for more than the threshold needs room above it."""
@@ -107,10 +101,6 @@ class TreeRuleSearch(_Explores):
         "exploration_weight": [Reals(at_least=0), None],
         "expected": [Integers(at_least=0)],
         "questions": [Integers(at_least=1)],
-    }
-    old_names: ClassVar[Mapping[str, str]] = {
-        **_Explores.old_names,
-        "constant": "exploration_weight",
     }
 
     def check_parameters(self) -> None:
@@ -185,10 +175,6 @@ class LevelRuleSearch(_AsksForHolders):
         "levels": [Integers(at_least=1)],
         "confirm": [Exact(at_least=0, below=1)],
         "max_templates": [Integers(at_least=1)],
-    }
-    old_names: ClassVar[Mapping[str, str]] = {
-        **RuleLearner.old_names,
-        "most_templates": "max_templates",
     }
 
     def question(self, who: CohortSample, grammar: Grammar) -> Query:
@@ -269,7 +255,6 @@ class SampledRuleSearch(RuleLearner):
         "max_templates": [Integers(at_least=1)],
         "random_state": [Integers(at_least=0)],
     }
-    old_names: ClassVar[Mapping[str, str]] = {**LevelRuleSearch.old_names, "seed": "random_state"}
 
     def search(self, asking: CohortSession) -> list[FoundRule]:
         """Level by level, a fresh part of the people each; estimates are of rules, not of holders."""
@@ -378,10 +363,6 @@ class RuleSearch(RuleLearner):
     _parameter_constraints: ClassVar[Constraints] = {
         "strategy": [StrOptions(*STRATEGIES)],
         **_OF_ALL,
-    }
-    old_names: ClassVar[Mapping[str, str]] = {
-        **TreeRuleSearch.old_names,
-        **LevelRuleSearch.old_names,
     }
     unit: ClassVar[Any] = _delegated("unit")
     decides: ClassVar[Any] = _delegated("decides")

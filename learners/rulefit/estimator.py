@@ -93,20 +93,6 @@ class _RuleFit(LearnerByWays):
 
     ways: ClassVar[Ways] = (PublishedRuleFit, PrivateRuleFit)
     _parameter_constraints: ClassVar[Constraints] = ALLOWED
-    old_names: ClassVar[Mapping[str, str]] = {
-        "bins": "n_bins",
-        "cutoffs": "n_quantiles",
-        "trees": "n_estimators",
-        "leaves": "tree_size",
-        "shrinkage": "learning_rate",
-        "min_leaf": "min_samples_leaf",
-        "linear": "include_linear",
-        "penalty": "alpha",
-        "estimation": "solver",
-        "rounds": "n_rounds",
-        "server_step": "server_learning_rate",
-        "client_step": "client_learning_rate",
-    }
     paper_settings: ClassVar[Mapping[str, Any]] = PAPER
     _logistic: ClassVar[bool]
 

@@ -143,7 +143,6 @@ STUDIES = {
         ("max_depth", "gamma"),
         "no parameter 'gamma'; it takes .*sets",
     ),
-    "a parameter's old name": (("n_fuzzy_sets = 2", "sets = 2"), "sets is now n_fuzzy_sets"),
     "a preset that is none": (
         ("max_depth = 1", 'preset = "papers"'),
         "'FuzzyTreeRegressor' has no preset 'papers'; it has \"paper\"",
