@@ -1,7 +1,5 @@
 """Approximate zCDP: rhos and deltas add up, so that losses with a delta of their own fit in."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import ClassVar

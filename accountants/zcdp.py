@@ -1,7 +1,5 @@
 """Zero-concentrated differential privacy (Bun and Steinke 2016): rhos add up, adaptively too."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Randomized response (Warner 1965): each bit tells the truth, or the opposite of it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal, localcontext

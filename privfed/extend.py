@@ -5,8 +5,6 @@ no others. They are imported on first use: a mechanism drags no learner along. T
 newcomer are in :mod:`privfed.testing`.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from privfed.lazy import attach

@@ -1,7 +1,5 @@
 """Federated averaging of a logistic regression (McMahan et al. 2017)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar, Self
 

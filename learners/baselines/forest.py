@@ -1,7 +1,5 @@
 """Local-ensemble random forest (Hauschild et al. 2022): clients' own forests, put together."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self

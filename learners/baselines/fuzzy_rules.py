@@ -4,8 +4,6 @@ J. L. Corcuera Barcena et al., "An approach to federated learning of explainable
 models", FUZZ-IEEE 2022: the baseline of the federated fuzzy regression tree's paper (reference 48).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self

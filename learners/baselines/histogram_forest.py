@@ -1,7 +1,5 @@
 """Federated histogram forest (Kalloori and Klingler 2022): equal widths between all clients' extremes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Federated averaging of a neural network (McMahan et al. 2017): two hidden layers, in numpy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

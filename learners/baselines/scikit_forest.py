@@ -1,7 +1,5 @@
 """scikit-learn's forest on pooled records or each client's own, categories encoded by their mean target."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self

@@ -1,7 +1,5 @@
 """Trees that each client grows alone, and one tree on all records."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self

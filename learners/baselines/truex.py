@@ -4,8 +4,6 @@ S. Truex et al., "A hybrid approach to privacy-preserving federated learning", A
 made binary as the FedGA-Tree paper does (its Section IV-A2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Self

@@ -1,7 +1,5 @@
 """What bins say of who was there: in each tree they add up over its secret sample of the records."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What FedForest asks its clients: one question for the open nodes of all trees."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar

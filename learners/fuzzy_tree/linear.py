@@ -1,7 +1,5 @@
 """Queries of the private linear model: second moments, and residuals by leaf."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

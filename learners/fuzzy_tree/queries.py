@@ -4,8 +4,6 @@ Features are scaled to [0, 1] and clipped; targets to [-1/2, 1/2] and, in the le
 centring changes no tree (gains do not depend on it) and shrinks every sensitivity.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The private linear model, and its departures by leaf, in rounds of noisy queries."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

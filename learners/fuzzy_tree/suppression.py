@@ -1,7 +1,5 @@
 """Check&Nullify: which cells and nodes of one client would give a record away."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

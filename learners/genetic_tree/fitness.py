@@ -1,7 +1,5 @@
 """How well candidates do at a client: macro F1, mean squared error, or a bounded score."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from privfed.learners.genetic_tree.trie import Trie

@@ -1,7 +1,5 @@
 """How far one tree is ahead of another on the same held-out records, and how sure that is."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

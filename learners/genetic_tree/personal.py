@@ -1,7 +1,5 @@
 """A client's own tree: thresholds and leaves over its own records. It never leaves the client."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self

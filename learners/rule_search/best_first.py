@@ -8,8 +8,6 @@ Each release is about the same truth with fresh noise, and each is charged; whom
 depends on public values and earlier releases alone.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The rule searches: by tree, by level, by parts of the people, by sampled rules (DP-RuL)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, fields
 from fractions import Fraction

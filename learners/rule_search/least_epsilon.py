@@ -8,8 +8,6 @@ epsilon (:func:`published_error`). Here a subtree worth exploring has at least `
 more than the ``cut``; the bound at ``count`` covers all larger subtrees.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """A population's rules as a classifier, and how well a search covered what could be found."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Power analysis: epsilon or individuals that finding rules takes, from public numbers alone."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -5,8 +5,6 @@ the true shares is the non-parametric mixture of Kiefer and Wolfowitz 1956, on a
 expectation-maximisation.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from privfed.learners.rule_search.settings import DEFAULT, SearchSettings

@@ -1,7 +1,5 @@
 """Boosted rules at the shared cut-offs (paper, Algorithm 1; Friedman and Popescu 2008, Section 3.3)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

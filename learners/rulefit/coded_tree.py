@@ -3,8 +3,6 @@
 But ties go to the first covariate of an order, and splits that explain nothing are not made.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Histograms of the covariates, and what their noisy counts say together."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Moments of the terms over all clients, released or guessed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

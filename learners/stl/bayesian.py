@@ -1,7 +1,5 @@
 """Bayesian optimisation of a rule's parameters: GP-UCB (Srinivas et al. 2010; Nenzi et al. 2018)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -4,8 +4,6 @@ The parameters of each are tuned by Bayesian optimisation, as in the paper, or b
 search. Nothing here is private and nothing leaves: the rules are the client's records.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Literal
 

@@ -4,8 +4,6 @@ Beyond a trajectory's end there is nothing: an empty ``F`` or ``U`` gives minus 
 ``G`` plus infinity.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What several commands share: exit statuses, arguments, options, one-line errors."""
 
-from __future__ import annotations
-
 from copy import copy
 from pathlib import Path
 from typing import Any

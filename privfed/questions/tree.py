@@ -5,8 +5,6 @@ ones left. Other values (missing, an unknown category) go to the last branch. So
 exactly one leaf, and on each level at most one node: cells are crisp and disjoint.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

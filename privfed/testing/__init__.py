@@ -4,8 +4,6 @@ The assertions in ``__all__`` serve any test suite, in any framework; ``check_me
 are kits, each a list of checks that must hold for every newcomer.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from privfed.lazy import attach

@@ -4,8 +4,6 @@ Neighbours are searched for by hypothesis, between corners of the schema, and by
 corners towards whatever moves an answer most.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

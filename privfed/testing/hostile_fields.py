@@ -1,7 +1,5 @@
 """A query's public values, changed for the worse: what a stranger might send under its kind."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rows that data sets are made of, for checks over neighbouring ones: awkward values by preference."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
