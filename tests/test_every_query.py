@@ -54,8 +54,7 @@ from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 from privfed.testing import queries as small
 from privfed.testing.check_query import CHECKS, check_query
-from privfed.testing.hostile_fields import hostile_fields
-from privfed.testing.rows import Rows
+from privfed.testing.rows import Rows, hostile_fields
 
 FEATURES = (
     Column("a", lower=0, upper=8),

@@ -13,16 +13,14 @@ import numpy as np
 from privfed.errors import QueryError
 from privfed.learners.fuzzy_tree.fuzzy import ACTIVATIONS, pieces, reached_nodes, to_unit
 from privfed.learners.fuzzy_tree.sums import (
+    ComplementarySuppression,
     Fuzzified,
     cell_terms,
     equation_terms,
     equations,
+    few,
     level_sums,
     node_terms,
-)
-from privfed.learners.fuzzy_tree.suppression import (
-    ComplementarySuppression,
-    few,
     revealing,
     silence,
 )

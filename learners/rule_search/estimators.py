@@ -10,10 +10,16 @@ from privfed.learners.parameters import Constraints, Exact, Integers, Reals, Str
 from privfed.learners.rule_search.asking import CohortSession, FoundRule, offered
 from privfed.learners.rule_search.best_first import BestFirst
 from privfed.learners.rule_search.estimate import SupportEstimate, counts, hashed_counts
-from privfed.learners.rule_search.least_epsilon import Exploration, Question, least_epsilon
+from privfed.learners.rule_search.least_epsilon import (
+    Exploration,
+    PowerAnalysis,
+    Question,
+    least_epsilon,
+    smallest_part,
+    too_few,
+)
 from privfed.learners.rule_search.level_search import LevelPlan, LevelSearch
 from privfed.learners.rule_search.patterns import PatternBit
-from privfed.learners.rule_search.power_analysis import PowerAnalysis, smallest_part, too_few
 from privfed.learners.rule_search.queries import (
     CohortSample,
     Encoding,
