@@ -20,8 +20,7 @@ from privfed.learners.baselines.forest import LocalForest
 from privfed.learners.baselines.fuzzy_rules import FuzzyRules
 from privfed.learners.baselines.pooled import RawRecords
 from privfed.learners.evaluation import ClassScores, RegressionErrors
-from privfed.learners.fuzzy_tree.coordinates import Coordinates
-from privfed.learners.fuzzy_tree.linear import Moments, Residuals
+from privfed.learners.fuzzy_tree.linear import Coordinates, Moments, Residuals
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.private.queries import Gradient
 from privfed.learners.rule_search.patterns import PatternBit

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 
-from privfed.learners.genetic_tree.lead import SelectionRule
+from privfed.learners.genetic_tree.fitness import SelectionRule
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,9 @@ from privfed.learners.parameters import Boolean, Constraints, Integers, Reals, S
 from privfed.learners.plain import plain
 from privfed.learners.private.target_link import MOST_CLASSES
 from privfed.learners.rulefit.boosting import Boosting
-from privfed.learners.rulefit.class_ensembles import ClassEnsembles
 from privfed.learners.rulefit.cutoffs import MOST_CUTS, Cutoffs
 from privfed.learners.rulefit.estimation import Averaging, Gradients
-from privfed.learners.rulefit.model import RuleEnsemble
+from privfed.learners.rulefit.model import ClassEnsembles, RuleEnsemble
 from privfed.learners.rulefit.private_way import PrivateRuleFit
 from privfed.learners.rulefit.published import (
     FittedRules,

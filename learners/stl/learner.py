@@ -22,14 +22,15 @@ from privfed.learners.stl.formula import (
     Temporal,
     Until,
     at,
+    check_signals,
     children,
     operators,
     paths,
     put,
     rebuilt,
+    trace,
 )
 from privfed.learners.stl.grammar import Grammar
-from privfed.learners.stl.robustness import check_signals, trace
 
 _QUANTILES = np.linspace(0.05, 0.95, 19)  #: Of a variable, which thresholds may take
 _MAX_ROBUSTNESS = 1e6  #: Clips where an interval lies beyond a trajectory's end

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from privfed.learners.stl import formula as stl
 from privfed.learners.stl.canonical import canonical, parameters
+from privfed.learners.stl.formula import robustness
 from privfed.learners.stl.grammar import OPERATORS, Grammar, is_prefix
 from privfed.learners.stl.parser import parse
-from privfed.learners.stl.robustness import robustness
 from privfed.learners.stl.rule_file import read_rules, write_rules
 
 NAMES = ("G", "U", "a", "b.c_2")
