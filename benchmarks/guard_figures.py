@@ -11,7 +11,7 @@ from dataclasses import replace
 from guard_examples import CLAIM
 
 from privfed.guards.claim import GuardClaim
-from privfed.guards.trial import check_guard
+from privfed.guards.verdict import check_guard
 
 FILTERS = "flare:nvflare.app_common.filters"
 FOUR = replace(CLAIM, rounds=4)

@@ -29,7 +29,8 @@ from privfed.engines.updates import UpdateGate
 from privfed.guards import checks
 from privfed.guards.adapters import ADAPTERS
 from privfed.guards.claim import GuardClaim
-from privfed.guards.trial import GuardTrial, GuardVerdict
+from privfed.guards.trial import GuardTrial
+from privfed.guards.verdict import GuardVerdict
 from privfed.ledger import Ledger
 from privfed.privacy.accountant import Budget
 from privfed.privacy.conversion import largest_rho

@@ -46,7 +46,7 @@ def check_guard(
     """
     from privfed.guards.claim import GuardClaim
     from privfed.guards.trial import SHAPES
-    from privfed.guards.trial import check_guard as checked
+    from privfed.guards.verdict import check_guard as checked
     from privfed.reports.guard import guard_page
 
     sys.path.insert(0, "")

@@ -1,6 +1,6 @@
 """A guard on trial: the inputs that are tried on it, and what leaves, drawn as often as is needed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -8,11 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privfed import __version__
-from privfed.attacks.finding import Finding
 from privfed.errors import InputError
-from privfed.guards.adapters import Given, Opening, opened, rounds
-from privfed.guards.checks import CHECKS, LEVEL
+from privfed.guards.adapters import Given, Opening, rounds
 from privfed.guards.claim import GuardClaim
 
 #: Norms of updates beyond any clip that is used.
@@ -158,104 +155,3 @@ class GuardTrial:
         if any(row is None or row.shape != told[0].shape for row in told):
             return np.zeros((0, 0))
         return np.array(told)
-
-
-# --- a guard's verdict: every finding with its power, as text and as data
-
-#: What a verdict does not say, whatever it is.
-CAVEAT = (
-    "A guard that is not convicted is not proven private: only what was looked at, with the inputs that "
-    "were tried, is told here."
-)
-
-
-@dataclass(frozen=True)
-class GuardVerdict:
-    """What all checks found of a guard.
-
-    Args:
-        guard: its name, ``STACK:MODULE:NAME``.
-        claim: what was claimed of it.
-        findings: one for each check.
-        runs: outputs of each game.
-    """
-
-    guard: str
-    claim: GuardClaim
-    findings: Sequence[Finding]
-    runs: int
-
-    @property
-    def convicting(self) -> list[Finding]:
-        """The findings that refute the claim."""
-        return [found for found in self.findings if found.severity == "breach"]
-
-    @property
-    def sentence(self) -> str:
-        """The verdict in one sentence."""
-        if self.convicting:
-            names = ", ".join(found.attack for found in self.convicting)
-            return f"convicted by {names}"
-        looked = sum(found.state == "looked" for found in self.findings)
-        return f"not convicted: {looked} of {len(self.findings)} checks looked"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give the verdict as plain data, from which its page is made."""
-        return {
-            "guard": self.guard,
-            "privfed": __version__,
-            "verdict": self.sentence,
-            "convicted": bool(self.convicting),
-            "claim": self.claim.to_dict(),
-            "family-wise level": LEVEL,
-            "runs": self.runs,
-            "caveat": CAVEAT,
-            "findings": [
-                {**found.to_dict(), "state": found.state, "says": says(found)}
-                for found in self.findings
-            ],
-        }
-
-    def text(self) -> str:
-        """Lines for a console."""
-        rows = [f"{found.state:11}{found.attack:20}{says(found)}" for found in self.findings]
-        level = f"A right guard is convicted at most with probability {LEVEL:g}."
-        return "\n".join([f"{self.guard}: {self.sentence}", *rows, f"{CAVEAT} {level}"])
-
-
-def says(found: Finding) -> str:
-    """A finding in words: what it found; or what it would have found; or why it did not look."""
-    of = "" if found.of is None else f" of {found.of:g}"
-    told = f"{found.metric}: {found.value:.4g}{of}"
-    detail = found.detail
-    if found.state == "not looked":
-        return f"not looked: {found.why_not}"
-    if "claimed" in detail:
-        told += f", claimed {detail['claimed']:g}"
-    if found.state == "looked" and found.detectable is not None:
-        least = f"{found.detectable:.4g}"
-        told += f"; would have found {least} with chance .8" if "claimed" in detail else ""
-    for key in ("told apart", "convicted"):
-        if detail.get(key):
-            told += f" ({', '.join(map(str, detail[key]))})"
-    if detail.get("grows with the update"):
-        told += " (it grows with the update: nothing clips)"
-    return told
-
-
-def check_guard(
-    guard: str, claim: GuardClaim, *, options: Mapping[str, Any] | None = None, **trial: Any
-) -> GuardVerdict:
-    """Check a guard of another stack against its claim.
-
-    Args:
-        guard: its name, ``flower:MODULE:NAME``, ``flare:MODULE:CLASS`` or ``python:MODULE:CALLABLE``.
-        claim: what is claimed of it.
-        options: with which its class is made.
-        trial: shapes, table and runs; see :class:`.GuardTrial`.
-
-    Raises:
-        InputError: there is no such guard, or nothing to try it on.
-    """
-    case = GuardTrial(opened(guard, options), claim, **trial)
-    return GuardVerdict(guard, claim, [check(case) for check in CHECKS], case.runs)

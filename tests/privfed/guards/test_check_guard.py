@@ -21,7 +21,8 @@ from privfed.errors import InputError
 from privfed.guards import checks
 from privfed.guards.adapters import opened
 from privfed.guards.claim import GuardClaim
-from privfed.guards.trial import GuardTrial, GuardVerdict, check_guard, says
+from privfed.guards.trial import GuardTrial
+from privfed.guards.verdict import GuardVerdict, check_guard, says
 from privfed.reports.guard import guard_page
 
 FOUR = replace(CLAIM, rounds=4)
