@@ -85,12 +85,8 @@ def client_app(socket: Callable[[Context], str | Path]) -> ClientApp:
 
 
 def node_socket(context: Context) -> str:
-    """Return the socket of a node's configuration: ``--node-config 'socket="/path/server.sock"'``.
-
-    Its earlier name, ``door``, is understood too.
-    """
-    named = context.node_config
-    return str(named["socket"] if "socket" in named else named["door"])
+    """Return the socket of a node's configuration: ``--node-config 'socket="/path/server.sock"'``."""
+    return str(context.node_config["socket"])
 
 
 def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:

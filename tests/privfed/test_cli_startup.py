@@ -7,11 +7,10 @@ import sys
 from importlib.resources import files
 from pathlib import Path
 
-import click
 import pytest
 
 from privfed.attacks.shadow_models import WAYS
-from privfed.cli import BAD_INPUT, FINE, commands, ledgers, status
+from privfed.cli import FINE, ledgers, status
 from privfed.privacy.limit import ASPECTS
 from privfed.study.choices import ShadowChoice
 from privfed.study.reading import typed
@@ -47,45 +46,6 @@ def test_help_loads_no_library_of_tables_or_statistics(arguments: list[str]) -> 
 def test_a_price_loads_no_attack_and_no_picture() -> None:
     """A price needs the learner, its policy and the accountant alone."""
     assert not loaded_by("price") & {"matplotlib", "dp_accounting", "jinja2", "privfed.engines"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "shown", "formerly"),
-    [
-        (["sweep"], "--runs", "--seeds"),
-        (["audit"], "--attack-time-limit", "--seconds"),
-        (["attack"], "--attack-time-limit", "--seconds"),
-        (["ledger", "verify"], "--public-key", "--public"),
-        (["serve-client"], "--socket", "--door"),
-        (["serve-client"], "--signing-key", "--key"),
-    ],
-)
-def test_an_option_answers_to_its_earlier_name_which_help_does_not_show(
-    arguments: list[str], shown: str, formerly: str
-) -> None:
-    """Both names set the same value."""
-    command: click.Command = commands
-    for name in arguments:
-        assert isinstance(command, click.Group)
-        command = command.commands[name]
-    option = next(each for each in command.params if shown in each.opts)
-    values = []
-    for name in (shown, formerly):
-        context = click.Context(command, resilient_parsing=True)
-        parsed = command.make_parser(context).parse_args([name, "7"])[0]
-        values.append(parsed[str(option.name)])
-    assert values == ["7", "7"]
-    told = command.get_help(click.Context(command))
-    assert shown in told and f"{formerly} " not in told
-
-
-def test_a_command_answers_to_its_earlier_name(capsys: pytest.CaptureFixture[str]) -> None:
-    """``ledger amend`` is ``ledger set-budget``, and help shows the new name alone."""
-    assert status(["ledger", "--help"]) == FINE
-    told = capsys.readouterr().out
-    assert "set-budget" in told and "amend" not in told
-    assert status(["ledger", "amend", "nowhere", "--epsilon", "1"]) == BAD_INPUT
-    assert "nowhere" in capsys.readouterr().err
 
 
 def test_names_that_are_written_twice_to_load_less_agree() -> None:
