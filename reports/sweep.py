@@ -1,7 +1,5 @@
 """The sweep report: utility against epsilon, as a tidy table and charts."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reports as plain text, for terminals and pipes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Flower as the engine: a ServerApp asks, and each node's ClientApp calls its owner's socket."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

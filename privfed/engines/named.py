@@ -1,7 +1,5 @@
 """Engines by their names, imported only when one is asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from typing import Protocol, TypeVar
