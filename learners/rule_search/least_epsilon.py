@@ -4,7 +4,7 @@ Of N individuals, c hold a match. Randomized response with truth p = e^eps / (1 
 gives Y ~ Bin(c, p) + Bin(N - c, q) yes-answers and the estimate (Y - N q) / (p - q) (DP-RuL
 equations 2 to 4). A subtree is ignored if its estimate lies below a cut. DP-RuL equation 5 asks for
 the least epsilon with P(estimate < nu N | c = nu N) <= theta, but that is about 1/2 at every
-epsilon (:func:`published_error`). Here a subtree worth exploring has at least ``count`` holders,
+epsilon. Here a subtree worth exploring has at least ``count`` holders,
 more than the ``cut``; the bound at ``count`` covers all larger subtrees.
 """
 
@@ -77,12 +77,6 @@ def least_epsilon(question: Question, step: Fraction = STEP) -> Fraction:
 def _keeps(question: Question, epsilon: Fraction) -> bool:
     error = ignoring(question.people, question.count, question.cut, float(epsilon))
     return error <= question.error
-
-
-def published_error(people: int, share: float, epsilon: float) -> float:
-    """DP-RuL equation 5 as printed: the truth exactly at the threshold that it is held against."""
-    count = round(share * people)
-    return ignoring(people, count, count, epsilon)
 
 
 @dataclass(frozen=True)
