@@ -161,7 +161,7 @@ def _moments(weights: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.nd
     return on_grid(weights), on_grid(weights * target), on_grid(weights * target**2)
 
 
-# --- check&Nullify: which cells and nodes of one client would give a record away
+# --- Check&Nullify: which cells and nodes of one client would give a record away
 
 _UNIT = int(1 / GRID)
 MIN_SHOWN = 5  #: Fewest records of a cell that the strict form lets out: of three, records follow

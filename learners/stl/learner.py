@@ -250,7 +250,7 @@ class _Search:
         return float(tpr - fpr + 0.1 * np.tanh(gap) - 0.01 * operators(formula))
 
 
-# --- bayesian optimisation of a rule's parameters: GP-UCB (Srinivas et al. 2010; Nenzi et al. 2018)
+# --- Bayesian optimisation of a rule's parameters: GP-UCB (Srinivas et al. 2010; Nenzi et al. 2018)
 
 _FIRST, _CANDIDATES = 6, 256  #: Points drawn before the first fit; candidates of each step
 _WIDTH = 2.0  #: Posterior deviations above the mean; the theory's grow with the steps and are wider
