@@ -1,6 +1,7 @@
 """Reports as plain text, for terminals and pipes."""
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from privfed.attacks.finding import Finding
@@ -17,36 +18,61 @@ from privfed.reports.words import in_words
 
 #: Said where ledgers last.
 WITHHELD = (
-    "  left out: attack results, and scores by the records' truth, for these ledgers last; "
+    "left out: attack results, and scores by the records' truth, for these ledgers last; "
     "privfed report FOLDER --simulation shows everything"
 )
+MARGIN = 17  #: Columns left of a summary's texts.
 
 
-def summary(report: Report) -> str:
-    """Return guarantee, releases, performance and attacks of each policy on one line, then remarks."""
+def summary(report: Report, width: int = 0) -> str:
+    """Return, for each policy, its guarantee, releases, performance, attacks and remarks, a label and a text a line.
+
+    Lines are broken at ``width`` columns; 0: not at all.
+    """
     lines = [report.study.name]
     for policy in report.policies:
-        guarantee = _guarantee(policy)
-        simulated = " (simulation)" if policy.simulated and policy.scores else ""
-        lines.append(
-            f"  {policy.name:12} {guarantee:20} {policy.released} releases, "
-            f"{policy.unprotected} unprotected; {_performance(policy, report.withheld)}{simulated}"
-            f"{_attacked(policy)}"
-        )
-        if policy.block is not None and policy.finite:
-            lines.append(
-                f"  {'':12} this study's releases alone: epsilon {shown(policy.block.epsilon)} at delta "
-                f"{policy.block.delta:g} given all before it; the epsilon above is of all studies"
-            )
-        others = [_score(score) for score in policy.scores[1:] if score.constant is not None]
-        lines += [f"  {'':12} {'; '.join(others)}{simulated}"] if others else []
-        lines += [f"  {'':12} {policy.metrics['released']}"] if "released" in policy.metrics else []
-        lines += [f"  {'':12} {policy.metrics['hint']}"] if "hint" in policy.metrics else []
-        lines += [f"  {'':12} {text}" for text in remarks(policy)]
-    lines += [] if report.composed is None else [_together(report.composed, report)]
+        lines.append("")
+        for label, text in [(policy.name, _guarantee(policy)), *_rows(policy, report.withheld)]:
+            indent = "" if label == policy.name else "  "
+            lines += _wrapped(f"{indent + label:{MARGIN}}", text, width)
+    lines.append("")
+    if report.composed is not None:
+        lines += _wrapped(f"{'all together':{MARGIN}}", _together(report.composed, report), width)
     if report.withheld:
-        lines.append(WITHHELD)
-    return "\n".join(lines)
+        lines += _wrapped("", WITHHELD, width)
+    return "\n".join(lines).rstrip()
+
+
+def _wrapped(label: str, text: str, width: int) -> list[str]:
+    """Return a label and its text, broken at a width and indented."""
+    label += "" if not label or label.endswith(" ") else "  "
+    if not width:
+        return [label + text]
+    return textwrap.wrap(
+        text, max(width, 2 * MARGIN), initial_indent=label, subsequent_indent=" " * MARGIN
+    )
+
+
+def _rows(policy: PolicyReport, withheld: bool) -> Iterator[tuple[str, str]]:
+    """Yield labels and texts below a policy's guarantee."""
+    if policy.block is not None and policy.finite:
+        own = f"epsilon {shown(policy.block.epsilon)} at delta {policy.block.delta:g}"
+        yield "this study", f"{own}, given all before it; the epsilon above is of all studies"
+    yield "released", f"{policy.released} releases, {policy.unprotected} of them unprotected"
+    simulated = " (simulation)" if policy.simulated and policy.scores else ""
+    yield "performance", _performance(policy, withheld) + simulated
+    attacks = policy.attacks
+    for label, what, names in (
+        ("found by", "", attacks.found),
+        ("found", "within what the guarantee allows: ", attacks.allowed),
+        ("nothing found", "", attacks.looked),
+        ("not looked", "", () if policy.handed_over else attacks.not_looked),  # none is needed
+        ("audits", "nothing is contradicted by ", attacks.audited),
+    ):
+        if names:
+            yield label, what + ", ".join(names)
+    told = [policy.metrics[key] for key in ("released", "hint") if key in policy.metrics]
+    yield from (("note", text) for text in (*told, *remarks(policy)))
 
 
 def _together(composed: Composed, report: Report) -> str:
@@ -57,10 +83,10 @@ def _together(composed: Composed, report: Report) -> str:
         else " if all were carried out (as alternatives, each holds alone)"
     )
     if composed.epsilon is None:
-        return f"  all together: NO FINITE GUARANTEE{case}, for {composed.why}"
+        return f"NO FINITE GUARANTEE{case}, for {composed.why}"
     at = f" at delta {composed.delta:g}" if composed.delta else ""
     case += f" ({composed.basis})" if composed.basis else ""
-    return f"  all together: epsilon {shown(composed.epsilon)}{at} for each {composed.unit}{case}"
+    return f"epsilon {shown(composed.epsilon)}{at} for each {composed.unit}{case}"
 
 
 def _guarantee(policy: PolicyReport) -> str:
@@ -87,32 +113,14 @@ def _performance(policy: PolicyReport, withheld: bool) -> str:
     told = told or ("no better than the constant baseline" if policy.useless else None)
     if "personal" in policy.metrics:
         told = ", ".join(["by personal models", *([told] if told else [])])
-    return _score(first) + (f", {told}" if told else "")
+    others = [_score(score) for score in policy.scores[1:] if score.constant is not None]
+    return ", ".join([_score(first), *([told] if told else []), *others])
 
 
 def _score(score: MetricValue) -> str:
     """Return a score with its deviation and the constant baseline's."""
     constant = "" if score.constant is None else f" (constant {score.constant:.4g})"
     return f"{score.name} {score.told}{constant}"
-
-
-def _attacked(policy: PolicyReport) -> str:
-    attacks = policy.attacks
-    told = "".join(
-        f"; {what}: {', '.join(names)}"
-        for what, names in (
-            ("attacks that succeed", attacks.found),
-            ("attacks within what the guarantee allows", attacks.allowed),
-            ("that find nothing", attacks.looked),
-            (
-                "that do not apply or were cut short",
-                () if policy.handed_over else attacks.not_looked,
-            ),  # none is needed
-            ("audits that contradict nothing", attacks.audited),
-        )
-        if names
-    )
-    return told
 
 
 def finding_lines(findings: Sequence[Finding]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -460,7 +462,8 @@ def _told(report: Report, out: Path, *, simulation: bool = False) -> int:
     from privfed.reports.remarks import silent
     from privfed.reports.text import summary
 
-    click.echo(summary(report if simulation else report.published()))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    click.echo(summary(report if simulation else report.published(), width))
     click.echo(f"ledgers: {report.kept}")
     click.echo(f"report: {out / 'report.html'}")
     for text in report.breaches:

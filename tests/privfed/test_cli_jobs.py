@@ -81,7 +81,7 @@ def test_where_nothing_was_released_there_is_a_report_and_no_guarantee(
     out = tmp_path / "out"
     assert status(["run", str(study), "--out", str(out)]) == BAD_INPUT
     told = capsys.readouterr()
-    assert "own          NOTHING RELEASED" in told.out
+    assert "own              NOTHING RELEASED" in told.out
     assert "policy 'own': Nothing was released" in told.err
     assert "there is no guarantee, and no model" in told.err
     own, private = json.loads((out / "report.json").read_text())["policies"]

@@ -148,7 +148,7 @@ def test_page_text_and_plain_form_tell_the_sum_and_whether_it_happened(together:
     assert ("alternatives in a simulation" in html) != together
     assert plain["composed"]["epsilon"] == pytest.approx(2.68, abs=0.01)
     assert plain["together"] is together
-    assert "all together: epsilon 2.68" in summary(report)
+    assert "all together     epsilon 2.68" in summary(report)
     assert ("if all were carried out" in summary(report)) != together
 
 

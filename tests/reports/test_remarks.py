@@ -198,3 +198,11 @@ def test_heavy_tails_are_told_with_both_errors() -> None:
     for figure in ("0.95% of", "99% of", "-8 to 28", "within: 1 (constant 4.6", "beyond: 493.4"):
         assert figure in found
     assert not any("variance" in text for text in remarks(report_of(metrics=SCORED)))
+
+
+def test_a_summary_is_broken_at_the_terminal_s_width() -> None:
+    """No line is longer, a continued line is indented below its text, and no word is lost."""
+    report = Report(Study.built_in(), (report_of(metrics=SCORED),))
+    broken = summary(report, 60)
+    assert max(map(len, broken.splitlines())) <= 60 < max(map(len, summary(report).splitlines()))
+    assert broken.split() == summary(report).split()
