@@ -5,6 +5,8 @@ least and greatest feasible values are equal is disclosed, published or not (Dob
 2000; the United States Census was rebuilt from its tables alike, Garfinkel et al. 2019).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from time import monotonic
 

@@ -5,6 +5,8 @@ as any other. A model of which each client has its own is not asked about: it fo
 training records in ways that no noise covered, so its errors have no useful sensitivity.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,6 +4,8 @@ A message names the learner, the parameter, what it must be, what was given, and
 Booleans are no numbers; NumPy's numbers are.
 """
 
+from __future__ import annotations
+
 import math
 import numbers
 import operator

@@ -1,5 +1,7 @@
 """Names that a module offers, and imports on first use."""
 
+from __future__ import annotations
+
 import ast
 from collections.abc import Callable
 from importlib import import_module

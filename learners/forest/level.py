@@ -1,5 +1,7 @@
 """The open nodes of all trees, and what is asked about each."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 

@@ -1,5 +1,7 @@
 """What a client works out alone of the open nodes: totals, quantiles, bins, gains and shortlists."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from functools import lru_cache
 

@@ -1,5 +1,7 @@
 """The private way: the private engine's model, written as rules and linear terms."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from itertools import pairwise
 

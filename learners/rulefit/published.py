@@ -1,5 +1,7 @@
 """The paper's protocol: shared cut-offs, boosted rules, and one sparse model round by round."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,6 +4,8 @@ Terms are added by exact gain of weighted least squares on synthetic records' sc
 they miss is small beside F's posterior variance; then the engine's own loss refits the coefficients.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """Commands on ledgers, and the keys that sign their heads."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Iterator
 from pathlib import Path

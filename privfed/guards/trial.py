@@ -1,5 +1,7 @@
 """A guard on trial: the inputs that are tried on it, and what leaves, drawn as often as is needed."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,5 +1,7 @@
 """Between zero-concentrated, Gaussian and approximate differential privacy."""
 
+from __future__ import annotations
+
 import math
 from fractions import Fraction
 from functools import lru_cache

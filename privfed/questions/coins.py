@@ -10,6 +10,8 @@ for one, and no statistic shows which of them holds which. Without the secret, c
 and uniform, as far as SipHash is a pseudorandom function and no two hashes collide.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Sequence
 

@@ -1,5 +1,7 @@
 """Builds and prices everything that a study names, without reading a record."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction

@@ -3,6 +3,8 @@
 Each function gives a client's name for each record, shape (records,).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 
 import numpy as np
