@@ -1,5 +1,7 @@
 """The sweep report: utility against epsilon, as a tidy table and charts."""
 
+from __future__ import annotations
+
 from importlib.util import find_spec
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """A sweep's curves: utility, attacks, audits and communication against epsilon, over seeds."""
 
+from __future__ import annotations
+
 from itertools import cycle
 from pathlib import Path
 

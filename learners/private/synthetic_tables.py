@@ -1,5 +1,7 @@
 """Tables of made-up records with labels, drawn from a fitted private model; they cost nothing."""
 
+from __future__ import annotations
+
 import numpy as np
 import pandas as pd
 

@@ -1,5 +1,7 @@
 """What all rule searches share: parameters, policies, the fitted rules, and how those score."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass

@@ -27,9 +27,9 @@ from privfed.exchange.channel import ChannelDisclosure
 from privfed.tables.schema import Schema
 
 T = TypeVar("T")
-#: Environment variable of a site that names its owner's socket; ``{site}`` and ``{caller}`` stand for
-#: the names that the engine has authenticated.
-SOCKET = "PRIVFED_SOCKET"
+#: Environment variables of a site that name its owner's socket, the earlier name last; ``{site}`` and
+#: ``{caller}`` stand for the names that the engine has authenticated.
+SOCKETS = ("PRIVFED_SOCKET", "PRIVFED_DOOR")
 LIFE, BEGIN = 3600.0, 120.0  #: Maximum seconds of a call at a site, and of a simulation's start
 
 
@@ -63,7 +63,7 @@ class Site:
     def ask(self, batch: bytes) -> bytes:
         """Call the socket for an authenticated caller."""
         try:
-            named = os.environ[SOCKET]
+            named = next(filter(None, map(os.environ.get, SOCKETS)))
             socket = named.format(site=collab.site_name, caller=collab.caller)
             return call_socket(socket, batch, seconds=LIFE)
         except Exception:
@@ -90,7 +90,7 @@ def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T])
         command = [sys.executable, "-m", __name__, folder, str(socket), *federation.clients]
         with (Path(folder) / "log").open("wb") as log:
             engine = subprocess.Popen(
-                command, env={**os.environ, SOCKET: str(template)}, stdout=log, stderr=log
+                command, env={**os.environ, SOCKETS[0]: str(template)}, stdout=log, stderr=log
             )
         try:
             _begun(socket, engine)

@@ -1,5 +1,7 @@
 """Error by group: a model's headline score within each value of a public column, with intervals."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

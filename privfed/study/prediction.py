@@ -1,5 +1,7 @@
 """What a saved model predicts, and records made up from it: ``privfed predict``, ``privfed synthesize``."""
 
+from __future__ import annotations
+
 from contextlib import closing
 from pathlib import Path
 

@@ -13,6 +13,8 @@ KEY digests the whole study of the cell: learner, parameters, policy, epsilon, d
 contents of the data, partition, owners, masks, seed. Its name and its attacks are no part of it.
 """
 
+from __future__ import annotations
+
 import fcntl
 import json
 import shutil

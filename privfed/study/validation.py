@@ -1,5 +1,7 @@
 """Cross-validation and grid search over a federation: simulations, as each fold and setting is a release."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter

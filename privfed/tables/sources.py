@@ -1,5 +1,7 @@
 """Where tables come from: scikit-learn's bundled sets, CSV and Excel files, OpenML by name."""
 
+from __future__ import annotations
+
 import csv
 import json
 import warnings

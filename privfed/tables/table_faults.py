@@ -3,6 +3,8 @@
 Rows are numbered as in a spreadsheet: the header is row 1.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 import numpy as np

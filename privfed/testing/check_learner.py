@@ -3,6 +3,8 @@
 scikit-learn's own ``check_estimator`` does not apply: a learner is fitted to a federation.
 """
 
+from __future__ import annotations
+
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping

@@ -1,5 +1,7 @@
 """Conformance of any function that shares something of a table: nothing raw, nothing of few."""
 
+from __future__ import annotations
+
 import io
 import logging
 from collections.abc import Callable, Mapping

@@ -1,5 +1,7 @@
 """Patients of three hospitals, simulated: what RuleFit's tests learn from."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

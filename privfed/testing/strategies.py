@@ -3,6 +3,8 @@
 They draw small things with awkward values: bounds, duplicates, constant columns, empty clients.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, Literal, TypeVar
 

@@ -1,5 +1,7 @@
 """Tables and figures of the learners' papers, rerun by one command; the benchmarks use the same code."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """The papers' data sets: bundled, from OpenML, or files of one's own, known by their contents."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path

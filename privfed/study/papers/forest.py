@@ -8,6 +8,8 @@ sets are drawn by covariates: records are ordered by their first principal compo
 and each group is divided by its own Dirichlet(alpha) shares. Nothing is protected here.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -4,6 +4,8 @@ Five clients are drawn, 5-fold cross-validation at each; folds share records, so
 over them is too small.
 """
 
+from __future__ import annotations
+
 import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -6,6 +6,8 @@ made equally common, as in the paper's sets. Gains are means over clients of the
 alone are noisy in the paper, are equal here); the IBM tree runs through gates, with secure noise.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

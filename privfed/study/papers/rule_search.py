@@ -7,6 +7,8 @@ the paper's baseline, ``uct`` its adaptive protocol, ``adaptive`` ours (best fir
 rule, all others an individual. A run that found nothing has no precision; it counts in coverage alone.
 """
 
+from __future__ import annotations
+
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

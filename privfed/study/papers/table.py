@@ -1,5 +1,7 @@
 """A paper's table rerun: its figures beside ours, with standard errors and differences."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """Trauma, three hospitals and 371 patients: Wan, Tanioka and Shimokawa 2026, Section 4."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from typing import Any
 
