@@ -48,6 +48,30 @@ def test_a_price_loads_no_attack_and_no_picture() -> None:
     assert not loaded_by("price") & {"matplotlib", "dp_accounting", "jinja2", "privfed.engines"}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "shown", "formerly"),
+    [
+        (["sweep"], "--runs", "--seeds"),
+        (["audit"], "--attack-time-limit", "--seconds"),
+        (["attack"], "--attack-time-limit", "--seconds"),
+        (["ledger", "verify"], "--public-key", "--public"),
+        (["serve-client"], "--socket", "--door"),
+        (["serve-client"], "--signing-key", "--key"),
+    ],
+)
+def test_an_option_answers_to_the_one_name_that_help_shows(
+    arguments: list[str], shown: str, formerly: str
+) -> None:
+    """Names of before the first release are unknown."""
+    command: click.Command = commands
+    for name in arguments:
+        assert isinstance(command, click.Group)
+        command = command.commands[name]
+    assert shown in command.get_help(click.Context(command))
+    with pytest.raises(click.NoSuchOption):
+        command.make_parser(click.Context(command)).parse_args([formerly, "7"])
+
+
 def test_names_that_are_written_twice_to_load_less_agree() -> None:
     """The command line and a study's file list what limits and shadow attacks list."""
     assert ledgers.ASPECTS == ASPECTS
