@@ -1,4 +1,4 @@
-"""What the command line loads, and that it understands earlier names."""
+"""What the command line loads, and the one name of each option."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import sys
 from importlib.resources import files
 from pathlib import Path
 
+import click
 import pytest
 
 from privfed.attacks.shadow_models import WAYS
-from privfed.cli import FINE, ledgers, status
+from privfed.cli import BAD_INPUT, FINE, commands, ledgers, status
 from privfed.privacy.limit import ASPECTS
 from privfed.study.choices import ShadowChoice
 from privfed.study.reading import typed
@@ -70,6 +71,11 @@ def test_an_option_answers_to_the_one_name_that_help_shows(
     assert shown in command.get_help(click.Context(command))
     with pytest.raises(click.NoSuchOption):
         command.make_parser(click.Context(command)).parse_args([formerly, "7"])
+
+
+def test_a_command_has_one_name() -> None:
+    """``ledger set-budget`` is no longer ``ledger amend``, too."""
+    assert status(["ledger", "amend", "nowhere", "--epsilon", "1"]) == BAD_INPUT
 
 
 def test_names_that_are_written_twice_to_load_less_agree() -> None:
