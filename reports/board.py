@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from privfed.errors import InputError
 from privfed.reports import remarks
 from privfed.reports.budget import PolicyReport, Report
-from privfed.reports.page import SUBJECTS, claim, number, size, strongest, verdict
+from privfed.reports.page import SUBJECTS, claim, figure, number, size, strongest, verdict
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class PolicyAnswers:
     good: bool
     left: tuple[str, ...]
     risk: tuple[str, ...]
+    worth: tuple[str, ...]
     remains: tuple[str, ...]
     to_do: tuple[str, ...]
 
@@ -32,6 +33,7 @@ def answers(report: Report, policy: PolicyReport) -> PolicyAnswers:
         policy.finite and not policy.breaches and policy.strength == "safe",
         tuple(_left(policy)),
         tuple(_risk(policy)),
+        tuple(_worth(policy)),
         tuple(remarks.remains(report, policy)),
         tuple(remarks.to_do(report, policy)),
     )
@@ -52,18 +54,21 @@ def uncovered(report: Report) -> tuple[str, ...]:
     """What no figure of the page covers."""
     units = {policy.account.policy.unit for policy in report.policies}
     said = [
-        "What somebody learns about a person from the model that would be as true had she not taken part.",
+        "What the model tells about a person that it would tell just as well had she not taken part.",
         "Whoever reads the owners' own machines, tables, keys or ledgers: a guarantee is about what left.",
         "Attacks that were not tried. A guarantee, where there is one, holds against all of them.",
     ]
     if units & {"record", "rule"}:
         said.append(
-            "Persons with several records: for a person with k records it is k times the epsilon, and a larger delta."
+            "Persons with several records: k records of one person mean k times the epsilon, and a larger delta."
         )
     if report.withheld:
-        said.append(
-            "What attacks achieved, and how well the model predicts: left out, for the records' truth scored them."
+        left_out = (
+            "What attacks achieved"
+            if any(policy.scores for policy in report.policies)
+            else "What attacks achieved, and how well the model predicts"
         )
+        said.append(f"{left_out}: left out, for it is measured on the records themselves.")
     if report.simulated:
         said.append(
             "That one process held all records: this was a simulation, in which no owner's gate was on a "
@@ -81,6 +86,8 @@ def _verdict(policy: PolicyReport) -> str:
         return "A guarantee is violated"
     if policy.silent:
         return "Nothing was released"
+    if policy.handed_over and not policy.finite:
+        return "Not protected: unmodified records left"
     if policy.breached:
         return "Not protected, and an attack succeeded"
     if not policy.finite:
@@ -97,7 +104,7 @@ def _left(policy: PolicyReport) -> Iterator[str]:
     kinds = [line for line in policy.account.kinds if line.released]
     yield (
         f"{number(policy.released)} answers, {size(total)} in all, of {len(kinds)} kinds; no table, and "
-        f"{'unmodified records in some of them' if policy.handed_over else f'no {subject.one} as it is'}."
+        f"{'unmodified records in some of them' if policy.handed_over else f'no unmodified {subject.one}'}."
         if policy.finite or policy.handed_over
         else f"{number(policy.released)} answers, {size(total)} in all, of {len(kinds)} kinds."
     )
@@ -119,6 +126,12 @@ def _risk(policy: PolicyReport) -> Iterator[str]:
         if worst is not None and worst.risk is not None:
             yield worst.risk.sentences(subject)[-2]
     yield claim(policy)
+    delta = max((client.delta for client in policy.clients), default=0.0)
+    if good and delta:
+        yield (
+            f"δ = {number(delta)} means: at worst, {number(1e6 * delta)} of a million {subject.many} would have "
+            "no protection at all."
+        )
     for found in policy.broken[:1]:
         allowed = " This contradicts no guarantee stated here." if good else ""
         yield f"Tried in the simulation: {strongest(found)}.{allowed}"
@@ -138,6 +151,19 @@ def _risk(policy: PolicyReport) -> Iterator[str]:
     if tried.audited:
         audits = sum(found.attack in tried.audited for found in policy.findings)
         yield f"{audits} audits of the noise and the code contradicted nothing, which is no proof."
+
+
+def _worth(policy: PolicyReport) -> Iterator[str]:
+    """How well the model predicts, beside a constant."""
+    if policy.scores:
+        first = policy.scores[0]
+        constant = (
+            "" if first.constant is None else f"; predicting a constant: {number(first.constant)}"
+        )
+        yield f"{first.name.capitalize()} {figure(first)}{constant}."
+        if first.undecided:
+            yield "The constant lies within the interval: whether the model is better is not known."
+        yield f"{(policy.metrics.get('released') or 'Measured in the simulation, on records held out').capitalize()}."
 
 
 def _attacks(count: int) -> str:

@@ -30,6 +30,18 @@ from privfed.reports.provenance import provenance
 
 #: Version of the PIA software's own store: its import refuses a file that names none.
 PIA_VERSION = 201707071818
+#: What a person must say of a deployment, under ``[about.registry]``.
+REGISTRY_KEYS = (
+    *("data_curator_type", "data_product_region", "publication_date", "registry_authors"),
+    "justification",
+)
+#: The registry's lists, of what a person says.
+REGISTRY_LISTS = {
+    "data_curator_type": ("Government", "Industry", "Nonprofit"),
+    "data_product_sector": (
+        *("Technology", "Healthcare", "Education", "Government", "Energy", "Finance"),
+    ),
+}
 #: What a form that is filled in from records' truth says of itself.
 SIMULATED = "A simulation, in which one process held all records."
 
@@ -77,7 +89,11 @@ class Source:
 
 
 def registry_entry(source: Source) -> str:
-    """An entry of the Differential Privacy Deployments Registry, of tier 3, as YAML; InputError if it cannot be filled."""
+    """An entry of the Differential Privacy Deployments Registry, of tier 3, as YAML; InputError if it cannot be filled.
+
+    Fields and lists are those of the registry's schema of September 2026 (``opendp/deployments-registry-data``,
+    commit 057e5d8).
+    """
     policy, about = source.policy, source.about
     if not policy.finite or policy.silent or policy.breaches:
         raise InputError(
@@ -86,11 +102,16 @@ def registry_entry(source: Source) -> str:
         )
     given = about.registry
     needed = {key: getattr(about, key) for key in ("controller", "data_description", "purpose")}
-    keys = ("data_product_region", "publication_date", "registry_authors", "justification")
-    source.written(needed | {key: given.get(key, "") for key in keys}, "registry")
+    source.written(needed | {key: given.get(key, "") for key in REGISTRY_KEYS}, "registry")
+    _registered(given)
     basic = {
         "name": source.report.study.name,
-        "data_curators": [about.controller],
+        "data_curators": [
+            {
+                "data_curator_name": about.controller,
+                "data_curator_type": given["data_curator_type"],
+            }
+        ],
         "description": about.data_description,
         "intended_use": about.purpose,
         "data_product_type": "Machine learning model",
@@ -102,11 +123,25 @@ def registry_entry(source: Source) -> str:
     slug = re.sub(r"[^a-z0-9]+", "-", basic["name"].lower()).strip("-")
     entry = {
         "url_slug": f"{slug}-{basic['publication_date'][:4]}",
-        "status": "Draft",
-        "tier": 3,
         "deployment": {"basic": basic, **_guarantee(source), **_practice(source)},
     }
     return yaml(entry)
+
+
+def _registered(given: Mapping[str, str]) -> None:
+    """Check what a person wrote against the registry's lists (InputError: what to write instead)."""
+    for key, allowed in REGISTRY_LISTS.items():
+        if key in given and given[key] not in allowed:
+            raise InputError(
+                f"registry: [about.registry] {key} = {given[key]!r} is none of the registry's; write one of "
+                f"{', '.join(allowed)}"
+            )
+    try:
+        date.fromisoformat(given["publication_date"])
+    except ValueError:
+        raise InputError(
+            "registry: [about.registry] publication_date is no day; write one such as 2026-11-23"
+        ) from None
 
 
 def _guarantee(source: Source) -> dict[str, Any]:
@@ -148,21 +183,26 @@ def _practice(source: Source) -> dict[str, Any]:
         )
     if source.report.simulated:
         notes.append(SIMULATED)
+    scores = [f"{score.name}: {score.told}" for score in policy.scores]
+    sources = {
+        f"source_{place}": {
+            "evidence_source_type": "Other public source",
+            "misc": {"url" if "://" in one else "title": one.strip()},
+        }
+        for place, one in enumerate(filter(None, given.get("sources", "").split(";")), 1)
+    }
     return {
         "deployment_model": {
             "model_name": "Federated",
+            "trust_assumptions": "The asking side is not trusted: it chooses each question by the answers before it, "
+            "and stops when it likes. Each data owner trusts her own machine.",
             "actors": f"{len(policy.clients)} data owners, each with a gate and a ledger of her own, and the "
-            f"asking side ({', '.join(policy.principals)}), which is not trusted.",
+            f"asking side ({', '.join(policy.principals)}).",
             "release_type": "Many releases",
             "release_type_details": f"{policy.released} releases to date, charged to one budget.",
             "data_source_type": "Static",
             "access_type": "Interactive",
             "access_type_details": "The asking side chooses each question by the answers before it.",
-        },
-        "accounting": {
-            "post_processing": "The model, and all that is computed from the releases alone.",
-            "composition": f"Each owner's ledger adds up all charges by the {policy.account.accountant.name} "
-            "accountant, before the data are read.",
         },
         "implementation": {
             "preprocessing_and_hyperparameter_tuning": given.get(
@@ -172,12 +212,18 @@ def _practice(source: Source) -> dict[str, Any]:
             "mechanisms": "\n".join(
                 [*guards, "", "Integer noise. Timing is not padded.", provenance()]
             ),
+            "composition": f"Each owner's ledger adds up all charges by the {policy.account.accountant.name} "
+            "accountant, before the data are read.",
+            "post_processing": "The model, and all that is computed from the releases alone.",
             "justification": given["justification"],
+            **({"utility": "\n".join(scores)} if scores else {}),
+            "additional_information": "\n".join(notes),
         },
         "administrative": {
-            **({"sources": given["sources"]} if "sources" in given else {}),
-            "notes": "\n".join(notes),
+            **({"evidence_sources": sources} if sources else {}),
+            "status": "Draft",
             "registry_authors": [one.strip() for one in given["registry_authors"].split(";")],
+            "tier": 3,
         },
     }
 

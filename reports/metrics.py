@@ -34,6 +34,15 @@ class MetricValue:
         return f"{self.value:.{decimals}f}\u00a0±\u00a0{self.deviation:.{decimals}f}"
 
     @property
+    def undecided(self) -> bool:
+        """Whether the constant baseline's score lies within its interval."""
+        return (
+            self.interval is not None
+            and self.constant is not None
+            and self.interval[0] < self.constant < self.interval[1]
+        )
+
+    @property
     def useless(self) -> bool:
         """Whether it is no better than the constant baseline's, at either end of its interval."""
         if self.constant is None or not self.better:

@@ -174,13 +174,12 @@ def claim(policy: PolicyReport) -> str:
     if policy.silent:
         return "Nothing was released, so there is no guarantee, and no model."
     delta = policy.clients[0].delta
-    kind = (
-        f"(ε, δ)-differential privacy at δ = {number(delta)}" if delta else "Differential privacy"
-    )
+    bound = "" if policy.epsilon is None else f" at ε = {shown(policy.epsilon)}"
+    bound += f"{', ' if bound else ' at '}δ = {number(delta)}" if delta else ""
     whole = policy.people is not None or policy.account.policy.unit == "client"
     where = "" if whole else " at each owner"
     basis = f" This stands {policy.basis}." if policy.basis else ""
-    return f"{kind} for each {unit}{where}, {scope(policy)}.{basis}"
+    return f"Differential privacy{bound} for each {unit}{where}, {scope(policy)}.{basis}"
 
 
 def scope(policy: PolicyReport) -> str:

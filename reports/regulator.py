@@ -77,7 +77,11 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         "Noise that is not of the law that was charged; sums in floating point; a query that fails.",
         "not met" if policy.breaches or not intact else "met" if audits else "not examined",
     )
-    scores = ", ".join(f"{score.name} {figure(score)}" for score in policy.scores)
+    scores = ", ".join(
+        f"{score.name} {figure(score)}"
+        + ("" if score.constant is None else f" (constant {number(score.constant)})")
+        for score in policy.scores
+    )
     yield PyramidBlock(
         "middle",
         "Utility",
@@ -85,8 +89,14 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         (policy.metrics.get("released") or "held-out records of the simulation")
         if scores
         else "none",
-        "A model that is no better than a constant.",
-        "not examined" if not scores else "not met" if policy.useless else "met",
+        "A model that is no better than a constant; where the constant lies within the interval, that is open.",
+        "not examined"
+        if not scores
+        else "examined"
+        if policy.scores[0].undecided
+        else "not met"
+        if policy.useless
+        else "met",
     )
     grouped = policy.metrics.get("groups")
     apart = _apart(grouped or {})
@@ -108,7 +118,7 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         "Bounds were read off the records."
         if inferred
         else "Bounds are public, from the schema. Whether settings were chosen on these records is not known here.",
-        "the schema, and the ledgers' row of an inferred one",
+        "the schema; had bounds been read off the records, a ledger row of kind schema.infer would say so",
         "Clipping bounds from the data are a release; so is tuning that looks at the data.",
         "not met" if inferred else "examined",
     )
@@ -174,7 +184,8 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
     yield PyramidBlock(
         "base",
         "Side channels",
-        "Integer noise; constant replies to failures; refusals depend on public state alone, but for one bit once.",
+        "Integer noise; constant replies to failures. Refusals depend on public state alone, but for a gate that "
+        "closes: it says that a protected query failed inside it, once.",
         "docs/threat-model.md",
         "Timing is not padded.",
         "not examined",

@@ -148,7 +148,11 @@ def remains(report: Report, policy: PolicyReport) -> Iterator[str]:
         if client.epsilon is not None and client.budget is not None:
             left = policy.account.accountant.left(client.total, budget)
             room = (
-                f"room for a study of epsilon {shown_down(left, 3)}" if left else "nothing is left"
+                f"room for a study of epsilon {shown_down(left, 3)}"
+                if left > (1 - ALL_BUT) * float(client.budget)
+                else "less than 1 % is left"
+                if left
+                else "nothing is left"
             )
             spent = f"at most epsilon {shown(client.epsilon)} of {shown(client.budget)} is spent; {room}"
             owners.setdefault(spent, []).append(client.client)

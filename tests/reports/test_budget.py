@@ -68,7 +68,7 @@ def test_a_finite_guarantee_is_said_with_its_numbers() -> None:
     text = _page(_policy(_client()))
     assert "ε&nbsp;=&nbsp;8" in text
     assert "at most ε&nbsp;2.5" in text
-    assert "(ε, δ)-differential privacy at δ = 1e-05 for each record" in text
+    assert "Differential privacy at ε = " in text and ", δ = 1e-05 for each record" in text
     assert "a chance of 1 in" not in text
     assert "20.0 %" in text
     assert "Unprotected</p>" not in text

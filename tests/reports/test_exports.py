@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml as pyyaml  # type: ignore[import-untyped]
 
@@ -32,6 +33,9 @@ ABOUT = AboutChoice(
         "publication_date": "2026-11-23",
         "registry_authors": "A. Officer; B. Engineer",
         "justification": "no",
+        "data_curator_type": "Nonprofit",
+        "data_product_sector": "Healthcare",
+        "sources": "https://ashford.example/stays; Minutes of the board",
     },
 )
 SCHEMA = {
@@ -79,16 +83,19 @@ def source(
     return Source(Report(replace(Study.built_in(), about=about), (one,), "0"), one, SCHEMA)
 
 
-def test_a_registry_entry_has_the_registry_s_fields() -> None:
-    """All that its schema requires, words of its lists, one epsilon, dates as texts; several owners in a table."""
+REGISTRY = jsonschema.Draft7Validator(
+    pyyaml.safe_load((Path(__file__).parent / "registry_schema.yaml").read_text(encoding="utf-8")),
+    format_checker=jsonschema.Draft7Validator.FORMAT_CHECKER,
+)
+
+
+def test_a_registry_entry_is_valid_under_the_registry_s_schema() -> None:
+    """And says what is asked: one epsilon, dates as texts, several owners in a table; a misspelt field is found."""
     entry = pyyaml.safe_load(registry_entry(source()))
-    assert set(entry) == {"url_slug", "status", "tier", "deployment"}
-    assert (entry["status"], entry["tier"]) == ("Draft", 3)
+    assert not list(REGISTRY.iter_errors(entry))
     said = entry["deployment"]
-    assert set(said) == {
-        *("basic", "dp_variant", "privacy_loss", "deployment_model", "accounting"),
-        *("implementation", "administrative"),
-    }
+    everything = REGISTRY.schema["properties"]["deployment"]["properties"]
+    assert set(said) == set(everything), "tier 3 fills every section"
     assert said["basic"]["publication_date"] == "2026-11-23"
     assert said["basic"]["intended_use"] == "Plan beds: for 'all'"
     assert said["privacy_loss"]["privacy_parameters"] == {"epsilon": 8.0, "delta": 1e-5}
@@ -96,15 +103,41 @@ def test_a_registry_entry_has_the_registry_s_fields() -> None:
     assert said["dp_variant"]["variant_name"] == "Approximate DP"
     assert said["deployment_model"]["model_name"] == "Federated"
     assert said["implementation"]["justification"] == "no"
-    assert said["administrative"]["registry_authors"] == ["A. Officer", "B. Engineer"]
-    assert "simulation" in said["administrative"]["notes"]
+    assert said["implementation"]["utility"] == "root mean squared error: 3.5"
+    assert "simulation" in said["implementation"]["additional_information"]
+    administrative = said["administrative"]
+    assert (administrative["status"], administrative["tier"]) == ("Draft", 3)
+    assert administrative["registry_authors"] == ["A. Officer", "B. Engineer"]
+    assert administrative["evidence_sources"]["source_2"]["misc"] == {
+        "title": "Minutes of the board"
+    }
+    for wrong in ({"status": "draft"}, {"tiers": 3}):
+        said["administrative"] = administrative | wrong
+        assert list(REGISTRY.iter_errors(entry))
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong", "instead"),
+    [
+        ("data_product_sector", "Health", "Technology, Healthcare"),
+        ("data_curator_type", "Trust", "Government, Industry, Nonprofit"),
+        ("publication_date", "23.11.2026", "such as 2026-11-23"),
+    ],
+)
+def test_what_is_none_of_the_registry_s_words_is_refused(
+    key: str, wrong: str, instead: str
+) -> None:
+    """With its words: the entry would be refused there."""
+    about = replace(ABOUT, registry=ABOUT.registry | {key: wrong})
+    with pytest.raises(InputError, match=instead):
+        registry_entry(source(about))
 
 
 def test_a_registry_entry_needs_a_guarantee_and_what_a_person_must_say() -> None:
     """Neither is invented."""
     with pytest.raises(InputError, match="no guarantee that holds"):
         registry_entry(source(unprotected=1, epsilon=None, ceiling=None, risk=None))
-    with pytest.raises(InputError, match="needs controller, data_description, data_product_region"):
+    with pytest.raises(InputError, match="needs controller, data_description, data_curator_type"):
         registry_entry(source(AboutChoice(purpose="Plan beds")))
 
 

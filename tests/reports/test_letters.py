@@ -82,6 +82,37 @@ def test_a_board_reads_what_left_the_odds_what_is_left_and_what_to_do() -> None:
     assert "Made on 20" in said and "opendp" in said
 
 
+EVALUATED = {
+    "measure": "root mean squared error", "value": 4.3, "better": "lower", "baseline": 3.9,
+    "intervals": {"root mean squared error": [2.1, 5.7]}, "released": "released by the owners",
+}  # fmt: skip
+
+
+def test_what_owners_released_of_the_models_errors_is_on_the_pages() -> None:
+    """With its interval; where the constant lies in it, neither page says that the model is better or worse."""
+    policy = replace(report_of(), metrics=EVALUATED)
+    whole = replace(report(policy), withheld=True)
+    said = words(board(whole))
+    assert "Root mean squared error 4.3 (2.1 to 5.7); predicting a constant: 3.9." in said
+    assert "whether the model is better is not known" in said and "Do not use the model" not in said
+    assert "What attacks achieved: left out" in said
+    states = {block.name: block.state for block in pyramid(whole, policy)}
+    assert states["Utility"] == "examined"
+    worse = replace(policy, metrics=EVALUATED | {"baseline": 2.0})
+    assert "Do not use the model" in words(board(replace(whole, policies=(worse,))))
+    assert {b.name: b.state for b in pyramid(whole, worse)}["Utility"] == "not met"
+
+
+def test_a_remainder_that_no_study_can_use_is_no_room() -> None:
+    """Rounding leaves 2e-5 of a budget: a page does not offer it."""
+    budget = Budget.of("8", "1e-5")
+    total = (ZeroConcentrated().ceiling(budget)[0] - Fraction(1, 10**9), Fraction(0))
+    assert ZeroConcentrated().left(total, budget) > 0
+    said = words(board(report(report_of(epsilon=8.0, total=total))))
+    assert "less than 1 % is left" in said
+    assert "room for a study of epsilon " in words(board(report(report_of())))
+
+
 def test_what_is_not_stated_is_named() -> None:
     """Both where it should stand, and as something to do."""
     said = words(board(report(report_of(), about=AboutChoice(purpose="Plan beds"))))
@@ -98,6 +129,10 @@ def test_a_board_is_never_told_that_what_is_open_is_protected() -> None:
     said = answers(report(policy), policy)
     assert not said.good and said.verdict == "Not protected, and an attack succeeded"
     assert not any("on average" in text for text in said.risk)
+    had = replace(
+        policy, findings=(replace(HAD, metric="whole records", releases=("small.level",)),)
+    )
+    assert answers(report(had), had).verdict == "Not protected: unmodified records left"
     assert any("Do not let this model" in text for text in said.to_do)
 
 
