@@ -4,8 +4,6 @@ An allocator belongs to the asking side: amounts may be adaptive and the owners'
 What it proposes is no charge: every owner's policy caps it, and every ledger checks it.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from fractions import Fraction

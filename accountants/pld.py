@@ -6,8 +6,6 @@ filter: it holds for pairs that were written down before the first answer, and n
 what was charged, which follow from questions that a server may have chosen by earlier answers.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections import Counter

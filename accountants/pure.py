@@ -1,7 +1,5 @@
 """Pure differential privacy: epsilons add up (Dwork et al. 2006), also when chosen adaptively."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import ClassVar
 

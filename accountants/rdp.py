@@ -4,8 +4,6 @@ The Rényi divergence of order alpha of composed releases is the sum of theirs (
 Proposition 1), and becomes (epsilon, delta) by Canonne, Kamath and Steinke 2020, Proposition 12.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 

@@ -5,8 +5,6 @@ figures stand beside the local ones, for a shuffler that everybody trusts to pas
 (:class:`.TrustedShuffler` in a policy; ``privfed price`` states both).
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Zero-concentrated differential privacy (Bun and Steinke 2016): rhos add up, adaptively too."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -37,16 +35,17 @@ class ZeroConcentrated(Accountant):
     def ceiling(self, budget: Budget) -> Amount:
         """The largest rho whose conversion stays within the budget; all delta pays for converting."""
         if budget.delta == 0:
-            raise PolicyError(
-                "accountant 'zcdp' needs a budget with delta above 0, such as \"1e-5\""
-            )
+            raise needs_delta(self.name)
         return largest_rho(budget.epsilon, budget.delta), Fraction(0)
 
     def guarantee(self, total: Amount, delta: Fraction) -> tuple[Fraction, Fraction]:
         """(epsilon, delta) with what the total's own delta leaves for converting."""
         left = delta - total[1]
         if left <= 0:
-            raise PolicyError("accountant 'zcdp' reports at a delta above 0, such as \"1e-5\"")
+            raise PolicyError(
+                "the losses' own deltas already exceed the one to report at, or it is 0; report at a "
+                'delta above, such as "1e-5"'
+            )
         return round_up(to_epsilon(float(total[0]), float(left))), delta
 
     def odometer(
@@ -54,6 +53,13 @@ class ZeroConcentrated(Accountant):
     ) -> tuple[Fraction, Fraction]:
         """Of a running total at any moment: see :func:`odometer`."""
         return odometer(total[0], delta - total[1], [one[0] for one in fixed])[0], delta
+
+
+def needs_delta(accountant: str) -> PolicyError:
+    """Say that an accountant holds no budget without a delta."""
+    return PolicyError(
+        f'accountant {accountant!r} needs a budget with delta above 0, such as "1e-5"'
+    )
 
 
 def odometer(

@@ -8,8 +8,6 @@ unknowns are added one by one (Lawson and Hanson 1974), and those above the most
 near the minimum only.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.optimize import nnls

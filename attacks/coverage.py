@@ -1,7 +1,5 @@
 """Whether every kind of release was read by an attack that knows what its numbers mean."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from privfed.attacks.base import Attack, exact_parts

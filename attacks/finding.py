@@ -1,7 +1,5 @@
 """What an attack achieved, in numbers that can be checked."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace

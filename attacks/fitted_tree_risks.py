@@ -6,8 +6,6 @@ The structural risks are those of Smith et al. 2022, "Safe machine learning mode
 environments": leaves of few records, leaves of one outcome, parameters beside records.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

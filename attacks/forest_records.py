@@ -5,8 +5,6 @@ is in the same nodes with all its values: two values belong to one record if the
 nodes, as far as both features were sketched there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar

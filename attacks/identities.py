@@ -12,8 +12,6 @@ and the identity interpolates between the sets' peaks, so a leaf's sum of w x_f 
 All hold up to the truncation to the grid.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ of two mixtures of the cells are the records, as long as these are fewer than th
 no two have weights in the same proportion everywhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

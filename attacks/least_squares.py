@@ -4,8 +4,6 @@ Each answer is one row of A n + noise, n the unknowns (records in each cell of a
 is a member). What lies outside the row space of A is not determined by any number of answers.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ A query says itself what each record adds to its answer (``Query.contribution``,
 ``Query.equations``), so that any learner's answers are read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -6,8 +6,6 @@ Who answers thousands of noisy bits is found by them. The attacker knows what so
 never answered: the control group.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What of a person follows from the population, without any release: the baseline of attribute inference."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.spatial import cKDTree
 

@@ -4,8 +4,6 @@ The power sums p_k = sum over i of x_i^k of n numbers, k = 1 .. n, determine the
 Newton's identities turn them into the coefficients of the polynomial whose roots the numbers are.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Reading transcripts of other programs: what cannot be read is left out and counted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Record recovery from the leaf normal equations of fuzzy regression trees, client by client."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

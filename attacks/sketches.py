@@ -6,8 +6,6 @@ number of records alone: with no fewer levels than records the system has full r
 squares gives every value. The number of records is the sum of any feature's bins.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache

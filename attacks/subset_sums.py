@@ -5,8 +5,6 @@ errors: Dwork, McSherry and Talwar 2007): with noise well below the square root 
 records, more answers than records give nearly all bits.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import csr_array, eye_array, hstack, vstack

@@ -5,8 +5,6 @@ less their siblings, from totals of the next level's nodes, from any feature's s
 and from the leaves' first moments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar

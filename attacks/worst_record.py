@@ -8,8 +8,6 @@ noise: the schema's worst record is searched over the public box, and the charge
 queries' declared sensitivities.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -22,12 +22,10 @@ import numpy as np
 
 from privfed.engines.cohort import CohortDisclosure
 from privfed.learners.rule_search import RuleSearch
-from privfed.learners.rule_search.best_first import BestFirst
+from privfed.learners.rule_search.best_first import BestFirst, Subtree
 from privfed.learners.rule_search.generator import PROFILES, generate
-from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
-from privfed.learners.rule_search.power_analysis import smallest_part
+from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon, smallest_part
 from privfed.learners.rule_search.queries import CohortSample, TemplateBits
-from privfed.learners.rule_search.support_prediction import Subtree
 from privfed.learners.stl.grammar import Symbols
 from privfed.mechanisms.randomized_response import flip_probability
 from privfed.privacy.noise import SecureNoise

@@ -1,7 +1,5 @@
 """Learners: one module or subpackage for each paper, written against ``Disclosure`` alone."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from privfed.lazy import attach

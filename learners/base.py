@@ -21,7 +21,7 @@ from sklearn.metrics import accuracy_score, r2_score
 
 from privfed.errors import InputError, NobodyAnswered, Note, PolicyError, QueryError
 from privfed.exchange.disclosure import Disclosure
-from privfed.learners.parameters import Constraints, check_values, refuse_old_names
+from privfed.learners.parameters import Constraints, check_values
 from privfed.learners.plain import plain, restored
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import Number
@@ -64,18 +64,11 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     baseline: ClassVar[bool] = False  #: Whether it is a yardstick, left out by "published"
     personal: ClassVar[bool] = False  #: As a :class:`PersonalLearner` is
     _parameter_constraints: ClassVar[Constraints] = {}  #: See :mod:`privfed.learners.parameters`
-    old_names: ClassVar[Mapping[str, str]] = {}  #: New names by earlier ones, which are refused
     #: What its paper prints where the defaults differ; None without a paper
     paper_settings: ClassVar[Mapping[str, Any] | None] = None
 
     schema_: Schema  #: The federation's public data dictionary, set by ``fit``
     clients_: tuple[str, ...]  #: The names of the federation's clients, set by ``fit``
-
-    def __new__(cls, *_: Any, **given: Any) -> Self:
-        """Refuse old names of parameters, wherever a learner is built: code, studies, saved models."""
-        refuse_old_names(cls.__name__, given, cls.old_names)
-        learner: Self = super().__new__(cls)
-        return learner
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:

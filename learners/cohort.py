@@ -1,7 +1,5 @@
 """Learners whose federation is a cohort: many individuals, each with records of its own."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from pathlib import Path
 from typing import Any, Protocol

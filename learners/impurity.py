@@ -4,8 +4,6 @@ Statistics of a set are a vector: class counts (Gini, entropy), or count and sum
 (squared error, whose sum of squares cancels in a decrease).
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

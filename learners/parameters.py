@@ -10,7 +10,7 @@ import math
 import numbers
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from inspect import signature
 from reprlib import Repr
@@ -181,13 +181,6 @@ def inherited(*without: str, **defaults: Any) -> Callable[[type[T]], type[T]]:
         return cls
 
     return changed
-
-
-def refuse_old_names(learner: str, given: Iterable[str], old_names: Mapping[str, str]) -> None:
-    """Raise InputError if parameters are given by names that they no longer have."""
-    renamed = [f"{name} is now {old_names[name]}" for name in given if name in old_names]
-    if renamed:
-        raise InputError(f"{learner}: {', '.join(renamed)}; see docs/migration.md")
 
 
 def check_values(

@@ -1,7 +1,5 @@
 """Fitted state as plain data and back, exact to the bit: what JSON can hold; tuples come back as lists."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

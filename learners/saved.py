@@ -1,7 +1,5 @@
 """Models on disk: one JSON file each, made again by the installed learner that it names."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Ways to learn: what a learner asks under each kind of policy, and the one rule that chooses."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, Self, TypeVar

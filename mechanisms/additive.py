@@ -1,7 +1,5 @@
 """What Laplace and Gaussian noise share: independent integer noise on every cell, by its grid."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Discrete Gaussian noise on integer vectors (Canonne, Kamath and Steinke 2020)."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import ClassVar

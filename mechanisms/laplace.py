@@ -1,7 +1,5 @@
 """Discrete Laplace noise on integer vectors (Dwork et al. 2006; sampler of Canonne et al. 2020)."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import ClassVar
 

@@ -1,15 +1,11 @@
 """Randomized response (Warner 1965): each bit tells the truth, or the opposite of it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar
-
-import numpy as np
 
 from privfed.privacy.laws import BitFlips, Law
 from privfed.privacy.loss import Loss
@@ -62,8 +58,3 @@ def flip_probability(epsilon: Fraction) -> Fraction:
         nudged = share * (1 + Decimal(10) ** -40)
         threshold = int(nudged.to_integral_value(rounding=ROUND_CEILING))
         return Fraction(min(threshold, 2**63), 2**64)
-
-
-def estimate_count(yes: np.ndarray | int, asked: int, flip: float) -> np.ndarray:
-    """Unbiased number of true bits from the number of yes-answers: (r - N q) / (p - q)."""
-    return np.asarray((np.asarray(yes) - asked * flip) / (1 - 2 * flip))

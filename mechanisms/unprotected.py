@@ -1,7 +1,5 @@
 """Mechanisms without a guarantee, named for what they are: open, refuse, nullify."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import ClassVar

@@ -3,8 +3,6 @@
 Names are imported on first use, so that a learner never drags the gate into its process.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from privfed.lazy import attach

@@ -1,7 +1,5 @@
 """The command ``privfed``: stopped by Ctrl-C it says so in one line, even while modules are imported."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -3,8 +3,6 @@
 No message carries a raw value of a record; names of columns, clients and policies are public.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches

@@ -5,8 +5,6 @@ no others. They are imported on first use: a mechanism drags no learner along. T
 newcomer are in :mod:`privfed.testing`.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from privfed.lazy import attach
@@ -75,8 +73,8 @@ if TYPE_CHECKING:
     from privfed.questions.query import LocalView as LocalView
     from privfed.questions.query import Query as Query
     from privfed.questions.query import View as View
-    from privfed.questions.span import Span as Span
     from privfed.questions.tree import Forest as Forest
+    from privfed.questions.tree import Span as Span
     from privfed.questions.tree import Tree as Tree
     from privfed.tables.schema import Column as Column
     from privfed.tables.schema import Schema as Schema

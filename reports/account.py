@@ -1,7 +1,5 @@
 """The ledgers of one policy as plain figures."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Two runs side by side: what was changed between them, and what of utility, cost and attacks changed with it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

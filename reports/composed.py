@@ -1,7 +1,5 @@
 """The composed guarantee of several policies on the same records."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The verdict on a guard as one self-contained HTML page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The pages for readers who are no engineers: the board's, the regulator's; and any page as a PDF."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from shutil import which

@@ -1,7 +1,5 @@
 """What a model's file gives away, as one self-contained HTML page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

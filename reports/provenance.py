@@ -1,7 +1,5 @@
 """When, where and with what a page was made: the same line on every page."""
 
-from __future__ import annotations
-
 import platform
 import subprocess
 from datetime import date

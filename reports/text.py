@@ -1,7 +1,5 @@
 """Reports as plain text, for terminals and pipes."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Sequence
 from fractions import Fraction

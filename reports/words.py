@@ -1,7 +1,5 @@
 """Queries and losses in words."""
 
-from __future__ import annotations
-
 import re
 
 from privfed.errors import PluginError

@@ -20,8 +20,7 @@ from privfed.learners.baselines.forest import LocalForest
 from privfed.learners.baselines.fuzzy_rules import FuzzyRules
 from privfed.learners.baselines.pooled import RawRecords
 from privfed.learners.evaluation import ClassScores, RegressionErrors
-from privfed.learners.fuzzy_tree.coordinates import Coordinates
-from privfed.learners.fuzzy_tree.linear import Moments, Residuals
+from privfed.learners.fuzzy_tree.linear import Coordinates, Moments, Residuals
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.private.queries import Gradient
 from privfed.learners.rule_search.patterns import PatternBit
@@ -54,8 +53,7 @@ from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 from privfed.testing import queries as small
 from privfed.testing.check_query import CHECKS, check_query
-from privfed.testing.hostile_fields import hostile_fields
-from privfed.testing.rows import Rows
+from privfed.testing.rows import Rows, hostile_fields
 
 FEATURES = (
     Column("a", lower=0, upper=8),

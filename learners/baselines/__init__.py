@@ -1,14 +1,13 @@
 """Baselines: what the learners are measured against, asked through the same gates."""
 
 from privfed.learners.baselines.bayesian import BayesianInference
-from privfed.learners.baselines.fedavg import FedAvgLogistic
 from privfed.learners.baselines.forest import LocalForests
 from privfed.learners.baselines.fuzzy_rules import FuzzyRulesRegressor
-from privfed.learners.baselines.histogram_forest import (
-    HistogramForestClassifier,
-    HistogramForestRegressor,
+from privfed.learners.baselines.network import (
+    FedAvgLogistic,
+    FedAvgNetworkClassifier,
+    FedAvgNetworkRegressor,
 )
-from privfed.learners.baselines.network import FedAvgNetworkClassifier, FedAvgNetworkRegressor
 from privfed.learners.baselines.pooled import (
     CentralRuleFitClassifier,
     CentralRuleFitRegressor,
@@ -18,6 +17,8 @@ from privfed.learners.baselines.pooled import (
 from privfed.learners.baselines.scikit_forest import (
     CentralForestClassifier,
     CentralForestRegressor,
+    HistogramForestClassifier,
+    HistogramForestRegressor,
     LocalForestClassifier,
     LocalForestRegressor,
 )

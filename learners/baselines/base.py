@@ -1,7 +1,5 @@
 """What the baselines share: open policies, no private mode, one form for classes and numbers."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Bayesian Federated Inference for logistic regression (Jonker, Pazira, Coolen 2024)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self

@@ -1,7 +1,5 @@
 """Local-ensemble random forest (Hauschild et al. 2022): clients' own forests, put together."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -81,10 +79,6 @@ class LocalForests(BinaryBaseline):
     _parameter_constraints: ClassVar[Constraints] = {
         "n_estimators": [Integers(at_least=1, at_most=MAX_TREES)],
         "min_samples_leaf": [Integers(at_least=1, at_most=MAX_LEAF)],
-    }
-    old_names: ClassVar[Mapping[str, str]] = {
-        "trees": "n_estimators",
-        "min_leaf": "min_samples_leaf",
     }
 
     def __init__(self, n_estimators: int = 100, min_samples_leaf: int = 1) -> None:

@@ -4,8 +4,6 @@ J. L. Corcuera Barcena et al., "An approach to federated learning of explainable
 models", FUZZ-IEEE 2022: the baseline of the federated fuzzy regression tree's paper (reference 48).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -107,7 +105,6 @@ class FuzzyRulesRegressor(BaselineRegressor):
     _parameter_constraints: ClassVar[Constraints] = {
         "n_fuzzy_sets": [Integers(at_least=2, at_most=99)]
     }
-    old_names: ClassVar[Mapping[str, str]] = {"sets": "n_fuzzy_sets"}
 
     #: The rules' antecedents, models and summed activations; set by ``fit``.
     antecedents_: np.ndarray

@@ -1,7 +1,5 @@
 """Centralized and local learning: every record leaves, and the ledger says so."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

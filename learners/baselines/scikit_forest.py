@@ -1,20 +1,25 @@
 """scikit-learn's forest on pooled records or each client's own, categories encoded by their mean target."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
-from privfed.learners.baselines.base import BaselineClassifier, BaselineRegressor, Rows
+from privfed.learners.baselines.base import Baseline, BaselineClassifier, BaselineRegressor, Rows
 from privfed.learners.baselines.pooled import RawBaseline
-from privfed.learners.parameters import Constraints, Integers, Reals, StrOptions
+from privfed.learners.forest import FedForestClassifier, FedForestRegressor
+from privfed.learners.forest.growth import ForestParams
+from privfed.learners.forest.published import PublishedForest
+from privfed.learners.forest.queries import BinStatistics, Sketches
+from privfed.learners.parameters import Constraints, Integers, Reals, StrOptions, inherited
 from privfed.learners.plain import plain, restored
+from privfed.learners.ways import LearnerByWays, Ways
 from privfed.questions import tree
+from privfed.questions.query import Query
 from privfed.tables.records import Records
+from privfed.tables.schema import Schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,10 +111,6 @@ class _ScikitForest(RawBaseline):
         ],
         "random_state": [Integers(at_least=0), None],
     }
-    old_names: ClassVar[Mapping[str, str]] = {
-        "trees": "n_estimators",
-        "min_leaf": "min_samples_leaf",
-    }
 
     def __init__(
         self,
@@ -185,3 +186,74 @@ class LocalForestRegressor(_ScikitForest, BaselineRegressor):
     """The same for numbers; parameters as :class:`CentralForestClassifier`."""
 
     _pools: ClassVar[bool] = False
+
+
+# --- federated histogram forest (Kalloori and Klingler 2022): equal widths between all clients' extremes
+
+_CONSTRAINTS: Constraints = {
+    **{
+        name: FedForestClassifier._parameter_constraints[name]
+        for name in (
+            "n_estimators",
+            "max_depth",
+            "min_samples_leaf",
+            "max_features",
+            "random_state",
+        )
+    },
+    "n_bins": [Integers(at_least=2, at_most=1000)],
+}
+
+
+class HistogramForest(PublishedForest):
+    """FedForest's protocol, of which it asks extremes and bins alone."""
+
+    queries: ClassVar[tuple[type[Query], ...]] = (Sketches, BinStatistics)
+
+
+class _HistogramForest(Baseline, LearnerByWays):
+    """What both share: their parameters, and bins of equal width."""
+
+    ways: ClassVar[Ways] = (HistogramForest,)
+    _parameter_constraints: ClassVar[Constraints] = _CONSTRAINTS
+
+    def __init__(
+        self,
+        *,
+        n_estimators: int = 100,
+        max_depth: int | None = 10,
+        min_samples_leaf: int = 5,
+        max_features: float | str | None = None,
+        n_bins: int = 10,
+        random_state: int | None = None,
+    ) -> None:
+        self.n_bins = n_bins
+        super().__init__(
+            n_estimators=n_estimators,
+            max_depth=max_depth,
+            min_samples_leaf=min_samples_leaf,
+            max_features=max_features,
+            random_state=random_state,
+        )
+
+    def _params(self, schema: Schema) -> ForestParams:
+        params: ForestParams = super()._params(schema)  # type: ignore[safe-super]
+        return replace(params, quantiles=self.n_bins, candidates="range")
+
+
+@inherited(max_features="sqrt")
+class HistogramForestClassifier(_HistogramForest, FedForestClassifier):
+    """A federated forest over equal-width bins.
+
+    Args:
+        n_estimators: how many.
+        max_depth: most splits on a path.
+        min_samples_leaf: fewest records of a leaf.
+        max_features: how many features each node looks at.
+        n_bins: equal widths of each feature.
+        random_state: seed of the server's own draws.
+    """
+
+
+class HistogramForestRegressor(_HistogramForest, FedForestRegressor):
+    """A regression forest over equal-width bins; parameters as :class:`HistogramForestClassifier`."""

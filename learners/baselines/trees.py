@@ -1,7 +1,5 @@
 """Trees that each client grows alone, and one tree on all records."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -65,11 +63,6 @@ class _Trees(Baseline):
         "min_depth": [Integers(1, DEEPEST)],
         "max_depth": [Integers(1, DEEPEST)],
         "cv": [Integers(2, MOST_FOLDS)],
-    }
-    old_names: ClassVar[Mapping[str, str]] = {
-        "lowest": "min_depth",
-        "deepest": "max_depth",
-        "folds": "cv",
     }
 
     def __init__(self, *, min_depth: int = 2, max_depth: int = 15, cv: int = 5) -> None:

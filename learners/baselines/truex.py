@@ -4,8 +4,6 @@ S. Truex et al., "A hybrid approach to privacy-preserving federated learning", A
 made binary as the FedGA-Tree paper does (its Section IV-A2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -51,7 +49,6 @@ class TruexTreeClassifier(BaselineClassifier):
         "max_depth": [Integers(1, DEEPEST)],
         "n_bins": [Integers(2, 64)],
     }
-    old_names: ClassVar[Mapping[str, str]] = {"depth": "max_depth", "bins": "n_bins"}
     queries: ClassVar[tuple[type[Query], ...]] = (LevelCounts,)
 
     def __init__(self, max_depth: int = 6, n_bins: int = 5) -> None:

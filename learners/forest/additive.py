@@ -4,8 +4,6 @@ A line is known at the shared thresholds alone, so a column's line and bins are 
 the score, as those of gradient boosting do; the intercept is the first tree's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@ If clients are alike, averaged decreases, short lists and trees of a few clients
 their records differ, exact statistics are due; if their outcomes do, splits on the client.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ Each is a hash of what it is for, not the next number of a stream: a node's feat
 because another node closed a round earlier.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 _U64 = np.uint64

@@ -74,14 +74,6 @@ class _FedForest(LearnerByWays):
         "oob_score": [Boolean()],
         "random_state": [Integers(at_least=0), None],
     }
-    old_names: ClassVar[Mapping[str, str]] = {
-        "trees": "n_estimators",
-        "min_leaf": "min_samples_leaf",
-        "min_decrease": "min_impurity_decrease",
-        "quantiles": "n_quantiles",
-        "shortlist": "top_k",
-        "evaluation": "gain_aggregation",
-    }
 
     #: ten candidates at every level
     paper_settings: ClassVar[Mapping[str, Any]] = {"max_quantiles": 1}

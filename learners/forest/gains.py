@@ -1,7 +1,5 @@
 """Impurity decreases from additive statistics, and the best split of each node (paper, Section 3.2)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The server's side of growing: level by level over all trees at once (paper, Algorithm 1)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Asking about the open nodes: each client about the trees that it takes part in, as it sees them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 

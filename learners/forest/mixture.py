@@ -1,7 +1,5 @@
 """Candidate cuts from the clients' quantiles: the server's side (paper, Section 3.1)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from privfed.learners.forest.columns import ordered, unordered

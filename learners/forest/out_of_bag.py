@@ -1,7 +1,5 @@
 """How well a forest predicts the records that its trees did not learn from, told as sums."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar

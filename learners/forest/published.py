@@ -1,7 +1,5 @@
 """The paper's protocol: quantiles and counts of every level's open nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Which records of a client each tree learns from: secret draws that never leave the client."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import exp, factorial
 

@@ -17,7 +17,6 @@ import pandas as pd
 from privfed.errors import InputError
 from privfed.exchange.disclosure import Answer, Disclosure
 from privfed.learners.base import FederatedRegressor, Planned, check_round
-from privfed.learners.fuzzy_tree.coordinates import Coordinates
 from privfed.learners.fuzzy_tree.fuzzy import (
     Memberships,
     Sets,
@@ -28,7 +27,7 @@ from privfed.learners.fuzzy_tree.fuzzy import (
 )
 from privfed.learners.fuzzy_tree.growth import FuzzyNode, LevelSums, Stop, drop_empty, split_level
 from privfed.learners.fuzzy_tree.leaves import Known, LeafModels, solve
-from privfed.learners.fuzzy_tree.linear import Moments, Residuals
+from privfed.learners.fuzzy_tree.linear import Coordinates, Moments, Residuals
 from privfed.learners.fuzzy_tree.percentiles import ScalingBounds, most_rounds
 from privfed.learners.fuzzy_tree.policies import private, published
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
@@ -94,11 +93,6 @@ class FuzzyTreeRegressor(FederatedRegressor):
         "leaf_features": [Names(), None],
         "clients_per_round": [Integers(at_least=1), None],
         "random_state": [Integers(at_least=0), None],
-    }
-    old_names: ClassVar[Mapping[str, str]] = {
-        "sets": "n_fuzzy_sets",
-        "min_share": "min_samples_split",
-        "bins": "n_bins",
     }
 
     #: as its text prints them

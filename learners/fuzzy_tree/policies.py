@@ -1,7 +1,5 @@
 """Policies that a fuzzy tree proposes, and the private one's budget."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from privfed.learners.fuzzy_tree.linear import Moments, Residuals

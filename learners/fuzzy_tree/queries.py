@@ -4,8 +4,6 @@ Features are scaled to [0, 1] and clipped; targets to [-1/2, 1/2] and, in the le
 centring changes no tree (gains do not depend on it) and shrinks every sensitivity.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -15,16 +13,14 @@ import numpy as np
 from privfed.errors import QueryError
 from privfed.learners.fuzzy_tree.fuzzy import ACTIVATIONS, pieces, reached_nodes, to_unit
 from privfed.learners.fuzzy_tree.sums import (
+    ComplementarySuppression,
     Fuzzified,
     cell_terms,
     equation_terms,
     equations,
+    few,
     level_sums,
     node_terms,
-)
-from privfed.learners.fuzzy_tree.suppression import (
-    ComplementarySuppression,
-    few,
     revealing,
     silence,
 )

@@ -1,7 +1,5 @@
 """The private linear model, and its departures by leaf, in rounds of noisy queries."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from privfed.exchange.disclosure import Answer
-from privfed.learners.fuzzy_tree.coordinates import Coordinates
+from privfed.learners.fuzzy_tree.linear import Coordinates
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.fuzzy_tree.shrinkage import (
     Count,

@@ -1,7 +1,5 @@
 """Settings of the fuzzy tree: public values; docs/tuning.md says which tables chose them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
+from scipy.special import softmax
 
 from privfed.exchange.disclosure import Answer
 from privfed.learners.fuzzy_tree.settings import SETTINGS
@@ -231,7 +232,7 @@ def departures(
         found.append(mean)
         errors.append(free - float(np.trace(error[1:, 1:])))
         likelihoods.append(likelihood - unlikely)
-    weights = _weights(likelihoods)
+    weights = softmax(likelihoods)
     return np.asarray(weights @ np.array(found)), float(weights @ errors)
 
 
@@ -266,7 +267,7 @@ def leaf_random_effects(
         found.append(np.array([mean for mean, _, _ in leaves]))
         likelihoods.append(sum(likelihood for _, _, likelihood in leaves))
     likelihoods[0] += math.log(len(SETTINGS.prior_fractions))  # as likely as all others together
-    chances = _weights(likelihoods)
+    chances = softmax(likelihoods)
     return np.tensordot(chances, np.array(found), 1), float(1 - chances[0])
 
 
@@ -296,9 +297,3 @@ def _posterior(
     spread = solve_triangular(factor, across, lower=True, check_finite=False)
     likelihood = -float(rest @ rest) / 2 - float(np.log(np.diag(factor)).sum())
     return spread.T @ rest, spread.T @ spread, likelihood
-
-
-def _weights(likelihoods: Sequence[float]) -> np.ndarray:
-    """Posterior probabilities under a uniform prior."""
-    powers = np.exp(np.array(likelihoods) - max(likelihoods))
-    return np.asarray(powers / powers.sum())

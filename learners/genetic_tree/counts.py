@@ -1,7 +1,5 @@
 """Counts that a private tree is grown from."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar

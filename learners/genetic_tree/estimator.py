@@ -74,19 +74,6 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         "n_bins": [Integers(2, 64)],
         "random_state": [Integers(0), None],
     }
-    old_names: ClassVar[Mapping[str, str]] = {
-        "population": "population_size",
-        "lowest": "min_depth",
-        "deepest": "max_depth",
-        "folds": "cv",
-        "train_share": "train_size",
-        "pressure": "tournament_size",
-        "flips": "flip_fraction",
-        "swaps": "swap_fraction",
-        "participation": "client_fraction",
-        "own_tree": "include_local_tree",
-        "bins": "n_bins",
-    }
     paper_settings: ClassVar[Mapping[str, Any]] = {}
     _classify: ClassVar[bool]
     _population: ClassVar[int]  #: P, where none is given (paper, Table II)

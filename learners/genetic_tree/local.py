@@ -1,7 +1,5 @@
 """What a client learns alone: its own CART tree (cut at j it is the tree of depth j), and its votes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

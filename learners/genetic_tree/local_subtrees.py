@@ -10,7 +10,7 @@ import numpy as np
 
 from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.client import Client
-from privfed.learners.genetic_tree.lead import ScoreDifference, of_labels, of_numbers
+from privfed.learners.genetic_tree.fitness import ScoreDifference, of_labels, of_numbers
 from privfed.learners.genetic_tree.personal import PersonalTree
 from privfed.learners.genetic_tree.population import Scoring
 from privfed.learners.genetic_tree.settings import SETTINGS

@@ -1,7 +1,5 @@
 """What the genetic algorithm does to strings (paper, Sections III-C and III-D)."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import numpy as np

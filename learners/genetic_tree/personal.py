@@ -1,7 +1,5 @@
 """A client's own tree: thresholds and leaves over its own records. It never leaves the client."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -11,8 +9,7 @@ import numpy as np
 from privfed.errors import InputError, QueryError
 from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.client import Client
-from privfed.learners.genetic_tree.fitness import scores
-from privfed.learners.genetic_tree.lead import of_numbers
+from privfed.learners.genetic_tree.fitness import of_numbers, scores
 from privfed.learners.genetic_tree.population import Population, Scoring
 from privfed.learners.genetic_tree.settings import SETTINGS
 from privfed.learners.genetic_tree.structures import NIL, length

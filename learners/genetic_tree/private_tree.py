@@ -5,8 +5,6 @@ protect at a bearable cost. Counts at all nodes of a level are disjoint, so a le
 depend on their number. Each client decides by itself what to hang below.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The private way: one tree from noisy counts, and below it each client's own subtrees."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from fractions import Fraction

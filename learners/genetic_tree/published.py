@@ -1,7 +1,5 @@
 """The paper's protocol: clients' structures evolve by what clients say of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """What the genetic algorithm asks its clients (paper, Algorithm 1)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar

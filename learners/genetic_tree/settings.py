@@ -1,11 +1,9 @@
 """Numbers that genetic trees depend on and that nobody has to choose; see docs/tuning.md."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 
-from privfed.learners.genetic_tree.lead import SelectionRule
+from privfed.learners.genetic_tree.fitness import SelectionRule
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,6 @@ or nil where a branch ends. Genes below a nil are detached; crossover may bring 
 cut at depth 15, the paper's greatest; on the wire a tree is its connected nodes alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """A tree grown from released noisy counts, level by level; all here is post-processing and costs nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 

@@ -4,8 +4,6 @@ A node of the trie is a set of records; its child by a feature is known, known n
 fitted: all that a level of all candidates needs in one batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 A record has one bin in each column and one leaf in each tree, so that sums over records are sums by cell.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property

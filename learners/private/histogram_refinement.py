@@ -1,7 +1,5 @@
 """Rounds of histograms: where the mass of every column lies, and how much the budget tells."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A fitted private model: its scores, trees and step functions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

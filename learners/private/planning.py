@@ -1,7 +1,5 @@
 """The budget of a private learner by kind and round; what no round needs goes to the gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 

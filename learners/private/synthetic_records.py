@@ -1,7 +1,5 @@
 """Synthetic records with the released marginals and correlations, for all second moments; they cost nothing."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

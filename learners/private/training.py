@@ -1,7 +1,5 @@
 """Training of a private model: marginals, correlations, a basis, then a few noisy gradients."""
 
-from __future__ import annotations
-
 import math
 from contextlib import suppress
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What all searches share: the cohort they query, the queries so far, and what they find."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction

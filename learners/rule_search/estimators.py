@@ -1,9 +1,6 @@
 """The rule searches: by tree, by level, by parts of the people, by sampled rules (DP-RuL)."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, get_args
@@ -13,10 +10,16 @@ from privfed.learners.parameters import Constraints, Exact, Integers, Reals, Str
 from privfed.learners.rule_search.asking import CohortSession, FoundRule, offered
 from privfed.learners.rule_search.best_first import BestFirst
 from privfed.learners.rule_search.estimate import SupportEstimate, counts, hashed_counts
-from privfed.learners.rule_search.least_epsilon import Exploration, Question, least_epsilon
+from privfed.learners.rule_search.least_epsilon import (
+    Exploration,
+    PowerAnalysis,
+    Question,
+    least_epsilon,
+    smallest_part,
+    too_few,
+)
 from privfed.learners.rule_search.level_search import LevelPlan, LevelSearch
 from privfed.learners.rule_search.patterns import PatternBit
-from privfed.learners.rule_search.power_analysis import PowerAnalysis, smallest_part, too_few
 from privfed.learners.rule_search.queries import (
     CohortSample,
     Encoding,
@@ -64,11 +67,6 @@ class _Explores(_AsksForHolders):
         "max_queries": [Integers(at_least=1), None],
         "random_state": [Integers(at_least=0)],
     }
-    old_names: ClassVar[Mapping[str, str]] = {
-        **RuleLearner.old_names,
-        "most_questions": "max_queries",
-        "seed": "random_state",
-    }
 
     def check_parameters(self) -> None:
         """See the base; what looks for more than the threshold needs room above it."""
@@ -107,10 +105,6 @@ class TreeRuleSearch(_Explores):
         "exploration_weight": [Reals(at_least=0), None],
         "expected": [Integers(at_least=0)],
         "questions": [Integers(at_least=1)],
-    }
-    old_names: ClassVar[Mapping[str, str]] = {
-        **_Explores.old_names,
-        "constant": "exploration_weight",
     }
 
     def check_parameters(self) -> None:
@@ -185,10 +179,6 @@ class LevelRuleSearch(_AsksForHolders):
         "levels": [Integers(at_least=1)],
         "confirm": [Exact(at_least=0, below=1)],
         "max_templates": [Integers(at_least=1)],
-    }
-    old_names: ClassVar[Mapping[str, str]] = {
-        **RuleLearner.old_names,
-        "most_templates": "max_templates",
     }
 
     def question(self, who: CohortSample, grammar: Grammar) -> Query:
@@ -269,7 +259,6 @@ class SampledRuleSearch(RuleLearner):
         "max_templates": [Integers(at_least=1)],
         "random_state": [Integers(at_least=0)],
     }
-    old_names: ClassVar[Mapping[str, str]] = {**LevelRuleSearch.old_names, "seed": "random_state"}
 
     def search(self, asking: CohortSession) -> list[FoundRule]:
         """Level by level, a fresh part of the people each; estimates are of rules, not of holders."""
@@ -378,10 +367,6 @@ class RuleSearch(RuleLearner):
     _parameter_constraints: ClassVar[Constraints] = {
         "strategy": [StrOptions(*STRATEGIES)],
         **_OF_ALL,
-    }
-    old_names: ClassVar[Mapping[str, str]] = {
-        **TreeRuleSearch.old_names,
-        **LevelRuleSearch.old_names,
     }
     unit: ClassVar[Any] = _delegated("unit")
     decides: ClassVar[Any] = _delegated("decides")

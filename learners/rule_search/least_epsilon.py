@@ -4,17 +4,16 @@ Of N individuals, c hold a match. Randomized response with truth p = e^eps / (1 
 gives Y ~ Bin(c, p) + Bin(N - c, q) yes-answers and the estimate (Y - N q) / (p - q) (DP-RuL
 equations 2 to 4). A subtree is ignored if its estimate lies below a cut. DP-RuL equation 5 asks for
 the least epsilon with P(estimate < nu N | c = nu N) <= theta, but that is about 1/2 at every
-epsilon (:func:`published_error`). Here a subtree worth exploring has at least ``count`` holders,
+epsilon. Here a subtree worth exploring has at least ``count`` holders,
 more than the ``cut``; the bound at ``count`` covers all larger subtrees.
 """
-
-from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
+import numpy as np
 from scipy import stats
 
 from privfed.errors import InputError
@@ -80,12 +79,6 @@ def _keeps(question: Question, epsilon: Fraction) -> bool:
     return error <= question.error
 
 
-def published_error(people: int, share: float, epsilon: float) -> float:
-    """DP-RuL equation 5 as printed: the truth exactly at the threshold that it is held against."""
-    count = round(share * people)
-    return ignoring(people, count, count, epsilon)
-
-
 @dataclass(frozen=True)
 class Exploration:
     """When a subtree is worth exploring, and what asking about it costs; public.
@@ -136,3 +129,98 @@ class Exploration:
         steps = math.floor(2 * math.log2(max(count, 1.0) / finest.count))
         rounded = min(people // 2, round(finest.count * 2 ** (steps / 2)))
         return finest if steps <= 0 else self.question(people, rounded)
+
+
+# --- power analysis: epsilon or individuals that finding rules takes, from public numbers alone
+
+MAX_PEOPLE = 10**7  #: Most individuals considered
+
+
+@dataclass(frozen=True)
+class PowerAnalysis:
+    """A planned search of a cohort."""
+
+    exploration: Exploration  #: what is looked for
+    people: int  #: N, how many are asked
+    total: Fraction  #: epsilon of the whole search
+    part: Fraction  #: the fraction of it that one query gets
+
+    @property
+    def least_total(self) -> Fraction:
+        """The least epsilon of the whole search at which these people are enough."""
+        return self._least(self.people) / self.part
+
+    @property
+    def enough(self) -> bool:
+        """Whether people and epsilon suffice."""
+        return self.least_total <= self.total
+
+    def fewest_people(self) -> int | None:
+        """How many individuals are enough at this epsilon, within 1 %; None if ten million are not."""
+        low, high = 0, self.people
+        while not self._affordable(high):
+            low, high = high, 2 * high
+            if low > MAX_PEOPLE:
+                return None
+        while high - low > max(1, high // 100):
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._affordable(middle) else (middle, high)
+        return high
+
+    def told(self) -> str:
+        """What would be enough, in one line; empty if this is."""
+        if self.enough:
+            return ""
+        people = self.fewest_people()
+        also = f", or {people:,} individuals at this one" if people else ""
+        return (
+            f"epsilon {float(self.total):g} is little for {self.people:,} individuals: to tell rules "
+            f"that {percent(self.exploration)} of them hold from noise takes about epsilon "
+            f"{math.ceil(self.least_total):,}{also}"
+        )
+
+    def _affordable(self, people: int) -> bool:
+        return self._least(people) <= self.total * self.part
+
+    def _least(self, people: int) -> Fraction:
+        return least_epsilon(self.exploration.finest(people))
+
+
+def too_few(exploration: Exploration, people: int, enough: int) -> str:
+    """The same where only the number of people counts: each is asked once."""
+    if people >= enough:
+        return ""
+    return (
+        f"{people:,} individuals are few: to tell rules that {percent(exploration)} of them hold "
+        f"from noise takes about {enough:,} at this epsilon"
+    )
+
+
+def percent(exploration: Exploration) -> str:
+    """The fraction of holders that is looked for."""
+    return f"{min(100.0, 100 * (1 + exploration.margin) * exploration.threshold):.3g} %"
+
+
+def smallest_part(
+    people: int, epsilon: float, threshold: float, margin: float, error: float
+) -> int:
+    """The fewest individuals of a query that tells (1 + margin) nu from nu.
+
+    The estimate of a share from n individuals drawn at random varies by c (1 - c) / n for the draw
+    and 1 / (4 n sinh^2(eps / 2)) for the noise; nu lies z deviations below (1 + margin) nu, or
+    below everybody. InputError: not even the whole population is enough.
+    """
+    share = min(1.0, (1 + margin) * threshold)
+    deviations = float(stats.norm.ppf(1 - error))
+
+    def needed(value: float) -> float:
+        variance = share * (1 - share) + 1 / (4 * math.sinh(value / 2) ** 2)
+        return variance * (deviations / (share - threshold)) ** 2
+
+    if needed(epsilon) <= people:
+        return math.ceil(needed(epsilon))
+    enough = next((e for e in np.arange(0.05, 40, 0.05) if needed(float(e)) <= people), None)
+    hint = f"at least {enough:.2f}" if enough else "more individuals; no epsilon is enough"
+    raise InputError(
+        f"epsilon {epsilon} is too small for any question to {people} individuals; give {hint}"
+    )

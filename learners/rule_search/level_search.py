@@ -5,8 +5,6 @@ The templates of one query are disjoint, and its answer has the sensitivity of o
 structures. Privacy is per rule: a client with many rules is not covered as a whole.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction

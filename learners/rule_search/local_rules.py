@@ -1,7 +1,5 @@
 """Each individual's rules, learned from its own trajectories: the records of a rule search."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 A search's own templates are prefixes of a structure in preorder, so that siblings are disjoint.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """A population's rules as a classifier, and how well a search covered what could be found."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -11,9 +9,8 @@ import numpy as np
 from scipy import stats
 from sklearn.metrics import balanced_accuracy_score, f1_score
 
-from privfed.learners.stl.formula import Formula, rounded, show, significant
+from privfed.learners.stl.formula import Formula, robustness, rounded, show, significant
 from privfed.learners.stl.grammar import Symbols
-from privfed.learners.stl.robustness import robustness
 
 #: What stands beside the rules' figures, where they are read without privfed.
 NOTE = (

@@ -70,12 +70,6 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
     n_individuals: int | None = None  #: individuals behind each client; None asks the federation
 
     _parameter_constraints: ClassVar[Constraints] = SHARED
-    old_names: ClassVar[Mapping[str, str]] = {
-        "threshold": "min_support",
-        "percent": "percentile",
-        "most_operators": "max_operators",
-        "people": "n_individuals",
-    }
 
     # --- what each search says -----------------------------------------------------------------
 

@@ -1,7 +1,5 @@
 """Constants of the best-first search and of what it lists; docs/tuning.md says what chose them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 

@@ -4,8 +4,6 @@ The objective is the pooled *mean* loss plus lambda times the L1 norm of all coe
 intercept. Columns are centred at public means, which moves the intercept only and conditions better.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Terms over records as sums by cell, in blocks of records, never a matrix of records by rules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 

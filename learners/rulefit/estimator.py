@@ -22,10 +22,9 @@ from privfed.learners.parameters import Boolean, Constraints, Integers, Reals, S
 from privfed.learners.plain import plain
 from privfed.learners.private.target_link import MOST_CLASSES
 from privfed.learners.rulefit.boosting import Boosting
-from privfed.learners.rulefit.class_ensembles import ClassEnsembles
 from privfed.learners.rulefit.cutoffs import MOST_CUTS, Cutoffs
 from privfed.learners.rulefit.estimation import Averaging, Gradients
-from privfed.learners.rulefit.model import RuleEnsemble
+from privfed.learners.rulefit.model import ClassEnsembles, RuleEnsemble
 from privfed.learners.rulefit.private_way import PrivateRuleFit
 from privfed.learners.rulefit.published import (
     FittedRules,
@@ -93,20 +92,6 @@ class _RuleFit(LearnerByWays):
 
     ways: ClassVar[Ways] = (PublishedRuleFit, PrivateRuleFit)
     _parameter_constraints: ClassVar[Constraints] = ALLOWED
-    old_names: ClassVar[Mapping[str, str]] = {
-        "bins": "n_bins",
-        "cutoffs": "n_quantiles",
-        "trees": "n_estimators",
-        "leaves": "tree_size",
-        "shrinkage": "learning_rate",
-        "min_leaf": "min_samples_leaf",
-        "linear": "include_linear",
-        "penalty": "alpha",
-        "estimation": "solver",
-        "rounds": "n_rounds",
-        "server_step": "server_learning_rate",
-        "client_step": "client_learning_rate",
-    }
     paper_settings: ClassVar[Mapping[str, Any]] = PAPER
     _logistic: ClassVar[bool]
 

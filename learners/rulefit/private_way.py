@@ -12,9 +12,8 @@ from privfed.learners import private
 from privfed.learners.base import Planned
 from privfed.learners.private import PrivateModel
 from privfed.learners.private.basis import Trees
-from privfed.learners.rulefit.class_ensembles import ClassEnsembles
 from privfed.learners.rulefit.cutoffs import Cutoffs
-from privfed.learners.rulefit.model import RuleEnsemble
+from privfed.learners.rulefit.model import ClassEnsembles, RuleEnsemble
 from privfed.learners.rulefit.published import FittedRules, RuleFitParams
 from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.short import shortened

@@ -12,12 +12,10 @@ from msgspec import UNSET, UnsetType
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.rulefit.boosting import Boosting
-from privfed.learners.rulefit.class_ensembles import ClassEnsembles
 from privfed.learners.rulefit.cutoffs import Cutoffs, read_cutoffs
 from privfed.learners.rulefit.estimation import Estimation
-from privfed.learners.rulefit.histograms import ask_marginals
-from privfed.learners.rulefit.model import RuleEnsemble
-from privfed.learners.rulefit.pooled import ask_pooled
+from privfed.learners.rulefit.model import ClassEnsembles, RuleEnsemble
+from privfed.learners.rulefit.pooled import ask_marginals, ask_pooled
 from privfed.learners.rulefit.queries import (
     BoostedRules,
     CovariateHistogram,

@@ -1,7 +1,5 @@
 """What federated RuleFit asks its clients."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property

@@ -11,7 +11,7 @@ import numpy as np
 
 from privfed.errors import InputError, QueryError
 from privfed.learners.rulefit.cutoffs import Cutoffs
-from privfed.questions.span import categories_text, interval_text
+from privfed.questions.tree import categories_text, interval_text
 from privfed.tables.schema import Column, Schema
 
 

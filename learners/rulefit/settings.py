@@ -1,7 +1,5 @@
 """Numbers that RuleFit depends on and that nobody has to choose; see docs/tuning.md."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

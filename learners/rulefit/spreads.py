@@ -1,7 +1,5 @@
 """How far the linear terms spread within clients: what their importances need (paper, Section 2.3)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar

@@ -5,8 +5,6 @@ operands of ``&`` and ``|`` are sorted and nested to the right. Every step keeps
 every signal: De Morgan's laws hold for min and max exactly.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import reduce
 

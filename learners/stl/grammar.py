@@ -254,11 +254,6 @@ class _Slot:
     right: _Slot | None = field(default=None, repr=False)
 
 
-def is_prefix(template: Symbols, structure: Symbols) -> bool:
-    """Whether a structure matches a template."""
-    return structure[: len(template)] == template
-
-
 def _interval(values: Iterator[float]) -> tuple[int, int] | None:
     first = next(values, None)
     if first is None:

@@ -4,8 +4,6 @@ Precedence, tightest first: ``!``, ``F`` and ``G``; ``U``; ``&``; ``|``; ``->`` 
 Errors give the column and never repeat a number of the text.
 """
 
-from __future__ import annotations
-
 import re
 
 from privfed.learners.stl.formula import (

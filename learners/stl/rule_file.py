@@ -1,7 +1,5 @@
 """Rule files: one formula a line; empty lines and lines that begin with ``#`` are skipped."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Each holds with the stated confidence whatever the mechanism is; none proves tha
 private. Counts may be arrays: every function works element by element.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ Half of the individuals, drawn by the auditor, hold a match to every query and t
 the most that two individuals can differ by. Each one's answers are one trial.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

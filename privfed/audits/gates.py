@@ -6,8 +6,6 @@ bytes, and its answers are held against what its ledger says was spent. Canaries
 that the policy's guarantee names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction

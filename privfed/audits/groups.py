@@ -5,8 +5,6 @@ with opposite signs, spread over cells, far from zero, and in the second of two 
 those of the least noise, and those whose noise correlates with theirs are watched beside them.
 """
 
-from __future__ import annotations
-
 import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Audits of the mechanisms that a policy relies on, at its spends; no data are read."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Counts by bin: the query that the canaries of a gate's audit answer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar

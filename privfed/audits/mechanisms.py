@@ -1,7 +1,5 @@
 """Audits of mechanism plugins on one cell, or on the bits of one unit."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction

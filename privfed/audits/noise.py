@@ -4,8 +4,6 @@ They read the sums of a monitor (:class:`privfed.owner.noise_monitor.NoiseSums`)
 sensitivity, a price or a clip: other audits do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

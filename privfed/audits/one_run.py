@@ -6,8 +6,6 @@ Melis and Chaudhuri 2025), which is far tighter for Gaussian noise. Coins must n
 stream that the noise uses.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Literal

@@ -5,8 +5,6 @@ the two an output came from; the other outputs judge, and alpha is split among t
 audit proves nothing; a failed one convicts, wrongly at most with probability alpha.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

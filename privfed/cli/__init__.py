@@ -7,8 +7,6 @@ what, where, what to write instead) or a policy under which nothing was released
 Modules are imported when a command runs, so that ``privfed --help`` loads neither tables nor learners.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import traceback

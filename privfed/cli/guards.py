@@ -1,7 +1,5 @@
 """The check of a guard of another stack."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -13,11 +13,9 @@ from privfed.cli.common import (
     BREACH,
     FINE,
     PATH,
-    Renamed,
     client_option,
     folder_argument,
     policy_option,
-    renamed,
 )
 from privfed.errors import InputError, LedgerError, unknown
 
@@ -35,8 +33,6 @@ def ledger() -> None:
 @click.option("--head", multiple=True, help="A published head, seq:hash, of one ledger's file.")
 @click.option(
     *("--public-key", "public"),
-    cls=Renamed,
-    formerly="--public",
     type=PATH,
     help="File of the owner's public key, which must be one of the ledger's.",
 )
@@ -198,9 +194,6 @@ def seal(folder: Path, study: str, client: str | None) -> int:
     for path in ledger_commands.chosen(folder, client).values():
         click.echo(ledger_commands.sealed(path, study))
     return FINE
-
-
-ledger.add_command(renamed(set_budget), "amend")
 
 
 @ledger.command()

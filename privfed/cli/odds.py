@@ -1,7 +1,5 @@
 """What an epsilon means in odds, and which epsilon given odds allow."""
 
-from __future__ import annotations
-
 import click
 
 from privfed.cli.common import FINE

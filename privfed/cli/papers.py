@@ -1,7 +1,5 @@
 """The command that reruns a paper's table."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """Whether a model may leave: certificates, made and checked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

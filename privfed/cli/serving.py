@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privfed.cli.common import FINE, PATH, Renamed
+from privfed.cli.common import FINE, PATH
 from privfed.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,20 +34,10 @@ which_option = click.option(
 @click.option("--policy", help="The owner's policy, a .toml file.")
 @click.option("--ledger", help="The ledger, a .db file.")
 @click.option("--client", help="The owner's public name; default: the data file's.")
-@click.option(
-    "--socket",
-    cls=Renamed,
-    formerly="--door",
-    help="Socket of the server's engine; default: beside the ledger.",
-)
+@click.option("--socket", help="Socket of the server's engine; default: beside the ledger.")
 @click.option("--study", help="The study's name in the ledger.")
 @click.option("--individual", help="The column that names the person behind each record.")
-@click.option(
-    "--signing-key",
-    cls=Renamed,
-    formerly="--key",
-    help="File of the key that signs the ledger's heads.",
-)
+@click.option("--signing-key", help="File of the key that signs the ledger's heads.")
 @click.option("--amend", is_flag=True, help="Put this policy in force in place of another one.")
 @click.option("--yes", is_flag=True, help="Serve records that look wrong under the schema unasked.")
 @click.option("--check", is_flag=True, help="Check all that serving needs, write nothing, and end.")

@@ -16,7 +16,6 @@ from privfed.cli.common import (
     FINE,
     INTERRUPTED,
     PATH,
-    Renamed,
     bad,
     folder_argument,
 )
@@ -33,8 +32,6 @@ overwrite_option = click.option(
 )
 time_option = click.option(
     *("--attack-time-limit", "seconds"),
-    cls=Renamed,
-    formerly="--seconds",
     type=click.FloatRange(min=0, min_open=True),
     help="Seconds for each attack, which then reports partial results.",
 )
@@ -237,8 +234,6 @@ def export(
 )
 @click.option(
     *("--runs", "runs"),
-    cls=Renamed,
-    formerly="--seeds",
     default=10,
     show_default=True,
     type=click.IntRange(1),

@@ -1,7 +1,5 @@
 """Batches of messages to a client, and of replies: what a round asks travels together, split by size."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """Map clients to an engine's nodes by asking each node for its client's name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 

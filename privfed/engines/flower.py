@@ -1,7 +1,5 @@
 """Flower as the engine: a ServerApp asks, and each node's ClientApp calls its owner's socket."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -85,12 +83,8 @@ def client_app(socket: Callable[[Context], str | Path]) -> ClientApp:
 
 
 def node_socket(context: Context) -> str:
-    """Return the socket of a node's configuration: ``--node-config 'socket="/path/server.sock"'``.
-
-    Its earlier name, ``door``, is understood too.
-    """
-    named = context.node_config
-    return str(named["socket"] if "socket" in named else named["door"])
+    """Return the socket of a node's configuration: ``--node-config 'socket="/path/server.sock"'``."""
+    return str(context.node_config["socket"])
 
 
 def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:

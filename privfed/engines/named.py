@@ -1,7 +1,5 @@
 """Engines by their names, imported only when one is asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from typing import Protocol, TypeVar
@@ -20,9 +18,6 @@ ENGINES = {
 }
 
 
-ALIASES = {"doors": "sockets"}  #: Earlier names
-
-
 class Engine(Protocol):
     """Carries out a job over a federation whose gates are in this process."""
 
@@ -37,7 +32,6 @@ def local(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) ->
 
 def engine(name: str) -> Engine:
     """Return the simulation of an engine (InputError: no such engine, or it is not installed)."""
-    name = ALIASES.get(name, name)
     if name not in ENGINES:
         raise InputError(f"no engine {name!r}; there are {', '.join(ENGINES)}")
     module, attribute, extra = ENGINES[name]

@@ -35,8 +35,6 @@ from privfed.tables.schema import Schema
 from privfed.tables.sources import read_table
 from privfed.tables.toml_file import naming, read_toml
 
-#: Keys of files that earlier versions wrote, and what they are called now.
-ALIASES = {"doors": "sockets", "key": "signing_key"}
 #: File of an owner's public masking key; elsewhere it is called ``<client>.mask``.
 MASKING_KEY = "owner.mask"
 
@@ -79,7 +77,7 @@ class OwnerFile:
         """Read a file, with some keys replaced; an InputError says what to write instead."""
         where = f"owner file {path}"
         with naming(where):
-            written = _renamed(read_toml(path, where, InputError))
+            written = read_toml(path, where, InputError)
             return cls.from_dict({**written, **(changed or {})}, where, Path(path).resolve().parent)
 
     @classmethod
@@ -87,7 +85,6 @@ class OwnerFile:
         cls, plain: Mapping[str, Any], where: str = "owner", folder: Path | None = None
     ) -> OwnerFile:
         """Read plain data."""
-        plain = _renamed(plain)
         keys = [each.name for each in fields(cls) if each.name != "folder"]
         for key in sorted(set(plain) - set(keys)):
             close = get_close_matches(key, keys, 1)
@@ -279,11 +276,6 @@ def with_masking_keys(policy: Policy, folder: Path, *, everyone: bool = True) ->
                     "privfed owner new wrote"
                 ) from None
     return replace(policy, masked=policy.masked.with_keys(found))
-
-
-def _renamed(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain data with earlier names of keys replaced."""
-    return {ALIASES.get(key, key): value for key, value in plain.items()}
 
 
 def _default(key: Any) -> Any:

@@ -3,8 +3,6 @@
 No error leaves as text; the owner's log has counts and outcomes, and no values.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Callable

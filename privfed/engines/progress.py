@@ -1,7 +1,5 @@
 """What a server tells of a round under way: who has answered, and, soon, who is silent."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A relay: by it a process reaches an engine's server that runs as another process of its machine."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

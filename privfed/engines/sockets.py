@@ -3,8 +3,6 @@
 A socket's folder says who may use it; each principal that the owner tells apart has one of its own.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import socket

@@ -3,8 +3,6 @@
 It runs on the server and sees only releases. A proposal is no charge: every owner's policy caps it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Asking clients over byte channels: ids, retries with a deadline, and published heads."""
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence

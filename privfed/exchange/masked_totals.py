@@ -1,7 +1,5 @@
 """Adds up masked shares: one release stands for all owners of a roster."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 

@@ -10,8 +10,6 @@ that follow from the question's, so that each owner agrees to *one* list of surv
    pair's key for each other j, whose b_j stays hidden for ever.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ A guard is named as ``flower:MODULE:NAME`` (a mod of a ClientApp), ``flare:MODUL
 ``python:MODULE:CALLABLE`` (a function of a list of arrays or, with a table, of a frame).
 """
 
-from __future__ import annotations
-
 import inspect
 import logging
 import signal

@@ -3,8 +3,6 @@
 A passed check proves nothing. All that go by chance share :data:`LEVEL`, each with an equal part of it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

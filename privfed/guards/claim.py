@@ -1,7 +1,5 @@
 """What is claimed of a guard, and the neighbours between which the claim must hold."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """A guard's verdict: every finding with its power, as text and as data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Raw values as the bytes of floats, as digits run together, and as digests."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Iterator

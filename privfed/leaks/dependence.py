@@ -1,7 +1,5 @@
 """Columns of a table that tell of one another, as postcode and city do."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

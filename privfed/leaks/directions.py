@@ -1,7 +1,5 @@
 """Records that left scaled and shifted as a whole: a row that points in a record's direction."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

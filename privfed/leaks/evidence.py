@@ -1,7 +1,5 @@
 """One rule's finding: its score against the raw table, and its rank among re-drawn tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

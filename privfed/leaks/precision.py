@@ -5,8 +5,6 @@ by chance; a double with all its digits matches next to nothing by chance. So ea
 compared at its own precision, which is read off the number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ as the rate of false alarms asks for beyond 1 in 200. So where the model is wron
 every age, counts that are everybody's), the re-drawn tables score as much, and nothing is said.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

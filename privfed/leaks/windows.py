@@ -1,7 +1,5 @@
 """Windows of keys compared by sums of powers (Rabin and Karp), all places of a stream at once."""
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import numpy as np

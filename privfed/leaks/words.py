@@ -1,7 +1,5 @@
 """Texts that name records, in whatever case, spacing or notation, whole or masked."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 

@@ -1,7 +1,5 @@
 """What makes a ledger its owner's: its identity, the secret beside it, and the keys that sign its heads."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path

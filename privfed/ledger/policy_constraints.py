@@ -1,7 +1,5 @@
 """What all policies over one data set share, and when another may take their place."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from privfed.errors import PolicyError

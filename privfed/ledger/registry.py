@@ -4,8 +4,6 @@ Only a head kept elsewhere shows that a ledger was put back from an older copy, 
 Heads are kept in the user's state folder (``XDG_STATE_HOME``, or ``~/.local/state``), and by a witness.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 from collections.abc import Callable, Iterator

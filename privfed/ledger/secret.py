@@ -1,7 +1,5 @@
 """A data owner's durable secret, from which its records' coins come: a file that the ledger commits to."""
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Iterator

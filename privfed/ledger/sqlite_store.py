@@ -4,8 +4,6 @@ Large payloads are stored compressed (Zstandard, fastest level); hashes and expo
 original. At most :data:`MOST` bytes are decompressed, whatever a tampered payload claims.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping

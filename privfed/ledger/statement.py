@@ -1,7 +1,5 @@
 """A ledger read for people: what is spent, reserved and remaining, and rows as text."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import io

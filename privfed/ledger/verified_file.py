@@ -1,7 +1,5 @@
 """Verifying a ledger's file against its rows, and against all heads that are known of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path

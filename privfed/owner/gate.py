@@ -4,8 +4,6 @@ For each request, in this order: check it; resend if it was answered before; pri
 budget and reserve the charge durably; only then read the data; protect; store the bytes; send.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """A policy's guards at work on one query: which parts each protects, and what that costs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

@@ -5,8 +5,6 @@ proven here is held against its own probabilities, and OpenDP's maps, which roun
 it. Nothing is released for less than any of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Releases that may be repeated for nothing: randomized responses to the same query."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime

@@ -12,8 +12,6 @@ agreed to a list with her in it, and kept their keys with her. So every sum that
 h - t honest owners at least, and nobody is in two of them; by 2 h > K + t there is one.
 """
 
-from __future__ import annotations
-
 import hmac
 import os
 from importlib import import_module

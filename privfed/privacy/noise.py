@@ -4,8 +4,6 @@ Floating-point noise gives the exact value away by its low bits (Mironov 2012); 
 integer noise on a part's grid, drawn without the data and added to them in integers.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from abc import ABC, abstractmethod

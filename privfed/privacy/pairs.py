@@ -4,8 +4,6 @@ Independent releases are dominated by the product of their pairs (Dong, Roth and
 and Wang 2022).
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

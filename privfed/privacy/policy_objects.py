@@ -1,7 +1,5 @@
 """What a policy names in text, built: its accountant, its mechanisms, and the queries it knows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from fractions import Fraction
 

@@ -3,8 +3,6 @@
 Parallel composition exists inside one query's vector sensitivity only: a record moves one cell.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Exact numbers for budgets: parsed from decimal text, never from binary noise."""
 
-from __future__ import annotations
-
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from fractions import Fraction

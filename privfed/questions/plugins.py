@@ -3,8 +3,6 @@
 Plugins are imported when first loaded; no class is ever built from a name found in data.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any

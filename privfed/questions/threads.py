@@ -4,8 +4,6 @@ A protocol's matrices are small and its products many: BLAS threads that wait fo
 several times what one takes, and all of a shared machine.
 """
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from functools import cache
 

@@ -3,8 +3,6 @@
 Typed MessagePack by msgspec. Decoding builds only the type it was asked for, within bounded size.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Copies of a ledger against loss, and putting one back where that forks nothing."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterable
 from contextlib import closing

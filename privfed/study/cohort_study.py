@@ -3,8 +3,6 @@
 One process holds everything: a simulation of many phones, with the truth, not publishable for real data.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ is read as a model, the process gives up opening files and connections, starting
 Classes are built only if they are listed here, so that a pickle's own calls are never made.
 """
 
-from __future__ import annotations
-
 import copyreg
 import io
 import json

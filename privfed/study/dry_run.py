@@ -15,9 +15,8 @@ import msgspec
 from privfed.errors import Faults, PolicyError, StudyError, did_you_mean
 from privfed.learners.base import FederatedLearner
 from privfed.learners.cohort import CohortLearner
-from privfed.privacy.policy import Policy
+from privfed.privacy.policy import Policy, TrustedShuffler
 from privfed.privacy.policy_objects import accountant_of, kinds_of, mechanism_of
-from privfed.privacy.shuffling import TrustedShuffler
 from privfed.questions import plugins
 from privfed.study import LearnerChoice, PolicyChoice, Study
 from privfed.study.persistent_ledgers import PersistentLedgers

@@ -1,7 +1,5 @@
 """A finished study in other people's forms: ``privfed export``."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which records attacks found most easily: for the holder of the truth alone, and only where asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

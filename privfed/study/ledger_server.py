@@ -4,8 +4,6 @@ It answers GET from the loopback interface under a path that starts with a token
 nothing, and verifies every ledger anew each time it is looked at.
 """
 
-from __future__ import annotations
-
 import hmac
 import secrets
 from collections.abc import Iterator, Mapping, Sequence

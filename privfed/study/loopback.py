@@ -1,7 +1,5 @@
 """Text over HTTP, to whoever is on this machine and names it by its own name."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import partial

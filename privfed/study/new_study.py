@@ -1,7 +1,5 @@
 """The files of a new study, from what an interview or a command's options said."""
 
-from __future__ import annotations
-
 import os
 import tomllib
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A data owner's side as a service: its sockets, and its health and metrics for this machine alone."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Reads a TOML table into a dataclass: unknown, missing and ill-typed keys, each with its remedy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar, get_args, get_type_hints

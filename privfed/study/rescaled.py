@@ -1,7 +1,5 @@
 """A data owner's policy at another epsilon: every spend changed by one factor, nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """A sweep's runs in MLflow, where that is installed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from types import ModuleType

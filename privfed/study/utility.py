@@ -1,7 +1,5 @@
 """The error that a budget leaves for counts and means, from noise and public bounds: no record is read."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import sqrt
 

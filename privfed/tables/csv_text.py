@@ -1,7 +1,5 @@
 """How a CSV file is written: its separator, its encoding, and its numbers; and what it looks like."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import gzip

@@ -1,7 +1,5 @@
 """Reading the files that people write: schemas, policies and studies, all TOML."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ The assertions in ``__all__`` serve any test suite, in any framework; ``check_me
 are kits, each a list of checks that must hold for every newcomer.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from privfed.lazy import attach
@@ -14,10 +12,10 @@ if TYPE_CHECKING:
     from privfed.leaks.reading.walk import flatten as flatten
     from privfed.testing.assertions.alpha import spending as spending
     from privfed.testing.assertions.audit import assert_dp as assert_dp
-    from privfed.testing.assertions.budget import (
+    from privfed.testing.assertions.ledger import assert_ledger as assert_ledger
+    from privfed.testing.assertions.ledger import (
         assert_refuses_over_budget as assert_refuses_over_budget,
     )
-    from privfed.testing.assertions.ledger import assert_ledger as assert_ledger
     from privfed.testing.assertions.no_raw import Powerless as Powerless
     from privfed.testing.assertions.no_raw import RawValueLeft as RawValueLeft
     from privfed.testing.assertions.no_raw import assert_no_raw as assert_no_raw

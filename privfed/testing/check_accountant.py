@@ -4,8 +4,6 @@ Guarantees are compared with the exact composition of randomized response, which
 loss, and of Gaussian noise, which a zCDP loss may be.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

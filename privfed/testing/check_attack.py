@@ -1,7 +1,5 @@
 """Conformance of an attack: it reads releases only, survives foreign ones, reports progress."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping

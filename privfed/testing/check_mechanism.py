@@ -1,7 +1,5 @@
 """Conformance of a mechanism: what every gate relies on, with an audit by drawing."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Neighbours are searched for by hypothesis, between corners of the schema, and by
 corners towards whatever moves an answer most.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,8 +19,7 @@ from privfed.questions.part import Bound, Part
 from privfed.questions.query import CohortQuery, Query, View
 from privfed.tables.schema import Schema
 from privfed.testing.conformance import Check, checks_of, run_checks
-from privfed.testing.hostile_fields import hostile_fields
-from privfed.testing.rows import Rows, table_rows
+from privfed.testing.rows import Rows, hostile_fields, table_rows
 
 #: The client's secret under which neighbours are compared: the same for both.
 SECRET = b"a client's durable secret"

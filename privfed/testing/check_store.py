@@ -3,8 +3,6 @@
 Processes are forked and killed for it: run it where ``os.fork`` exists.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Running a kit of checks: every one by its name, the skipped ones with a reason."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from inspect import isfunction

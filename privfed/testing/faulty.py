@@ -1,7 +1,5 @@
 """Mechanisms and gates that let out more than they charge for: an audit must convict them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction

@@ -3,8 +3,6 @@
 They prove the core without a learner, and show a plugin's author how a query is written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar

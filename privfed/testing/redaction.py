@@ -1,7 +1,5 @@
 """Takes raw values out of what a failing test prints: captured output, and reprs of its fixtures."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections.abc import Iterable

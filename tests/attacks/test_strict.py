@@ -20,7 +20,7 @@ from privfed.engines.local import LocalDisclosure
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
 from privfed.learners.fuzzy_tree.fuzzy import Memberships
-from privfed.learners.fuzzy_tree.suppression import silence
+from privfed.learners.fuzzy_tree.sums import silence
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 

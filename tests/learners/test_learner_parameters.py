@@ -83,26 +83,6 @@ def test_what_looks_right_and_is_not(
         build(**given).check(BINARY)
 
 
-@pytest.mark.parametrize("name", LEARNERS)
-def test_an_old_name_is_refused_by_its_new_one(name: str) -> None:
-    """In code and in saved models alike; no parameter of today goes by an old name."""
-    build: type[FederatedLearner] = plugins.load("learners", name)
-    today = build().get_params(deep=False)
-    assert build.old_names.keys().isdisjoint(today)
-    for old, new in build.old_names.items():
-        assert new in today
-        with pytest.raises(InputError, match=rf"^{name}: {old} is now {new};"):
-            build(**{old: 1})
-
-
-def test_a_saved_model_and_a_study_with_an_old_name_say_what_it_is_now() -> None:
-    """One line each, for all old names at once."""
-    saved: dict[str, Any] = {"format": "privfed model 1", "learner": "FuzzyTreeRegressor"}
-    saved["parameters"] = {"sets": 3, "bins": 32}
-    with pytest.raises(InputError, match=r"sets is now n_fuzzy_sets, bins is now n_bins"):
-        FuzzyTreeRegressor.from_dict(saved)
-
-
 def test_numpy_s_numbers_are_numbers() -> None:
     """And its truth values are truth values."""
     numbers: dict[str, Any] = {"n_fuzzy_sets": np.int64(3), "min_gain": np.float32(0.25)}

@@ -13,7 +13,7 @@ import pytest
 from privfed import Budget, Column, Gate, Guard, Ledger, Policy, Records, Schema
 from privfed.cli import FINE, status
 from privfed.privacy.noise import TestNoise
-from privfed.testing.gates import Watched
+from tests.asked_gate import Watched
 
 MakeGate = Callable[..., Gate]
 

@@ -143,7 +143,6 @@ STUDIES = {
         ("max_depth", "gamma"),
         "no parameter 'gamma'; it takes .*sets",
     ),
-    "a parameter's old name": (("n_fuzzy_sets = 2", "sets = 2"), "sets is now n_fuzzy_sets"),
     "a preset that is none": (
         ("max_depth = 1", 'preset = "papers"'),
         "'FuzzyTreeRegressor' has no preset 'papers'; it has \"paper\"",
@@ -269,7 +268,7 @@ def test_an_earlier_output_is_not_overwritten_unasked(
         (["audit", "nowhere.toml"], "study file nowhere.toml: cannot be read"),
         (["sweep", "--epsilon", "1;2"], "--epsilon must be a number, not '1;2'"),
         (["sweep", "--epsilon", "1,nan"], "--epsilon must be finite"),
-        (["sweep", "--seeds", "0"], "0 is not in the range"),
+        (["sweep", "--runs", "0"], "0 is not in the range"),
         (["audti"], "No such command 'audti'"),
         (["audit", "--ouf", "x"], "No such option"),
         (["ledger", "export", "x", "--format", "xml"], "'xml' is not one of"),

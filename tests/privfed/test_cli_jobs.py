@@ -166,7 +166,7 @@ def test_attack_and_report_work_on_a_finished_folder(finished: Path) -> None:
     told = json.loads((finished / "private" / "findings.json").read_text())
     attacks = {finding["attack"] for finding in told["findings"]} | set(told["inapplicable"])
     assert attacks >= set(plugins.available("attacks"))
-    assert status(["attack", str(finished), "--seconds", "1e-9"]) == FINE
+    assert status(["attack", str(finished), "--attack-time-limit", "1e-9"]) == FINE
     told = json.loads((finished / "private" / "findings.json").read_text())
     assert any("in 1e-09 seconds" in finding["partial"] for finding in told["findings"])
     assert (finished / "private" / "heads.json").read_bytes() == before
@@ -196,7 +196,7 @@ def test_sweep_writes_a_tidy_table_and_a_picture(
 ) -> None:
     """One row a run: published under each seed, private at each epsilon and seed."""
     out = tmp_path / "sweep"
-    arguments = ["sweep", str(write_study()), "--epsilon", "1,8", "--seeds", "2", "--out", str(out)]
+    arguments = ["sweep", str(write_study()), "--epsilon", "1,8", "--runs", "2", "--out", str(out)]
     assert status(arguments) == FINE
     table = pd.read_csv(out / "sweep.csv")
     counted = table.groupby("policy").size().to_dict()

@@ -267,7 +267,7 @@ def test_the_owners_amend_their_budget_and_it_is_recorded(
     assert "hold epsilon 8 at delta 1e-05 for all studies" in capsys.readouterr().err
     assert run(study("two", "4", named, ""), tmp_path / "two") == BAD_INPUT
     assert "less is left" in capsys.readouterr().err
-    assert status(["ledger", "amend", str(tmp_path / "owners"), "--epsilon", "20"]) == FINE
+    assert status(["ledger", "set-budget", str(tmp_path / "owners"), "--epsilon", "20"]) == FINE
     assert "north: epsilon 20 at delta 1e-05 is in force" in capsys.readouterr().out
     assert run(study("two", "4", named, ""), tmp_path / "two") == FINE
     assert status(["ledger", "verify", str(tmp_path / "owners")]) == FINE
@@ -287,9 +287,9 @@ def test_a_budget_below_what_is_spent_is_refused(
         ("1e400", "between 1e-300"),
         ("inf", "finite"),
     ):
-        assert status(["ledger", "amend", owners, "--epsilon", epsilon]) == BAD_INPUT
+        assert status(["ledger", "set-budget", owners, "--epsilon", epsilon]) == BAD_INPUT
         assert told in capsys.readouterr().err
-    assert status(["ledger", "amend", owners, "--epsilon", "5"]) == FINE
+    assert status(["ledger", "set-budget", owners, "--epsilon", "5"]) == FINE
 
 
 @pytest.mark.parametrize("left", ["nothing", "tables"])

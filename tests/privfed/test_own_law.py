@@ -61,7 +61,7 @@ from privfed.testing.check_mechanism import (
     check_mechanism,
     groups,
 )
-from privfed.testing.gates import reason, reply
+from tests.asked_gate import reason, reply
 from tests.own_law import (
     FALSE,
     EuclideanLaplace,

@@ -4,8 +4,6 @@ Every decoder is tried in turn; the first that fits says what the bytes are. Not
 run, and nothing grows beyond ``LARGEST`` bytes.
 """
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

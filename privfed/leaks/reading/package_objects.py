@@ -1,7 +1,5 @@
 """What other libraries' objects hold, without importing a library that nobody else imported."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -5,8 +5,6 @@ of a dictionary, the fields of a record) are handed on together, in order, for a
 is known by its neighbours. Generators are consumed; files are read from their paths.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import types

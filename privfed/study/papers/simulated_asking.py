@@ -9,8 +9,6 @@ alone. Budgets are kept as a gate keeps them: a question is refused, and the sea
 would exceed what is left; a question that was answered at no smaller epsilon is repeated for free.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 

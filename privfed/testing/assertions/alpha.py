@@ -4,8 +4,6 @@ The m tests of a suite that name the assertions get alpha / (2 m) each, the othe
 and the i-th assertion of a test gets 1 / (i (i + 1)) of the test's, in all no more than alpha.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """Asserts that the outputs of any callable do not contradict its claimed epsilon."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Asserts that no raw value left, nor a function of too few."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

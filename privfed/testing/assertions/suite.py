@@ -1,7 +1,5 @@
 """What a whole suite says of its leak assertions: rules switched off, findings accepted, what was seen."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """Asserts that every released number depends on many records, or is noised."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

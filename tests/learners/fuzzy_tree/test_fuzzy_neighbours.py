@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from privfed import Column, Schema
 from privfed.errors import QueryError
-from privfed.learners.fuzzy_tree.coordinates import Coordinates
 from privfed.learners.fuzzy_tree.fuzzy import Memberships, to_unit
-from privfed.learners.fuzzy_tree.linear import Moments, Residuals
+from privfed.learners.fuzzy_tree.linear import Coordinates, Moments, Residuals
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.questions.cells import Path
 from privfed.questions.part import Bound, Part

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from privfed import Column, Schema
 from privfed.errors import QueryError
-from privfed.learners.fuzzy_tree.coordinates import Coordinates
-from privfed.learners.fuzzy_tree.linear import Residuals
+from privfed.learners.fuzzy_tree.linear import Coordinates, Residuals
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
-from privfed.learners.fuzzy_tree.suppression import revealing
+from privfed.learners.fuzzy_tree.sums import revealing
 from privfed.questions.part import GRID
 from privfed.questions.query import Query, View
 from privfed.tables.records import Records

@@ -12,7 +12,7 @@ import pytest
 
 from privfed import Column, LocalDisclosure, Schema
 from privfed.learners import FuzzyTreeRegressor
-from privfed.learners.fuzzy_tree.coordinates import Coordinates
+from privfed.learners.fuzzy_tree.linear import Coordinates
 from privfed.learners.fuzzy_tree.shrinkage import (
     Count,
     DesignEstimate,

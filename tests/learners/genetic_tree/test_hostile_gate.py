@@ -18,7 +18,7 @@ from privfed.learners.genetic_tree.queries import Fitness, KeepBest
 from privfed.privacy.noise import TestNoise
 from privfed.questions import wire
 from privfed.questions.query import Query, View
-from privfed.testing.gates import events, reply
+from tests.asked_gate import events, reply
 
 SCHEMA = Schema(
     tuple(Column(name, "number", 0, 1) for name in "abc"),

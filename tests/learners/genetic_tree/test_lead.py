@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 
 from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.client import Client
-from privfed.learners.genetic_tree.lead import ScoreDifference, SelectionRule, of_labels, of_numbers
+from privfed.learners.genetic_tree.fitness import (
+    ScoreDifference,
+    SelectionRule,
+    of_labels,
+    of_numbers,
+)
 from privfed.learners.genetic_tree.local_subtrees import Shared, choose_below
 from privfed.questions.query import View
 from privfed.questions.tree import Tree

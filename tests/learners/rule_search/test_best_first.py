@@ -8,12 +8,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from privfed.learners.rule_search.best_first import BestFirst
+from privfed.learners.rule_search.best_first import BestFirst, Subtree, SupportPrediction
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
 from privfed.learners.rule_search.population_rules import coverage
 from privfed.learners.rule_search.settings import SearchSettings
-from privfed.learners.rule_search.support_prediction import Subtree, SupportPrediction
 from privfed.learners.rule_search.tree_search import Equal, TreeSearch
 from privfed.learners.stl.grammar import Symbols
 from privfed.study.papers.simulated_asking import SimulatedAsking, Truths

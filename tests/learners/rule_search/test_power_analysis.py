@@ -8,8 +8,7 @@ from fractions import Fraction
 import pytest
 
 from privfed.learners import RuleSearch
-from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
-from privfed.learners.rule_search.power_analysis import PowerAnalysis
+from privfed.learners.rule_search.least_epsilon import Exploration, PowerAnalysis, least_epsilon
 from privfed.tables.schema import Column, Schema
 
 SCHEMA = Schema((Column("hr", lower=20, upper=220), Column("map", lower=20, upper=200)))

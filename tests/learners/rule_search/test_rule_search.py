@@ -14,7 +14,7 @@ from privfed.learners import RuleSearch
 from privfed.learners.rule_search.asking import CohortSession, FoundRule
 from privfed.learners.rule_search.best_first import BestFirst
 from privfed.learners.rule_search.generator import Profile, generate
-from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon
+from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon, smallest_part
 from privfed.learners.rule_search.level_search import LevelPlan
 from privfed.learners.rule_search.population_rules import (
     PopulationRules,
@@ -22,7 +22,6 @@ from privfed.learners.rule_search.population_rules import (
     coverage,
     utility,
 )
-from privfed.learners.rule_search.power_analysis import smallest_part
 from privfed.learners.rule_search.tree_search import Adaptive, Equal, SearchNode, TreeSearch
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.parser import parse

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privfed.learners.rule_search.validity import best_list, listed, validity
+from privfed.learners.rule_search.best_first import best_list, listed, validity
 
 NU = 0.01
 

@@ -7,8 +7,7 @@ import pytest
 
 from privfed.learners.rulefit.boosting import Boosting, grow_rules
 from privfed.learners.rulefit.cutoffs import Cutoffs
-from privfed.learners.rulefit.histograms import drawn
-from privfed.learners.rulefit.pooled import moments
+from privfed.learners.rulefit.pooled import drawn, moments
 from privfed.learners.rulefit.rules import Terms
 
 SIZES = np.array([6, 6, 6])

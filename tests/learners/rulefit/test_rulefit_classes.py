@@ -13,7 +13,7 @@ from sklearn.metrics import accuracy_score
 from privfed import Column, Schema
 from privfed.errors import InputError, QueryError
 from privfed.learners import RuleFitClassifier
-from privfed.learners.rulefit.class_ensembles import ClassEnsembles
+from privfed.learners.rulefit.model import ClassEnsembles
 from privfed.learners.rulefit.queries import Objective, unit_target
 from privfed.questions.query import View
 from privfed.tables.records import Records

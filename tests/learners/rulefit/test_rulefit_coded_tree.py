@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeRegressor
 
-from privfed.learners.rulefit.coded_tree import CodedTree, Growing
+from privfed.learners.rulefit.boosting import CodedTree, Growing
 
 SIZES = np.array([6, 21, 2, 9])
 

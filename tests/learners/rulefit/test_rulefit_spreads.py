@@ -10,7 +10,7 @@ import pytest
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import RuleFitClassifier
 from privfed.learners.rulefit.cutoffs import read_cutoffs
-from privfed.learners.rulefit.histograms import PooledHistogram
+from privfed.learners.rulefit.pooled import PooledHistogram
 from privfed.learners.rulefit.spreads import ask_spreads
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from privfed.learners.stl.bayesian import maximised
+from privfed.learners.stl.learner import maximised
 
 
 def _bump(point: np.ndarray) -> float:

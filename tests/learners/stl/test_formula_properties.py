@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from privfed.learners.stl import formula as stl
 from privfed.learners.stl.canonical import canonical, parameters
-from privfed.learners.stl.grammar import OPERATORS, Grammar, is_prefix
+from privfed.learners.stl.formula import robustness
+from privfed.learners.stl.grammar import OPERATORS, Grammar
 from privfed.learners.stl.parser import parse
-from privfed.learners.stl.robustness import robustness
 from privfed.learners.stl.rule_file import read_rules, write_rules
 
 NAMES = ("G", "U", "a", "b.c_2")
@@ -117,7 +117,7 @@ def test_a_rule_is_its_structure_and_its_parameters_on_one_path(rule: stl.Formul
     assert GRAMMAR.formula(structure, parameters(plain)) == plain
     for length in range(len(structure)):
         siblings = GRAMMAR.continuations(structure[:length])
-        assert [t for t in siblings if is_prefix(t, structure)] == [structure[: length + 1]]
+        assert [t for t in siblings if structure[: len(t)] == t] == [structure[: length + 1]]
     assert GRAMMAR.continuations(structure) == []
 
 

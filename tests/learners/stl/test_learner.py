@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from privfed.errors import InputError
-from privfed.learners.stl.formula import Atom, Temporal
+from privfed.learners.stl.formula import Atom, Temporal, robustness
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.learner import GeneticRules
-from privfed.learners.stl.robustness import robustness
 
 GRAMMAR = Grammar((("a", -3.0, 3.0), ("b", -3.0, 3.0)), most_operators=3, horizon=5)
 

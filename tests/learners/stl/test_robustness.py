@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from privfed.errors import InputError
 from privfed.learners.stl import formula as stl
 from privfed.learners.stl.canonical import canonical
-from privfed.learners.stl.robustness import robustness
+from privfed.learners.stl.formula import robustness
 
 VARIABLES = ("a", "b")
 INTERVALS = st.tuples(st.integers(0, 3), st.integers(0, 3)).map(lambda ab: tuple(sorted(ab)))

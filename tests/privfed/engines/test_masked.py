@@ -34,8 +34,8 @@ from privfed.privacy.noise import TestNoise
 from privfed.questions import wire
 from privfed.questions.exact import shown
 from privfed.tables.schema import Column
-from privfed.testing.gates import events, reason, reply
 from privfed.testing.queries import Histogram
+from tests.asked_gate import events, reason, reply
 
 pytest.importorskip("cryptography")
 BINS = Histogram(0, (0.0, 0.25, 0.5, 0.75, 1.0))

@@ -181,13 +181,6 @@ def test_the_file_is_written_as_it_was_read(owner: Path) -> None:
     assert OwnerFile.from_toml(owner.with_name("again.toml")) == OwnerFile.from_toml(owner)
 
 
-def test_earlier_names_of_keys_are_understood(owner: Path) -> None:
-    """A file with `[doors]` and `key` is the same owner's."""
-    chosen = OwnerFile.from_toml(owner)
-    owner.write_text(FILE.replace("[sockets]", "[doors]").replace("signing_key", "key"))
-    assert OwnerFile.from_toml(owner) == chosen
-
-
 def test_a_second_process_at_the_same_socket_is_refused(owner: Path) -> None:
     """A socket that a dead process left is replaced; one that answers is not."""
     chosen = OwnerFile.from_toml(owner)

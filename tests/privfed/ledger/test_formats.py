@@ -23,8 +23,8 @@ from privfed.privacy.policy import Guard, Policy
 from privfed.questions.query import Query
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
-from privfed.testing.gates import reply
 from privfed.testing.queries import AboveMiddle, LevelSums
+from tests.asked_gate import reply
 
 FILES = sorted((Path(__file__).parent / "formats").glob("*.db"))
 FRAME = pd.DataFrame({"x": np.linspace(0, 1, 40), "y": np.linspace(0, 1, 40)})

@@ -23,8 +23,8 @@ from privfed.privacy.noise import TestNoise
 from privfed.questions.part import Part
 from privfed.questions.query import Query
 from privfed.questions.wire import encode
-from privfed.testing.gates import events, reason, reply
 from privfed.testing.queries import Histogram, LevelSums
+from tests.asked_gate import events, reason, reply
 
 MakeGate = Callable[..., Gate]
 HALVES = Histogram(0, (0.0, 0.5, 1.0))

@@ -19,8 +19,8 @@ from privfed.privacy.noise import TestNoise
 from privfed.questions.query import Query, View
 from privfed.questions.wire import encode
 from privfed.study import ledger_commands
-from privfed.testing.gates import Watched, events, reason, reply
 from privfed.testing.queries import Histogram, LevelSums
+from tests.asked_gate import Watched, events, reason, reply
 
 MakeGate = Callable[..., Gate]
 HALVES = Histogram(0, (0.0, 0.5, 1.0))

@@ -17,8 +17,8 @@ from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.unprotected import Open
 from privfed.questions.query import Query
 from privfed.questions.wire import encode
-from privfed.testing.gates import Watched, events, reason
 from privfed.testing.queries import AboveMiddle, Histogram, LevelSums
+from tests.asked_gate import Watched, events, reason
 
 MakeGate = Callable[..., Gate]
 HALVES = Histogram(0, (0.0, 0.5, 1.0))

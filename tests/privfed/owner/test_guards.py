@@ -18,8 +18,8 @@ from privfed.privacy.loss import Loss
 from privfed.privacy.mechanism import BoundedPart, Protection
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
 from privfed.questions.query import Query, View
-from privfed.testing.gates import Watched, events, reason, reply
 from privfed.testing.queries import LevelSums
+from tests.asked_gate import Watched, events, reason, reply
 
 
 @pytest.mark.parametrize(("cap", "kept"), [(1, 1), (20, 20), (50, 50), (60, 50)])

@@ -20,8 +20,8 @@ from privfed.questions.query import LocalEffect, LocalView, View
 from privfed.questions.wire import encode
 from privfed.study.price import price, priced
 from privfed.tables.records import Records
-from privfed.testing.gates import events, reply
 from privfed.testing.queries import Histogram
+from tests.asked_gate import events, reply
 
 MakeGate = Callable[..., Gate]
 COUNTS = Histogram(0, (0.0, 0.5, 1.0))

@@ -27,8 +27,8 @@ from privfed.privacy.masked_sums import MaskedSums
 from privfed.privacy.noise import TestNoise
 from privfed.questions import wire
 from privfed.tables.schema import Column
-from privfed.testing.gates import reply
 from privfed.testing.queries import Histogram
+from tests.asked_gate import reply
 
 pytest.importorskip("cryptography")
 BINS = Histogram(0, (0.0, 0.25, 0.5, 0.75, 1.0))

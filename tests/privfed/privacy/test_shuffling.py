@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from privfed.errors import PolicyError
-from privfed.privacy.policy import Guard, Policy
-from privfed.privacy.shuffling import TrustedShuffler
+from privfed.privacy.policy import Guard, Policy, TrustedShuffler
 
 PLAIN = Policy({"small.bit": (Guard.of("randomized_response", spend="1"),)})
 

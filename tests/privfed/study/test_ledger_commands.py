@@ -43,7 +43,7 @@ def test_signatures_are_checked_with_the_public_key(tmp_path: Path) -> None:
     ledger.close()
     public = tmp_path / "public"
     public.write_bytes(Signer(key, "d").public)
-    command = ["ledger", "verify", str(tmp_path / "l.db"), "--public", str(public), "--head"]
+    command = ["ledger", "verify", str(tmp_path / "l.db"), "--public-key", str(public), "--head"]
     assert status([*command, f"{head}:{head.signature}"]) == FINE
     assert status([*command, str(head)]) == BREACH
     assert status([*command[:4], str(tmp_path / "none"), "--head", str(head)]) == BAD_INPUT

@@ -15,9 +15,8 @@ from privfed.learners import RuleSearch
 from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.grammar import Grammar
 from privfed.privacy.pairs import LaplacePair
-from privfed.privacy.policy import Policy
+from privfed.privacy.policy import Policy, TrustedShuffler
 from privfed.privacy.policy_objects import accountant_of
-from privfed.privacy.shuffling import TrustedShuffler
 from privfed.study.price import Price, price, priced
 from privfed.tables.schema import Column, Schema
 

@@ -14,9 +14,8 @@ from privfed.questions.part import GRID, Bound, Part, PartType, Sensitivity, on_
 from privfed.questions.query import Query, View
 from privfed.tables.schema import Column, Schema
 from privfed.testing.check_query import CHECKS, check_query
-from privfed.testing.hostile_fields import hostile_fields
 from privfed.testing.queries import Histogram, LevelSums
-from privfed.testing.rows import named_numbers, table_rows, values_of
+from privfed.testing.rows import hostile_fields, named_numbers, table_rows, values_of
 
 SCHEMA = Schema(
     (

@@ -15,8 +15,7 @@ from privfed.errors import InputError
 from privfed.exchange.messages import Reason, Refusal
 from privfed.privacy.accountant import Budget
 from privfed.testing import assert_ledger, assert_refuses_over_budget
-from privfed.testing.assertions.budget import BudgetExceeded, is_refusal
-from privfed.testing.assertions.ledger import NotAccountedFor
+from privfed.testing.assertions.ledger import BudgetExceeded, NotAccountedFor, is_refusal
 from privfed.testing.hospitals import NUMERIC, patients
 from privfed.testing.queries import Histogram
 

@@ -1,7 +1,5 @@
 """Asking a gate in a test as a network would: by bytes, and reading its ledger afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
