@@ -29,8 +29,14 @@ from privfed.tables.schema import Column, Schema
 
 UNIT = Fraction(1, 2**20)  #: One unit of a released sum
 LEAST = 0.01  #: Least probability in a log loss, which bounds it by ln 100
+BINS = 10  #: Equal bins of a predicted number over the target's range
+BIN_WEIGHT = (
+    2  #: A record counts for one in so many in its bin: the other sums' noise is less for it
+)
 #: Where the bins of a class's probability begin, but for the first; 1/2 is among them.
 EDGES = (0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97, 0.99)
+LARGEST = 2**25  #: Largest model that is rebuilt, in bytes
+EACH = 100  #: Bytes of memory, at most, for each of a model's
 SAVED = (
     "format",
     "learner",
@@ -66,9 +72,15 @@ class _HeldOut(Query):
     def _learnt(self) -> FederatedLearner | None:
         return from_dict(json.loads(self.model)) if self.model else None
 
+    def memory(self, cells: int) -> int:
+        """What the rebuilt model takes, and the answer."""
+        return super().memory(cells) + EACH * len(self.model)
+
     def _check(self, schema: Schema) -> None:
         """QueryError unless the model reads this schema, serves all clients and predicts a record."""
         try:
+            if len(self.model) > LARGEST:
+                raise ValueError
             learnt = self._learnt
             if learnt is None:
                 return
@@ -106,18 +118,19 @@ class RegressionErrors(_HeldOut):
     """Sums of a regressor's errors, and of the target, over held-out records.
 
     In units of half the target's range h, a record adds 1, |e|, e^2, t and t^2: e is the prediction less
-    the target, held to [-1, 1], t the target less the middle of its bounds. Products are truncated towards
-    zero to units of 2^-20.
+    the target, held to [-1, 1], t the target less the middle of its bounds; and, for calibration, 1/2 and
+    t/2 to the prediction's bin. Products are truncated towards zero to units of 2^-20.
 
-    Sensitivity: every number is at most 1, so L1 = 5 and squared L2 = 5. Replacing a record leaves the
-    first, moves |e|, e^2 and t^2, which lie in [0, 1], by at most 1 and t by at most 2: L1 = 5 and
-    squared L2 = 7.
+    Sensitivity: of ``sums`` every number is at most 1, so L1 = 5 and squared L2 = 5. Replacing a record leaves
+    the first, moves |e|, e^2 and t^2, which lie in [0, 1], by at most 1 and t by at most 2: L1 = 5 and
+    squared L2 = 7. Of ``bins`` a record moves one row by 1/2 and at most 1/2: L1 = 1, squared L2 = 1/2.
+    Replacing it moves two rows so, L1 = 2 and squared L2 = 1, or one by 0 and at most 1.
     """
 
     kind: ClassVar[str] = "evaluation.errors"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``sums`` of 1, |e|, e^2, t, t^2."""
+        """``sums`` of 1, |e|, e^2, t, t^2; ``bins`` of the prediction, of 1/2 and t/2."""
         target = schema.target
         if (
             target is None
@@ -125,11 +138,15 @@ class RegressionErrors(_HeldOut):
             or isinstance(self._learned(schema), ClassifierMixin)
         ):
             raise QueryError("malformed", "a regressor, and a numeric target")
-        return {"sums": _sums(("moment",), (5,), 5, 5, Bound(5, 5 + 2))}
+        return {
+            "sums": _sums(("moment",), (5,), 5, 5, Bound(5, 5 + 2)),
+            "bins": _sums(("bin", "moment"), (BINS, 2), 1, Fraction(1, 2), Bound(2, 1)),
+        }
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Add up record by record."""
         target, total = view.schema.target, np.zeros(5, np.int64)
+        bins = np.zeros((BINS, 2), np.int64)
         assert target is not None
         middle, half = middle_and_half(target)
         with one_thread():
@@ -138,7 +155,10 @@ class RegressionErrors(_HeldOut):
                 error = abs(np.clip((predicted - y) / half, -1, 1))
                 t = np.clip((y - middle) / half, -1, 1)
                 total += self._units(np.array([1.0, error, error**2, t, t**2]))
-        return {"sums": total}
+                place = np.clip((predicted - middle) / half, -1, 1) + 1
+                at = min(int(place * BINS / 2), BINS - 1)
+                bins[at] += self._units(np.array([1.0, t]) / BIN_WEIGHT)
+        return {"sums": total, "bins": bins}
 
     def _learned(self, schema: Schema) -> FederatedLearner | None:
         self._check(schema)
@@ -225,8 +245,13 @@ def middle_and_half(target: Column) -> tuple[float, float]:
 
 
 def _sums(
-    axes: tuple[str, ...], shape: tuple[int, ...], l1: int, l2_squared: int, replace: Bound
+    axes: tuple[str, ...],
+    shape: tuple[int, ...],
+    l1: int,
+    l2_squared: int | Fraction,
+    replace: Bound,
 ) -> Part:
     unit = UNIT.denominator
-    bounds = (Bound(b.l1 * unit, b.l2_squared * unit**2) for b in (Bound(l1, l2_squared), replace))
+    each = ((l1, l2_squared), (replace.l1, replace.l2_squared))
+    bounds = (Bound(l1 * unit, int(squared * unit**2)) for l1, squared in each)
     return Part(PartType.SUMS, axes, shape, Sensitivity(*bounds), UNIT)

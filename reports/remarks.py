@@ -52,10 +52,10 @@ def unspent(policy: PolicyReport) -> str:
     left = min(accountant.left(client.total, budget) for client in policy.clients)
     if not left:
         return ""
+    why = "" if policy.block else "; the learner needed no more, or stopped early"
     return (
-        f"At most ε {shown(policy.so_far)} of {shown(budget.epsilon)} is spent so far; the learner "
-        "needed no more, or stopped early. The rest allows another study of the same "
-        f"data, of up to ε {shown_down(left, 3)}"
+        f"At most ε {shown(policy.so_far)} of {shown(budget.epsilon)} is spent so far{why}. The rest allows "
+        f"another study of the same data, of up to ε {shown_down(left)}"
     )
 
 

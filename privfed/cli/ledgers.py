@@ -107,16 +107,17 @@ def budget(folder: Path, by: str | None, policy: str | None, client: str | None)
     from privfed.study import ledger_commands
 
     plain = policy is None and ledger_commands.is_plain(folder)
-    ledgers = _Ledgers(folder, policy, client)
+    ledgers, concentrated = _Ledgers(folder, policy, client), False
     for number, (name, owner, one) in enumerate(ledgers):
         if plain:
             click.echo(ledger_commands.budget(one, by, named=folder.is_dir()))
+            concentrated |= (one.terms or {}).get("accountant") == "zcdp"
             continue
         if not number:
             click.echo(SPENDING)
         for line in one.budget(by):
             click.echo(spending(name, owner, line))
-    if plain and ledgers.status == FINE:
+    if concentrated and ledgers.status == FINE:
         click.echo(f"note: {ledger_commands.WHY_SHARES}")
     return ledgers.status
 
@@ -332,11 +333,11 @@ def _verified(
     where: str, path: Path | None, heads: Any, registry: Any, public: bytes | None = None
 ) -> int:
     from privfed.ledger.verified_file import verified
-    from privfed.study.ledger_commands import intact
+    from privfed.study.ledger_commands import check_there, intact
 
     try:
-        if path is None:
-            raise LedgerError(f"it answered before (head {heads[0]}), and there is no such file")
+        check_there(path, heads)
+        assert path is not None
         click.echo(f"intact {where}: {intact(verified(path, registry, heads, public))}")
     except LedgerError as error:
         return _broken(where, error)
@@ -360,18 +361,24 @@ class _Ledgers:
 
         for name, owner, path, heads in self._chosen():
             try:
+                ledger_commands.check_there(path, heads)
                 with ledger_commands.opened(path, heads) as one:
                     yield name, owner or one.dataset, one
             except LedgerError as error:
-                self.status = _broken(path, error)
+                self.status = _broken(path or owner, error)
 
-    def _chosen(self) -> Iterator[tuple[str, str, Path, list[Any]]]:
+    def _chosen(self) -> Iterator[tuple[str, str, Any, list[Any]]]:
+        from privfed.ledger.registry import Registry
         from privfed.study import ledger_commands
         from privfed.study.output import Output
 
         if self.policy is None and ledger_commands.is_plain(self.folder):
-            for path in ledger_commands.chosen(self.folder, self.client).values():
-                yield "", "", path, []
+            files = ledger_commands.chosen(self.folder, self.client)
+            if self.folder.is_file() or self.client is not None:
+                yield from (("", "", path, []) for path in files.values())
+                return
+            for owner, path, heads in ledger_commands.awaited(self.folder, Registry()):
+                yield "", owner, path, heads
             return
         output = Output.opened(self.folder)
         if self.policy is not None and self.policy not in output.policies:

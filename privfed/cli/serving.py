@@ -54,7 +54,7 @@ def serve_client(owner: Path | None, amend: bool, yes: bool, check: bool, **give
     chosen = owner_of(owner, {key: value for key, value in given.items() if value is not None})
     confirm = partial(_confirm, chosen.client, yes)
     if check:
-        _, records, _ = chosen.checked(amend=amend, confirm=confirm)
+        _, _, records, _ = chosen.checked(amend=amend, confirm=confirm)
         click.echo(f"{chosen.client}: ready to serve {len(records)} records; nothing was written")
         return FINE
     side = chosen.opened(amend=amend, confirm=confirm)
@@ -174,7 +174,10 @@ def join_study(folder: Path, study: Path, policy: str, yes: bool) -> int:
             "not agreed, and nothing was written; give --yes to agree without a terminal"
         )
     made = asked.agree().folder
-    click.echo(f"wrote {made / 'owner.toml'}; serve it: privfed serve-client {made / 'owner.toml'}")
+    click.echo(f"wrote {made / 'owner.toml'}")
+    if asked.price.policy.masked is not None:
+        click.echo(f"then, with all owners' .mask files: privfed owner masks {made} KEYS")
+    click.echo(f"serve it: privfed serve-client {made / 'owner.toml'}")
     return FINE
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 import tomli_w
 
 from privfed.engines.batches import schema_digest
@@ -163,10 +164,10 @@ class OwnerFile:
             PolicyError: the policy is not the agreed one, or another one is in force.
             LedgerError: the ledger cannot be opened, does not verify, or is another data set's.
         """
-        policy, records, key = self.checked(amend=amend, confirm=confirm)
+        policy, table, records, key = self.checked(amend=amend, confirm=confirm)
         book = Ledger(self._path(self.ledger), self.client, key=key, registry=self.registry)
         secret = book.secret()
-        held_out = coins.of_fraction(records, secret, "held out", self.test)
+        held_out = coins.held_out(coins.table_keys(table, secret, self.individual), self.test)
         gate = Gate(
             self.client,
             records.take(np.flatnonzero(~held_out)),
@@ -182,8 +183,8 @@ class OwnerFile:
 
     def checked(
         self, *, amend: bool = False, confirm: Callable[[list[str]], None] | None = None
-    ) -> tuple[Policy, Records, bytes | None]:
-        """Check all that :meth:`opened` does, and write nothing; gives policy, records and signing key."""
+    ) -> tuple[Policy, pd.DataFrame, Records, bytes | None]:
+        """Check all that :meth:`opened` does, and write nothing; gives policy, table, its records and signing key."""
         schema = Schema.from_toml(self._path(self.schema))
         policy = Policy.from_toml(self._path(self.policy))
         self._check_agreed(schema, policy)
@@ -201,7 +202,7 @@ class OwnerFile:
             confirm(doubts)
         key = None if self.signing_key is None else read_key(self._path(self.signing_key))
         self._check_ledger(policy, key, amend)
-        return policy, records, key
+        return policy, table, records, key
 
     def _check_ledger(self, policy: Policy, key: bytes | None, amend: bool) -> None:
         """Hold the ledger, if it was begun, to its rows, known heads, owner, secret, key and policy."""

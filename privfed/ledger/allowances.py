@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from types import MappingProxyType
 
 import numpy as np
 
 from privfed.errors import PluginError, QueryError, WireError
 from privfed.ledger.store import Entry
+from privfed.ledger.study_blocks import StudyBlock
 from privfed.privacy.accountant import Accountant, Amount
 from privfed.privacy.loss import Loss
 from privfed.questions import plugins
@@ -22,14 +24,40 @@ _MOST = 2**62
 
 
 class Allowances:
-    """Amounts spent by each individual, in multiples of 1 / UNITS, rounded up; int64."""
+    """Amounts spent by each individual, in all and by study, in multiples of 1 / UNITS, rounded up; int64."""
 
     def __init__(self, people: int, components: int) -> None:
         self.spent = np.zeros((people, components), dtype=np.int64)
+        self._by_study: dict[str, np.ndarray] = {}
 
-    def charge(self, asked: np.ndarray | slice, units: np.ndarray) -> None:
-        """Add an amount to those who were asked."""
+    @classmethod
+    def of(cls, entries: Iterable[Entry], accountant: Accountant) -> Allowances | None:
+        """What a ledger's charges come to, or None unless they are a cohort's."""
+        found = None
+        for entry in entries:
+            people = people_of(entry)
+            if people is None:
+                return None
+            found = found or cls(people, len(accountant.components))
+            found.follow(entry, accountant)
+        return found
+
+    def charge(self, asked: np.ndarray | slice, units: np.ndarray, study: str = "") -> None:
+        """Add an amount to those whom a study asked."""
         self.spent[asked] += units
+        self.by(study)[asked] += units
+
+    def by(self, study: str) -> np.ndarray:
+        """Amounts that one study charged, shape (people, components)."""
+        return self._by_study.setdefault(study, np.zeros_like(self.spent))
+
+    def reserved(self, blocks: Iterable[StudyBlock]) -> np.ndarray:
+        """What studies have reserved of each individual's budget and not charged her, of the same shape."""
+        total = np.zeros_like(self.spent)
+        for block in blocks:
+            if not block.sealed:
+                total += np.maximum(in_units(block.share) - self.by(block.study), 0)
+        return total
 
     def follow(
         self, entry: Entry, accountant: Accountant, kinds: Mapping[str, type[Query]] | None = None
@@ -39,16 +67,40 @@ class Allowances:
             return
         units = in_units(accountant.cost(Loss.from_dict(entry.body["loss"])))
         count = entry.body["count"] if entry.event == "block" else 1
-        self.charge(asked_in(entry, kinds), units * count)
+        self.charge(asked_in(entry, kinds), units * count, str(entry.body.get("study", "")))
 
-    def fits(self, asked: np.ndarray | slice, units: np.ndarray, ceiling: np.ndarray) -> bool:
-        """Whether everyone who is asked stays within the ceiling."""
-        return bool((self.spent[asked] <= ceiling - units).all())
+    def fits(
+        self,
+        asked: np.ndarray | slice,
+        units: np.ndarray,
+        ceiling: np.ndarray,
+        study: str = "",
+        blocks: Mapping[str, StudyBlock] = MappingProxyType({}),
+    ) -> bool:
+        """Whether a study may charge everyone whom it asks: within the ceiling, what others reserved, and its share."""
+        others = [block for name, block in blocks.items() if name != study]
+        within = (self.spent + self.reserved(others))[asked] <= ceiling - units
+        if study in blocks:
+            own = self.by(study)[asked] <= ceiling_in_units(blocks[study].share) - units
+            within &= own & (not blocks[study].sealed)
+        return bool(within.all())
+
+    def most_of(self, study: str) -> Amount:
+        """The most that a study charged anyone, component by component."""
+        return _most(self.by(study))
+
+    def most_with(self, blocks: Iterable[StudyBlock]) -> Amount:
+        """The most that anyone has spent or that is reserved of her budget, component by component."""
+        return _most(self.spent + self.reserved(blocks))
 
     @property
     def most(self) -> Amount:
         """The total of the one who spent most, component by component."""
-        return tuple(Fraction(int(most), UNITS) for most in self.spent.max(axis=0))
+        return _most(self.spent)
+
+
+def _most(units: np.ndarray) -> Amount:
+    return tuple(Fraction(int(most), UNITS) for most in units.max(axis=0))
 
 
 def in_units(amount: Sequence[Fraction]) -> np.ndarray:

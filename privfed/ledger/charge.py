@@ -118,6 +118,8 @@ class Spent:
     head: Head = NOTHING  #: the end of the ledger's chain at that time
     #: what the total's bounds rest on beside what is derived; see :class:`.Loss`
     basis: tuple[str, ...] = ()
+    #: the share of each study that has one, by its name; of a cohort, each individual's
+    blocks: dict[str, StudyBlock] = field(default_factory=dict)
 
     @classmethod
     def before(
@@ -156,12 +158,15 @@ class Reserved(NamedTuple):
 def within_share(
     charge: Charge, block: StudyBlock, accountant: Accountant, refuse: Refuse
 ) -> Refuse:
-    """Refuse as well what takes a charge's study beyond its share, or comes after it was sealed."""
-    cost = accountant.cost(charge.loss)
+    """Refuse as well what takes a charge's study beyond its share, or comes after it was sealed.
+
+    A cohort's gate itself holds each individual's charges to the share.
+    """
+    cost, cohort = accountant.cost(charge.loss), "people" in charge.facts
 
     def within(spent: Spent) -> Reason | None:
         after = plus(spent.within[block.total], cost)
-        if block.sealed or not accountant.fits(after, block.share):
+        if block.sealed or not (cohort or accountant.fits(after, block.share)):
             return Reason.BUDGET
         return refuse(spent)
 

@@ -18,6 +18,7 @@ from privfed.errors import BudgetError, LedgerError, PolicyError
 from privfed.exchange.messages import Envelope, Head, Reason, Release
 from privfed.exchange.signing import Signer, check_signature
 from privfed.exchange.transcript import TranscriptEntry
+from privfed.ledger.allowances import Allowances
 from privfed.ledger.charge import (
     COUNTED,
     Charge,
@@ -43,6 +44,7 @@ from privfed.privacy.accountant import Accountant, Amount, Budget, plus
 from privfed.privacy.limit import WHOLE, Limit, scope
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of
+from privfed.questions import plugins
 from privfed.questions.exact import shown
 
 __all__ = ["Charge", "Entry", "Ledger", "Reserved", "Spent"]
@@ -165,10 +167,8 @@ class Ledger(Custody):
 
     def _check_holds(self, policy: Policy) -> None:
         """A budget is never amended to less than what it was spent or reserved."""
-        plain, whole = self._store.look(BLOCKS, f"total:{WHOLE}")
         accountant, budget = accountant_of(policy), policy.budget
-        spent = Total.from_plain(whole).amount or accountant.nothing
-        taken = committed(spent, self._study_blocks(plain).values())
+        taken = self.taken(accountant)
         if budget is not None and not accountant.fits(taken, accountant.ceiling(budget)):
             raise PolicyError(
                 f"{self._store}: has spent more than epsilon {shown(budget.epsilon)} at delta "
@@ -197,14 +197,20 @@ class Ledger(Custody):
         state = {**_named(totals), "charged": row}
         self._store.append("counted", "", "", {"totals": {WHOLE: totals.get(WHOLE)}}, state=state)
 
-    def reserve_share(self, study: str, share: Amount, accountant: Accountant) -> Head:
+    def reserve_share(
+        self,
+        study: str,
+        share: Amount,
+        accountant: Accountant,
+        division: Mapping[str, Any] | None = None,
+    ) -> Head:
         """Reserve a study's share of the budget in force, before its first charge.
 
-        See :mod:`privfed.ledger.study_blocks`. BudgetError: less is left; or the study has another share,
-        or was sealed, or begun without one.
+        ``division`` says by what a table was divided among owners. See :mod:`privfed.ledger.study_blocks`.
+        BudgetError: less is left; or the study has another share, or was sealed, or begun without one.
         """
         with self._store.exclusive():
-            held, plain, whole = self._store.held("terms", BLOCKS, f"total:{WHOLE}")
+            held, plain = self._store.held("terms", BLOCKS)
             blocks = self._study_blocks(plain)
             if study in blocks:
                 return self._same_share(blocks[study], share)
@@ -213,8 +219,7 @@ class Ledger(Custody):
                     f"{self._store}: study {study!r} was charged before it had a share; give the new "
                     "try a name of its own (the budget goes on)"
                 )
-            spent = Total.from_plain(whole).amount or accountant.nothing
-            taken = committed(plus(spent, share), blocks.values())
+            taken = plus(self.taken(accountant), share)
             budget = held and held["terms"].get("budget")
             ceiling = budget and accountant.ceiling(Budget.of(budget["epsilon"], budget["delta"]))
             if ceiling and not accountant.fits(taken, ceiling):
@@ -223,7 +228,9 @@ class Ledger(Custody):
                     "share, for other studies have reserved theirs; wait until they are sealed, or "
                     "write a smaller epsilon"
                 )
-            body = {"study": study, "share": list(map(str, share)), "accountant": accountant.name}
+            body: dict[str, Any] = {"study": study, "share": list(map(str, share))}
+            body |= {"accountant": accountant.name}
+            body |= {"division": dict(division)} if division else {}
             state = {BLOCKS: {**(plain or {}), study: reserved(share)}}
             return self.sign(self._store.append("share", "", "", body, state=state))
 
@@ -246,6 +253,20 @@ class Ledger(Custody):
             self._forget_blocks()
             state = {BLOCKS: {**plain, study: {**plain[study], "sealed": True}}}
             return self.sign(self._store.append("sealed", "", "", {"study": study}, state=state))
+
+    def taken(self, accountant: Accountant, but: str = "") -> Amount:
+        """All charges, and what is reserved for studies but one and not charged yet; a cohort's most of any individual."""
+        with self._store.reading():
+            plain, whole = self._store.held(BLOCKS, f"total:{WHOLE}")
+            others = [x for x in self._study_blocks(plain).values() if x.study != but]
+            people = self._people(accountant)
+        if people is not None:
+            return people.most_with(others)
+        return committed(Total.from_plain(whole).amount or accountant.nothing, others)
+
+    def _people(self, accountant: Accountant) -> Allowances | None:
+        """What each individual of a cohort was charged; None for a table's ledger."""
+        return Allowances.of(self.entries(events=("reserved",)), accountant)
 
     def _study_blocks(self, plain: Any) -> dict[str, StudyBlock]:
         def spent_in(name: str) -> Amount:
@@ -329,7 +350,9 @@ class Ledger(Custody):
         if plain:
             blocks = self._study_blocks(plain)
             block_of = blocks.pop(charge.study, None)
-            spent = replace(spent, total=committed(spent.total, blocks.values()))
+            total = committed(spent.total, blocks.values())
+            own = {} if block_of is None else {charge.study: block_of}
+            spent = replace(spent, total=total, blocks={**blocks, **own})
         return Reason.SUPERSEDED if stale else None, totals, spent, block_of
 
     def _charge(
@@ -468,11 +491,23 @@ class Ledger(Custody):
         return {kind: total.times for kind, total in counted.items() if total is not None}
 
     def study_blocks(self) -> dict[str, StudyBlock]:
-        """The share of each study that has one, in the order in which they were reserved."""
+        """The share of each study that has one, in the order in which they were reserved; of a cohort,
+        each individual's, and what was charged to the one who was charged most.
+        """
         with self._store.reading():
-            blocks = self._study_blocks(self._store.held(BLOCKS)[0])
+            plain, counts_by = self._store.held(BLOCKS, "accountant")
+            blocks = self._study_blocks(plain)
+        if blocks and counts_by in plugins.available("accountants"):
+            people = self._people(plugins.load("accountants", counts_by)())
+            if people is not None:
+                blocks = {s: replace(x, spent=people.most_of(s)) for s, x in blocks.items()}
         order = [str(row.body["study"]) for row in self.entries(events=("share",))]
         return {study: blocks[study] for study in order}
+
+    def divisions(self) -> dict[str, dict[str, Any]]:
+        """By what a table was divided among owners, by the study that said so."""
+        rows = self.entries(events=("share",))
+        return {x.body["study"]: x.body["division"] for x in rows if "division" in x.body}
 
     def fixed_totals(self, accountant: Accountant) -> tuple[Amount, ...]:
         """The first study's share and the first budget's ceiling, named before any charge: an odometer's."""

@@ -16,10 +16,20 @@ import msgspec
 from privfed.errors import InputError, LedgerError
 from privfed.exchange.messages import Head
 from privfed.exchange.signing import check_handed
+from privfed.ledger.allowances import Allowances, ceiling_in_units
 from privfed.ledger.charge import Total, tracked
 from privfed.ledger.policy_constraints import raised
-from privfed.ledger.store import GENESIS, READABLE, STATEFUL, Store, digest_of, encode_body, fits
-from privfed.ledger.study_blocks import BLOCKS, read_blocks, reserved
+from privfed.ledger.store import (
+    GENESIS,
+    READABLE,
+    STATEFUL,
+    Entry,
+    Store,
+    digest_of,
+    encode_body,
+    fits,
+)
+from privfed.ledger.study_blocks import BLOCKS, StudyBlock, read_blocks, reserved
 from privfed.privacy.accountant import Accountant
 from privfed.privacy.laws import Law, Unknown
 from privfed.privacy.limit import ASPECTS, Limit
@@ -288,11 +298,23 @@ class _LedgerPass:
         )
 
     def _check_shares(self, totals: Mapping[str, Total]) -> None:
-        """No study was charged more than its share."""
+        """No study was charged more than its share; of a cohort, no individual by it."""
         spent = {name: total.amount for name, total in totals.items()}
         for block in read_blocks(self.state.get(BLOCKS), spent.get).values():
-            if any(a > b for a, b in zip(block.spent, block.share, strict=True)):
+            over = any(a > b for a, b in zip(block.spent, block.share, strict=True))
+            if over and not self._shared_by_people(block):
                 raise LedgerError(f"{self.file}: a study was charged more than its share")
+
+    def _shared_by_people(self, block: StudyBlock) -> bool:
+        """Whether a cohort's study charged no individual more than its share."""
+        name = self.state.get("accountant")
+        if name not in plugins.available("accountants"):
+            return True  # as its charges, its own word
+        rows = map(Entry.of, self.file.select(events=_CHARGES))
+        people = Allowances.of(rows, plugins.load("accountants", name)())
+        return people is not None and bool(
+            (people.by(block.study) <= ceiling_in_units(block.share)).all()
+        )
 
     def finish(self) -> Head:
         """Hold the stored state against what follows from the rows."""

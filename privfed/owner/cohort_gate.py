@@ -94,12 +94,13 @@ class CohortGate(Gate):
         self._units = in_units(self.accountant.cost(charge.loss))
         if self._limit is None:
             return True
-        return self._allowances.fits(self._asked, self._units, self._limit)
+        held = self._limit, charge.study, spent.blocks
+        return self._allowances.fits(self._asked, self._units, *held)
 
     def _reserved(self, charge: Charge, reserved: Reserved) -> None:
         """Count what was reserved; its row follows the head that :meth:`_affordable` caught up with."""
         if reserved.refused is None:
-            self._allowances.charge(self._asked, self._units)
+            self._allowances.charge(self._asked, self._units, charge.study)
             self._seen = reserved.head
 
     def _check_roster(self, entry: Entry) -> None:

@@ -13,9 +13,12 @@ and uniform, as far as SipHash is a pseudorandom function and no two hashes coll
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from privfed.tables.records import Records
 
@@ -28,11 +31,17 @@ Keys = tuple[np.ndarray, np.ndarray]  #: Two words of 64 bits for each record, o
 
 def record_keys(records: Records, secret: bytes) -> Keys:
     """Give each record its own key by its content (features, target and person), shape (records,)."""
-    words = _content(records)
-    own = np.frombuffer(hashlib.blake2b(secret, digest_size=16).digest(), "<u8")
-    hashed = _long_hash((own[:1], own[1:]), words, len(records))
-    number = _number_equals(hashed)
-    return _long_hash(hashed, [number], len(records))
+    return _numbered(_hashed(_content(records), secret, len(records)))
+
+
+def table_keys(table: pd.DataFrame, secret: bytes, person: str | None = None) -> Keys:
+    """Give each row of a table its own key by all its cells, or all rows of a person one, by that column.
+
+    So a row's key is the same whatever else is in the table, and whichever of its columns a schema names.
+    """
+    columns = table.columns if person is None else [person]
+    hashed = _hashed([_cells(table[name]) for name in columns], secret, len(table))
+    return _numbered(hashed) if person is None else hashed
 
 
 def toss(keys: Keys, label: str) -> np.ndarray:
@@ -46,18 +55,9 @@ def toss(keys: Keys, label: str) -> np.ndarray:
     return coins
 
 
-def of_fraction(records: Records, secret: bytes, label: str, fraction: float) -> np.ndarray:
-    """Choose about a fraction of the records by coins, all of a person's by one; bool, shape (records,).
-
-    One record more or less changes no other's coin: a person's follows from its code alone.
-    """
-    if records.individual is None:
-        keys = record_keys(records, secret)
-    else:
-        own = np.frombuffer(hashlib.blake2b(secret, digest_size=16).digest(), "<u8")
-        words = [np.ascontiguousarray(records.individual, np.int64).view(np.uint64)]
-        keys = _long_hash((own[:1], own[1:]), words, len(records))
-    return np.asarray(toss(keys, label) < np.uint64(int(fraction * 2.0**64)))
+def held_out(keys: Keys, fraction: float) -> np.ndarray:
+    """Choose about a fraction of the records by a coin each, bool, shape (records,)."""
+    return np.asarray(toss(keys, "held out") < np.uint64(int(fraction * 2.0**64)))
 
 
 def siphash(keys: Keys, words: Sequence[np.ndarray], outputs: int) -> tuple[np.ndarray, ...]:
@@ -119,6 +119,37 @@ def _content(records: Records) -> list[np.ndarray]:
     if records.individual is not None:
         words.append(np.ascontiguousarray(records.individual, np.int64).view(np.uint64))
     return words
+
+
+def _cells(column: pd.Series[Any]) -> np.ndarray:
+    """A column's cells as words, each from itself alone: a number is the same alone and among texts."""
+    if column.dtype.kind in "iuf":
+        cells = column.to_numpy(dtype=float) + 0.0
+        cells[np.isnan(cells)] = np.nan
+        return cells.view(np.uint64)
+    places, values = pd.factorize(column)
+    words = [*map(_cell, values), struct.pack("<d", np.nan)]
+    return np.frombuffer(b"".join(words), "<u8").astype(np.uint64)[places]
+
+
+def _cell(value: Any) -> bytes:
+    try:
+        number = np.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = np.nan
+    if not np.isnan(number):
+        return struct.pack("<d", number + 0.0)
+    return hashlib.blake2b(str(value).encode(), digest_size=8).digest()
+
+
+def _hashed(words: Sequence[np.ndarray], secret: bytes, records: int) -> Keys:
+    own = np.frombuffer(hashlib.blake2b(secret, digest_size=16).digest(), "<u8")
+    return _long_hash((own[:1], own[1:]), words, records)
+
+
+def _numbered(hashed: Keys) -> Keys:
+    """Keys of records, equal ones told apart by their number."""
+    return _long_hash(hashed, [_number_equals(hashed)], len(hashed[0]))
 
 
 def _long_hash(keys: Keys, words: Sequence[np.ndarray], records: int) -> Keys:

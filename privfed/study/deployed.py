@@ -38,11 +38,10 @@ from privfed.study import PolicyChoice, Study
 from privfed.study.dry_run import dry_run, learner, policy
 from privfed.study.output import STUDY, Output, check_empty
 from privfed.study.private_evaluation import asks_evaluation, evaluated
-from privfed.study.schema_of_study import positive, schema_file
+from privfed.study.schema_of_study import public_schema
 from privfed.study.simulation import CountedDisclosure
 from privfed.tables.schema import Schema
 from privfed.tables.sources import bundled
-from privfed.tables.sources import public_schema as schema_of
 
 JOURNAL = "journal"
 #: Lines of each round, of silence, and of how it ended; to follow, and to look at afterwards.
@@ -95,21 +94,23 @@ class Deployment:
     @property
     def schema(self) -> Schema:
         """The public schema."""
-        data = self.study.data
-        if data.schema is not None:
-            return positive(schema_file(self.study, None), data.positive)
-        if data.source in bundled():
-            return positive(schema_of(data.source), data.positive)
-        raise StudyError('a study of several machines needs a schema; write schema = "schema.toml"')
+        if self.study.data.schema is None and self.study.data.source not in bundled():
+            raise StudyError(
+                'a study of several machines needs a schema; write schema = "schema.toml"'
+            )
+        return public_schema(self.study, deployed=True)
+
+    @property
+    def proposed(self) -> Policy:
+        """The policy proposed to the owners, without their masking keys, which they agree on themselves."""
+        model = learner(self.study, self.choice)
+        proposed = policy(self.choice, model, self.schema, self.study.folder, deployed=True)
+        return self.choice.masked_among(proposed, self.clients)
 
     @property
     def policy(self) -> Policy:
-        """The policy proposed to the owners."""
-        model = learner(self.study, self.choice)
-        proposed = policy(self.choice, model, self.schema, self.study.folder, deployed=True)
-        return with_masking_keys(
-            self.choice.masked_among(proposed, self.clients), self.keys_folder, everyone=False
-        )
+        """The policy proposed to the owners, with the masking keys that are here."""
+        return with_masking_keys(self.proposed, self.keys_folder, everyone=False)
 
     @property
     def keys_folder(self) -> Path:
@@ -148,7 +149,7 @@ class Deployment:
             InputError: a fault of the study, its schema, a key or the output folder.
             LedgerError: a reply is not signed, or a ledger was rewritten.
         """
-        dry_run(self.study, self.schema, attacks=False)
+        dry_run(self.study, self.schema, attacks=False, deployed=True)
         folder = self._folder()
         tell = partial(_tell, folder / PROGRESS)
         with closing(Journal(folder / JOURNAL)) as journal:
@@ -221,9 +222,9 @@ class Deployment:
         if client not in self.clients:
             raise InputError(f"no client {client!r}; the clients are {', '.join(self.clients)}")
         check_empty(folder)
-        dry_run(self.study, self.schema, attacks=False)
+        dry_run(self.study, self.schema, attacks=False, deployed=True)
         folder.mkdir(parents=True, exist_ok=True)
-        schema, adopted = self.schema, self.policy
+        schema, adopted = self.schema, self.proposed
         schema.to_toml(folder / "schema.toml")
         adopted.to_toml(folder / "policy.toml")
         (folder / "owner.pub").write_bytes(Signer.generate(folder / "owner.key"))
@@ -245,13 +246,7 @@ class Deployment:
             block=self.choice.block,
             agreed={"schema": schema_digest(schema)},
         )
-        if adopted.masked is not None:
-            key = MaskingKey(secret_beside(folder / owner.ledger)).public
-            (folder / MASKING_KEY).write_text(key + "\n", encoding="ascii")
-        else:
-            owner = replace(owner, agreed=owner.agreed | {"policy": adopted.digest})
-        owner.to_toml(folder / "owner.toml")
-        return owner
+        return agreeing(replace(owner, folder=folder), adopted)
 
     @property
     def transcript(self) -> Transcript:
@@ -262,3 +257,14 @@ class Deployment:
         """Train again from the transcript alone; returns the fitted learner."""
         model = learner(self.study, self.choice)
         return model.fit(ReplayDisclosure(self.schema, self.transcript, self.clients))
+
+
+def agreeing(owner: OwnerFile, adopted: Policy) -> OwnerFile:
+    """Write an owner's file, agreed on its policy; or with her public masking key, on which all must agree first."""
+    if adopted.masked is not None:
+        key = MaskingKey(secret_beside(owner.folder / owner.ledger)).public
+        (owner.folder / MASKING_KEY).write_text(key + "\n", encoding="ascii")
+    else:
+        owner = replace(owner, agreed=owner.agreed | {"policy": adopted.digest})
+    owner.to_toml(owner.folder / "owner.toml")
+    return owner

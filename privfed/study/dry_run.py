@@ -24,17 +24,20 @@ from privfed.study.price import Left, Price, price
 from privfed.study.private_evaluation import whole_plan, with_evaluation
 from privfed.study.reading import unquoted
 from privfed.study.rescaled import rescaled
-from privfed.study.schema_of_study import public_schema
+from privfed.study.schema_of_study import has_table, public_schema
 from privfed.study.utility import told, utility
 from privfed.tables.partition import named
 from privfed.tables.schema import Schema
 from privfed.tables.toml_file import naming, read_toml
 
 
-def dry_run(study: Study, schema: Schema, *, attacks: bool = True) -> list[Price]:
+def dry_run(
+    study: Study, schema: Schema, *, attacks: bool = True, deployed: bool = False
+) -> list[Price]:
     """Build and price everything that a study names, before any query: each policy's maximum cost.
 
-    Without ``attacks``, which load most of the statistics, attacks are not built.
+    Without ``attacks``, which load most of the statistics, attacks are not built. ``deployed`` among
+    owners' own machines, see :func:`policy`.
 
     Raises:
         InputError: all unknown learners, parameters, policies, queries, parts, mechanisms, attacks.
@@ -50,7 +53,10 @@ def dry_run(study: Study, schema: Schema, *, attacks: bool = True) -> list[Price
             model = learner(study, choice)
             model.check(schema)
             with naming(f"policy {choice.name!r}"):
-                adopted = adopt(study, choice, model, schema)
+                if deployed:
+                    adopted = policy(choice, model, schema, study.folder, deployed=True)
+                else:
+                    adopted = adopt(study, choice, model, schema)
                 adopted = choice.masked_among(adopted, known_owners(study))
                 _build(adopted)
                 prices.append(price(whole_plan(model, schema, adopted), schema, adopted))
@@ -59,13 +65,24 @@ def dry_run(study: Study, schema: Schema, *, attacks: bool = True) -> list[Price
 
 
 def prices(study: Study) -> list[Price]:
-    """Bound one client's cost under each policy; reads no records."""
-    return dry_run(study, public_schema(study), attacks=False)
+    """Bound one client's cost under each policy, simulated here and on the owners' machines; reads no records.
+
+    The former where there is a table here; the latter, of a study that names its owners, where it differs.
+    """
+    here, found = has_table(study), []
+    if here or not study.clients.names:
+        found = dry_run(study, public_schema(study), attacks=False)
+    asks = any(choice.base == "private" and choice.evaluation is None for choice in study.policies)
+    if study.clients.names and (asks or not here):
+        schema, known = public_schema(study, deployed=True), [one.policy for one in found]
+        there = dry_run(study, schema, attacks=False, deployed=True)
+        found += [replace(one, deployed=True) for one in there if one.policy not in known]
+    return found
 
 
 def utility_of(study: Study, price: Price) -> str:
     """Say what error a policy's budget leaves for counts and means of the study's table."""
-    schema = public_schema(study)
+    schema = public_schema(study, deployed=price.deployed)
     found = utility(price.policy, schema)
     return told(found, price.policy, schema, len(known_owners(study)))
 
@@ -84,9 +101,9 @@ def owners_left(study: Study, prices: Sequence[Price]) -> dict[str, list[Left]]:
     names = ["each client"] if ledgers is None else list(ledgers.files()) or ["each client"]
     names = known_owners(study) or names
     return {
-        price.policy.name: (
+        price.name: (
             [Left(name, accountant_of(price.policy).nothing) for name in names]
-            if ledgers is None
+            if ledgers is None or price.deployed
             else ledgers.left(study, price.policy, names)
         )
         for price in prices

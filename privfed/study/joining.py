@@ -9,10 +9,11 @@ from pathlib import Path
 
 from privfed.engines.batches import schema_digest
 from privfed.engines.owner_file import OwnerFile
-from privfed.errors import InputError, StudyError
+from privfed.errors import InputError
 from privfed.ledger.registry import Registry
+from privfed.ledger.verified_file import verified
 from privfed.privacy.policy_objects import accountant_of
-from privfed.study.deployed import Deployment
+from privfed.study.deployed import Deployment, agreeing
 from privfed.study.dry_run import dry_run, learner
 from privfed.study.ledger_commands import check_ledger, writable
 from privfed.study.output import check_empty
@@ -32,8 +33,10 @@ class OneLedger(PersistentLedgers):
         return {self.owner: self.folder}
 
     def check_heads(self, owners: Iterable[str]) -> None:
-        """Check that the ledger is where it was; :meth:`left` verifies it."""
-        Registry(witness=self.witness).check_place(self.folder)
+        """Verify the ledger, where it was."""
+        registry = Registry(witness=self.witness)
+        registry.check_place(self.folder)
+        verified(self.folder, registry)
 
 
 @dataclass(frozen=True)
@@ -62,19 +65,17 @@ class Joining:
             )
         path = folder / known.ledger
         check_ledger(path)
-        dry_run(study, deployment.schema, attacks=False)
+        dry_run(study, deployment.schema, attacks=False, deployed=True)
         ledger = OneLedger(path, known.witness or "", known.client)
-        model, proposed = learner(study, deployment.choice), deployment.policy
-        if proposed.masked is not None:
-            raise StudyError(
-                "masked sums need keys of all owners; make a folder: privfed owner new"
-            )
+        model, proposed = learner(study, deployment.choice), deployment.proposed
         if ledger.terms() is None or proposed.budget is None:
             raise InputError(
                 f"{path}: there is no budget to share yet, or the study has no finite guarantee; serve "
                 "the first study, or make a folder of its own: privfed owner new"
             )
         adopted = ledger.hold(study, deployment.choice, proposed)
+        if adopted.masked is not None:
+            adopted.masked.check_unmasked(accountant_of(adopted), adopted.budget)
         cost = price(whole_plan(model, deployment.schema, adopted), deployment.schema, adopted)
         ledger.begin(study, cost, deployment.schema, [known.client])
         name = re.sub(r"[^a-z0-9]+", "-", study.name.lower()).strip("-") or "study"
@@ -92,7 +93,7 @@ class Joining:
             sockets={"server": "server.sock"},
             study=study.name,
             block=deployment.choice.block,
-            agreed={"schema": schema_digest(deployment.schema), "policy": adopted.digest},
+            agreed={"schema": schema_digest(deployment.schema)},
             folder=folder / name,
         )
         return cls(owner, deployment, cost, ledger.left(study, adopted, [known.client]))
@@ -121,11 +122,10 @@ class Joining:
         owner.folder.mkdir(parents=True, exist_ok=True)
         self.deployment.schema.to_toml(owner.folder / owner.schema)
         self.price.policy.to_toml(owner.folder / owner.policy)
-        _, _, key = owner.checked()
+        *_, key = owner.checked()
         with writable(owner.folder / owner.ledger, key) as ledger:
             ledger.reserve_share(owner.study, self.price.amount, accountant_of(self.price.policy))
-        owner.to_toml(owner.folder / "owner.toml")
-        return owner
+        return agreeing(owner, self.price.policy)
 
 
 def _from_below(path: str) -> str:

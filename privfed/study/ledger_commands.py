@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -11,12 +11,11 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from privfed.audits.noise import audit_noise
-from privfed.errors import InputError, Note, unknown
+from privfed.errors import InputError, LedgerError, Note, unknown
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.registry import Registry
 from privfed.ledger.statement import Line
-from privfed.ledger.study_blocks import committed
 from privfed.ledger.verified_file import Verified, verified
 from privfed.owner.local_store import LocalStore
 from privfed.owner.noise_monitor import read_tally
@@ -24,7 +23,7 @@ from privfed.privacy.accountant import Accountant, Amount, Budget
 from privfed.privacy.policy_objects import accountant_of
 from privfed.questions.exact import shown, shown_down
 from privfed.study.output import STUDY, Output
-from privfed.study.persistent_ledgers import PersistentLedgers, files_in, spent_of
+from privfed.study.persistent_ledgers import PersistentLedgers, files_in
 from privfed.study.price import percent_of
 
 
@@ -103,6 +102,12 @@ def awaited(folder: Path, registry: Registry) -> Iterator[tuple[str, Path | None
             yield f"{name}, {client}", held.get(client), heads_
 
 
+def check_there(path: Path | None, heads: Sequence[Head]) -> None:
+    """Check that a ledger that answered before has a file (LedgerError: it is gone)."""
+    if path is None:
+        raise LedgerError(f"it answered before (head {heads[0]}), and there is no such file")
+
+
 def amended(path: Path, epsilon: str, delta: str | None) -> str:
     """Set one ledger's budget for every study in it; return what holds now."""
     with opened(path) as ledger:
@@ -140,13 +145,18 @@ def opened(path: Path, heads: Iterable[Head] = ()) -> Iterator[Ledger]:
         warnings.warn(
             f"{path} is a copy of {told.copy_of}: what is spent stands there", Note, stacklevel=3
         )
+    elif not told.known:
+        warnings.warn(f"{path}: {UNKNOWN}", Note, stacklevel=3)
     with closing(Ledger.read(path)) as ledger:
         yield ledger
 
 
+UNKNOWN = "no head of it is known here: an older copy looks the same"
+
+
 def intact(told: Verified) -> str:
     """Return what verifying a ledger found, in words."""
-    known = "" if told.known else ", and no head of it is known here: an older copy looks the same"
+    known = "" if told.known else f", and {UNKNOWN}"
     if told.copy_of is not None:
         known = f", a copy of {told.copy_of}: what is spent stands there"
     return f"{told.head.seq} rows, head {told.head}{known}"
@@ -173,7 +183,7 @@ def left(ledger: Ledger) -> str:
     if known is None:
         return ""
     accountant, budget, ceiling = known
-    taken = committed(spent_of(whole, accountant.nothing), ledger.study_blocks().values())
+    taken = ledger.taken(accountant)
     room = shown_down(accountant.left(taken, budget))
     return (
         f"{percent_of(taken, ceiling, rest=True)} of the budget, room for a study of epsilon "
@@ -288,7 +298,8 @@ def _row(line: Line, share: str = "") -> str:
     if line.unprotected:
         return f"{named}: NO FINITE GUARANTEE, {line.unprotected} of {line.releases} unprotected"
     pairs = zip(line.components, line.spent, line.reserved, strict=False)
-    parts = [f"{name} {shown(s)} spent + {shown(r)} reserved" for name, s, r in pairs]
+    parts = [f"{line.releases} charges"]
+    parts += [f"{name} {shown(s)} spent + {shown(r)} reserved" for name, s, r in pairs]
     if line.epsilon is not None and not share:
         parts.append(f"at most epsilon {shown(line.epsilon)} so far{_at(line.delta)}")
     if line.ceiling is not None:
@@ -299,9 +310,4 @@ def _row(line: Line, share: str = "") -> str:
         parts.append(line.told_basis)
     if not line.secure:
         parts.append("TEST NOISE, which protects nobody")
-    return (
-        (share or named)
-        + ("; " if share else ": ")
-        + f"{line.releases} charges; "
-        + "; ".join(parts)
-    )
+    return (share or named) + ("; " if share else ": ") + "; ".join(parts)

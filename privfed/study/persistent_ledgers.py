@@ -20,10 +20,8 @@ from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.policy_constraints import check_countable
 from privfed.ledger.registry import Registry
-from privfed.ledger.statement import Line
-from privfed.ledger.study_blocks import committed
 from privfed.ledger.verified_file import verified
-from privfed.privacy.accountant import Amount, Budget, plus
+from privfed.privacy.accountant import Budget
 from privfed.privacy.limit import Limit
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of
@@ -166,7 +164,7 @@ class PersistentLedgers:
             BudgetError: the cost exceeds the rest of a budget.
             StudyError: an unprotected release beside a budget.
         """
-        self.check_heads(owners)
+        self.check_heads(owners)  # before what only a sound ledger can say
         self._check_policy(study, price.policy)
         if price.policy.budget is None:
             return
@@ -186,6 +184,8 @@ class PersistentLedgers:
         """Verify the owners' ledgers against the heads of earlier runs; LedgerError: one is not it."""
         files, registry = self.files(), Registry(witness=self.witness)
         earlier = self.earlier_heads()
+        for known in registry.under(self.folder):
+            registry.check_place(known.path)
         for owner in owners:
             registry.check_place(self.folder / f"{quote(owner, safe=' ')}.db")
             if owner not in files:
@@ -214,6 +214,7 @@ class PersistentLedgers:
         for owner, path in self.files().items():
             with closing(Ledger.read(path)) as ledger:
                 held, known = ledger.terms, ledger.policies().get(study.name)
+                divisions = ledger.divisions()
             where = f"{self}, {owner!r}"
             if held is not None:
                 check_countable(where, held, adopted.terms)
@@ -222,6 +223,13 @@ class PersistentLedgers:
                         f"{where}: another budget is in force than that of policy {adopted.name!r}; "
                         f"write the same, or let the owners change it: privfed ledger set-budget {self.folder}"
                     )
+            for earlier, division in divisions.items():
+                if division != study.division:
+                    raise StudyError(
+                        f"{where}: study {earlier!r} divided its table by {_told(division)}, and this one by "
+                        f"{_told(study.division)}, so that a record would be in several ledgers and no budget "
+                        "bound what is told of it; write the same, or name a new folder of ledgers"
+                    )
             if known is not None and known.digest != adopted.digest:
                 raise PolicyError(
                     f"{where}: study {study.name!r} was begun under another policy; give this one a "
@@ -229,18 +237,14 @@ class PersistentLedgers:
                 )
 
     def left(self, study: Study, adopted: Policy, owners: Sequence[str]) -> list[Left]:
-        """Return what each owner has spent or reserved for other studies; LedgerError: a known ledger is gone."""
-        files, accountant = self.files(), accountant_of(adopted)
-        registry, found = Registry(witness=self.witness), []
-        for known in registry.under(self.folder):
-            registry.check_place(known.path)
+        """Return what each owner has spent or reserved for other studies; LedgerError: see :meth:`check_heads`."""
+        self.check_heads(owners)
+        files, accountant, found = self.files(), accountant_of(adopted), []
         for owner in owners:
             spent, times = accountant.nothing, {}
             if owner in files:
-                verified(files[owner], registry)
                 with closing(Ledger.read(files[owner])) as ledger:
-                    others = (x for x in ledger.study_blocks().values() if x.study != study.name)
-                    spent = committed(spent_of(ledger.budget()[0], spent), others)
+                    spent = ledger.taken(accountant, but=study.name)
                     times = ledger.times(study.name)
             found.append(Left(owner, spent, times))
         return found
@@ -258,17 +262,17 @@ class PersistentLedgers:
         accountant = accountant_of(price.policy)
         try:
             for name in sorted(ledgers):
-                ledgers[name].reserve_share(study.name, price.amount, accountant)
-                begun.append(ledgers[name])
+                book = ledgers[name]
+                book.reserve_share(study.name, price.amount, accountant, study.division)
+                begun.append(book)
             yield
         finally:
             for ledger in begun:
                 ledger.seal_study(study.name)
 
 
-def spent_of(line: Line, nothing: Amount) -> Amount:
-    """Return all charges, answered or not; for a cohort, the highest of any individual."""
-    return plus(line.spent, line.reserved) if line.releases else nothing
+def _told(division: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {value!r}" for key, value in division.items() if value is not None)
 
 
 def _check_times(study: Study, price: Price, left: Sequence[Left]) -> None:

@@ -52,6 +52,12 @@ class Price:
     fits: bool  #: whether the total is within the budget
     over: tuple[str, ...] = ()  #: the limits that it exceeds, in words
     shuffled: Fraction | None = None  #: epsilon if the shuffler that the policy trusts is honest
+    deployed: bool = False  #: whether among owners' own machines, not simulated here
+
+    @property
+    def name(self) -> str:
+        """The policy's name, and where it is carried out."""
+        return f"{self.policy.name}, on the owners' machines" if self.deployed else self.policy.name
 
     @property
     def unprotected(self) -> int:
@@ -102,7 +108,7 @@ class Price:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         return {
-            "policy": self.policy.name,
+            "policy": self.name,
             "epsilon": None if self.epsilon is None else float(self.epsilon),
             "delta": float(self.delta),
             "unprotected": self.unprotected,
@@ -350,7 +356,7 @@ def any_fits(prices: Sequence[Price], left: Mapping[str, Sequence[Left]]) -> boo
     return any(
         price.fits
         and not price.over
-        and not lacking(price, left.get(price.policy.name, ()))
+        and not lacking(price, left.get(price.name, ()))
         and not price.silent
         for price in bounded or prices
     )
@@ -366,7 +372,7 @@ def priced(price: Price, left: Sequence[Left] = ()) -> str:
     exceeded = (() if price.fits else ("the budget",)) + price.over
     over = "".join(f"; OVER {what}: queries will be refused" for what in exceeded)
     of = "" if budget is None else f", of a budget of epsilon {shown(budget.epsilon)}"
-    lines = [f"{price.policy.name}: {total}{of}, for each {price.policy.unit} of each client{over}"]
+    lines = [f"{price.name}: {total}{of}, for each {price.policy.unit} of each client{over}"]
     lines += _of_a_person(price) + _of_a_shuffler(price)
     lines.append(
         f"  {'budget':>8}  {'kind':24} {'times':5} {'mechanism':20} cost per answer, parts"

@@ -7,10 +7,9 @@ middle 95 % of the figures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,9 @@ from privfed.errors import NobodyAnswered, QueryError, StudyError
 from privfed.exchange.disclosure import Answer, Disclosure
 from privfed.learners.base import FederatedLearner, Planned
 from privfed.learners.evaluation import (
+    BIN_WEIGHT,
+    BINS,
+    EDGES,
     LEAST,
     ClassScores,
     RegressionErrors,
@@ -29,7 +31,7 @@ from privfed.privacy.laws import DiscreteLaplace
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import accountant_of
 from privfed.study.metrics import SCORES
-from privfed.tables.schema import Schema
+from privfed.tables.schema import Column, Schema
 
 SHARE = Fraction(
     1, 10
@@ -48,8 +50,14 @@ OWN_MODELS = (
 ACCURACY, AREA, RMSE = "accuracy", "area under the curve", "root mean squared error"
 LEVEL = 0.95  #: Of an interval
 KINDS = {ClassScores.kind, RegressionErrors.kind}
-Figures = dict[str, float]
-Sums = Mapping[str, np.ndarray]  #: Totals over owners, by part
+LEAST_SHARE = 1e-9  #: Of a class, in the constant's log loss
+Figures = dict[str, np.ndarray]  #: By name, as released and for each draw of the noise
+Sums = Mapping[
+    str, np.ndarray
+]  #: Totals over owners by part, along the first axis as released and for each draw
+Bin = tuple[
+    str, float, float, np.ndarray
+]  #: Of a prediction: the class, both ends, and the outcome's mean
 
 
 def with_evaluation(
@@ -108,7 +116,8 @@ def evaluated(model: FederatedLearner, federation: Disclosure) -> dict[str, Any]
     """Ask all owners for a fitted model's errors, and say what follows.
 
     Returns:
-        as :func:`.measure`, of noisy figures, and ``intervals`` by name; or ``told``, why there is none.
+        as :func:`.measure`, of noisy figures, with ``intervals`` by name and ``calibration``, see
+        :func:`_calibration`; or ``told``, why there is none.
     """
     kind = question_about(model)
     if kind is None:
@@ -117,75 +126,116 @@ def evaluated(model: FederatedLearner, federation: Disclosure) -> dict[str, Any]
         (answer,) = federation.ask(kind.about(model))
     except NobodyAnswered as silence:
         return {"told": f"performance not measured: {silence}", "value": None}
-    totals, draws = _heard(answer)
-    target = federation.schema.target
+    heard, target = _heard(answer), federation.schema.target
     assert target is not None
-    if kind is ClassScores:
-        return _told(_of_classes, totals, draws)
-    return _told(partial(_of_numbers, half=middle_and_half(target)[1]), totals, draws)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if kind is ClassScores:
+            return _told(*_of_classes(heard), heard) | _calibration(_rates(heard, target))
+        return _told(*_of_numbers(heard, target), heard) | _calibration(_means(heard, target))
 
 
-def _heard(answer: Answer) -> tuple[Sums, list[Sums]]:
-    """The totals by part, and as many with fresh noise of the same laws subtracted."""
+def _heard(answer: Answer) -> Sums:
+    """The totals by part, first as released, then with fresh noise of the same laws subtracted."""
     rng, releases = np.random.default_rng(0), answer.releases.values()
     totals = {name: answer.total(name) for name in sorted({n for r in releases for n in r.parts})}
-    draws = {name: np.repeat(own[None], DRAWS, axis=0) for name, own in totals.items()}
+    heard = {name: np.repeat(own[None], 1 + DRAWS, axis=0) for name, own in totals.items()}
     for name, part in (pair for release in releases for pair in release.parts.items()):
         if part.noise is None:
             continue
-        scale, shape = part.noise.std * float(part.grid), draws[name].shape
+        scale, shape = part.noise.std * float(part.grid), (DRAWS, *totals[name].shape)
         laplace = isinstance(part.noise, DiscreteLaplace)
-        drawn = (
+        heard[name][1:] -= (
             rng.laplace(0, scale / np.sqrt(2), shape) if laplace else rng.normal(0, scale, shape)
         )
-        draws[name] -= drawn
-    return totals, [{name: own[k] for name, own in draws.items()} for k in range(DRAWS)]
+    return heard
 
 
-def _told(
-    figures: Callable[[Sums], tuple[Figures, Figures]], totals: Sums, draws: Sequence[Sums]
-) -> dict[str, Any]:
+def _interval(values: np.ndarray) -> list[float] | None:
+    """The middle of what a figure is over the draws, itself included; None if the noise may undo it."""
+    value, drawn = values[0], values[1:]
+    if np.isnan(value) or np.isnan(drawn).mean() > (1 - LEVEL) / 2:
+        return None
+    low, high = np.nanquantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return [float(min(low, value)), float(max(high, value))]
+
+
+def _told(figures: Figures, constants: Figures, heard: Sums) -> dict[str, Any]:
     """Figures as metrics, the first of them the headline; those that the noise may undo are left out."""
-    (found, constants), drawn = figures(totals), [figures(each)[0] for each in draws]
-    intervals = {}
-    for name, value in found.items():
-        ends = np.array([each[name] for each in drawn])
-        if np.isnan(value) or np.isnan(ends).mean() > (1 - LEVEL) / 2:
-            continue
-        low, high = np.nanquantile(ends, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        intervals[name] = [float(min(low, value)), float(max(high, value))]
-    first = next(iter(found))
+    each = {name: _interval(values) for name, values in figures.items()}
+    intervals = {name: interval for name, interval in each.items() if interval is not None}
+    first = next(iter(figures))
     if first not in intervals:
         return {"told": TOO_FEW, "value": None}
-    others = {name: found[name] for name in intervals if name != first}
+    others = {name: float(figures[name][0]) for name in intervals if name != first}
     return {
         "measure": first,
         "better": "higher" if first == ACCURACY else "lower",
-        "value": found[first],
-        "baseline": constants[first],
+        "value": float(figures[first][0]),
+        "baseline": float(constants[first][0]),
         "scores": others,
-        "constants": {name: constants[name] for name in others if name in constants},
+        "constants": {name: float(constants[name][0]) for name in others if name in constants},
         "score_better": {name: SCORES[name] for name in others},
         "intervals": intervals,
-        "held_out": round(float(totals["sums"][0])),
+        "held_out": round(float(heard["sums"][0, 0])),
         "released": NOTE,
     }
 
 
-def _of_numbers(heard: Sums, half: float) -> tuple[Figures, Figures]:
+def _calibration(bins: Iterable[Bin]) -> dict[str, Any]:
+    """What the outcomes are on average where the model predicts within a bin, as far as the noise tells.
+
+    Returns:
+        ``calibration``, a list of ``of`` (a class, or nothing), ``low`` and ``high`` of the prediction, and
+        of the outcome ``mean`` and ``interval``; nothing where no bin can be told.
+    """
+    told = [
+        {"of": of, "low": low, "high": high, "mean": float(values[0]), "interval": interval}
+        for of, low, high, values in bins
+        if (interval := _interval(values)) is not None
+    ]
+    return {"calibration": told} if told else {}
+
+
+def _means(heard: Sums, target: Column) -> Iterator[Bin]:
+    """By bin of the predicted number, the mean of the target."""
+    middle, half = middle_and_half(target)
+    ends = target.bounds[0] + 2 * half * np.arange(BINS + 1) / BINS
+    for at, own in enumerate(np.moveaxis(heard["bins"], 1, 0) if "bins" in heard else ()):
+        means = np.clip(own[:, 1] / _at_least_one(own[:, 0] * BIN_WEIGHT) * BIN_WEIGHT, -1, 1)
+        yield "", float(ends[at]), float(ends[at + 1]), middle + half * means
+
+
+def _rates(heard: Sums, target: Column) -> Iterator[Bin]:
+    """By class and bin of its probability, the rate of the class."""
+    if "scores" not in heard:
+        return
+    named = [str(name) for name in target.categories] or ["0", "1"]
+    told = named[1:] if len(named) == 2 else named
+    for code, of in enumerate(told):
+        others, own = heard["scores"][:, code, 0], heard["scores"][:, code, 1]
+        rates = np.clip(own / _at_least_one(own + others), 0, 1)
+        for at, (low, high) in enumerate(zip((0.0, *EDGES), (*EDGES, 1.0), strict=True)):
+            yield of, low, high, rates[:, at]
+
+
+def _at_least_one(counts: np.ndarray) -> np.ndarray:
+    """Noisy numbers of records, or not a number where they may be none."""
+    return np.where(counts > 1, counts, np.nan)
+
+
+def _of_numbers(heard: Sums, target: Column) -> tuple[Figures, Figures]:
     """A regressor's figures and the constant's: the held-out records' own mean."""
-    count, absolute, squared, t, t_squared = map(float, heard["sums"])
-    if count <= 1:
-        nothing = dict.fromkeys((RMSE, "mean absolute error", "R squared"), np.nan)
-        return nothing, nothing
-    spread = max(t_squared / count - (t / count) ** 2, 0.0)
-    error = max(squared / count, 0.0)
+    half = middle_and_half(target)[1]
+    count, absolute, squared, t, t_squared = heard["sums"].T
+    count = _at_least_one(count)
+    spread = np.maximum(t_squared / count - (t / count) ** 2, 0.0)
+    error = np.maximum(squared / count, 0.0)
     found = {
-        RMSE: half * error**0.5,
-        "mean absolute error": half * max(absolute / count, 0.0),
-        "R squared": 1 - error / spread if spread > 0 else np.nan,
+        RMSE: half * np.sqrt(error),
+        "mean absolute error": half * np.maximum(absolute / count, 0.0),
+        "R squared": 1 - error / np.where(spread > 0, spread, np.nan),
     }
-    return found, {RMSE: half * spread**0.5, "R squared": 0.0}
+    return found, {RMSE: half * np.sqrt(spread), "R squared": np.zeros_like(count)}
 
 
 def _of_classes(heard: Sums) -> tuple[Figures, Figures]:
@@ -195,28 +245,23 @@ def _of_classes(heard: Sums) -> tuple[Figures, Figures]:
     the part of pairs of a record of the class and one that is not, in which the first's bin is higher; a
     half where it is the same.
     """
-    count, missed, loss = map(float, heard["sums"])
-    names = (ACCURACY, AREA, "log loss")
-    if count <= 1:
-        nothing = dict.fromkeys(names, np.nan)
-        return nothing, nothing
-    area, shares = np.nan, np.array([])
+    count, missed, loss = heard["sums"].T
+    count = _at_least_one(count)
+    area = best = known = np.full_like(count, np.nan)
     if "scores" in heard:
-        others, own = heard["scores"][:, 0], heard["scores"][:, 1]
-        pairs = own.sum(axis=1) * others.sum(axis=1)
-        below = np.cumsum(others, axis=1) - others / 2
-        if (own.sum(axis=1) > 0).all() and (others.sum(axis=1) > 0).all():
-            area = float(np.clip(((own * below).sum(axis=1) / pairs).mean(), 0, 1))
-        shares = np.clip(own.sum(axis=1) / count, 1e-9, 1)
-        shares = np.array([1 - shares[0], shares[0]]).clip(1e-9, 1) if len(shares) == 1 else shares
+        others, own = heard["scores"][:, :, 0], heard["scores"][:, :, 1]
+        sizes, rest = own.sum(axis=2), others.sum(axis=2)
+        below = np.cumsum(others, axis=2) - others / 2
+        each = (own * below).sum(axis=2) / (sizes * rest)
+        sound = ((sizes > 0) & (rest > 0)).all(axis=1)
+        area = np.where(sound, np.clip(each.mean(axis=1), 0, 1), np.nan)
+        shares = np.clip(sizes / count[:, None], LEAST_SHARE, 1)
+        if shares.shape[1] == 1:
+            shares = np.hstack([1 - shares, shares]).clip(LEAST_SHARE, 1)
+        best, known = shares.max(axis=1), -(shares * np.log(shares)).sum(axis=1)
     found = {
-        ACCURACY: float(np.clip(1 - missed / count, 0, 1)),
+        ACCURACY: np.clip(1 - missed / count, 0, 1),
         AREA: area,
-        "log loss": max(loss / count, 0.0) * -np.log(LEAST),
+        "log loss": np.maximum(loss / count, 0.0) * -np.log(LEAST),
     }
-    known = bool(len(shares))
-    return found, {
-        ACCURACY: float(shares.max()) if known else np.nan,
-        AREA: 0.5,
-        "log loss": float(-(shares * np.log(shares)).sum()) if known else np.nan,
-    }
+    return found, {ACCURACY: best, AREA: np.full_like(count, 0.5), "log loss": known}

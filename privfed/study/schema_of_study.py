@@ -45,8 +45,17 @@ def schema_file(study: Study, header: Sequence[str] | None) -> Schema:
     )
 
 
-def public_schema(study: Study) -> Schema:
-    """Return the schema that a study is priced by, from public files alone; or a StudyError."""
+def has_table(study: Study) -> bool:
+    """Whether a study's table is where the study is; on the server of several machines it is not."""
+    source = study.data.source
+    return not source.endswith(FILES) or (study.folder / source).is_file()
+
+
+def public_schema(study: Study, *, deployed: bool = False) -> Schema:
+    """Return the schema that a study is priced by, from public files alone; or a StudyError.
+
+    ``deployed`` on several machines, no table's header is read.
+    """
     source, data = study.data.source, study.data
     if study.clients.partition == "cohort":
         return Schema.from_toml(study.folder / str(data.schema))
@@ -57,8 +66,12 @@ def public_schema(study: Study) -> Schema:
             "a price needs a public schema, since bounds inferred from records are a release; write "
             'schema = "schema.toml" under [data]'
         )
-    if not source.endswith(FILES):
-        if not source.startswith("openml:") and source not in bundled():
+    if deployed or not source.endswith(FILES):
+        if (
+            not source.endswith(FILES)
+            and not source.startswith("openml:")
+            and source not in bundled()
+        ):
             no_source(source)
         return positive(schema_file(study, None), data.positive)
     header = columns(study.folder / source, text=data.text)

@@ -37,6 +37,7 @@ from privfed.ledger.registry import Registry
 from privfed.owner.noise_monitor import NoiseSums
 from privfed.privacy.noise import SecureNoise, TestNoise
 from privfed.privacy.policy import Policy
+from privfed.questions import coins
 from privfed.questions.part import Relation
 from privfed.questions.query import Query
 from privfed.questions.threads import one_thread
@@ -60,6 +61,7 @@ from privfed.tables.table_faults import check_table
 Progress = Callable[[int], object]
 #: How far apart the seeds of test noise lie, from one run of a policy to the next.
 NEXT_DRAW = 104_729
+GROUPS = 10  #: Of a number's range, where coins deal a table out by the target
 CANARIES = 400  #: Most planted records of one audited training
 
 
@@ -191,16 +193,16 @@ def divide(study: Study) -> Prepared:
             owner=study.clients.column,
             individual=study.data.individual,
         )
-    rng = np.random.default_rng(study.seed)
-    owners = _owners(study, dataset, rng)
     if study.clients.ledgers is None:
+        rng = np.random.default_rng(study.seed)
+        owners = _owners(study, dataset, rng)
         held = _held_out(owners, study.data.test, rng)
     else:
-        held = _held_out_by_coins(study, dataset.frame)
+        owners, held = _by_coins(study, dataset)
     column = study.clients.column or _free("client", dataset.frame)
     frame = dataset.frame.assign(**{column: owners})
-    for name in dict.fromkeys(owners):
-        clients.check_sizes(owners[~held], (name,))
+    named = study.clients.column is None
+    clients.check_sizes(owners[~held], _names(study) if named else tuple(dict.fromkeys(owners)))
     prepared = Prepared(study, dataset, frame[~held], frame[held], column)
     check_groups(study.data.groups, prepared.schema, column)
     prepared.truth()
@@ -311,8 +313,8 @@ def _share(
     federation: LocalDisclosure,
     lasting: PersistentLedgers | None,
 ) -> AbstractContextManager[None]:
-    """Reserve the study's share of lasting budgets while it runs; a cohort's are each individual's own."""
-    if lasting is None or adopted.budget is None or isinstance(federation, CohortDisclosure):
+    """Reserve the study's share of lasting budgets while it runs, a cohort's of each individual's."""
+    if lasting is None or adopted.budget is None:
         return nullcontext()
     most = price(whole_plan(model, prepared.schema, adopted), prepared.schema, adopted)
     ledgers = {name: gate.ledger for name, gate in federation.gates.items()}
@@ -466,7 +468,7 @@ def _owners(study: Study, dataset: Dataset, rng: np.random.Generator) -> np.ndar
     chosen, frame = study.clients, dataset.frame
     if chosen.column is not None:
         return clients.by_column(frame, chosen.column)
-    names = clients.named(chosen.count, chosen.names)
+    names = _names(study)
     if chosen.partition == "dirichlet":
         return clients.dirichlet(frame[dataset.target], names, chosen.alpha, rng)
     if chosen.partition == "quantity":
@@ -474,6 +476,10 @@ def _owners(study: Study, dataset: Dataset, rng: np.random.Generator) -> np.ndar
     owners = clients.iid(len(frame), names, rng)
     clients.check_sizes(owners, names)
     return owners
+
+
+def _names(study: Study) -> tuple[str, ...]:
+    return clients.named(study.clients.count, study.clients.names)
 
 
 def _held_out(owners: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
@@ -485,17 +491,43 @@ def _held_out(owners: np.ndarray, share: float, rng: np.random.Generator) -> np.
     return held
 
 
-def _held_out_by_coins(study: Study, frame: pd.DataFrame) -> np.ndarray:
-    """Mark about a fraction of the records by a coin for each, or for each person that a column names.
+def _by_coins(study: Study, dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Deal a table out, and hold records out, by coins of each record, or of each person that a column names.
 
-    A coin follows from its record (its person) and the study's seed alone. So one record more or less moves no
-    other between training and held-out part, and what is guaranteed of either is guaranteed of the whole table,
-    which lasting ledgers account for; of a part that is drawn by number it would not be.
+    A coin follows from a record (a person) alone, for the held-out part from the study's seed too; an owner's
+    share, under ``dirichlet`` of each class or tenth of the target's range, from no record. So one record more or
+    less moves no other between owners or parts, and no study moves one to another owner: what each ledger
+    guarantees of an owner's part it guarantees of the table, which of parts dealt out by number it would not.
     """
-    person = study.data.individual
-    rows = pd.util.hash_pandas_object(frame if person is None else frame[[person]], index=False)
-    coins = pd.util.hash_array(rows.to_numpy() ^ np.uint64(study.seed))
-    return np.asarray(coins < np.uint64(study.data.test * 2.0**64))
+    chosen, frame, person = study.clients, dataset.frame, study.data.individual
+    seeded = coins.table_keys(frame, f"study {study.seed}".encode(), person)
+    held = coins.held_out(seeded, study.data.test)
+    if chosen.column is not None:
+        return clients.by_column(frame, chosen.column), held
+    names = _names(study)
+    shares = np.full(len(names), 1 / len(names))
+    if chosen.partition != "iid":
+        group, number = _groups(dataset) if chosen.partition == "dirichlet" else (0, 1)
+        even = np.full(len(names), chosen.alpha)
+        shares = np.random.default_rng(0).dirichlet(even, number)[group]
+    fixed = coins.table_keys(frame, b"owners", person)
+    return clients.by_coins(coins.toss(fixed, "owner"), shares, names), held
+
+
+def _groups(dataset: Dataset) -> tuple[np.ndarray, int]:
+    """The class of each record's target, or the tenth of its public range; and how many there may be."""
+    schema = dataset.schema
+    if schema is None or schema.target is None:
+        raise StudyError(
+            'partition = "dirichlet" needs public classes or bounds of the target where ledgers last; write '
+            'schema = "schema.toml" under [data]'
+        )
+    target, values = schema.target, Records.from_frame(dataset.frame, schema).target
+    if not target.numeric:
+        return values.astype(int), len(target.categories)
+    low, high = target.bounds
+    tenths = np.floor((values - low) / (high - low) * GROUPS).clip(0, GROUPS - 1)
+    return np.asarray(tenths.astype(int)), GROUPS
 
 
 def _free(name: str, frame: pd.DataFrame) -> str:

@@ -26,6 +26,7 @@ from privfed.study.choices import (
 )
 from privfed.study.reading import check_keys, meant_keys, section, typed
 from privfed.tables.csv_text import FILES
+from privfed.tables.partition import named
 from privfed.tables.toml_file import naming, read_toml
 
 BUILT_IN = "diabetes"
@@ -108,6 +109,19 @@ class Study:
     def keys(self) -> Path | None:
         """The folder of the owners' keys, or None."""
         return self._resolved(self.clients.keys)
+
+    @property
+    def division(self) -> dict[str, Any]:
+        """All, beside a record, that decides whose it is where ledgers last."""
+        chosen, uneven = self.clients, self.clients.partition in ("dirichlet", "quantity")
+        if chosen.partition in ("column", "cohort"):
+            return {"partition": chosen.partition, "column": chosen.column}
+        return {
+            "partition": chosen.partition,
+            "names": list(named(chosen.count, chosen.names)),
+            "alpha": chosen.alpha if uneven else None,
+            "individual": self.data.individual,
+        }
 
     def _resolved(self, named: str | None) -> Path | None:
         return None if named is None else (self.folder / named).resolve()

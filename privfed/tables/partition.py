@@ -96,6 +96,19 @@ def dirichlet(
     return _called(_settled(draw, len(names)), names)
 
 
+def by_coins(coins: np.ndarray, shares: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """Let each record's own coin name its owner, so that no record moves another.
+
+    Args:
+        coins: uniform over all 64-bit integers, shape (records,).
+        shares: of each client, shape (clients,), or of the clients in each record's class, shape
+            (records, clients); the same whatever the records are.
+    """
+    ends = np.cumsum(shares, axis=-1)[..., :-1]
+    at = (coins / 2.0**64)[:, None] >= ends
+    return _called(at.sum(axis=1), names)
+
+
 def check_sizes(owners: np.ndarray, names: Sequence[str]) -> None:
     """Hold every client to :data:`FEWEST` records."""
     for name in names:

@@ -136,9 +136,11 @@ def test_a_model_that_fails_for_some_records_tells_nothing_by_it(
 
     monkeypatch.setattr(type(query), "_raw", raw)
     rows = np.random.default_rng(2).random((5, len(schema.columns)))
-    (whole,) = query.evaluate(views(schema, rows)).values()
-    alone = [query.evaluate(views(schema, rows[k : k + 1]))["sums"] for k in range(5)]
-    assert (whole == np.sum(alone, axis=0)).all() and whole[0] == 5 * UNIT.denominator
+    whole = query.evaluate(views(schema, rows))
+    alone = [query.evaluate(views(schema, rows[k : k + 1])) for k in range(5)]
+    for part, total in whole.items():
+        assert (total == np.sum([one[part] for one in alone], axis=0)).all()
+    assert whole["sums"][0] == 5 * UNIT.denominator
 
 
 def test_strange_models_are_refused_before_anything_is_read(
@@ -149,6 +151,8 @@ def test_strange_models_are_refused_before_anything_is_read(
     plain = json.loads(query.model)
     strange = [b"{", b"[]", b'{"learner": "os.system"}', b"[" * 100_000]
     strange += [json.dumps({**plain, "state": {}}).encode(), asked["scores"][0].model]
+    with pytest.raises(QueryError):
+        RegressionErrors(b" " * 2**25 + query.model).parts(schema)
     other = Schema((*schema.features[:-1], Column("z", lower=0, upper=1)), schema.target)
     for model in strange:
         with pytest.raises(QueryError):

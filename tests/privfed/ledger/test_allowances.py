@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from privfed.accountants.pure import PureEpsilon
 from privfed.learners.rule_search.queries import CohortSample, TemplateBits
 from privfed.ledger import Entry
 from privfed.ledger.allowances import UNITS, Allowances, asked_in, ceiling_in_units, in_units
+from privfed.ledger.study_blocks import StudyBlock
 from privfed.privacy.loss import Loss
 
 QUERY = TemplateBits(CohortSample(6, 2, 5), "g", ((1,),))
@@ -38,6 +40,44 @@ def test_rounding_never_lets_an_individual_overspend(
             paid += amount
     assert paid <= each.most[0] <= ceiling
     assert each.most[0] - paid <= Fraction(len(amounts), UNITS)
+
+
+STUDIES = ("a", "b", "c")
+ASKED = st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True)
+STEPS = st.lists(st.tuples(st.sampled_from(STUDIES), ASKED, st.integers(1, 4)), max_size=12)
+
+
+@given(
+    STEPS, st.lists(st.integers(0, 6), min_size=3, max_size=3), st.sets(st.sampled_from(STUDIES))
+)
+def test_shares_of_studies_are_each_individuals(
+    steps: list[tuple[str, list[int], int]], shares: list[int], sealed: set[str]
+) -> None:
+    """As a naive book for each: her charges within each share, and all that is charged or reserved within 9."""
+    blocks = {
+        study: StudyBlock(study, (Fraction(share),), study in sealed)
+        for study, share in zip(STUDIES, shares, strict=True)
+    }
+    each, ceiling = Allowances(4, 1), ceiling_in_units((Fraction(9),))
+    books = [dict.fromkeys(STUDIES, 0) for _ in range(4)]
+
+    def taken(book: dict[str, int], but: str = "") -> int:
+        kept = [s for s in STUDIES if s != but and s not in sealed]
+        return sum(book.values()) + sum(max(int(blocks[s].share[0]) - book[s], 0) for s in kept)
+
+    for study, asked, cost in steps:
+        fits = study not in sealed and all(
+            books[i][study] + cost <= blocks[study].share[0] and taken(books[i], study) + cost <= 9
+            for i in asked
+        )
+        units, who = in_units((Fraction(cost),)), np.array(asked)
+        assert each.fits(who, units, ceiling, study, blocks) == fits
+        if fits:
+            each.charge(who, units, study)
+            for i in asked:
+                books[i][study] += cost
+    assert each.most_with(blocks.values()) == (Fraction(max(map(taken, books))),)
+    assert each.most_of("a") == (Fraction(max(book["a"] for book in books)),)
 
 
 def test_a_row_falls_on_those_it_asked() -> None:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from privfed.accountants.pure import PureEpsilon
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.errors import InputError
 from privfed.learners.rule_search.local_rules import write_cohort
 from privfed.learners.rule_search.population_rules import told
 from privfed.learners.stl.grammar import Symbols
+from privfed.ledger import Ledger
 
 STUDY = """
 name = "phones"
@@ -349,3 +353,34 @@ def test_a_cohort_s_ledger_may_last(
     assert status(["run", str(second), "--out", str(tmp_path / "two")]) == BAD_INPUT
     assert "less is left: cohort has epsilon" in capsys.readouterr().err
     assert status(["ledger", "verify", str(tmp_path / "phones")]) == FINE
+
+
+def test_each_individual_of_a_cohort_has_a_share_for_each_study(
+    cohort: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Reserved when it begins, though it charges her less; what she did not pay comes back when it is sealed."""
+    lasting = STUDY.replace('noise = "test"\n', "").replace(
+        'partition = "cohort"',
+        'partition = "cohort"\nledgers = "phones"\nbudget = { epsilon = "50", delta = "1e-5" }',
+    )
+    study, ledger = cohort(lasting), tmp_path / "phones" / "cohort.db"
+    assert status(["run", str(study), "--out", str(tmp_path / "one")]) == FINE
+    with closing(Ledger(ledger, "cohort")) as book:
+        block = book.study_blocks()["phones"]
+        assert block.sealed and block.share[0] == 20 >= block.spent[0] > 0
+        assert book.taken(PureEpsilon()) == block.spent
+        book.reserve_share("another", (Fraction(15), Fraction(0)), PureEpsilon())
+    second = tmp_path / "second.toml"
+    second.write_text(lasting.replace('name = "phones"', 'name = "phones again"', 1))
+    assert status(["run", str(second), "--out", str(tmp_path / "two")]) == BAD_INPUT
+    assert "less is left: cohort has epsilon 15" in capsys.readouterr().err
+    assert status(["ledger", "seal", str(ledger), "another"]) == FINE
+    assert status(["run", str(second), "--out", str(tmp_path / "two")]) == FINE
+    capsys.readouterr()
+    assert status(["ledger", "budget", str(tmp_path / "phones"), "--by", "study"]) == FINE
+    told = capsys.readouterr().out
+    assert "study phones: a share of 40 %, sealed, charged 40 % of the budget" in told
+    assert "study phones again: a share of 40 %, sealed, charged" in told
+    assert "Epsilon does not" not in told  # under pure epsilon it adds up
+    page = (tmp_path / "two" / "report.html").read_text()
+    assert "This study's block: ε&nbsp;20" in page or "This study's block: ε 20" in page

@@ -22,8 +22,10 @@ from privfed.exchange.channel import RetryLimits
 from privfed.learners.saved import load
 from privfed.ledger import Ledger
 from privfed.ledger.registry import state_folder
+from privfed.privacy.loss import Loss
 from privfed.study import Study
 from privfed.study.deployed import Connect, Deployment
+from privfed.study.dry_run import prices
 from privfed.tables.schema import Schema
 
 OWNERS = ("north", "south")
@@ -184,3 +186,32 @@ def test_a_slip_in_what_is_proposed_is_one_error(
     study.write_text(unnamed)
     with pytest.raises(StudyError, match="names its owners"):
         _ = deployment(study).clients
+
+
+def test_its_price_is_what_its_owners_are_charged(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Evaluation's share included, on a server without a table; beside a simulation's where there is one."""
+    (priced,) = prices(Study.from_toml(study))
+    assert priced.deployed and priced.policy == deployment(study).policy
+    charged = {line.kind: line.loss for line in priced.lines if line.loss}
+    assert "evaluation.errors" in charged
+    with serving(study) as connect:
+        deployment(study).run(connect)
+    with closing(Ledger.read(study.parent / "north" / "ledger.db")) as ledger:
+        rows = [entry.body for entry in ledger.entries(events=("reserved",))]
+        (whole,) = ledger.budget()
+    paid = [Loss.from_dict(row["loss"]) for row in rows if row["kind"] == "evaluation.errors"]
+    assert [loss.laws for loss in paid] == [charged["evaluation.errors"].laws]
+    assert all(a <= b for a, b in zip(whole.spent, priced.amount, strict=True))
+    shutil.copy(study.parent / "north" / "records.csv", study.parent / "table.csv")
+    capsys.readouterr()
+    assert status(["price", str(study), "--utility"]) == FINE
+    told = capsys.readouterr().out
+    assert told.count("private: at most epsilon") == 1
+    assert told.count("private, on the owners' machines: at most epsilon") == 1
+    assert told.count("evaluation.errors        x1") == 1
+    assert told.count("counts and means alone") == 1
+    study.write_text(study.read_text() + "evaluation = 0.1\n")
+    (alike,) = prices(Study.from_toml(study))
+    assert not alike.deployed and "evaluation.errors" in alike.policy.guards

@@ -23,8 +23,10 @@ from privfed.errors import PolicyError
 from privfed.exchange.channel import RetryLimits
 from privfed.learners.saved import load
 from privfed.ledger import Ledger
+from privfed.privacy.policy import Policy
 from privfed.study import Study
 from privfed.study.deployed import Deployment
+from privfed.study.ledger_commands import amended
 
 OWNERS = ("north", "south", "west")
 FORK = get_context("fork")
@@ -106,11 +108,12 @@ class Owners:
         study: beside it lie the owners' folders.
         kills: how many are killed, each at a random moment after a batch of questions was sent.
         gone: who is killed once, then, and never started again.
+        inside: the folder of a further study in each of theirs.
     """
 
-    def __init__(self, study: Path, kills: int, gone: str = "") -> None:
+    def __init__(self, study: Path, kills: int, gone: str = "", inside: str = "") -> None:
         self._gone = gone
-        self.folders = {name: study.parent / name for name in OWNERS}
+        self.folders = {name: study.parent / name / inside for name in OWNERS}
         self.killed = 0
         self._kills, self._rng = kills, random.Random(0)
         self._carrier = SocketCarrier({n: f / "server.sock" for n, f in self.folders.items()})
@@ -193,3 +196,45 @@ def test_where_two_suffice_a_study_ends_without_the_third(
             rows = [e for e in ledger.entries() if e.event == "reserved"]
             paid = [e.request for e in rows if not e.body["kind"].startswith("masked.")]
         assert len({e.request for e in rows}) == len(rows) and len(paid) == len(transcript)
+
+
+def test_owners_join_a_second_masked_study_under_the_same_keys(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each sees her price, with masks and if they fail, and serves once all have agreed on keys."""
+    agree(study)
+    first = Deployment.of(Study.from_toml(study), study.parent / "out")
+    with closing(Owners(study, 0)) as owners:
+        first.run(partial(RemoteDisclosure, carry=owners))
+    again = study.with_name("again.toml")
+    again.write_text(study.read_text().replace(first.study.name, "Second", 1))
+    for name in OWNERS:
+        folder, keys = study.parent / name, study.parent / "keys"
+        amended(folder / "ledger.db", "8", None)
+        capsys.readouterr()
+        assert status(["owner", "join", str(folder), str(again), "--yes"]) == FINE
+        told = capsys.readouterr().out
+        assert "gaussian, masked" in told and "own share of the noise still holds" in told
+        assert f"privfed owner masks {folder / 'second'} KEYS" in told
+        own = (folder / "second" / "owner.mask").read_text()
+        assert own == (folder / "owner.mask").read_text()
+        with pytest.raises(PolicyError, match=f"no key for '{name}'"):
+            OwnerFile.from_toml(folder / "second" / "owner.toml").opened()
+        assert status(["owner", "masks", str(folder / "second"), str(keys)]) == FINE
+    second = Deployment.of(Study.from_toml(again), study.parent / "out-again")
+    with closing(Owners(study, 0, inside="second")) as owners:
+        second.run(partial(RemoteDisclosure, carry=owners))
+    assert {entry.client for entry in second.transcript} == {"total of 3 owners"}
+    for name in OWNERS:
+        with closing(Ledger.read(study.parent / name / "ledger.db")) as ledger:
+            ledger.verify()
+            block = ledger.study_blocks()["Second"]
+        assert all(0 < a <= b or a == b for a, b in zip(block.spent, block.share, strict=True))
+
+
+def test_no_owner_takes_masking_keys_from_the_server_unseen(study: Path) -> None:
+    """Keys that lie beside the study she is sent are in no policy before she has compared them."""
+    folder = study.parent / "late"
+    assert status(["owner", "new", str(folder), str(study), "--client", "north"]) == FINE
+    policy = Policy.from_toml(folder / "policy.toml")
+    assert policy.masked is not None and not any(policy.masked.keys.values())

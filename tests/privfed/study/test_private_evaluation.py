@@ -106,7 +106,7 @@ def test_intervals_hold_what_the_noise_hides(
         View(Records(CLASSES, x[:, None], (y == "yes").astype(float)), CLASSES)
     )
     monkeypatch.setattr(ClassScores, "evaluate", lambda self, view: whole)  # at both owners
-    held = dict.fromkeys(truth, 0)
+    held, bins = dict.fromkeys(truth, 0), [0, 0]
     for seed in range(20):
         told = evaluated(
             Leaning(),  # type: ignore[arg-type]
@@ -115,8 +115,41 @@ def test_intervals_hold_what_the_noise_hides(
         for name, exact in truth.items():
             low, high = told["intervals"].get(name, (-np.inf, np.inf))
             held[name] += low <= exact <= high
+        for one in told.get("calibration", ()):
+            exact = np.mean(y[(one["low"] <= x) & (x < one["high"])] == "yes")
+            bins[int(one["interval"][0] <= exact <= one["interval"][1])] += 1
+            assert one["of"] == "yes"
         assert abs(told["value"] - truth["accuracy"]) < 0.15
     assert min(held.values()) >= 17
+    assert sum(bins) > 100 and bins[1] > 0.85 * sum(bins)
+
+
+def test_calibration_tells_the_outcome_by_bin_of_the_prediction() -> None:
+    """Exactly where there is no noise; a bin without records is left out."""
+    schema = Schema((Column("a", lower=0, upper=1),), Column("y", lower=0, upper=20))
+    x, y = np.array([0.0, 0.52, 0.54, 0.99, 1.0]), np.array([4.0, 10.0, 12.0, 20.0, 18.0])
+
+    class Model:
+        schema_ = schema
+
+    query = RegressionErrors(b"")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RegressionErrors, "_predicted", lambda self, row, instead: 20 * row)
+        sums = query.evaluate(View(Records(schema, x[:, None], y), schema))
+        policy = Policy({query.kind: (Guard.of("open"),)})
+        frame = pd.DataFrame({"a": x, "y": y, "site": "p"})
+        patch.setattr(RegressionErrors, "about", classmethod(lambda cls, model: cls(b"")))
+        patch.setattr("privfed.study.private_evaluation.question_about", lambda _: RegressionErrors)
+        federation = LocalDisclosure.from_frame(
+            frame, target="y", client="site", schema=schema, policy=policy, held_out=frame
+        )
+        told = evaluated(Model(), federation)  # type: ignore[arg-type]
+    assert sums["bins"][[0, 5, 9], 0].tolist() == [2**19, 2**20, 2**20]
+    assert [(b["low"], b["high"], b["mean"]) for b in told["calibration"]] == [
+        (10.0, 12.0, pytest.approx(11)),
+        (18.0, 20.0, pytest.approx(19)),
+    ]
+    assert told["value"] == pytest.approx(np.sqrt(np.mean((20 * x - y) ** 2)), rel=1e-4)
 
 
 def test_too_few_records_are_called_so() -> None:

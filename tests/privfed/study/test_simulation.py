@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 
 from privfed.audits import trainings
+from privfed.cli import BAD_INPUT, FINE, status
 from privfed.errors import StudyError
 from privfed.exchange.transcript import Transcript
 from privfed.learners import FuzzyTreeRegressor
@@ -77,30 +79,93 @@ delta = "1e-5"
 """
 
 
+DIVISIONS = {
+    "column": 'partition = "column"\ncolumn = "site"',
+    "iid": "count = 3",
+    "dirichlet": 'partition = "dirichlet"\ncount = 3\nalpha = 2.0',
+    "quantity": 'partition = "quantity"\ncount = 3\nalpha = 2.0',
+}
+
+
+def parts(folder: Path, rows: pd.DataFrame, text: str) -> Counter[tuple[Any, ...]]:
+    """How many records of each content each owner trains on and holds out."""
+    rows.to_csv(folder / "table.csv", index=False)
+    (folder / "study.toml").write_text(text)
+    prepared = divide(Study.from_toml(folder / "study.toml"))
+    found: Counter[tuple[Any, ...]] = Counter()
+    for part in (prepared.train, prepared.test):
+        contents = rows[["x", "y", "person"]].to_numpy()[part.index].tolist()
+        for owner, content in zip(part[prepared.owner], contents, strict=True):
+            found[str(owner), tuple(content), part is prepared.test] += 1
+    return found
+
+
 @pytest.mark.parametrize("person", [True, False])
-def test_under_lasting_ledgers_no_record_moves_another(tmp_path: Path, person: bool) -> None:
-    """Without any one record all others are trained on or held out as before; a person's are together."""
+@pytest.mark.parametrize("division", DIVISIONS)
+def test_where_ledgers_last_no_record_moves_another(
+    tmp_path: Path, division: str, person: bool
+) -> None:
+    """A record less, or one with a fraction among whole numbers more, and the others are where they were."""
     rng = np.random.default_rng(0)
-    table = pd.DataFrame({"x": rng.uniform(0, 100, 60), "y": rng.uniform(0, 100, 60)})
-    table = table.round(1).assign(site=np.repeat(["A", "B"], 30), person=np.arange(60) // 3)
+    table = pd.DataFrame({"x": rng.integers(0, 4, 90), "y": rng.integers(0, 100, 90)})
+    table = table.assign(site=np.resize(["A", "B", "C"], 90), person=np.arange(90) // 3, free=7)
+    table.loc[80:, "x"], table.loc[80:, "y"], table.loc[80:, "site"] = 1, 50, "A"
     (tmp_path / "schema.toml").write_text(SCHEMA)
-    (tmp_path / "study.toml").write_text(
-        LASTING if person else LASTING.replace('individual = "person"\n', "")
+    text = LASTING.replace(DIVISIONS["column"], DIVISIONS[division])
+    text = text if person else text.replace('individual = "person"\n', "")
+    whole = parts(tmp_path, table, text)
+    assert 5 < sum(count for (_, _, held), count in whole.items() if held) < 60
+    for out in (0, 17, 80, 85, 89):
+        less = parts(tmp_path, table.drop(index=out).reset_index(drop=True), text)
+        assert less <= whole and (whole - less).total() == 1
+    row = {"x": 1.5, "y": 49.5, "site": "A", "person": 99, "free": "none"}
+    more = parts(tmp_path, pd.concat([table, pd.DataFrame([row])], ignore_index=True), text)
+    assert whole <= more and (more - whole).total() == 1
+    if division != "column":
+        other = parts(tmp_path, table, text.replace("seed = 3", "seed = 4"))
+        assert other != whole and Counter(key[:2] for key in whole.elements()) == Counter(
+            key[:2] for key in other.elements()
+        )
+        dealt = text.replace('ledgers = "ledgers"\n', "")
+        less = parts(tmp_path, table.drop(index=0).reset_index(drop=True), dealt)
+        assert not less <= parts(tmp_path, table, dealt)
+
+
+def test_a_persons_records_stay_together_where_ledgers_last(tmp_path: Path) -> None:
+    """At one owner, and all trained on or all held out."""
+    table = pd.DataFrame({"x": np.arange(90), "y": np.arange(90), "person": np.arange(90) // 3})
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    whole = parts(tmp_path, table, LASTING.replace(DIVISIONS["column"], "count = 3"))
+    places = {(owner, held, content[2]) for owner, content, held in whole}
+    assert len(places) == 30 and len({(owner, held) for owner, held, _ in places}) > 3
+
+
+def test_a_table_is_divided_in_one_way_only_where_ledgers_last(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later study that would deal a record to another owner is refused before anything is asked."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.uniform(0, 100, 90), "y": rng.uniform(0, 100, 90)})
+    table.assign(person=np.arange(90)).to_csv(tmp_path / "table.csv", index=False)
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    text = LASTING.replace(DIVISIONS["column"], "count = 3").replace(
+        'ledgers = "ledgers"', 'ledgers = "ledgers"\nbudget = { epsilon = "8" }'
     )
+    text = text.replace("RuleFitRegressor", "FuzzyTreeRegressor").replace("seed = 3", "seed = 4")
 
-    def held_out(rows: pd.DataFrame) -> set[int]:
-        rows.to_csv(tmp_path / "table.csv", index=False)
-        prepared = divide(Study.from_toml(tmp_path / "study.toml"))
-        return set(rows.index[prepared.test.index])
+    def run(name: str, changed: str) -> int:
+        path = tmp_path / f"{name}.toml"
+        path.write_text(changed.replace('"lasting"', f'"{name}"'))
+        return status(["run", str(path), "--out", str(tmp_path / name)])
 
-    held = held_out(table)
-    assert 5 < len(held) < 30
-    for out in (0, 17, 59):
-        assert held_out(table.drop(index=out)) == held - {out}
-    assert not person or all(own <= held or not own & held for own in map(set, THREES))
-
-
-THREES = [range(start, start + 3) for start in range(0, 60, 3)]
+    assert run("first", text) == FINE
+    assert run("second", text.replace("seed = 4", "seed = 5")) == FINE
+    for other in ("count = 4", 'partition = "quantity"\ncount = 3'):
+        assert run("third", text.replace("count = 3", other)) == BAD_INPUT
+        told = capsys.readouterr().err
+        assert "'first' divided its table by partition = 'iid'" in told
+    assert run("third", text.replace('individual = "person"\n', "")) == BAD_INPUT
 
 
 def test_truth_is_what_the_clients_hold(study: Study) -> None:
