@@ -85,6 +85,8 @@ class Attack(ABC):
     controls: ClassVar[bool] = False  #: Whether it compares with a client's held-out records
     #: What one step between neighbours is by the owners' policy, which is public; a study sets it.
     relation: Relation = "add-or-remove"
+    #: Whose eyes it sees with: the server's, or those of the data owner of this name (:mod:`.viewpoint`)
+    viewpoint: str = ""
     #: Work after which nothing new is begun, in multiply-adds; about a minute on one core.
     max_work: float = MAX_WORK
     bounds: Deadline | None = None  #: What bounds the last run

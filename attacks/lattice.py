@@ -25,7 +25,6 @@ from privfed.attacks.deadline import Deadline
 
 try:
     import fpylll
-    from fpylll.algorithms.bkz2 import BKZReduction
 except ImportError:  # an extra
     fpylll = None
 
@@ -35,7 +34,10 @@ FLAGS = fpylll.BKZ.MAX_LOOPS | fpylll.BKZ.AUTO_ABORT if AVAILABLE else 0
 BLOCKS, LOOPS = {10: 1.0, 20: 1.0, 30: 4.0}, 6
 #: Longest lists of undecided candidates, and most equations, of one lattice.
 UNKNOWNS, EQUATIONS = 320, 260
+SPARE = 4.0  #: Bits for each unknown beyond those of the list; further sums would hardly say more, and take long
 CELLS = 4_000_000  #: Most sums times candidates that are kept, those of few candidates first
+#: The factor of a reduction in blocks of :data:`BLOCKS`, and how far a vector must stand out beside it.
+HERMITE, GAP = 1.0109, 0.25
 LEAST = 0.02  #: Least expected fraction of members, and of others
 STEP, WEIGHT = 6, 40  #: Equations that enter the kernel at a time, and their weight in bits
 #: Most other vectors that are listed to prove an entry; most nodes of the search, and the operations of one.
@@ -159,15 +161,18 @@ class ExactSums:
         most = np.bincount(group, room).astype(np.int64)
         prior = np.bincount(group, room * self.prior[support]) / most
         kept = independent(columns)[0][:EQUATIONS]
+        needed, sizes = entropy(most, prior) + SPARE * len(most), range(STEP, len(kept), STEP)
+        told = (k for k in sizes if bits_of(columns[kept[:k]], most, prior) > needed)
+        kept = kept[: next(told, len(kept))]
         reduced = Embedding(columns[kept], right[kept], most, prior)
         copies = reduced.solve(deadline)
         if copies is None or (columns @ copies != right).any():
             return False
         sure = reduced.unambiguous(copies, deadline) & ((copies == 0) | (copies == most))
-        told = sure[group]
+        named = sure[group]
         values = np.where(copies[group] == 0, self.low[support], self.high[support])
-        self.low[support[told]] = self.high[support[told]] = values[told]
-        return bool(told.any())
+        self.low[support[named]] = self.high[support[named]] = values[named]
+        return bool(named.any())
 
 
 @dataclass(eq=False)
@@ -206,12 +211,13 @@ class Embedding:
         rows = np.column_stack([SCALE * basis[:, :-1] - np.outer(z, self.centre), self.last * z])
         self.reduced = matrix(rows)
         fpylll.LLL.reduction(self.reduced)
-        reduction = BKZReduction(self.reduced)
         for block, effort in {0: 0.0, **BLOCKS}.items():
             if not deadline.spend(effort * self.work):
                 return None
             if 0 < block <= self.reduced.nrows:
-                reduction(fpylll.BKZ.Param(block, max_loops=LOOPS, flags=FLAGS))
+                fpylll.BKZ.reduction(
+                    self.reduced, fpylll.BKZ.Param(block, max_loops=LOOPS, flags=FLAGS)
+                )
             copies = self._read()
             if copies is not None:
                 return copies
@@ -219,14 +225,22 @@ class Embedding:
 
     @property
     def work(self) -> float:
-        """Operations of one reduction, about."""
-        return 25.0 * math.pow(len(self.most) + 1, 3.5)
+        """Operations of one reduction, about, and of the kernel's before it."""
+        unknowns = len(self.most) + 1.0
+        return 25.0 * unknowns**3.5 + 3e3 * len(self.added) * unknowns**2.2
 
     @property
     def feasible(self) -> bool:
-        """Whether the sums hold more bits than the list, so that one solution is expected."""
+        """Whether the sums hold more bits than the list, so that one solution is expected, and it stands out enough.
+
+        A reduction shows a shortest vector whose next is longer by :data:`GAP` times its factor to the power of the
+        dimension (Gama and Nguyen 2008, "Predicting lattice reduction", Section 3.2); a bit too many a dimension
+        makes the next one twice as long.
+        """
         told, needed = bits_of(self.added, self.most, self.prior), entropy(self.most, self.prior)
-        return told > needed + 10
+        unknowns = len(self.most)
+        least = math.log2(GAP) + unknowns * math.log2(HERMITE)
+        return told > needed + 10 and told - needed > unknowns * least
 
     def _read(self) -> np.ndarray | None:
         """Copies that stand in some row of the reduced basis."""

@@ -19,6 +19,7 @@ from privfed.attacks.reading import finite_numbers
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript, TranscriptEntry
+from privfed.privacy.laws import DiscreteLaplace
 from privfed.questions.query import View
 
 #: Most points of a data dictionary that are looked at one by one, and most cells of one release.
@@ -31,13 +32,15 @@ class LinearSystem:
     """Released numbers in the parts' own units, with what each point would add.
 
     ``design`` has shape (rows, points); ``deviations`` of the noise are 0 if exact; ``counts``
-    marks rows that count records; ``names`` are (release, part, cell) of each row.
+    marks rows that count records, ``laplace`` those of Laplace noise; ``names`` are (release, part, cell)
+    of each row.
     """
 
     design: np.ndarray
     answers: np.ndarray
     deviations: np.ndarray
     counts: np.ndarray
+    laplace: np.ndarray
     names: tuple[tuple[int, str, int], ...]
 
     def __len__(self) -> int:
@@ -51,6 +54,7 @@ class LinearSystem:
             self.answers[places],
             self.deviations[places],
             self.counts[places],
+            self.laplace[places],
             tuple(self.names[place] for place in places),
         )
 
@@ -89,13 +93,15 @@ def rows_of(
 def joined(several: Sequence[LinearSystem], points: int) -> LinearSystem:
     """Systems one below the other."""
     empty = np.empty(0)
-    start = LinearSystem(np.empty((0, points)), empty, empty, empty.astype(bool), ())
+    none = empty.astype(bool)
+    start = LinearSystem(np.empty((0, points)), empty, empty, none, none, ())
     whole = [start, *several]
     return LinearSystem(
         np.concatenate([rows.design for rows in whole]),
         np.concatenate([rows.answers for rows in whole]),
         np.concatenate([rows.deviations for rows in whole]),
         np.concatenate([rows.counts for rows in whole]),
+        np.concatenate([rows.laplace for rows in whole]),
         tuple(name for rows in whole for name in rows.names),
     )
 
@@ -126,8 +132,9 @@ def _part(
     design = added[name].reshape(len(added[name]), -1).T[shown].astype(float) * grid
     off = 0.0 if part.noise is None else part.noise.std * grid
     spread, counts = np.full(len(shown), off), np.full(len(shown), part.type == "counts")
+    laplace = np.full(len(shown), isinstance(part.noise, DiscreteLaplace))
     names = tuple((place, name, int(cell)) for cell in shown)
-    return LinearSystem(design, flat[shown], spread, counts, names)
+    return LinearSystem(design, flat[shown], spread, counts, laplace, names)
 
 
 def gram_cells(

@@ -1,8 +1,8 @@
 """What a whole ledger adds up to: cells, small groups, values and outcomes that no release tells
 alone.
 
-Five ways: cells that follow from margins (:mod:`contingency` for exact answers,
-:mod:`least_squares` for noisy repeats), small groups by subtracting one count from another, values
+Six ways: cells that follow from margins (:mod:`contingency` for exact answers,
+:mod:`least_squares` for noisy repeats), the table under which all answers are likeliest, small groups by subtracting one count from another, values
 from power sums, records from normal equations, and binary outcomes by linear programming. They read
 every query that says what a record adds, of one study or of several.
 """
@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Table, Truth
-from privfed.attacks.contingency import ranges
+from privfed.attacks.contingency import likeliest, ranges
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk
 from privfed.attacks.joint_equations import joint_records, sharing
@@ -41,6 +41,7 @@ CANDIDATES = 12_000  #: Most candidates and drawn points of one list
 DRAWN = 1000
 #: A count is claimed where its deviation is at most this: then rounding is right 19 times in 20.
 CLAIMED = 0.25
+PROGRAM = 150_000  #: Most numbers times cells of an integer program for the likeliest table
 SOLVED = 1500  #: Most records whose outcomes are solved for at a time
 NEAR = 1e-6  #: Numbers nearer than this share of their size are one
 
@@ -104,7 +105,7 @@ class Reconstruction(Attack):
         self, metric: str, tally: SuccessCounts, kinds: tuple[str, ...], partial: str
     ) -> Finding:
         told = tally.found > tally.chance
-        if metric == OUTCOMES and tally.claimed:
+        if metric in (OUTCOMES, LIKELIEST) and tally.claimed:
             low = clopper_pearson(round(tally.found), round(tally.claimed), 0.025)[0]
             told = bool(low > tally.chance / tally.claimed)
         return self.finding(
@@ -120,6 +121,7 @@ class Reconstruction(Attack):
 
 TOGETHER = "findings from all releases together"  #: What is measured
 TABLE = "records in cells whose count follows from all totals"
+LIKELIEST = "records whose values stand in the table under which all numbers are likeliest"
 GROUPS = "groups of fewer than 5 records isolated by subtraction"
 SINGLE = "values of a single record that subtraction gives"
 MOMENTS = "values that follow from power sums of small groups"
@@ -134,7 +136,10 @@ def _ways(
     if domain is not None:
         rows = rows_of(transcript, domain, most=ROWS, deadline=deadline)
         if rows.counts.any():
-            yield TABLE, cells(rows, _records_at(own, domain), deadline=deadline)
+            held = _records_at(own, domain)
+            yield TABLE, cells(rows, held, deadline=deadline)
+            elsewhere = sum(_records_at(each, domain) for each in truth.values() if each is not own)
+            yield LIKELIEST, rebuilt(rows, held, elsewhere + np.zeros(len(held)), deadline=deadline)
     points = _candidates(own, truth, schema)
     rows = rows_of(transcript, points, most=ROWS, deadline=deadline)
     members = slice(0, len(own.x))
@@ -202,6 +207,36 @@ def cells(rows: LinearSystem, held: np.ndarray, *, deadline: Deadline) -> Succes
     return SuccessCounts(
         float(true[claims == true].sum()), float(held.sum()), float(true[outright].sum())
     )
+
+
+def rebuilt(
+    rows: LinearSystem, held: np.ndarray, elsewhere: np.ndarray, *, deadline: Deadline
+) -> SuccessCounts | None:
+    """Records at points of the likeliest table, by every number and the law of its noise.
+
+    The baseline is how many of others' records stand in it, who had no part in the numbers. By (epsilon,
+    delta) a record stands there with at most e^epsilon times the chance of one like it that has no part in
+    them, plus delta. None without others, or too large a program.
+
+    Args:
+        rows: of one client's numbers.
+        held, elsewhere: its records, and others', at each point; shape (points,).
+    """
+    atoms, place = np.unique(rows.design, axis=1, return_inverse=True)
+    if not elsewhere.any() or not held.any() or atoms.size > PROGRAM or deadline.over:
+        return None
+    table = likeliest(
+        atoms,
+        rows.answers,
+        deviations=rows.deviations,
+        laplace=rows.laplace,
+        time_limit=deadline.remaining,
+    )
+    if table is None:
+        return None
+    inside = (table > 0)[place.ravel()]
+    chance = float(elsewhere[inside].sum() / elsewhere.sum())
+    return SuccessCounts(float(held[inside].sum()), float(held.sum()), chance * float(held.sum()))
 
 
 def differences(

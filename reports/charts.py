@@ -88,13 +88,14 @@ def epsilon_rows(axes: Axes, rows: Sequence[Epsilons]) -> None:
     styles: tuple[tuple[str, str, Any], ...] = (
         ("claimed", "at most", {"marker": "|", "s": 190, "color": PROTECTED, "linewidths": 3}),
         ("audited", "at least, proven", {"marker": ">", "s": 34, "color": INK}),
+        ("audit_claim", "", {"marker": "|", "s": 70, "color": INK, "linewidths": 1}),
         ("attacked", "attained", {"marker": "o", "s": 34, "color": OPEN}),
     )
     for name, about, style in styles:
         each = [(x, y) for y, row in enumerate(rows) if (x := getattr(row, name)) is not None]
         axes.scatter(
-            [min(x, top) for x, _ in each], [y for _, y in each], label=f"{name} ({about})",
-            zorder=3, clip_on=False, **style,
+            [min(x, top) for x, _ in each], [y for _, y in each], zorder=3, clip_on=False,
+            label=f"{name} ({about})" if about else "claimed of what was audited", **style,
         )  # fmt: skip
     for y, row in enumerate(rows):
         known = [min(x, top) for x in (row.audited, row.attacked, row.claimed) if x is not None]
@@ -112,7 +113,7 @@ def epsilon_rows(axes: Axes, rows: Sequence[Epsilons]) -> None:
     endless = any(math.isinf(x) for x in shown)
     axes.set_xticks([*ticks, *[top] * endless], [*(f"{t:g}" for t in ticks), *["∞"] * endless])
     axes.set_xlabel("epsilon, nats")
-    axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
+    axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4)
 
 
 def epsilons(rows: Sequence[Epsilons]) -> str:

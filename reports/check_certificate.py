@@ -86,10 +86,15 @@ def _evidence(plain: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[t
     yield "people or values", "none identified", ", ".join(named) or "none", _state(not named)
     for key, measure, name in _CEILINGS:
         if limits[key] is not None:
-            known = [_most(found) for found in attacked if found.get("measure") == measure]
-            state = _state(max(known) <= limits[key]) if known else UNKNOWN
-            found = f"{max(known):.4g}" if known else "no such figure"
-            yield f"members {name}", f"at most {limits[key]:g} (upper end)", found, state
+            bounded = [found for found in attacked if found.get("measure") == measure]
+            looked = [found for found in bounded if found["state"] != "not looked"]
+            known = [own["value"] if own["high"] is None else own["high"] for own in looked]
+            silent = sorted(found["attack"] for found in bounded if found not in looked)
+            told = "; not looked: " + ", ".join(silent) if silent else ""
+            told = (f"{max(known):.4g}" if known else "no such figure") + told
+            above = bool(known) and max(known) > limits[key]
+            state = FAILED if above else UNKNOWN if silent or not known else MET
+            yield f"members {name}", f"at most {limits[key]:g} (upper end)", told, state
     if limits["min_audit_power"] is not None:
         shares = [own["proven"] / own["claimed"] for own in plain["audited"] if own["claimed"]]
         state = _state(max(shares) >= limits["min_audit_power"]) if shares else UNKNOWN
@@ -97,11 +102,6 @@ def _evidence(plain: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[t
         yield "audit: proven over claimed", f"at least {limits['min_audit_power']:g}", found, state
     false = [own["subject"] for own in plain["audited"] if own["proven"] > own["claimed"]]
     yield "audits", "contradict no claim", ", ".join(false) or "none does", _state(not false)
-
-
-def _most(found: Mapping[str, Any]) -> float:
-    """The upper end of a finding's interval, or its value."""
-    return float(found["value"] if found["high"] is None else found["high"])
 
 
 def _state(met: object) -> str:

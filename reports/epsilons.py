@@ -35,6 +35,7 @@ class Epsilons:
     client: str
     claimed: float  #: at most: what the ledger proves, infinite without a finite guarantee
     audited: float | None  #: at least: what outputs, or whole trainings on canaries, prove
+    audit_claim: float | None  #: what was claimed of what was audited, one release or all
     attacked: float | None  #: what the strongest attack attains
 
 
@@ -75,22 +76,25 @@ def _claimed(policy: PolicyReport, client: ClientAccount) -> float:
     return client.proved if policy.secure and client.proved is not None else math.inf
 
 
-def _found(policy: PolicyReport, client: ClientAccount) -> tuple[float | None, float | None]:
-    """The largest lower bound of an audit, and the largest epsilon that an attack attains."""
+def _found(
+    policy: PolicyReport, client: ClientAccount
+) -> tuple[float | None, float | None, float | None]:
+    """The largest lower bound of an audit with its own claim, and the largest epsilon that an attack attains."""
     delta = client.delta or float(STATED if client.unprotected else 0)
     asked = {step.kind for step in client.steps}
     by_owner = {one.attack for one in policy.findings if BY_OWNER in one.detail}
-    audited: list[float] = []
+    audited: list[tuple[float, float | None]] = []
     attacked: list[float] = []
     for found in policy.findings:
         if found.releases and asked.isdisjoint(found.releases):
             continue
         if found.metric.startswith("epsilon proven") and found.detail.get("delta", 0.0) >= delta:
-            audited.append(found.value)
+            audited.append((found.value, found.of))
         if found.attack not in by_owner:
             attacked += _proven(found, 0.0 if client.unprotected else delta)
         attacked += _attained(found.detail.get(BY_OWNER, {}).get(client.client, {}), delta)
-    return max(audited, default=None), max(attacked, default=None)
+    most = max(audited, key=lambda each: each[0], default=(None, None))
+    return *most, max(attacked, default=None)
 
 
 def _attained(own: Mapping[str, float], delta: float) -> Iterator[float]:

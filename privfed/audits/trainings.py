@@ -36,7 +36,9 @@ from privfed.tables.schema import Column, Schema
 
 #: Secret of the client, whose local randomness the auditor is taken to know.
 SECRET = b"an auditor's secret"
-COINS = 1000  #: Coins of an audit, over all its runs, where no number of runs is given
+#: Coins of an audit, over all its runs, where no number of runs is given: so many at least, and at most; and
+#: the share of the claim that they are to prove of canaries that were searched.
+COINS, MOST_COINS, AIM = 1000, 8000, 0.5
 #: Candidates among which canaries are searched, and the share of the farthest one's distance that each reaches
 #: in a direction of its own.
 POOL, REACH = 600, 0.7
@@ -83,7 +85,8 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
         schema: the public data dictionary.
         canaries: number of canaries in each run; the fewer, the less they hide each other.
         others: number of records that are certainly there.
-        runs: how often the learner learns anew under other coins; for :data:`COINS` coins unless given.
+        runs: how often the learner learns anew under other coins; unless given, for :data:`COINS` coins, of searched
+            canaries for as many as :func:`enough` says.
         search: whether the canaries are those that move a training farthest (:func:`farthest`), at most
             so many; else they are drawn anew for each run.
         noise: the client's source of noise; secure unless given.
@@ -97,8 +100,11 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
     if (policy.unit, policy.relation) != ("record", "add-or-remove"):
         raise InputError("canary records are added or removed; audit a policy of unit 'record'")
     source, name = noise or SecureNoise(), type(learner).__name__
-    worst = farthest(learner, policy, schema, canaries, others, source, seed) if search else None
-    runs = runs or -(-COINS // (canaries if worst is None else len(worst)))
+    worst, coins = None, COINS
+    if search:
+        worst, lengths = farthest(learner, policy, schema, canaries, others, source, seed)
+        coins = enough(lengths, policy, alpha * TOGETHER)
+    runs = runs or -(-coins // (canaries if worst is None else len(worst)))
     games = [
         _play(learner, policy, plant(schema, canaries, others, seed + run, worst), source)
         for run in range(runs)
@@ -266,14 +272,15 @@ def farthest(
     others: int,
     noise: Noise,
     seed: int = 0,
-) -> Records:
+) -> tuple[Records, np.ndarray]:
     """The records of a schema that move one training farthest, each in a direction of its own.
 
     Candidates are corners of the schema's box and a Latin hypercube (:func:`apart`). The training holds none
     of them. Other arguments as in :func:`audit_learner`.
 
     Returns:
-        at least one record and at most ``most``, the farthest first.
+        at least one record and at most ``most``, the farthest first; and how far each moves the training in
+        directions that those before it leave free, in deviations of the noise, shape (canaries,).
     """
     drawn = plant(schema, POOL // 2, others, seed)
     corners = np.random.default_rng([seed, POOL]).integers(0, 2, (POOL // 2, len(schema.columns)))
@@ -282,11 +289,12 @@ def farthest(
     planted = Planted(pool, np.zeros(len(pool), bool), drawn.others)
     told = _taught(learner, policy, drawn.others, noise).transcript()
     moves = [moved(entry, kinds[entry.kind], planted)[0] for entry in told]
-    return pool.take(np.array(apart(moves, most)))
+    found = apart(moves, most)
+    return pool.take(np.array(list(found))), np.array(list(found.values()))
 
 
-def apart(moves: Sequence[np.ndarray], most: int) -> list[int]:
-    """Which records move several answers farthest, each beside what those before it move.
+def apart(moves: Sequence[np.ndarray], most: int) -> dict[int, float]:
+    """Which records move several answers farthest, and how far each beside what those before it move.
 
     Gram-Schmidt in every answer by itself, for a direction may not depend on later answers: the longest
     remainder over all answers is next, while it is at least :data:`REACH` of the first.
@@ -295,18 +303,39 @@ def apart(moves: Sequence[np.ndarray], most: int) -> list[int]:
         moves: what each record adds to an answer, in deviations of the noise, shape (records, cells) each.
         most: number of records, at most.
     """
-    left, found, first = [np.array(each) for each in moves], list[int](), 0.0
+    left, found, first = [np.array(each) for each in moves], dict[int, float](), 0.0
     while len(found) < most:
         lengths = np.sqrt(sum((each**2).sum(axis=1) for each in left))
         best = int(np.argmax(lengths))
         first = first or float(lengths[best])
         if found and lengths[best] < REACH * first:
             break
-        found.append(best)
+        found[best] = float(lengths[best])
         for each in left:
             along = each[best] / max(float(np.linalg.norm(each[best])), 1e-12)
             each -= np.outer(each @ along, along)
     return found
+
+
+def enough(lengths: np.ndarray, policy: Policy, alpha: float) -> int:
+    """How many coins prove :data:`AIM` of the policy's claim of an honest learner with probability :data:`POWER`.
+
+    At most :data:`MOST_COINS`, and :data:`COINS` where a claim is not Gaussian. It follows from a training that
+    holds no canary, so that the audited ones have no part in it.
+
+    Args:
+        lengths: of the canaries, as in :func:`convicted_from`.
+        policy: with a budget, at whose delta the claim is.
+        alpha: level of the audit.
+    """
+    if policy.budget is None or not policy.budget.delta:
+        return COINS
+    rate, delta = float(norm.cdf(lengths / 2).mean()), float(policy.budget.delta)
+    for coins in np.geomspace(COINS, MOST_COINS, 25).astype(int):
+        mu = float(right_guesses_mu(binom.ppf(1 - POWER, coins, rate), coins, alpha))
+        if mu > 0 and gaussian_epsilon(mu, delta) >= AIM * float(policy.budget.epsilon):
+            return int(coins)
+    return MOST_COINS
 
 
 def convicted_from(lengths: np.ndarray, claimed: float, delta: float, alpha: float) -> float:

@@ -20,7 +20,7 @@ from privfed.privacy.policy import Policy
 from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.study import PolicyChoice, Study, simulation
-from privfed.study.dry_run import attacks_of, dry_run
+from privfed.study.dry_run import attacks_of, check_viewpoints, dry_run
 from privfed.study.exposed import exposed, rows_of
 from privfed.study.model_reading import read_models, reads_models
 from privfed.study.output import NOISE, Output, finite, write_text, written_whole
@@ -57,6 +57,8 @@ def run(
     with written_whole(out, overwrite=overwrite) as folder:
         stamped, prepared = stamp(study), simulation.prepare(study)
         prices = dry_run(study, prepared.schema)
+        if attacked:
+            check_viewpoints(study, prepared.owners)
         if lasting is not None:
             lasting.begin(study, prices[0], prepared.schema, prepared.owners)
         output = Output(folder)

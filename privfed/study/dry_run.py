@@ -30,6 +30,9 @@ from privfed.tables.partition import named
 from privfed.tables.schema import Schema
 from privfed.tables.toml_file import naming, read_toml
 
+#: What an owner who takes part, the one with the most records, tries on all others.
+BY_OWNERS = {"name": "pool", "unknown": [""], "viewpoint": "largest"}
+
 
 def dry_run(
     study: Study, schema: Schema, *, attacks: bool = True, deployed: bool = False
@@ -329,10 +332,11 @@ def strict(model: FederatedLearner) -> Policy:
 
 
 def attacks_of(study: Study) -> list[Any]:
-    """Build a study's attacks; ``"*"`` stands for all installed ones, each as it is."""
+    """Build a study's attacks; ``"*"`` stands for all installed ones, each as it is, and :data:`BY_OWNERS`."""
     faults, built = Faults(), []
     for chosen in study.attacks:
-        names = sorted(plugins.available("attacks")) if chosen == "*" else [chosen]
+        every = [*sorted(plugins.available("attacks")), BY_OWNERS]
+        names = every if chosen == "*" else [chosen]
         for one in names:
             with faults.collected():
                 attack = _attack(one if isinstance(one, Mapping) else {"name": one})
@@ -342,13 +346,28 @@ def attacks_of(study: Study) -> list[Any]:
     return built
 
 
+def check_viewpoints(study: Study, owners: Iterable[str]) -> None:
+    """Check that attacks see with eyes that are there (StudyError: no such owner)."""
+    known = ["largest", *owners]
+    for attack in attacks_of(study):
+        if attack.viewpoint and attack.viewpoint not in known:
+            raise StudyError(
+                f"attack {attack.name!r}: no owner {attack.viewpoint!r} for its viewpoint; write one of "
+                f"{', '.join(known)}{did_you_mean(attack.viewpoint, known)}"
+            )
+
+
 def _attack(chosen: Mapping[str, Any]) -> Any:
     params = dict(chosen)
     name = params.pop("name", None)
     if not isinstance(name, str):
         raise StudyError('attacks: a table needs the attack\'s name; write { name = "pool", ... }')
-    build = plugins.load("attacks", name)
+    build, viewpoint = plugins.load("attacks", name), params.pop("viewpoint", "")
+    if not isinstance(viewpoint, str):
+        raise StudyError(f'attack {name!r}: viewpoint is an owner\'s name; write "largest"')
     known = set(signature(build).parameters)
     if not set(params) <= known:
-        raise StudyError(*_strangers(f"attack {name!r}", params, known))
-    return build(**_typed(params, build.__init__, f"attack {name!r}"))
+        raise StudyError(*_strangers(f"attack {name!r}", params, known | {"viewpoint"}))
+    attack = build(**_typed(params, build.__init__, f"attack {name!r}"))
+    attack.viewpoint = viewpoint
+    return attack

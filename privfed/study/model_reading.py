@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import numpy as np
 import pandas as pd
+from scipy.stats import beta
 from sklearn.base import ClassifierMixin
 
 from privfed.attacks.deadline import MAX_WORK
-from privfed.attacks.finding import Finding
-from privfed.attacks.leave_one_out import CALL, ROW
+from privfed.attacks.finding import POWER, Finding
+from privfed.attacks.leave_one_out import CALL, DOUBTED, FEWEST, ROW
+from privfed.attacks.roc import interval
 from privfed.attacks.shadow_models import (
     QUESTION,
     model_scores,
@@ -33,6 +36,7 @@ from privfed.learners.baselines.pooled import RawBaseline
 from privfed.learners.saved import load
 from privfed.owner.local_store import ENDING, LocalStore
 from privfed.questions.threads import one_thread
+from privfed.questions.tree import Tree
 from privfed.study.choices import PolicyChoice, ShadowChoice
 from privfed.study.dry_run import adopt, learner
 from privfed.study.metrics import chances_of, targets
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
 
 #: Shadow models of each policy where a study says nothing of them.
 USUAL = ShadowChoice(number=8, seconds=math.inf)
+CONTROLS = 12  #: Trainings on all records that tell how often secrets alone change a tree's splits
 
 
 def reads_models(prepared: AnyPrepared) -> TypeGuard[Prepared]:
@@ -92,6 +97,7 @@ def read_models(
         return idle
     found = [_by_quantiles(pool, score), *_by_shadows(pool, model, transcript)]
     if isinstance(target, PersonalLearner):
+        found += by_structure(pool, target, transcript)
         found = [replace(each, question=OWN_QUESTION, harm=OWN_HARM) for each in found]
     return [pool.told(each) for each in found], {}
 
@@ -154,6 +160,84 @@ def _by_shadows(pool: StudyRecords, model: Regressor, transcript: Transcript) ->
     return [replace(each, partial=partial if late else "") for each in found]
 
 
+def by_structure(
+    pool: StudyRecords, target: PersonalLearner, transcript: Transcript
+) -> list[Finding]:
+    """Tell who was there by the splits of clients' own trees alone, no leaf's value and no prediction.
+
+    The attacker knows all other records, and leaves one out at a time: whoever's absence changes a split was
+    there. A client's secret may change it, too, so that only those clients are looked at whose splits two trainings
+    under other secrets grew anew, and how often further ones on all records change them is the baseline (0 if they
+    follow from the records: then each is a proof). Where nothing leaves, clients learn apart, and a training
+    leaves one record out at every client; else at one. None for models that are no trees.
+    """
+    whole = pool.places[pool.member]
+    shown = {client: splits_of(target, client) for client in target.homes}
+    work = training_work(transcript, pool.prepared, target) + ROW * len(whole)
+    trainings = int(MAX_WORK // work) - CONTROLS - 2
+    if None in shown.values():
+        return []
+    if trainings < FEWEST:
+        least = FEWEST + CONTROLS + 2
+        why = f"{least} trainings take {work * least:.1g} operations, more than {MAX_WORK:.1g}"
+        return [not_read("structure", why)]
+
+    def changed(without: Mapping[str, int]) -> dict[str, bool]:
+        places = np.delete(whole, list(without.values()), axis=0)
+        model = pool.train(places, pool.targets[places[:, 0].astype(int)]).model
+        return {client: splits_of(model, client) != shown[client] for client in shown}
+
+    again = [changed({}) for _ in range(2)]
+    same = [client for client in shown if not any(each[client] for each in again)]
+    if not same:
+        return [not_read("structure", "secrets or noise decide the splits of every client's tree")]
+    rng, owner = np.random.default_rng(pool.prepared.study.seed), pool.owners[pool.member]
+    doubts = [
+        (c, int(i)) for c in same for i in rng.permutation(np.flatnonzero(owner == c))[:DOUBTED]
+    ]
+    if len(transcript):
+        turns = [dict([doubts[at]]) for at in rng.permutation(len(doubts))]
+    else:
+        each = [[one for one in doubts if one[0] == client] for client in same]
+        turns = [dict(filter(None, turn)) for turn in zip_longest(*each)]
+    found = [now[c] for turn in turns[:trainings] for now in [changed(turn)] for c in turn]
+    chance = [now[c] for now in [changed({}) for _ in range(CONTROLS)] for c in same]
+    (low, high), by_chance = interval(sum(found), len(found)), interval(sum(chance), len(chance))
+    told = replace(
+        not_read("structure", ""),
+        metric="share of the used records in doubt without which a client's tree has other splits",
+        value=float(np.mean(found)),
+        low=low,
+        high=high,
+        baseline=float(np.mean(chance)),
+        measure="",
+        severity="some" if low > by_chance[1] else "none",
+        detail={
+            "the attacker knows": "every other record of the client",
+            "records in doubt": len(found),
+            "clients": len(same),
+            "changed by secrets alone, at most": by_chance[1],
+        },
+        detectable=_detectable(len(found), by_chance[1]),
+    )
+    return [told]
+
+
+def _detectable(number: int, chance: float) -> float:
+    """The share that so many doubts tell from chance with probability :data:`.POWER`; 2 if none."""
+    enough = next((k for k in range(1, number + 1) if interval(k, number)[0] > chance), 0)
+    return float(beta.ppf(POWER, enough, number - enough + 1)) if enough else 2.0
+
+
+def splits_of(model: FederatedLearner, client: str) -> bytes | None:
+    """The splits of a client's own tree, as bytes; None if its model is no tree."""
+    tree = getattr(cast(PersonalLearner, model).at_home(client), "tree", None)
+    if not isinstance(tree, Tree):
+        return None
+    parts = (tree.feature, tree.children, tree.cuts)
+    return np.concatenate([each.ravel().astype(float) for each in parts]).tobytes()
+
+
 def training_work(transcript: Transcript, prepared: Prepared, model: FederatedLearner) -> float:
     """Multiply-adds of one training: each query once more, and each tree of a forest that pools records."""
     sizes = prepared.train[prepared.owner].astype(str).value_counts()
@@ -192,6 +276,11 @@ class StudyRecords:
         return np.column_stack([records.x, self.targets])
 
     @property
+    def owners(self) -> np.ndarray:
+        """Each record's owner, text, shape (records,)."""
+        return self.rows[self.prepared.owner].astype(str).to_numpy()
+
+    @property
     def targets(self) -> np.ndarray:
         """Their targets by the schema, shape (records,)."""
         assert self.prepared.schema.target is not None
@@ -223,7 +312,7 @@ class StudyRecords:
         """Return a model with the interface of shadow-model attacks."""
         tells = isinstance(model, ClassifierMixin) and hasattr(model, "predict_proba")
         personal = isinstance(model, PersonalLearner)
-        owner = self.rows[self.prepared.owner].astype(str).to_numpy() if personal else None
+        owner = self.owners if personal else None
         return (Classifier if tells else Regressor)(model, self.rows, self.prepared.schema, owner)
 
 

@@ -19,6 +19,7 @@ from privfed.attacks.base import HELD_OUT
 from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
+from privfed.attacks.viewpoint import run_as
 from privfed.audits.guards import FAMILY_WISE, audit_guards, audit_sources
 from privfed.audits.noise import audit_noise
 from privfed.audits.trainings import audit_learner
@@ -367,12 +368,16 @@ def attack(
         tried.time_limit, tried.relation = seconds or tried.time_limit, relation
         attackable = tried.attackable(transcript)
         known: Mapping[str, Any] = truth
-        if tried.controls and isinstance(prepared, Prepared):
-            known = {**prepared.controls(), **truth}
+        if isinstance(prepared, Prepared) and (tried.controls or tried.viewpoint):
+            own = prepared.truth() if tried.viewpoint else truth
+            known = {**prepared.controls(), **own}
         if isinstance(prepared, PreparedCohort) and isinstance(tried, Linkage):
             known = prepared.books()
         with one_thread():
-            told = tried.run(transcript, known, prepared.schema) if attackable else []
+            if attackable and tried.viewpoint:
+                told = run_as(tried.viewpoint, tried, transcript, known, prepared.schema)
+            else:
+                told = tried.run(transcript, known, prepared.schema) if attackable else []
         if attackable and not told and tried.bounds and tried.bounds.over:
             told = [tried.unfinished()]
         found.extend(told)

@@ -199,11 +199,11 @@ def test_sums_that_weigh_the_others_differently_claim_no_value() -> None:
     design = np.array([[1, 1, 1], [1, 1, 0], [2, 3, 5], [2, 4, 0.0]])
     names = ((0, "n", 0), (0, "n", 1), (0, "sum", 0), (0, "sum", 1))
     counts = np.array([True, True, False, False])
-    rows = LinearSystem(design, design.sum(axis=1), np.zeros(4), counts, names)
+    rows = LinearSystem(design, design.sum(axis=1), np.zeros(4), counts, ~counts, names)
     groups, single = differences(rows, slice(0, 3), deadline=Deadline(9))
     assert (groups.found, groups.claimed, single.claimed) == (1, 1, 0)
     design[3] = [2, 3, 0]
-    alike = LinearSystem(design, design.sum(axis=1), np.zeros(4), counts, names)
+    alike = LinearSystem(design, design.sum(axis=1), np.zeros(4), counts, ~counts, names)
     assert differences(alike, slice(0, 3), deadline=Deadline(9))[1].found == 1
 
 

@@ -137,6 +137,20 @@ def _first(plain: dict[str, Any], public: bytes) -> Iterator[str]:
         yield str(error)
 
 
+def test_a_reader_that_did_not_look_leaves_a_ceiling_unexamined(tmp_path: Path) -> None:
+    """Its interval's end of 1 is no figure; one that looked and lies above is still not met."""
+    plain = made(tmp_path)
+    blind = found(attack="model reader lira", high=1.0, state="not looked")
+    plain["attacked"].append(blind)
+    (row,) = (row for row in criteria(plain) if row["criterion"] == "members at 1 %")
+    assert row["state"] == check_certificate.UNKNOWN
+    assert row["found"] == "0.05; not looked: model reader lira"
+    assert decided(criteria(plain)) == "refuse"
+    plain["attacked"].append(found(attack="pool", high=0.2))
+    states = {row["criterion"]: row["state"] for row in criteria(plain)}
+    assert states["members at 1 %"] == check_certificate.FAILED
+
+
 @pytest.mark.parametrize(
     ("criterion", "change"),
     [

@@ -40,7 +40,8 @@ def _finding(
     name: str, value: float, limit: Limit = "", detail: dict[str, Any] | None = None
 ) -> Finding:
     metric = "epsilon proven by the outputs, at least" if "audit" in name else "share"
-    return Finding(name, "Which?", metric, value, 1, limit=limit, detail=detail or {})
+    of = 2 * value if "audit" in name else 1
+    return Finding(name, "Which?", metric, value, of, limit=limit, detail=detail or {})
 
 
 def test_each_figure_is_the_strongest_of_its_kind() -> None:
@@ -52,7 +53,7 @@ def test_each_figure_is_the_strongest_of_its_kind() -> None:
         _finding("worst_record", 0.9, "found at 1 %"),
     )
     one, other = epsilons(_report(*found))
-    assert (one.claimed, one.audited) == (4.0, 0.7)
+    assert (one.claimed, one.audited, one.audit_claim) == (4.0, 0.7, 1.4)
     assert one.attacked == pytest.approx(gaussian_epsilon(1.0, DELTA))
     assert other.attacked is None
 
@@ -92,7 +93,7 @@ def test_the_picture_names_owners_and_what_was_not_looked_at() -> None:
     axes = Figure().subplots()
     assert plot(_report(audited), ax=axes) is axes
     marks = [np.asarray(collection.get_offsets()) for collection in axes.collections]
-    assert [float(each[0, 0]) for each in marks[:2]] == [4.0, 0.5]
-    assert len(marks[2]) == 0
+    assert [float(each[0, 0]) for each in marks[:3]] == [4.0, 0.5, 1.0]
+    assert len(marks[3]) == 0
     assert drawn(_report()) == [] and "Claimed, audited" not in page(_report())
     assert len(drawn(_report(audited, owners=AT_MOST + 3))) == AT_MOST

@@ -11,10 +11,14 @@ from scipy.stats import norm
 
 from privfed.audits.bounds import right_guesses_mu
 from privfed.audits.trainings import (
+    AIM,
+    COINS,
+    MOST_COINS,
     Planted,
     _play,
     audit_learner,
     convicted_from,
+    enough,
     farthest,
     plant,
     roomy_schema,
@@ -22,6 +26,7 @@ from privfed.audits.trainings import (
 from privfed.errors import InputError
 from privfed.learners import FuzzyTreeRegressor, RuleFitClassifier
 from privfed.learners.base import FederatedLearner
+from privfed.privacy.accountant import Budget
 from privfed.privacy.conversion import gaussian_epsilon
 from privfed.privacy.noise import TestNoise
 from privfed.privacy.policy import Policy
@@ -102,14 +107,27 @@ def test_searched_canaries_move_a_training_farthest() -> None:
     """Few records reach far in a small schema: the searched ones do, each in a direction of its own."""
     learner = FuzzyTreeRegressor(max_depth=1)
     policy = learner.private("4", "1e-5")
-    worst = farthest(learner, policy, NUMERIC, 12, 50, TestNoise(1))
+    worst, lengths = farthest(learner, policy, NUMERIC, 12, 50, TestNoise(1))
     anyone = plant(NUMERIC, len(worst), 50, seed=1).canaries
     searched, drawn = (
         _play(learner, policy, Planted(held, np.ones(len(held), bool), anyone), TestNoise(2))
         for held in (worst, anyone)
     )
-    assert 1 < len(worst) <= 12
+    assert 1 < len(worst) <= 12 and (np.diff(lengths) <= 1e-9).all()
     assert searched.whole.lengths.mean() > 1.1 * drawn.whole.lengths.mean()
+
+
+def test_as_many_coins_are_tossed_as_prove_half_of_a_claim() -> None:
+    """By simulated right guesses four times in five; short canaries take more, up to a limit; Laplace noise the least."""
+    policy, rng = FuzzyTreeRegressor().private("4", "1e-5"), np.random.default_rng(1)
+    far, short = (enough(np.full(30, mu), policy, 0.005) for mu in (0.8, 0.65))
+    assert COINS <= far < short < MOST_COINS
+    assert enough(np.full(30, 0.3), policy, 0.005) == MOST_COINS
+    right = rng.binomial(short, norm.cdf(0.325), 2000)
+    proven = np.array([gaussian_epsilon(right_guesses_mu(r, short, 0.005), 1e-5) for r in right])
+    assert 0.76 < (proven >= AIM * 4).mean() < 0.86
+    pure = Policy(policy.guards, budget=Budget.of("4"))
+    assert enough(np.full(30, 0.8), pure, 0.005) == COINS
 
 
 @pytest.mark.parametrize("factor", [1.5, 3.0])

@@ -84,8 +84,8 @@ def test_an_attack_takes_parameters_and_several_settings(study: Study) -> None:
     assert second.unknown == ("bmi",) and second.max_candidates == 50
     every = replace(study, attacks=("*", {"name": "pool", "unknown": ["bmi"]}), attack_seconds=7)
     built = dry_run.attacks_of(every)
-    assert len(built) == len(plugins.available("attacks")) + 1
-    assert [one.name for one in built].count("pool") == 2
+    assert len(built) == len(plugins.available("attacks")) + 2
+    assert [one.viewpoint for one in built if one.name == "pool"] == ["", "largest", ""]
     assert {one.time_limit for one in built} == {7}
     assert Study.from_dict(every.to_dict()).attacks == every.attacks
 
@@ -97,6 +97,7 @@ def test_an_attack_takes_parameters_and_several_settings(study: Study) -> None:
         ({"unknown": ["bmi"]}, "needs the attack's name"),
         ({"name": "pool", "max_candidates": "many"}, "max_candidates"),
         ({"name": "pole"}, "'pool'"),
+        ({"name": "pool", "viewpoint": 3}, 'write "largest"'),
         (3, "attacks"),
     ],
 )
@@ -104,3 +105,12 @@ def test_an_attack_that_cannot_be_built_is_told(study: Study, chosen: Any, fault
     """With what was meant."""
     with pytest.raises(PrivfedError, match=fault):
         dry_run.attacks_of(Study.from_dict(study.to_dict() | {"attacks": [chosen]}))
+
+
+def test_a_viewpoint_is_an_owners(study: Study) -> None:
+    """Told before anything is learnt."""
+    chosen = {"name": "pool", "viewpoint": "Ashfrod"}
+    asked = Study.from_dict(study.to_dict() | {"attacks": [chosen]})
+    with pytest.raises(StudyError, match=r"no owner 'Ashfrod'.*did you mean 'Ashford'"):
+        dry_run.check_viewpoints(asked, ["Ashford", "Dunmore"])
+    dry_run.check_viewpoints(asked, ["Ashfrod"])

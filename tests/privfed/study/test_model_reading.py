@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from privfed.errors import StudyError
-from privfed.study import Study, assembly
+from privfed.study import Study, assembly, model_reading
 from privfed.study.output import Output
 
 PLAIN: dict[str, Any] = {
@@ -120,3 +120,35 @@ def test_it_is_written_as_it_was_read() -> None:
     again = Study.from_dict(study.to_dict())
     assert again.shadows == study.shadows and study.shadows is not None
     assert "shadows" not in replace(study, shadows=None).to_dict()
+
+
+def local_trees(**params: int) -> Study:
+    """A tree at each of two clients, of a depth that is set or chosen by secret folds."""
+    learner = {"name": "LocalTreeClassifier", "params": params}
+    data = {"source": "iris"}
+    return Study.from_dict({**PLAIN, "data": data, "learner": learner, "shadows": {"number": 2}})
+
+
+@pytest.fixture
+def few_doubts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer trainings than a study takes."""
+    monkeypatch.setattr(model_reading, "DOUBTED", 12)
+    monkeypatch.setattr(model_reading, "CONTROLS", 4)
+
+
+@pytest.mark.usefixtures("few_doubts")
+def test_splits_of_personal_trees_prove_who_was_there(tmp_path: Path) -> None:
+    """A deep tree's splits follow from the records, and some change without one; no outsider is accused."""
+    found = findings(local_trees(min_depth=6, max_depth=6), tmp_path / "out")[-1]
+    assert found["attack"] == "model reader structure" and found["risk"] == "singling out"
+    assert found["detail"]["records in doubt"] == 24 and found["detail"]["clients"] == 2
+    assert found["value"] > 0 and found["baseline"] == 0.0 and found["low"] <= found["value"]
+    assert 0 < found["detectable"] < 1
+
+
+@pytest.mark.usefixtures("few_doubts")
+def test_where_secrets_decide_the_splits_their_share_is_the_baseline(tmp_path: Path) -> None:
+    """Depths are chosen by folds that are drawn in secret: nothing is proven, or nobody looked."""
+    found = findings(local_trees(min_depth=1, max_depth=6, cv=2), tmp_path / "out")[-1]
+    assert found["attack"] == "model reader structure" and found["severity"] == "none"
+    assert found["partial"] or found["detail"]["changed by secrets alone, at most"] > 0

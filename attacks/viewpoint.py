@@ -1,0 +1,132 @@
+"""What a data owner who takes part learns of all others: totals, less her own part.
+
+A server broadcasts what it makes of totals: the next question, the model. Whoever is told every total
+itself is told no less. She knows her own records and what her gate released, so that each total is, to
+her, the sum over everybody else. Any attack can be carried out on such a transcript: what it does not
+find there, no broadcast of the same totals tells.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from privfed.attacks.base import HELD_OUT, Attack, PublicSchema, Table, Truth, question_of
+from privfed.attacks.finding import Finding
+from privfed.attacks.ledger_rows import at_points
+from privfed.attacks.linear import known_schema
+from privfed.errors import InputError
+from privfed.exchange.messages import ReleasedPart
+from privfed.exchange.transcript import Transcript, TranscriptEntry
+from privfed.privacy.laws import DiscreteGaussian, Law, SumOfGaussians, Unknown
+from privfed.questions.query import View
+
+#: In place of an owner's name: the one with the most records, who knows most.
+LARGEST = "largest"
+
+
+def run_as(
+    owner: str,
+    attack: Attack,
+    transcript: Transcript,
+    truth: Truth,
+    schema: PublicSchema | None = None,
+) -> list[Finding]:
+    """Carry an attack out as a data owner (or :data:`LARGEST`) who was told every total; InputError: no such owner."""
+    owners = {name: table for name, table in truth.items() if not name.endswith(HELD_OUT)}
+    if owner == LARGEST:
+        owner = max(owners, key=lambda name: len(owners[name].x))
+    if owner not in owners:
+        raise InputError(
+            f"attack {attack.name!r}: no owner {owner!r}; write viewpoint = {LARGEST!r} or one of "
+            f"{', '.join(owners)}"
+        )
+    seen, known = seen_by(owner, transcript, truth)
+    if not attack.attackable(seen):
+        return []
+    question = f"To a data owner who is told every total: {attack.question}"
+    return [
+        replace(found, attack=f"{found.attack}, by an owner", question=question, exposed={})
+        for found in attack.run(seen, known, schema)
+    ]
+
+
+def seen_by(owner: str, transcript: Transcript, truth: Truth) -> tuple[Transcript, Truth]:
+    """An owner's view: what all others released together to each question that she was asked, too.
+
+    Only numbers that add up over records have a total. A cell that anybody withheld is hidden. Of a masked
+    total her own exact part is subtracted, which leaves everybody's noise. The truth holds all others'
+    records together, as one client, and hers, whom she knows not to be among them.
+    """
+    asked: dict[tuple[str, bytes, int], list[TranscriptEntry]] = {}
+    others, at = f"all but {owner}", Counter[tuple[str, str, bytes]]()
+    for entry in transcript:
+        times = at[entry.client, entry.kind, entry.fields]
+        at[entry.client, entry.kind, entry.fields] += 1
+        asked.setdefault((entry.kind, entry.fields, times), []).append(entry)
+    entries = []
+    for told in asked.values():
+        total = _masked(told, owner, truth) or _summed(told, owner)
+        if total is not None:
+            entries.append(replace(total, client=others))
+    tables = {name: table for name, table in truth.items() if name.removesuffix(HELD_OUT) != owner}
+    known = {owner: truth[owner]} if owner in truth else {}
+    for name, ending in ((others, ""), (others + HELD_OUT, HELD_OUT)):
+        group = [each for key, each in tables.items() if key.endswith(HELD_OUT) == bool(ending)]
+        if group:
+            known[name] = _together(group)
+    return Transcript(tuple(entries)), known
+
+
+def _masked(told: Sequence[TranscriptEntry], owner: str, truth: Truth) -> TranscriptEntry | None:
+    """A masked total less what an owner's records add; None if it is none."""
+    for entry in told:
+        query, own = question_of(entry), truth.get(owner)
+        if owner in entry.release.owners and query is not None and own is not None:
+            exact = query.evaluate(View(own, known_schema(None, own)))
+            parts = {
+                name: replace(part, units=part.units - exact[name])
+                for name, part in entry.release.parts.items()
+                if name in exact and part.type.adds_up
+            }
+            return replace(entry, release=replace(entry.release, parts=parts))
+    return None
+
+
+def _summed(told: Sequence[TranscriptEntry], owner: str) -> TranscriptEntry | None:
+    """What all others released together; None where she was not asked, or nothing adds up."""
+    query = question_of(told[0])
+    rest = [entry for entry in told if entry.client != owner]
+    if query is None or not query.linear or not rest or len(rest) == len(told):
+        return None
+    parts: dict[str, ReleasedPart] = {}
+    for name, first in rest[0].release.parts.items():
+        each = [entry.release.parts[name] for entry in rest if name in entry.release.parts]
+        if not first.type.adds_up or len({one.units.shape for one in each}) > 1:
+            continue
+        masks = [one.mask for one in each if one.mask is not None]
+        units = np.sum([one.units for one in each], axis=0)
+        mask = np.logical_or.reduce(masks) if masks else None
+        parts[name] = replace(first, units=units, mask=mask, noise=_law_of(each))
+    return replace(rest[0], release=replace(rest[0].release, parts=parts)) if parts else None
+
+
+def _law_of(parts: Sequence[ReleasedPart]) -> Law | None:
+    """The law of the noise in a sum; unknown unless all are one Gaussian."""
+    laws = [part.noise for part in parts if part.noise is not None]
+    if len(laws) < 2:
+        return laws[0] if laws else None
+    one = laws[0]
+    if not isinstance(one, DiscreteGaussian) or set(laws) != {one} or one.parameter < 1:
+        return Unknown(f"sum of {len(laws)}")
+    return SumOfGaussians(one.parameters[0], 1, len(laws), parts[0].units.size)
+
+
+def _together(tables: Sequence[Table]) -> Table:
+    """All records of several owners."""
+    y = [table.y for table in tables if table.y is not None]
+    whole = np.concatenate(y) if len(y) == len(tables) else None
+    return at_points(tables[0], x=np.concatenate([table.x for table in tables]), y=whole)
