@@ -22,6 +22,7 @@ TOGETHER = 50_000  #: So few numbers are indexed together, whatever their precis
 #: From how many numbers on a block's are not looked at one by one for their decimals.
 LARGE = 200_000
 SHORT_TEXT = 1 << 14  #: Texts shorter than this are looked through together
+DIGESTS = (16, 20, 28, 32, 48, 64)  #: How many bytes a UUID or a digest has
 SANE = 0.9  #: Share of sane numbers from which bytes are read as an array of floats
 #: Types as which bytes are read whole.
 TYPES = ("<f8", ">f8", "<f4", ">f4", "<f2", "<i8", "<i4", "<i2")
@@ -133,8 +134,10 @@ class Released:
 
     @cached_property
     def worded(self) -> list[tuple[str, str]]:
-        """Texts, and what is text inside bytes of unknown structure."""
-        return self.texts + [(path, data.decode("latin-1")) for path, data in self.strings]
+        """Texts, and what is text inside bytes of unknown structure; short ones in hexadecimal too."""
+        bare = [(path, data.decode("latin-1")) for path, data in self.strings]
+        short = [(path, data.hex()) for path, data in self.strings if len(data) in DIGESTS]
+        return self.texts + bare + short
 
     @cached_property
     def runs(self) -> list[tuple[Located, Runs]]:

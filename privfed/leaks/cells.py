@@ -131,8 +131,8 @@ def _of_groups(index: Index, hits: Hits, chance: np.ndarray) -> tuple[float, np.
     groups = index.groups[hits.places]
     each = surprises(groups, chance, index.trials)
     best = float(each.max()) - np.log(len(each))
-    _, once = np.unique(index.sizes[hits.places], return_index=True)  # copies tell nothing new
-    whole = surprise(chance[once], index.different)
+    sizes = index.sizes[hits.places]  # ascending; copies tell nothing new
+    whole = surprise(chance[np.diff(sizes, prepend=-1.0) != 0], index.different)
     inside = (
         np.flatnonzero(groups == int(np.argmax(each))) if best >= whole else np.arange(len(groups))
     )

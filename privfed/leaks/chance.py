@@ -37,7 +37,7 @@ def surprises(groups: np.ndarray, chances: np.ndarray, trials: np.ndarray) -> np
 
     Args:
         groups: the group of each match, integers below the length of ``trials``.
-        chances: of each match.
+        chances: of each match, at most 1.
         trials: for each group, how many numbers might have matched.
 
     Returns:
@@ -46,16 +46,18 @@ def surprises(groups: np.ndarray, chances: np.ndarray, trials: np.ndarray) -> np
     best = np.zeros(len(trials))
     if not len(groups):
         return best
-    order = np.lexsort((chances, groups))
-    group, chance = groups[order], np.clip(chances[order], 1e-300, 1.0)
-    starts = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
-    sizes = np.diff(np.r_[starts, len(group)])
-    rank = np.arange(len(group)) - np.repeat(starts, sizes) + 1
-    tried = np.flatnonzero(((rank & (rank - 1)) == 0) | (rank == np.repeat(sizes, sizes)))
-    count = np.maximum(trials[group[tried]], np.repeat(sizes, sizes)[tried]).astype(float)
-    np.maximum.at(best, group[tried], chernoff(rank[tried], count, chance[tried]))
-    looks = np.bincount(group[tried], minlength=len(trials))
-    return np.asarray(np.maximum(best - np.log(np.maximum(looks, 1)), 0.0))
+    order = np.lexsort((chances, groups)) if len(trials) > 1 else np.argsort(chances)
+    group, chance = groups[order], chances[order]
+    starts = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
+    sizes = np.diff(starts, append=len(group))[:, None]
+    powers = 1 << np.arange(int(sizes.max()).bit_length())
+    ranks = np.concatenate([np.minimum(powers, sizes), sizes], axis=1)
+    tried = np.concatenate([powers < sizes, sizes > 0], axis=1)
+    likely = np.maximum(chance[starts[:, None] + ranks - 1], 1e-300)
+    found = group[starts]
+    nats = chernoff(ranks, np.maximum(trials[found][:, None], sizes), likely)
+    best[found] = np.where(tried, nats, 0.0).max(axis=1) - np.log(tried.sum(axis=1))
+    return np.maximum(best, 0.0)
 
 
 def chernoff(hits: np.ndarray, trials: np.ndarray, chance: np.ndarray) -> np.ndarray:

@@ -68,6 +68,7 @@ ELEMENTWISE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
             "ten times": 10,
             "a hundred times": 100,
             "a thousand times": 1e3,
+            **{f"10^{power} times": 10.0**power for power in (4, 5, 7)},
             "a million times": 1e6,
             "a thousand million times": 1e9,
             "half": 0.5,
@@ -189,7 +190,7 @@ def _partners(column: np.ndarray, columns: int) -> Iterator[tuple[np.ndarray, np
 
 
 def _of_three(factor: float) -> Values:
-    """A multiple of the sum of any three records, in small tables."""
+    """A multiple of the sum of three records."""
 
     def values(table: RawTable) -> Cells | None:
         total = table.memoised("three", lambda: _threes(table))
@@ -199,11 +200,15 @@ def _of_three(factor: float) -> Values:
 
 
 def _threes(table: RawTable) -> Cells | None:
+    """Sums of any three records of a small table, else of three in a row, as rolling sums are."""
     numbers, _, where = table.sample
     count, columns = numbers.shape
-    if count < 4 or count * (count - 1) * (count - 2) // 6 * columns > PAIRS:
+    if count < 4:
         return None
-    at = np.array(list(combinations(range(count), 3)))
+    if count * (count - 1) * (count - 2) // 6 * columns <= PAIRS:
+        at = np.array(list(combinations(range(count), 3)))
+    else:
+        at = np.arange(count - 2)[:, None] + np.arange(3)
     return Cells.of(numbers[at].sum(axis=1), where[at[:, 0]])
 
 

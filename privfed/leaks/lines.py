@@ -16,11 +16,11 @@ from itertools import islice
 import numpy as np
 
 from privfed.leaks.artefact import Located, Released
-from privfed.leaks.chance import densities
+from privfed.leaks.chance import densities, surprise
 from privfed.leaks.evidence import Evidence
 from privfed.leaks.reading.dates import DAY, dates_in, may_be_dated
 from privfed.leaks.reading.leaf import CELLS
-from privfed.leaks.reading.texts import DIGIT, ungrouped
+from privfed.leaks.reading.texts import COMMA, ungrouped
 from privfed.leaks.table import RawTable
 from privfed.leaks.texts import Runs, key_of, runs_of
 
@@ -30,15 +30,25 @@ PAIRS = 100  #: Most pairs of groups of numbers that are subtracted
 TOKENS = 48  #: How many tokens make a line; longer ones are parted
 COMMON = 0.25  #: A cell that this share of the records or more have says nothing
 POINTED = 2_000_000  #: Most records that a line's cells may point to
+#: What it costs one line, in nats, that all lines together are looked at too; chance of a line that is told.
+FIRST_SHARE, MATCHED = 0.1, 0.05
 #: By how many tokens and columns, those that fit the fewest, pairs of records are looked for; most pairs.
 FIRST, CANDIDATES = 6, 20_000
-_KEY = r"(?:([A-Za-z_][\w .-]{0,40}?)(?:[\"'\])]*\s*(?:[:=]|\bis\b)\s*[\"'(\[]?|\s))?"
+#: A number, as one group, with thousands set apart or not (in a list of numbers, commas part them); letters
+#: and digits behind it make a label.
+_TOKEN = re.compile(
+    r"((?<![A-Za-z_\d.])[-+]?(?:(?<!\d,)(?!^[-+\d,.]+$)\d{1,3}(?:[,'\u2019 \u00a0\u202f_]\d{3})++(?:\.\d++)?(?!,\d)"
+    r"|\d{1,3}(?:\.\d{3})++,\d++|\d++\.?+\d*+|\.\d++)(?:[eE][-+]?\d++)?)(?![A-Za-z_]+\d)",
+    re.MULTILINE,
+)
+#: What names it in front of it, and how much of that is read.
+_KEY = re.compile(
+    r"([A-Za-z_][\w .-]{0,40}?)(?:[\"'\])]*\s*(?:[:=]|\bis\b)\s*[\"'(\[]?|\s)[$€£]?\Z"
+)
+AHEAD = 64
 #: Words of a key: parted by what is no letter or digit, and where a capital follows a small letter.
 _WORD = re.compile(r"[^\W_]+?(?=[\W_]|$|(?<=[a-z0-9])(?=[A-Z]))")
-_TOKEN = re.compile(
-    _KEY + r"[$€£]?((?<![A-Za-z_\d.])[-+]?(?:\d{1,3}(?:[,'\u2019 \u00a0\u202f_]\d{3})+(?:\.\d+)?"
-    r"|\d{1,3}(?:\.\d{3})+,\d+|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![A-Za-z_]\w)"
-)
+_PLAIN = frozenset("0123456789.+-eE")
 MEND = "cells of one record stand together; leave the record out, or pool at least k records"
 
 
@@ -55,6 +65,7 @@ class Lines:
     _line_of: list[int] = field(default_factory=list)
     _tokens: list[np.ndarray] = field(default_factory=list)
     _named: dict[str, int] = field(default_factory=dict)
+    _before: dict[str, int] = field(default_factory=dict)
     _reaches: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     @classmethod
@@ -74,19 +85,47 @@ class Lines:
         return len(self._line_of)
 
     def _read(self) -> None:
-        first, read = [], []
-        for number, line in enumerate(self.text.joined.split("\n") if self.text.texts else ()):
-            first.append(len(self._line_of))
-            self._line_of.append(number)
-            for count, token in enumerate(_tokens(line) if DIGIT.search(line) else ()):
-                if count and count % TOKENS == 0:
-                    self._line_of.append(number)
-                place = len(self._line_of) - 1
-                read.append((*token[:2], self._column(token[2]), place, token[3]))
-        self._tokens.append(np.array(read, dtype=float).reshape(-1, 5))
-        for runs in runs_of(self.text.joined):
+        text = self.text.joined if self.text.texts else ""
+        lengths = np.array([len(line) + 1 for line in text.split("\n")])
+        ends = np.cumsum(lengths)
+        dates = list(dates_in(text)) if may_be_dated(text) else []
+        undated, done = [], 0
+        for start, end, *_ in dates:  # no number is read in a date
+            undated += [text[done:start], " " * (end - max(start, done))]
+            done = max(end, done)
+        parts = _TOKEN.split("".join([*undated, text[done:]]))
+        found = parts[1::2]
+        starts = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))[::2][: len(found)]
+        commas = list(COMMA.finditer(text)) if "," in text else []  # 12,5 may be two numbers or one
+        value, width = _read_numbers([*found, *(one[0].replace(",", ".") for one in commas)])
+        when = np.array([(start, seconds, timed) for start, _, seconds, timed in dates])
+        when = when.reshape(-1, 3)
+        starts = np.r_[starts, [one.start() for one in commas], when[:, 0]].astype(np.int64)
+        named = [*map(self._column_before, parts[:-1:2]), *[-1] * (len(commas) + len(when))]
+        dated = np.arange(len(starts)) >= len(value)
+        value = np.r_[value, when[:, 1]]
+        width = np.r_[width, np.where(when[:, 2] > 0, 1.0, DAY)]
+        order = np.argsort(starts, kind="stable")
+        line = ends.searchsorted(starts[order], side="right")
+        counts = np.bincount(line, minlength=len(ends))
+        pieces = np.maximum(1, -(-counts // TOKENS))
+        first = np.cumsum(pieces) - pieces
+        rank = np.arange(len(line)) - np.repeat(np.cumsum(counts) - counts, counts)
+        place = first[line] + rank // TOKENS
+        read = np.column_stack([value, width, named, np.zeros(len(value)), dated])[order]
+        read[:, 3] = place
+        self._tokens.append(read)
+        self._line_of += np.repeat(np.arange(len(ends)), pieces).tolist() if text else []
+        for runs in runs_of(text):
             if len(runs.lower):
-                self.runs.append((runs, np.array(first)[runs.lines]))
+                self.runs.append((runs, first[runs.lines]))
+
+    def _column_before(self, gap: str) -> int:
+        """The column that what stands in front of a number names."""
+        if gap not in self._before:
+            key = _KEY.search(gap[-AHEAD:].rpartition("\n")[2])
+            self._before[gap] = self._column(key[1]) if key else -1
+        return self._before[gap]
 
     def _subtract(self, released: Released, records: int) -> None:
         """Differences of two groups of numbers, as totals with and without one record; of means too."""
@@ -139,8 +178,13 @@ class Lines:
         if at not in self._reaches:
             value, width, named, _, dated = self.tokens
             fit = np.isfinite(value) & ~np.isin(np.abs(value), np.abs(table.public))
-            fit &= (dated == table.dates[at]) & ((named == -1) | (named == at))
-            fit = np.flatnonzero(fit)
+            if table.dates[at]:  # seconds since 1970, and thousandths, are dates too
+                thousandths = (value > 1e11) & (value < 5e12)
+                value = np.where(thousandths, value / 1000, value)
+                fit &= dated | thousandths | ((value > 1e8) & (value < 5e9))
+            else:
+                fit &= ~dated
+            fit = np.flatnonzero(fit & ((named == -1) | (named == at)))
             value, width, dated = value[fit], width[fit], dated[fit]
             reach = np.maximum(width * np.where(dated, 0.999, 0.5 + 1e-6), np.abs(value) * 1e-12)
             self._reaches[at] = fit, value - np.where(dated, 0, reach), value + reach
@@ -169,27 +213,20 @@ class Lines:
         return self.differences[-number - 1] if number < 0 else self.text.locate(number)
 
 
-def _tokens(line: str) -> Iterator[tuple[float, float, str, bool]]:
-    """Value, width of its last digit, key before it, and whether a date, of every number of a line."""
-    taken = []
-    if may_be_dated(line):
-        for start, end, seconds, timed in dates_in(line):
-            taken.append((start, end))
-            yield seconds, 1.0 if timed else DAY, "", True
-    for found in _TOKEN.finditer(line):
-        start, end = found.span(2)
-        if any(start < last and first < end for first, last in taken):
-            continue
-        text = found[2]
-        try:
-            value = float(text)
-        except ValueError:
-            value = ungrouped(text)
-        mantissa, _, power = text.lower().partition("e")
-        mark = max(mantissa.rfind("."), mantissa.rfind(",") if value % 1 else -1)
-        decimals = len(mantissa) - mark - 1 if mark >= 0 else 0
-        width = 10.0 ** min(max(int(power or 0) - decimals, -300), 300)
-        yield value, max(width, abs(value) * 2.0**-50), found[1] or "", False
+def _read_numbers(found: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers as they are written, and the width of the last digit of each."""
+    values = [float(one) if _PLAIN.issuperset(one) else ungrouped(one) for one in found]
+    powers = [_last_digit(one, value % 1 > 0) for one, value in zip(found, values, strict=True)]
+    value = np.array(values, dtype=float)
+    return value, np.maximum(10.0 ** np.array(powers, dtype=float), np.abs(value) * 2.0**-50)
+
+
+def _last_digit(text: str, fraction: bool) -> int:
+    """The power of ten of the last digit that is written."""
+    mantissa, _, power = text.lower().partition("e")
+    mark = max(mantissa.rfind("."), mantissa.rfind(",") if fraction else -1)
+    decimals = len(mantissa) - mark - 1 if mark >= 0 else 0
+    return min(max(int(power or 0) - decimals, -300), 300)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,35 +250,39 @@ def together(lines: Lines, table: RawTable) -> Evidence | None:
     line = np.concatenate([one.line for one in found])
     column = np.concatenate([one.column for one in found])
     nats = np.concatenate([one.nats for one in found])
-    looks = np.log(len(lines)) + np.log(table.records)
     width = len(table.groups)
     best = np.zeros((int(line.max()) + 1) * width)
     np.maximum.at(best, line * width + table.groups[column], nats)
-    bound = best.reshape(-1, width).sum(axis=1) - looks
+    bound = best.reshape(-1, width).sum(axis=1) - np.log(table.records)
     several = (best.reshape(-1, width) > 0).sum(axis=1) > 1
     chosen = np.flatnonzero((bound > 0) & several)
     chosen = chosen[np.argsort(-bound[chosen])][:COMPARED]
     if not len(chosen):
         return None
-    score, at, record, columns = _best(chosen, found, table)
+    scores, places, records, named = _best_of_each(chosen, found, table)
+    scores -= np.log(table.records)
+    _, once = np.unique(records, return_index=True)
+    chance = np.exp(-np.maximum(scores[once], 0.0))
+    one = float(scores[0]) - float(np.log(len(lines)))
+    many = surprise(chance, len(lines))
     return Evidence(
         "lines",
         "several cells of one record, side by side",
-        score - looks,
-        partial(lines.locate, at),
-        lambda: f"record {record}, columns {_named(table, columns)}{table.whose}",
-        len(columns),
+        max(one - FIRST_SHARE, many + float(np.log1p(-np.exp(-FIRST_SHARE)))),
+        partial(lines.locate, int(places[0])),
+        lambda: f"record {records[0]}, columns {_named(table, named)}{table.whose}",
+        1 if one > many else int((chance < MATCHED).sum()),
         mend=MEND,
         plain=1,
     )
 
 
-def _best(
+def _best_of_each(
     chosen: np.ndarray, found: list[_Matches], table: RawTable
-) -> tuple[float, int, int, list[int]]:
-    """The greatest sum of the nats of one record in one line, over columns that say something new:
-    of those that depend on one another only the one that says most."""
-    records = table.records
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[int]]:
+    """For each line the greatest sum of the nats of one record, over columns that say something new: of
+    those that depend on one another only the one that says most. The greatest first: sums, lines,
+    records, and the columns of the first."""
     keys, columns, nats = [], [], []
     for one in found:
         kept = np.flatnonzero(np.isin(one.line, chosen))
@@ -251,7 +292,7 @@ def _best(
         ends = np.cumsum(counts)
         total = int(ends[-1]) if len(ends) else 0
         at = np.arange(total) + np.repeat(one.first[kept] - ends + counts, counts)
-        keys.append(np.repeat(one.line[kept], counts) * records + one.order[at])
+        keys.append(np.repeat(one.line[kept], counts) * table.records + one.order[at])
         columns.append(np.repeat(one.column[kept], counts))
         nats.append(np.repeat(one.nats[kept], counts))
     key, column, gain = map(np.concatenate, (keys, columns, nats))
@@ -261,13 +302,13 @@ def _best(
     once = np.r_[True, (key[1:] != key[:-1]) | (group[1:] != group[:-1])]
     key, column, gain = key[once], column[once], gain[once]
     starts = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
-    sums = np.add.reduceat(gain, starts)
-    several = np.diff(np.r_[starts, len(key)]) > 1
-    sums = np.where(several, sums, 0.0)
-    most = int(np.argmax(sums))
-    end = starts[most + 1] if most + 1 < len(starts) else len(key)
-    line, record = divmod(int(key[starts[most]]), records)
-    return float(sums[most]), line, record, column[starts[most] : end].tolist()
+    ends = np.r_[starts[1:], len(key)]
+    sums = np.where(ends - starts > 1, np.add.reduceat(gain, starts), 0.0)
+    line, record = np.divmod(key[starts], table.records)
+    order = np.argsort(-sums, kind="stable")
+    order = order[np.sort(np.unique(line[order], return_index=True)[1])]
+    named = column[starts[order[0]] : ends[order[0]]].tolist()
+    return sums[order], line[order], record[order], named
 
 
 def _named(table: RawTable, columns: list[int]) -> str:

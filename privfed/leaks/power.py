@@ -40,7 +40,7 @@ def single_cells(table: RawTable) -> Iterator[tuple[str, float]]:
 def too_common(table: RawTable, settings: ScanSettings) -> list[str]:
     """The columns of which a single cell could leave unseen."""
     floor = floor_of("values", settings, 1) + np.log(4)  # precisions and blocks are looked at too
-    seen = dict(single_cells(table))
+    seen = table.memoised("single cells", lambda: dict(single_cells(table)))
     return [name for name, nats in seen.items() if nats < floor]
 
 

@@ -7,8 +7,10 @@ however it was spaced, hyphenated or quoted.
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,13 +22,16 @@ from privfed.leaks.windows import Windows, hashes_of
 NAMING = 0.5
 LONGEST = 48  #: Longest run of letters and digits that is compared; of longer values, the beginning
 SHORTEST = 4  #: Shortest that names a record by itself
+CODED = 6  #: Shortest part of a code that does
+_PART = re.compile(r"[^\W_]+")
 FEW = 30  #: Fewer texts than this say too little of the letters that others would have
 CHUNK = 1 << 22  #: How much text is looked at at a time
 KEPT = 1 << 18  #: Longest text of which the hashes of all words are kept for the next table
 _BYTES = np.arange(256)
 _UPPER = (_BYTES >= 65) & (_BYTES <= 90)
 _DIGIT = (_BYTES >= 48) & (_BYTES <= 57)
-_LETTER = _UPPER | ((_BYTES >= 97) & (_BYTES <= 122)) | (_BYTES >= 128)
+_SMALL = (_BYTES >= 97) & (_BYTES <= 122)
+_LETTER = _UPPER | _SMALL | (_BYTES >= 128)
 _LOWER = np.where(_UPPER, _BYTES + 32, _BYTES).astype(np.uint8)
 _CLASS = np.where(_DIGIT, 1, np.where(_LETTER, 2, 0)).astype(np.int8)
 
@@ -64,6 +69,18 @@ def other_forms(text: str) -> Iterator[bytes]:
         yield key_of(plain)
 
 
+def telling_parts(values: Sequence[str]) -> Iterator[tuple[bytes, int]]:
+    """Keys of the parts of codes, with their positions, that name a value alone: the number in
+    ``P-4711234-A``, the first digits of a UUID."""
+    parts = [_PART.findall(value) for value in values]
+    most = Counter(map(len, parts)).most_common(1)[0][0] if parts else 0
+    for place in range(most if most > 1 else 0):
+        listed = [(one[place], at) for at, one in enumerate(parts) if len(one) == most]
+        coded = [one for one in listed if len(one[0]) >= CODED and not one[0].isalpha()]
+        if len({part for part, _ in coded}) > NAMING * len(values):
+            yield from ((key_of(part), at) for part, at in coded)
+
+
 @dataclass(frozen=True, eq=False)
 class TextColumn:
     """One column of texts."""
@@ -87,6 +104,7 @@ class TextColumn:
         named = [str(value) for value in values]
         forms = [(key_of(value), at) for at, value in enumerate(named)]
         forms += [(form, at) for at, value in enumerate(named) for form in set(other_forms(value))]
+        forms += telling_parts(named) if len(named) > NAMING * len(plain) else []
         width = max(1, min(LONGEST, max(len(key) for key, _ in forms)))
         whole = b"".join(key[:width].ljust(width, b"\0") for key, _ in forms)
         keys = np.frombuffer(whole, np.uint8).reshape(len(forms), width)
@@ -204,10 +222,11 @@ class Runs:
         octets = np.frombuffer(normalised(text), np.uint8)
         kept = _CLASS[octets] > 0
         at = np.flatnonzero(kept)
-        begins = np.flatnonzero(np.r_[True, np.diff(at) > 1]) if len(at) else at
-        ends = np.zeros(len(at) + 1, dtype=bool)
-        ends[begins], ends[-1] = True, True
         chosen = octets[at]
+        new = np.diff(at, prepend=-2) > 1
+        new[1:] |= _UPPER[chosen[1:]] & _SMALL[chosen[:-1]]  # aWord has two
+        begins = np.flatnonzero(new)
+        ends = np.append(new, True)
         lines = first_line + np.cumsum(octets == 10)[at] if len(at) else at
         proper = _UPPER[chosen] | _DIGIT[chosen]
         return cls(_LOWER[chosen], begins, ends, proper, lines)

@@ -12,14 +12,15 @@ DAY = 86400.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _NAME = "(?:" + "|".join(_MONTHS) + ")[a-z]*"
-_TIME = r"(?:[T ](\d\d):(\d\d)(?::(\d\d(?:\.\d{1,6})?))?)?"
+#: A time behind a date: with colons, perhaps of twelve hours; or six digits.
+_TIME = r"(?:(?:T|:|,? )(\d\d?):(\d\d)(?::(\d\d(?:[.,]\d{1,9})?))?(?: ?([ap])\.?m\b)?|T(\d\d)(\d\d)(\d\d))?"
 #: Every notation: year first, day or month first, the month by name, eight digits.
 DATE = re.compile(
-    rf"(?<![\w.])(?:(\d{{4}})[-/.](\d\d?)[-/.](\d\d?){_TIME}"
+    rf"(?<![\w.])(?:(\d{{4}})[-/.](\d\d?)[-/.](\d\d?)"
     rf"|(\d\d?)([-/.])(\d\d?)\5(\d{{4}}|\d\d)"
     rf"|({_NAME})\.? (\d\d?)(?:st|nd|rd|th)?,? (\d{{4}})"
-    rf"|(\d\d?)(?:st|nd|rd|th)?[ -]({_NAME})\.?,?[ -](\d{{4}}|\d\d)"
-    rf"|((?:19|20)\d\d)([01]\d)([0-3]\d))(?![\d])".replace(r"\5", r"\8"),
+    rf"|(\d\d?)(?:st|nd|rd|th|\.)?[ /-]({_NAME})\.?,?[ /-](\d{{4}}|\d\d)"
+    rf"|((?:19|20)\d\d)([01]\d)([0-3]\d)){_TIME}(?![\d])",
     re.IGNORECASE,
 )
 _NUMERIC = re.compile(r"\d[-/.]\d\d?[-/.]\d|(?<!\d)(?:19|20)\d{6}(?!\d)")
@@ -38,7 +39,7 @@ def dates_in(text: str) -> Iterator[tuple[int, int, float, bool]]:
     """
     for found in DATE.finditer(text):
         for seconds in sorted(set(_seconds(found))):
-            yield found.start(), found.end(), seconds, found[4] is not None
+            yield found.start(), found.end(), seconds, (found[17] or found[21]) is not None
 
 
 def column_of_dates(texts: Sequence[str | None]) -> np.ndarray | None:
@@ -55,10 +56,13 @@ def column_of_dates(texts: Sequence[str | None]) -> np.ndarray | None:
 
 def _seconds(found: re.Match[str]) -> Iterator[float]:
     """What a match may mean; nothing where there is no such day."""
-    (y, m, d, hour, minute, second, a, _, b, short, name, day, year) = found.groups()[:13]
-    day2, name2, year2, y8, m8, d8 = found.groups()[13:]
+    (y, m, d, a, _, b, short, name, day, year, day2, name2, year2, y8, m8, d8) = found.groups()[:16]
+    (hour, minute, second, half) = found.groups()[16:20]
+    if found[21]:
+        (hour, minute, second) = found.groups()[20:]
+    hours = int(hour or 0) % 12 + 12 * (half.lower() == "p") if half else int(hour or 0)
     time = timedelta(
-        hours=int(hour or 0), minutes=int(minute or 0), seconds=float(second or 0)
+        hours=hours, minutes=int(minute or 0), seconds=float((second or "0").replace(",", "."))
     ).total_seconds()
     if y:
         readings = [(y, m, d)]

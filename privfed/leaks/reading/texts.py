@@ -20,18 +20,19 @@ from privfed.leaks.reading.encodings import decoded
 from privfed.leaks.reading.leaf import Leaf
 
 DIGIT = re.compile(r"\d")
-#: A number that no letter or digit touches in front: ``E11.9`` and ``v2.1`` are labels. Its first
-#: character is looked for before what stands in front of it, which passes over other text quickly.
+#: A number that no letter or digit touches in front, nor letters and a digit behind: ``E11.9``, ``v2.1``
+#: and ``4f2a`` are labels, ``12.5kg`` is none. Its first character is looked for before what stands in
+#: front of it, which passes over other text quickly.
 NUMBER = re.compile(
-    r"[-+.\d](?<![A-Za-z_\d].)(?<!\d\..)(?:(?<=[-+])(?:\d+\.?\d*|\.\d+)|(?<=\d)\d*\.?\d*|(?<=\.)\d+)"
-    r"(?:[eE][-+]?\d+)?(?![A-Za-z_]\w)"
+    r"[-+.\d](?<![A-Za-z_\d].)(?<!\d\..)(?:(?<=[-+])(?:\d++\.?+\d*+|\.\d++)|(?<=\d)\d*+\.?+\d*+|(?<=\.)\d++)"
+    r"(?:[eE][-+]?\d++)?+(?![A-Za-z_]+\d)"
 )
 #: Thousands set apart by commas, points, quotes or spaces; the other mark of the two is decimal.
 _MARKS = "'\u2019 \u00a0\u2009\u202f_"
 _GROUPED = re.compile(
     rf"(?<![\d,.])\d{{1,3}}(?:(?:,\d{{3}})+(?:\.\d+)?|(?:\.\d{{3}})+(?:,\d+)?|([{_MARKS}])\d{{3}}(?:\1\d{{3}})*(?:[.,]\d+)?)(?![\d,])"
 )
-_COMMA = re.compile(r"(?<![\d,.])\d+,\d+(?![\d,])")
+COMMA = re.compile(r"(?<![\w,.])\d+,\d+(?![\d,]|\.\d)")  #: A comma that may be a decimal one
 _GROUPED_HINT = re.compile(rf"\d[{_MARKS},.]\d{{3}}")
 _HEXFLOAT = re.compile(r"[-+]?0x[01]\.[0-9a-f]+p[-+]?\d+")
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{16,}(?:\r?\n[A-Za-z0-9+/_-]{16,})*={0,6}")
@@ -51,7 +52,7 @@ def numbers_in(path: str, text: str) -> Iterator[Leaf]:
         if _GROUPED_HINT.search(text):
             yield from _read(path, text, _GROUPED, ungrouped)
         if "," in text:
-            yield from _read(path, text, _COMMA, lambda t: float(t.replace(",", ".")))
+            yield from _read(path, text, COMMA, lambda t: float(t.replace(",", ".")))
         if "0x" in text:
             yield from _read(path, text, _HEXFLOAT, float.fromhex)
         if may_be_dated(text):

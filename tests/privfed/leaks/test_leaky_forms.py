@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import pickle
+import uuid
 import zlib
 from collections.abc import Callable
 from decimal import Decimal
@@ -16,9 +17,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privfed.leaks.artefact import Located
+from privfed.leaks.artefact import Located, Released
 from privfed.leaks.lines import Lines
-from privfed.testing import RawValueLeft, assert_no_raw, sentinels
+from privfed.leaks.table import raw_tables
+from privfed.testing import RawValueLeft, assert_no_raw, flatten, sentinels
 
 LIKE = pd.DataFrame(
     np.random.default_rng(0).normal(50, 10, (60, 5)),
@@ -192,6 +194,88 @@ def test_public_bounds_scale() -> None:
     cut = np.floor((table["age"].to_numpy() / 100 - 0.5) * 2**30) / 2**30
     with pytest.raises(RawValueLeft, match="public bounds"):
         assert_no_raw(cut[:3], table, schema=NUMERIC)
+
+
+def visits(count: int) -> pd.DataFrame:
+    """A table as systems hold it."""
+    rng = np.random.default_rng(6)
+    names = rng.integers(97, 123, (count, 12), dtype=np.uint8)
+    return pd.DataFrame(
+        {
+            "person": [f"{bytes(n[:5]).decode()} {bytes(n[5:]).decode()}".title() for n in names],
+            "policy": [f"P-{number}-C" for number in rng.integers(10**7, 10**8, count)],
+            "device": [str(uuid.UUID(bytes=rng.bytes(16))) for _ in range(count)],
+            "seen": pd.to_datetime("2023-06-01")
+            + pd.to_timedelta(rng.integers(0, 10**8, count), "s"),
+            "math": rng.integers(0, 101, count),
+            "latin": rng.integers(0, 101, count),
+            "height": rng.integers(140, 190, count),
+            "fee": np.round(rng.uniform(20, 9000, count), 2),
+        }
+    )
+
+
+VISITS = visits(60)
+ONE = VISITS.iloc[RECORD]
+#: What leaves of a table as systems hold it, and a word of the rule that must find it.
+WRITTEN: dict[str, tuple[Any, str]] = {
+    "glued words": (f"user{ONE['person'].replace(' ', '')} logged in", "a raw text"),
+    "the number of a code": (f"claim {ONE['policy'].split('-')[1]} denied", "a raw text"),
+    "bytes of a UUID": (
+        base64.b64encode(bytes.fromhex(ONE["device"].replace("-", ""))).decode(),
+        "a raw text",
+    ),
+    "bytes of a digest": (hashlib.sha256(ONE["policy"].encode()).digest(), "digest"),
+    "a mail's date": (ONE["seen"].strftime("%a, %d %b %Y %H:%M:%S GMT"), "a raw value"),
+    "twelve hours": (ONE["seen"].strftime("%m/%d/%Y %I:%M:%S %p"), "a raw value"),
+    "milliseconds": (
+        {"at": int(ONE["seen"].timestamp() * 1000), "math": int(ONE["math"])},
+        "a raw value|of one record",
+    ),
+    "units": (f"{ONE['height']}cm {ONE['math']}pt {ONE['fee']}EUR", "of one record"),
+    "a decimal comma": (f"{ONE['fee']:.2f} EUR, {ONE['height']} cm".replace(".", ","), "record"),
+    "columns as CSV": (
+        VISITS[["math", "latin", "height"]].iloc[9:40].to_csv(index=False),
+        "of one record",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", WRITTEN)
+def test_it_is_caught_as_it_is_written(form: str) -> None:
+    """Notations of texts, dates and numbers, and lines of which each alone says too little."""
+    left, word = WRITTEN[form]
+    with pytest.raises(RawValueLeft, match=f"(?s)({word})"):
+        assert_no_raw(left, VISITS, alpha=1e-3)
+
+
+def test_rolling_means_are_caught() -> None:
+    """Of three records in a row, in a table too long for all triples."""
+    long = sentinels(LIKE[["age", "days"]], 200)
+    with pytest.raises(RawValueLeft, match="mean of three"):
+        assert_no_raw(long["days"].rolling(3).mean().dropna().tolist(), long, alpha=1e-3)
+
+
+def test_lines_of_other_people_are_not_caught() -> None:
+    """As many of the same columns, drawn alike."""
+    others = np.random.default_rng(3).integers([0, 0, 140], [101, 97, 190], (31, 3))
+    frame = pd.DataFrame(others, columns=["math", "latin", "height"])
+    assert_no_raw(frame.to_csv(index=False), VISITS)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("12.5kg 120ms", [12.5, 120]),
+        ("4f2a 12ab3 x86", []),
+        ("19,43,178", [19, 43, 178]),
+        ("cost 46,838.6 EUR", [46838.6]),
+    ],
+)
+def test_labels_units_and_lists_are_told_apart(text: str, values: list[float]) -> None:
+    """Letters behind a number are its unit, unless a digit follows; commas of a list part its numbers."""
+    lines = Lines.of(Released.of(flatten(text)), raw_tables(VISITS)[0])
+    assert lines.tokens[0].tolist() == values
 
 
 SMALL_TABLES: dict[str, Callable[[np.random.Generator], np.ndarray]] = {

@@ -141,13 +141,14 @@ def test_names_are_public_here():
 def test_a_failure_prints_no_raw_value(pytester: pytest.Pytester) -> None:
     """Neither the captured output nor the fixture's repr; and the session says what was looked at."""
     pytester.makepyfile(LEAKY)
-    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--showlocals")
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--showlocals", "-vv")
     done.assert_outcomes(passed=1, failed=1)
     text = done.stdout.str()
     assert "Vogelsang-" not in text.replace('"Vogelsang-"', "")
     assert "looking at [raw] [raw]" in text
     assert not [one for one in DOSES if one in text]
     done.stdout.fnmatch_lines(["*raw values*", "2 assertions looked for raw values: 1 findings*"])
+    done.stdout.fnmatch_lines(["FAILED *::test_leak - *RawValueLeft*"])
 
 
 DOSES = [f"{x:.4f}" for x in __import__("numpy").random.default_rng(0).normal(50, 9, 60)]
