@@ -145,51 +145,53 @@ class PassesScalars(Right):
         ]
 
 
-def gate() -> UpdateGate:
+def gate(clip: float = 1.0) -> UpdateGate:
     """privfed's own gate around a model: one round at the claim's cost, replayable noise."""
     policy = Policy(
         {"model.update": (Guard.of("gaussian", spend=RHO, times=1),)},
         unit="client",
         accountant="zcdp",
     )
-    return UpdateGate("a", policy, Ledger(), clip=1.0, noise=TestNoise(seed()))
+    return UpdateGate("a", policy, Ledger(), clip=clip, noise=TestNoise(seed()))
 
 
-def gated_mod() -> Any:
+def gated_mod(clip: float = 1.0) -> Any:
     """privfed's mod for Flower."""
     from privfed.engines.flower import guard
 
-    return guard(gate())
+    return guard(gate(clip))
 
 
-def gated_filter() -> Any:
+def gated_filter(clip: float = 1.0) -> Any:
     """privfed's filter for FLARE."""
     from privfed.engines.flare_filter import GateFilter
 
-    return GateFilter(gate())
+    return GateFilter(gate(clip))
 
 
-def flower_mod(message: Any, context: Any, call_next: Any) -> Any:
-    """A right mod of Flower: the update is what training added to the model that was sent."""
-    from flwr.app import Array, ArrayRecord, ConfigRecord
+def flower_mod(of: str = "Right") -> Any:
+    """A mod of Flower around one of these guards: the update is what training added to the model sent."""
+    guard = globals()[of]()
 
-    state = context.state
-    asked = int(state["asked"]["times"]) if "asked" in state else 0
-    state["asked"] = ConfigRecord({"times": asked + 1})
-    reply = call_next(message, context)
-    (sent,), ((name, made),) = (
-        message.content.array_records.values(),
-        reply.content.array_records.items(),
-    )
-    before, after = sent.to_numpy_ndarrays(), made.to_numpy_ndarrays()
-    told = Right()([new - old for new, old in zip(after, before, strict=True)])
-    if asked or told is None:
-        del reply.content[name]
+    def mod(message: Any, context: Any, call_next: Any) -> Any:
+        from flwr.app import Array, ArrayRecord
+
+        reply = call_next(message, context)
+        (sent,), ((name, made),) = (
+            message.content.array_records.values(),
+            reply.content.array_records.items(),
+        )
+        before, after = sent.to_numpy_ndarrays(), made.to_numpy_ndarrays()
+        told = guard([new - old for new, old in zip(after, before, strict=True)])
+        if told is None:
+            del reply.content[name]
+            return reply
+        kept = [old + new for old, new in zip(before, told, strict=True)]
+        named = zip(made.keys(), kept, strict=True)
+        reply.content[name] = ArrayRecord({key: Array(np.asarray(each)) for key, each in named})
         return reply
-    kept = [old + new for old, new in zip(before, told, strict=True)]
-    named = zip(made.keys(), kept, strict=True)
-    reply.content[name] = ArrayRecord({key: Array(np.asarray(each)) for key, each in named})
-    return reply
+
+    return mod
 
 
 def noisy_count(table: Any) -> float:

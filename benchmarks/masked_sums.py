@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from private_learners import DELTA, TARGETS, load, predictions, schema_of
-from result_rows import arguments, progress, write_rows
+from result_rows import RESULTS, arguments, progress, read_rows, write_rows
 from sklearn.metrics import roc_auc_score
 
 from privfed import LocalDisclosure, Schema
@@ -69,11 +69,16 @@ def main() -> None:
     parser.add_argument("--results")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    rows = []
     cells = [(d, e, k, m) for d in given.data for e in given.epsilons for k in given.owners
              for m in (False, True) if k > 1 or not m]  # fmt: skip
+    seeds = range(given.first_seed, given.first_seed + given.seeds)
+    rows: list[dict[str, object]] = []
+    if given.results:
+        rows = [{"code": "", **row} for row in read_rows(RESULTS / f"{given.results}.csv")]
+    done = {tuple(str(row[key]) for key in KEYS[:4]) for row in rows}
     for name, epsilon, owners, masked in progress(cells, "masked sums"):
-        seeds = range(given.first_seed, given.first_seed + given.seeds)
+        if (name, str(owners), str(masked), epsilon) in done:
+            continue
         found = [score(name, owners, masked, epsilon, seed, given.cut) for seed in seeds]
         number = load(name)[1] and not given.cut
         rows.append(
@@ -85,11 +90,12 @@ def main() -> None:
                 "metric": "rmse / deviation" if number else "auc",
                 "value": round(float(np.mean(found)), 4),
                 "spread": round(float(np.std(found, ddof=1)), 4) if len(found) > 1 else 0.0,
+                "seed": f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0]),
             }
         )
         print(*rows[-1].values(), flush=True)
-    if given.results:
-        write_rows(rows, given.results, KEYS, seed=f"{given.first_seed} to {max(seeds)}")
+        if given.results:
+            write_rows(rows, given.results, KEYS, seed="")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from privfed.engines.directory import Directory
 from privfed.engines.local import LocalDisclosure
 from privfed.engines.relay import Relay, relay
 from privfed.engines.remote import RemoteDisclosure
-from privfed.engines.simulated import behind_sockets, remote_over
+from privfed.engines.simulated import SITES, behind_sockets, remote_over
 from privfed.engines.sockets import MAX_CONNECTIONS, call_socket
 from privfed.errors import InputError
 from privfed.exchange.channel import ChannelDisclosure
@@ -28,7 +28,8 @@ from privfed.tables.schema import Schema
 
 T = TypeVar("T")
 #: Environment variables of a site that name its owner's socket, the earlier name last; ``{site}`` and
-#: ``{caller}`` stand for the names that the engine has authenticated.
+#: ``{caller}`` stand for the names that the engine has authenticated, and ``{place}``, in a simulation alone, for
+#: one of several owners behind a site.
 SOCKETS = ("PRIVFED_SOCKET", "PRIVFED_DOOR")
 LIFE, BEGIN = 3600.0, 120.0  #: Maximum seconds of a call at a site, and of a simulation's start
 
@@ -40,17 +41,23 @@ class FlareDisclosure(RemoteDisclosure):
         super().__init__(schema, clients, sites(clients), **rest)
 
 
-def sites(clients: Sequence[str]) -> Directory[str]:
-    """Return the directory of the job's sites; called inside a Collab server's main function."""
-    proxies = {proxy.name: proxy for proxy in collab.clients}
+def sites(clients: Sequence[str], each: int = 1) -> Directory[tuple[str, int]]:
+    """Return the directory of the job's sites; called inside a Collab server's main function.
 
-    def send(batches: Mapping[str, bytes], seconds: float) -> Iterator[tuple[str, bytes]]:
-        def one(site: str) -> tuple[str, bytes]:
-            called = proxies[site](timeout=max(seconds, 0.001), optional=True)
-            return site, called.ask(batch=batches[site]) or b""
+    ``each`` owners of a simulation share a site.
+    """
+    proxies = {(proxy.name, place): proxy for proxy in collab.clients for place in range(each)}
+
+    def send(
+        batches: Mapping[tuple[str, int], bytes], seconds: float
+    ) -> Iterator[tuple[tuple[str, int], bytes]]:
+        def one(node: tuple[str, int]) -> tuple[tuple[str, int], bytes]:
+            called = proxies[node](timeout=max(seconds, 0.001), optional=True)
+            place = {} if each == 1 else {"place": node[1]}
+            return node, called.ask(batch=batches[node], **place) or b""
 
         with ThreadPoolExecutor(min(MAX_CONNECTIONS, len(batches) or 1)) as threads:
-            for done in as_completed([threads.submit(one, site) for site in batches]):
+            for done in as_completed([threads.submit(one, node) for node in batches]):
                 yield done.result()
 
     return Directory(clients, nodes=lambda: proxies, send=send)
@@ -60,11 +67,11 @@ class Site:
     """A site's side: passes bytes to its owner's socket, and does nothing else."""
 
     @collab.publish  # type: ignore[untyped-decorator, unused-ignore]
-    def ask(self, batch: bytes) -> bytes:
+    def ask(self, batch: bytes, place: int = 0) -> bytes:
         """Call the socket for an authenticated caller."""
         try:
             named = next(filter(None, map(os.environ.get, SOCKETS)))
-            socket = named.format(site=collab.site_name, caller=collab.caller)
+            socket = named.format(site=collab.site_name, caller=collab.caller, place=place)
             return call_socket(socket, batch, seconds=LIFE)
         except Exception:
             return b""
@@ -73,20 +80,20 @@ class Site:
 class Relaying:
     """A server's side that carries the batches of another process of its machine, by its relay."""
 
-    def __init__(self, socket: str, clients: list[str]) -> None:
-        self.socket, self.clients = socket, clients
+    def __init__(self, socket: str, clients: list[str], each: int = 1) -> None:
+        self.socket, self.clients, self.each = socket, clients, each
 
     @collab.main  # type: ignore[untyped-decorator, unused-ignore]
     def run(self) -> None:
         """Carry until the relay ends."""
-        relay(self.socket, sites(self.clients))
+        relay(self.socket, sites(self.clients, self.each))
 
 
 def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:
-    """Carry out a job in FLARE's simulator, with one process per gate of this one."""
+    """Carry out a job in FLARE's simulator, a process each for :data:`.SITES` sites at most."""
     with behind_sockets(federation) as paths, TemporaryDirectory(prefix="privfed-") as folder:
         socket = Path(folder) / "relay"
-        template = next(iter(paths.values())).with_name("{site}")
+        template = next(iter(paths.values())).with_name("{site}.{place}")
         command = [sys.executable, "-m", __name__, folder, str(socket), *federation.clients]
         with (Path(folder) / "log").open("wb") as log:
             engine = subprocess.Popen(
@@ -111,9 +118,9 @@ def _begun(socket: Path, engine: subprocess.Popen[bytes]) -> None:
         sleep(0.05)
 
 
-def recipe(server: Any, clients: Sequence[str]) -> Any:
-    """Make a job of a server's object and its sites, which use the privfed that is installed there."""
-    made = CollabRecipe("study", server=server, client=Site(), min_clients=len(clients))
+def recipe(server: Any, sites: int) -> Any:
+    """Make a job of a server's object and so many sites, which use the privfed that is installed there."""
+    made = CollabRecipe("study", server=server, client=Site(), min_clients=sites)
     made._job.set_app_packages(["privfed"])
     return made
 
@@ -121,8 +128,9 @@ def recipe(server: Any, clients: Sequence[str]) -> Any:
 def _simulator(folder: str, socket: str, clients: list[str]) -> None:
     from nvflare.recipe import SimEnv
 
-    job = recipe(Relaying(socket, clients), clients)
-    job.execute(SimEnv(num_clients=len(clients), workspace_root=folder))
+    number = min(SITES, len(clients))
+    job = recipe(Relaying(socket, clients, -(-len(clients) // number)), number)
+    job.execute(SimEnv(num_clients=number, workspace_root=folder))
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ class LedgerLog:
         """What the log says of a row; no word that is the asker's own, such as a kind that is none."""
         told = {"event": entry.event, "row": entry.seq, "principal": entry.principal}
         told |= {name: entry.body[name] for name in ("count", "reason") if name in entry.body}
-        if entry.body["kind"] in self._kinds:
+        if entry.body.get("kind") in self._kinds:  # a failure's row has its charge's number alone
             told["kind"] = entry.body["kind"]
         if entry.event in ("reserved", "block"):
             loss = entry.body["loss"]

@@ -19,6 +19,7 @@ from privfed.exchange.channel import ChannelDisclosure
 T = TypeVar("T")
 Remote = TypeVar("Remote", bound=RemoteDisclosure)
 PRINCIPAL = "server"  #: The principal of a simulation
+SITES = 8  #: Most sites among which an engine that has a process a site divides the owners
 
 
 @contextmanager
@@ -26,7 +27,7 @@ def behind_sockets(federation: LocalDisclosure) -> Iterator[Mapping[str, Path]]:
     """Open a socket for each gate of a federation; yield their paths by client."""
     with TemporaryDirectory(prefix="privfed-") as folder, ExitStack() as opened:
         paths = {
-            name: Path(folder) / f"site-{number + 1}"
+            name: Path(folder) / f"site-{number % SITES + 1}.{number // SITES}"
             for number, name in enumerate(federation.gates)
         }
         for name, gate in federation.gates.items():

@@ -22,8 +22,9 @@ TINY = 1e-12
 RAW = 6
 #: Records of a table that are taken out, the most outlying ones first.
 TAKEN = 3
-#: Shapes of a model: two layers and a number without axes, such as a layer's count of batches.
-SHAPES: tuple[tuple[int, ...], ...] = ((20, 4), (20,), ())
+#: Shapes of a model: three layers, and a number without axes, such as a layer's count of batches. A guard that
+#: clips each of seven arrays by itself lets sqrt(7) of its clip through.
+SHAPES: tuple[tuple[int, ...], ...] = ((10, 4), (4,), (4, 4), (4,), (4, 2), (2,), ())
 
 
 @dataclass(frozen=True)

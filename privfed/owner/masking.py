@@ -36,11 +36,16 @@ class MaskingKey:
         self._pairs: dict[str, PairKeys] = {}
 
     def check(self, keys: Mapping[str, str], owner: str) -> None:
-        """Check that a roster names this owner with this key (PolicyError: it does not)."""
+        """Check that a roster names this owner with this key, and the others with theirs (PolicyError)."""
         if keys.get(owner) != self.public:
             raise PolicyError(
                 f"masked: the policy has {'another' if keys.get(owner) else 'no'} key for {owner!r}; its "
                 f"public masking key is {self.public}"
+            )
+        if lacking := sorted(name for name, key in keys.items() if not key):
+            raise PolicyError(
+                f"masked: the policy has no masking key of {', '.join(map(repr, lacking))}; name those who "
+                "take part, each with her key"
             )
 
     def check_peer(self, key: str) -> None:

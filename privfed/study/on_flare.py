@@ -36,7 +36,7 @@ def write_job(folder: Path, study: Path, out: Path, policy: str = "") -> Path:
     chosen = Deployment.of(Study.from_toml(study), out, policy)
     server = Studying(str(study.resolve()), str(out.resolve()), chosen.choice.name)
     partial = folder.with_name(f".{folder.name}.partial")
-    flare.recipe(server, chosen.clients).export(str(partial))
+    flare.recipe(server, len(chosen.clients)).export(str(partial))
     (made,) = partial.iterdir()
     shutil.rmtree(folder, ignore_errors=True)
     made.rename(folder)

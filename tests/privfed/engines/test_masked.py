@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import masked_epsilon
 import numpy as np
 import pandas as pd
 import pytest
@@ -278,6 +279,13 @@ def test_an_invented_owner_is_refused_at_the_gate() -> None:
         federation(wrong)
 
 
+def test_a_roster_with_an_owner_without_a_key_opens_no_gate() -> None:
+    """Her share would never come; a question would fail after its charge, and close the gate."""
+    lacking = replace(policy(), masked=policy().masked_among([*OWNERS, "nobody"]).masked)
+    with pytest.raises(PolicyError, match="no masking key of 'nobody'"):
+        federation(lacking)
+
+
 def test_colluding_owners_who_subtract_their_own_leave_the_priced_noise() -> None:
     """Two of five hand the server their shares: three shares of noise remain, as was priced."""
     guards = {BINS.kind: (Guard.of("gaussian", spend="0.0005"),)}
@@ -357,6 +365,17 @@ def test_a_replay_of_totals_answers_alike() -> None:
     shares = [entry for gate in held.gates.values() for _, entry in gate.ledger.disclosed()]
     assert_array_equal(total_of([s.release for s in shares])["counts"].data, told)
     assert len(summed(replace(transcript, entries=tuple(shares[:3])))) == 0
+
+
+def test_an_audit_of_one_run_finds_what_a_total_costs_and_no_more() -> None:
+    """Of 2,000 canaries; the exact epsilon lies between what is proven and what is stated."""
+    each, rho = masked_epsilon.shares("4", 3, 2000)
+    exact = masked_epsilon.exact_epsilon(each.drawn["counts"].parameter, 3, each.refined["counts"])
+    coins = np.random.default_rng(7).random(2000) < 0.5
+    told = masked_epsilon.through_gates(3, rho, coins, seed=1)
+    assert 2.5 < masked_epsilon.proven(told, coins, 4.0) < exact < 4.0
+    two = masked_epsilon.exact_epsilon(each.drawn["counts"].parameter, 2, each.refined["counts"])
+    assert two > 4.0 * 1.1  # the planted fault: a share is missing
 
 
 def test_ledgers_and_keys_last(tmp_path: Path) -> None:

@@ -120,3 +120,23 @@ def test_the_log_tells_counts_and_closed_words_only(caplog: pytest.LogCaptureFix
         {**who, "event": "refused", "reason": "unknown-kind"},
         {**who, "event": "batch", "messages": 1, "answered": {"refused (unknown-kind)": 1}},
     ]
+
+
+def test_a_failed_answer_is_logged_and_the_next_question_answered(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row of a failure names its request and no kind; what the log makes of a row stops no reply."""
+
+    def fails(query: Histogram, view: object) -> None:
+        raise ValueError("SECRET=42")
+
+    policy = Policy({"small.histogram": (Guard.of("open"),)})
+    records = Records(SMALL, np.arange(0.0, 100.0, 10.0)[:, None])
+    owner = OwnerSide(Gate("north", records, policy, Ledger(), queries=(Histogram,)))
+    with monkeypatch.context() as broken, caplog.at_level(logging.INFO):
+        broken.setattr(Histogram, "evaluate", fails)
+        assert ask(owner, 1, "server") == "failure"
+    assert ask(owner, 2, "server") == "release"
+    rows = [json.loads(JsonLines().format(one)) for one in caplog.records]
+    assert [row["event"] for row in rows] == ["reserved", "failed", "batch"]
+    assert "SECRET" not in caplog.text

@@ -72,6 +72,13 @@ def b(text: str) -> bytes:
     return text.encode()
 
 
+def learned(carried: Engine, learner: FederatedLearner, federation: LocalDisclosure) -> bytes:
+    """A model, of a federation that is closed then."""
+    model: bytes = carried(federation, lambda asking: wire.encode(learner.fit(asking).to_dict()))
+    federation.close()
+    return model
+
+
 def carried_out(
     carried: Engine, learner: FederatedLearner, schema: Any
 ) -> tuple[bytes, dict[str, list[Any]], list[bytes], dict[str, bytes]]:
@@ -119,6 +126,19 @@ def test_the_engines_own_simulation_learns_the_same(name: str) -> None:
     """Nodes that are processes of the engine's, which call the gates' sockets."""
     carried, (make, schema) = of_name(name), LEARNERS["what is offered"]
     assert carried_out(carried, make(), schema) == carried_out(engine("local"), make(), schema)
+
+
+@pytest.mark.parametrize("name", ["sockets", "flower, in this process", "flower", "flare"])
+def test_masked_totals_teach_the_same_over_every_engine(name: str) -> None:
+    """Masks differ from session to session and cancel: the model is the same to the bit."""
+    pytest.importorskip("cryptography")
+    carried, learner = of_name(name), FuzzyTreeRegressor(max_depth=1, random_state=0)
+    policy = learner.private("4", "1e-5").masked_among("ABC", colluding=1)
+    told = [
+        learned(each, learner, gates(patients(300), policy, NUMERIC))
+        for each in (carried, engine("local"))
+    ]
+    assert told[0] == told[1]
 
 
 def test_a_study_names_its_engine(
