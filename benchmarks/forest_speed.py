@@ -1,12 +1,13 @@
 """Processor time of a whole published fit, gates and ledgers on, as a share of scikit-learn's forest.
 
     OMP_NUM_THREADS=1 python benchmarks/forest_speed.py [--records 20000] [--features 8] [--repeats 3]
-    OMP_NUM_THREADS=1 python benchmarks/forest_speed.py --table    # results/forest_speed.csv; or --table large
+    OMP_NUM_THREADS=1 python benchmarks/forest_speed.py --sets bank_marketing california   # PRIVFED_DATA
+    OMP_NUM_THREADS=1 python benchmarks/forest_speed.py --table    # results/forest_speed.csv; or --table large, real
 
 Trees of depth at most 10, leaves of at least 5 records, five clients against the pooled records with one
 job, by turns in one process (a new one for each line, whose peak memory after the first fit is told).
 Nodes look at sqrt(p) features for classes; for numbers at sqrt(p) and at all. Both learn the same table:
-uniform features, steps, waves and an interaction.
+uniform features, steps, waves and an interaction, or a real one, whose categories scikit-learn takes as codes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from private_learners import load, schema_of
 from result_rows import PaperRows, arguments
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
@@ -37,13 +39,32 @@ TASKS = (
 
 
 class Line(NamedTuple):
-    """One line of the table: a size, one of :data:`TASKS`, and how many turns."""
+    """One line of the table: a size, one of :data:`TASKS`, how many turns, and which real table."""
 
     records: int
     features: int
     trees: int
     task: int
     repeats: int
+    real: str = ""
+
+    def table(self) -> tuple[pd.DataFrame, Schema]:
+        """Records of five clients, and public bounds."""
+        if not self.real:
+            return drawn(self.records, self.features, TASKS[self.task][1])
+        frame, number = load(self.real)
+        owners = np.random.default_rng(0).integers(0, CLIENTS, len(frame)).astype(str)
+        return frame.assign(client=owners), schema_of(frame, number, 1.0)
+
+
+def real_line(name: str, repeats: int) -> Line:
+    """A real table, sqrt(p) features a node."""
+    frame, number = load(name)
+    return Line(len(frame), frame.shape[1] - 1, 100, int(number), repeats, name)
+
+
+#: Real tables: categories and ties, numbers and classes.
+REAL = ("bank_marketing", "california", "default_credit_card", "electricity", "magic_telescope")
 
 
 #: The lines of each table: the tasks and how time grows with records, and a large one.
@@ -86,7 +107,7 @@ class Turns(NamedTuple):
 def turns(line: Line) -> Turns:
     """Fit by turns."""
     _, classes, few = TASKS[line.task]
-    frame, schema = drawn(line.records, line.features, classes)
+    frame, schema = line.table()
     own, other, megabytes = [], [], 0.0
     for _ in range(line.repeats):
         own.append(spent(lambda: federated(frame, schema, classes, few, line.trees)))
@@ -118,13 +139,16 @@ def pooled(frame: pd.DataFrame, classes: bool, few: str | None, trees: int = 100
     """scikit-learn's forest of the same size, one job."""
     made = RandomForestClassifier if classes else RandomForestRegressor
     model = made(trees, max_features=few or 1.0, min_samples_leaf=5, n_jobs=1, **FIXED)
-    model.fit(frame.drop(columns=["y", "client"]).to_numpy(np.float32), frame["y"].to_numpy())
+    x = frame.drop(columns=["y", "client"])
+    for name in x.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in x.dtypes]]:
+        x[name] = pd.factorize(x[name], sort=True)[0]
+    model.fit(x.to_numpy(np.float32), frame["y"].to_numpy())
 
 
 def profile(line: Line) -> None:
     """Where the federated fit spends its time."""
     _, classes, few = TASKS[line.task]
-    frame, schema = drawn(line.records, line.features, classes)
+    frame, schema = line.table()
     watch = cProfile.Profile(time.process_time)
     watch.runcall(federated, frame, schema, classes, few, line.trees)
     pstats.Stats(watch).sort_stats("tottime").print_stats(25)
@@ -134,7 +158,7 @@ def told(cells: PaperRows, line: Line, found: Turns) -> None:
     """Print a line, and add it to the table."""
     ratios = [own / other for own, other in zip(found.own, found.other, strict=True)]
     own, other = float(np.mean(found.own)), float(np.mean(found.other))
-    name = f"{line.records} x {line.features}, {line.trees} trees, {TASKS[line.task][0]}"
+    name = f"{line.real and line.real + ', '}{line.records} x {line.features}, {line.trees} trees, {TASKS[line.task][0]}"
     shown = " ".join(f"{ratio:.2f}" for ratio in ratios)
     print(f"{name}: {own:.2f} s, scikit-learn {other:.2f} s, ratios {shown}, peak "
           f"{found.megabytes:.0f} MB", flush=True)  # fmt: skip
@@ -162,18 +186,23 @@ def main() -> None:
     parser.add_argument("--trees", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--tasks", type=int, nargs="*", default=list(range(len(TASKS))))
+    parser.add_argument("--sets", nargs="*", default=[], help="real tables")
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--table", nargs="?", const="", choices=["", "large"], help="write a table")
+    parser.add_argument(
+        "--table", nargs="?", const="", choices=["", "large", "real"], help="write a table"
+    )
     given = parser.parse_args()
     size = given.records, given.features, given.trees
-    lines = [Line(*size, task, given.repeats) for task in given.tasks]
+    sets = REAL if given.table == "real" else given.sets
+    lines = [real_line(name, given.repeats) for name in sets]
+    lines = lines or [Line(*size, task, given.repeats) for task in given.tasks]
     if given.profile:
         for line in lines:
             profile(line)
         return
     cells = PaperRows("FedForest", "0")
-    name = "forest_speed_large" if given.table else "forest_speed"
-    for line in lines if given.table is None else TABLES[name]:
+    name = f"forest_speed_{given.table}" if given.table else "forest_speed"
+    for line in TABLES[name] if given.table is not None and not sets else lines:
         with get_context("spawn").Pool(1) as process:
             told(cells, line, process.apply(turns, (line,)))
     if given.table is not None:

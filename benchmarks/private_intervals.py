@@ -1,7 +1,8 @@
 """Do the 90 % intervals of short private RuleFit, and of a private forest, cover? Known truths, new records and noise in each run.
 
-    python benchmarks/private_intervals.py --epsilons 1 4 --records 2000 --seeds 25 --results private_intervals
+    python benchmarks/private_intervals.py --epsilons 1 4 --records 2000 --seeds 200 --out runs.csv --results private_intervals
 
+What ran is in the file of --out after each round of all settings.
 Six correlated columns, two owners; the factor of the posterior's deviation is 1.75 for coefficients and 1 for
 predictions, and others are tried. "same" is what the model's own terms have when they are refitted to the same
 records without noise; "truth" is the known function, or the terms' fit to 20,000 further records of it.
@@ -11,6 +12,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -97,52 +100,51 @@ def one(truth: str, count: int, epsilon: str, seed: int) -> list[dict[str, Any]]
     return rows
 
 
+def settled(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Coverage by setting, and its standard error over runs: intervals of one run hang together."""
+    table = pd.DataFrame(rows)
+    keys = ["truth", "records", "epsilon", "of", "factor"]
+    groups = table.groupby(keys, sort=False)["covered"]
+    found = groups.agg(["mean", "sem", "count"]).reset_index()
+    return found.assign(width=table.groupby(keys, sort=False)["width"].mean().to_numpy())
+
+
 def main() -> None:
     parser = arguments(__doc__, seeds=25, first_seed=0, epsilons=["1", "4"], records=[2000])
     parser.add_argument("--truths", nargs="+", default=list(TRUTHS))
     parser.add_argument("--results", help="name of a table in benchmarks/results")
+    parser.add_argument("--out", type=Path, default=Path("private_intervals.csv"))
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
-    found = []
-    for truth in chosen.truths:
-        for count in chosen.records:
-            for epsilon in chosen.epsilons:
-                rows = [
-                    row
-                    for seed in progress(
-                        range(chosen.first_seed, chosen.first_seed + chosen.seeds), truth
-                    )
-                    for row in one(truth, count, epsilon, seed)
-                ]
-                for name, own in pd.DataFrame(rows).groupby("of", sort=False):
-                    stray = np.concatenate(own["stray"].tolist())
-                    covered = {
-                        f"{f:g}": float((stray < z).mean())
-                        for f, z in zip(FACTORS, SQUARES, strict=True)
-                    }
-                    key = {"set": f"{truth}, {count}", "epsilon": epsilon, "learner": name}
-                    found += [
-                        {**key, "metric": metric, "value": round(v, 4)}
-                        for metric, v in covered.items()
-                    ]
-                    print(
-                        truth,
-                        count,
-                        epsilon,
-                        name,
-                        {k: round(v, 3) for k, v in covered.items()},
-                        round(own["width"].mean(), 3),
-                        flush=True,
-                    )
+    settings = list(product(chosen.truths, chosen.records, chosen.epsilons))
+    rows: list[dict[str, Any]] = []
+    for seed in progress(range(chosen.first_seed, chosen.first_seed + chosen.seeds), "runs"):
+        for truth, count, epsilon in settings:
+            for row in one(truth, count, epsilon, seed):
+                key = {"truth": truth, "records": count, "epsilon": epsilon, "seed": seed}
+                key |= {"of": row["of"], "width": row["width"]}
+                for factor, z in zip(FACTORS, SQUARES, strict=True):
+                    covered = float((row["stray"] < z).mean())
+                    rows.append({**key, "factor": factor, "covered": covered})
+        pd.DataFrame(rows).to_csv(chosen.out, index=False)  # what ran is kept
+    found = settled(rows)
+    print(found.round(3).to_string())
     if chosen.results:
-        note = f"{chosen.seeds} runs, two owners; coverage of 90 % intervals by the factor of the posterior's deviation"
-        write_rows(
-            pd.DataFrame(found),
-            chosen.results,
-            PRIVATE_KEYS,
-            seed=str(chosen.first_seed),
-            note=note,
+        table = pd.DataFrame(
+            {
+                "set": found["truth"] + ", " + found["records"].astype(str),
+                "epsilon": found["epsilon"],
+                "learner": found["of"],
+                "metric": found["factor"].map("{:g}".format),
+                "value": found["mean"].round(4),
+                "spread": found["sem"].round(4),
+            }
         )
+        note = (
+            f"{chosen.seeds} runs, two owners; coverage of 90 % intervals by the factor of the posterior's "
+            "deviation; the spread is the mean's standard error over runs"
+        )
+        write_rows(table, chosen.results, PRIVATE_KEYS, seed=str(chosen.first_seed), note=note)
 
 
 if __name__ == "__main__":

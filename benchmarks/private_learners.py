@@ -243,18 +243,33 @@ def scores(wanted: np.ndarray, told: np.ndarray, number: bool, mean: float) -> d
     }
 
 
+#: The learners, and which of them learn classes or numbers alone.
+LEARNERS: dict[str, Fit] = {
+    "dp_ebm": dp_ebm,
+    "rulefit": rulefit,
+    "forest": forest,
+    "adassp": adassp,
+    "logistic": logistic,
+}
+ONLY = {"adassp": True, "logistic": False}
+
+
 def one(
-    frame: pd.DataFrame, number: bool, epsilon: str, seed: int, wide: float, clients: int
+    frame: pd.DataFrame,
+    number: bool,
+    epsilon: str,
+    seed: int,
+    wide: float,
+    clients: int,
+    learners: list[str],
 ) -> list[dict[str, Any]]:
-    """All learners on one split."""
+    """The named learners on one split."""
     schema = schema_of(frame, number, wide)
     train, test = train_test_split(frame, test_size=0.2, random_state=seed)
-    learners: dict[str, Fit] = {"dp_ebm": dp_ebm, "rulefit": rulefit, "forest": forest}
-    learners.update({"adassp": adassp} if number else {"logistic": logistic})
     rows = []
-    for name, fit in learners.items():
+    for name in (name for name in learners if ONLY.get(name, number) == number):
         begun = time.process_time()
-        told = fit(train, test, schema, epsilon, seed, clients)
+        told = LEARNERS[name](train, test, schema, epsilon, seed, clients)
         spent = time.process_time() - begun
         found = scores(test["y"].to_numpy(float), told, number, float(train["y"].mean()))
         rows.append({"learner": name, "epsilon": epsilon, "seed": seed, "time": spent, **found})
@@ -265,6 +280,8 @@ def table_of(rows: list[dict[str, Any]]) -> pd.DataFrame:
     """Means by task, set, budget and learner, with the paired difference to DP-EBM."""
     table = pd.DataFrame(rows)
     keys = ["task", "data", "epsilon", "seed"]
+    if not (table["learner"] == "dp_ebm").any():
+        return _means(table)
     peer = table[table["learner"] == "dp_ebm"].set_index(keys)
     own = table.set_index(keys)
     table["time"] = (own["time"] / peer["time"].reindex(own.index)).to_numpy()
@@ -272,6 +289,10 @@ def table_of(rows: list[dict[str, Any]]) -> pd.DataFrame:
         if score in table:
             minus = own[score] - peer[score].reindex(own.index)
             table[f"{score} minus"] = minus.to_numpy()
+    return _means(table)
+
+
+def _means(table: pd.DataFrame) -> pd.DataFrame:
     groups = table.drop(columns="seed").groupby(["task", "data", "epsilon", "learner"], sort=False)
     return groups.mean().round(4)
 
@@ -308,6 +329,7 @@ def main() -> None:
     parser.add_argument("--wide", type=float, default=1.0)
     parser.add_argument("--clients", type=int, default=5)
     parser.add_argument("--tasks", nargs="+", default=["classes", "numbers"])
+    parser.add_argument("--learners", nargs="+", default=list(LEARNERS), choices=list(LEARNERS))
     parser.add_argument("--most", type=int, default=MOST, help="records of a set at most")
     parser.add_argument("--results", help="name of a table in benchmarks/results")
     parser.add_argument("--called", default="", help="what metrics' names begin with there")
@@ -324,7 +346,9 @@ def main() -> None:
         for task in (task for task in tasks if task in chosen.tasks):
             for epsilon in chosen.epsilons:
                 for seed in range(chosen.first_seed, chosen.first_seed + chosen.seeds):
-                    found = one(*tasks[task], epsilon, seed, chosen.wide, chosen.clients)
+                    found = one(
+                        *tasks[task], epsilon, seed, chosen.wide, chosen.clients, chosen.learners
+                    )
                     rows += [{"task": task, "data": name, **row} for row in found]
         print(table_of([row for row in rows if row["data"] == name]).to_string(), flush=True)
     if chosen.results:

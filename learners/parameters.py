@@ -123,6 +123,20 @@ class StrOptions(Allowed):
         return isinstance(value, str) and value in self.names
 
 
+class Directions(Allowed):
+    """By column's name, or for each feature: 1 rises, -1 falls, 0 is free; scikit-learn's ``monotonic_cst``."""
+
+    words = "by column 1 (rises), -1 (falls) or 0"
+    example = '{"age": 1}'
+
+    def holds(self, value: Any) -> bool:
+        """See the base."""
+        each = value.values() if isinstance(value, Mapping) else value
+        if isinstance(each, str) or not isinstance(each, Iterable):
+            return False
+        return all(isinstance(one, numbers.Integral) and -1 <= one <= 1 for one in each)
+
+
 class Boolean(Allowed):
     """True or false."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -63,6 +64,12 @@ class Columns:
     def records(self) -> int:
         """How many records there are."""
         return int(self.values.shape[1])
+
+    @cached_property
+    def cells(self) -> np.ndarray:
+        """Each category and below it the class, as one number, shape (features, records)."""
+        whole = self.values.astype(np.int64)
+        return whole * self.classes + self.target if self.classes else whole
 
     @property
     def room(self) -> int:

@@ -71,6 +71,11 @@ class OpenNodes:
         found[self.nodes] = np.arange(len(self.nodes))
         return found
 
+    @cached_property
+    def moving(self) -> np.ndarray:
+        """Which of the trees' nodes are open or split, shape (nodes,)."""
+        return np.asarray(self.trees.inner | (self.numbers >= 0))
+
     def check(self, schema: Schema) -> None:
         """Raise QueryError unless all of it fits the schema and the nodes are disjoint leaves."""
         _check(self, schema)

@@ -50,10 +50,6 @@ class NodeInstances:
         rows = self.rows.take(np.flatnonzero(self.repeat(kept)))
         return NodeInstances(rows, self.nodes[kept], self.counts[kept])
 
-    def numbered(self, numbers: np.ndarray) -> NodeInstances:
-        """The nodes that have a number, by that."""
-        return replace(self, nodes=numbers.take(self.nodes)).only(numbers.take(self.nodes) >= 0)
-
     def batches(self, size: int) -> Iterator[NodeInstances]:
         """The same, at most ``size`` nodes at a time."""
         edges = self.edges
@@ -108,7 +104,8 @@ class NodeIndex:
 
     columns: Columns
     _asked: OpenNodes | None = None
-    _leaves: dict[int, list[NodeInstances]] = field(default_factory=dict)
+    #: by block of trees the instances in open nodes, and those in leaves that were not asked about
+    _leaves: dict[int, tuple[NodeInstances, list[NodeInstances]]] = field(default_factory=dict)
     _sorted: dict[int, list[Sorted]] = field(default_factory=dict)
     _held: int = 0
     _room: int = 0
@@ -163,15 +160,23 @@ class NodeIndex:
 
     def _open(self, view: View, level: OpenNodes, trees: range) -> NodeInstances:
         """A block's instances in open nodes; walked on from where they were, if known."""
-        leaves = self._leaves.get(trees.start) or [NodeInstances.at_roots(view, level, trees)]
+        kept = self._leaves.get(trees.start)
+        open_, closed = kept or (NodeInstances.at_roots(view, level, trees), [])
+        if any(level.moving.take(part.nodes).any() for part in closed):
+            open_, closed = NodeInstances.together([open_, *closed]), []
         values = self.columns.values
-        leaves = [part for leaf in leaves for part in leaf.descended(level.trees, values)]
-        if trees.start in self._leaves:
-            self._leaves[trees.start] = leaves
-        elif self._held < KEPT:
-            self._held += sum(part.rows.nbytes for part in leaves)
-            self._leaves[trees.start] = leaves
-        return NodeInstances.together([part.numbered(level.numbers) for part in leaves])
+        open_ = NodeInstances.together(open_.descended(level.trees, values))
+        numbers = level.numbers.take(open_.nodes)
+        asked = numbers >= 0
+        if not asked.all():
+            closed = [*closed, open_.only(~asked)]
+            open_, numbers = open_.only(asked), numbers[asked]
+        if kept is None and self._held < KEPT:
+            self._held += open_.rows.nbytes + sum(part.rows.nbytes for part in closed)
+            kept = open_, closed
+        if kept is not None:
+            self._leaves[trees.start] = open_, closed
+        return replace(open_, nodes=numbers)
 
     def _sort(self, instances: NodeInstances, pairs: NodeFeatures) -> Iterator[Sorted]:
         """The first, second, ... numeric pair of each node, each sorted by one call."""

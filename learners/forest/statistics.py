@@ -147,24 +147,27 @@ def _cumulated(values: np.ndarray) -> np.ndarray:
 
 def categories(index: NodeIndex, view: View, level: OpenNodes, width: int) -> Arrays:
     """Statistics of each category of each categorical pair, shape (pairs, width, ...)."""
-    classes, pairs = level.classes or 1, level.grouped
-    counts = np.zeros(len(pairs) * width * classes, np.int64)
-    sums = np.zeros(len(pairs) * width, np.int64)
-    values, target = index.columns.values, index.columns.target
+    columns, pairs = index.columns, level.grouped
+    shape = len(pairs), width, level.classes or 1
+    found = {"groups": np.zeros(shape, np.int64)}
+    if not level.classes:
+        found["group_sums"] = np.zeros(shape[:2], np.int64)
+    size = width * shape[2]
     for part in index.open(view, level) if len(pairs) else ():
         sizes = pairs.sizes.take(part.nodes)
         for slot in range(int(sizes.max(initial=0))):
             kept = part.only(sizes > slot)
             pair = pairs.first.take(kept.nodes) + slot
-            feature = kept.repeat(pairs.features.take(pair).astype(np.intp))
-            cells = kept.repeat(pair) * width + values[feature, kept.rows].astype(np.int64)
-            if level.classes:
-                cells = cells * classes + target[kept.rows]
-            else:
-                sums += _summed(cells, target[kept.rows], len(sums))
-            counts += np.bincount(cells, minlength=len(counts))
-    groups = {"groups": counts.reshape(len(pairs), width, classes)}
-    return groups if level.classes else {**groups, "group_sums": sums.reshape(len(pairs), width)}
+            value = kept.repeat(pairs.features.take(pair).astype(np.intp) * columns.records)
+            value += kept.rows
+            cells = kept.repeat(np.arange(len(pair)) * size)
+            cells += columns.cells.reshape(-1).take(value)
+            each = np.bincount(cells, minlength=len(pair) * size)
+            found["groups"][pair] = each.reshape(len(pair), *shape[1:])
+            if not level.classes:
+                sums = _summed(cells, columns.target[kept.rows], len(pair) * size)
+                found["group_sums"][pair] = sums.reshape(len(pair), width)
+    return found
 
 
 def _summed(cells: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,11 +14,18 @@ from msgspec import UNSET
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
-from privfed.errors import InputError, Note
+from privfed.errors import InputError, Note, no_column
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners import private
 from privfed.learners.base import FederatedClassifier, FederatedRegressor, check_round
-from privfed.learners.parameters import Boolean, Constraints, Integers, Reals, StrOptions
+from privfed.learners.parameters import (
+    Boolean,
+    Constraints,
+    Directions,
+    Integers,
+    Reals,
+    StrOptions,
+)
 from privfed.learners.plain import plain
 from privfed.learners.private.target_link import MOST_CLASSES
 from privfed.learners.rulefit.boosting import Boosting
@@ -65,6 +72,7 @@ ALLOWED: Constraints = {
     "reference_rounds": [Integers(at_least=0, at_most=10**6)],
     "max_terms": [Integers(at_least=1, at_most=1_000), None],
     "stable": [Boolean()],
+    "monotonic_cst": [Directions(), None],
     "random_state": [Integers(at_least=0), None],
 }
 
@@ -120,6 +128,7 @@ class _RuleFit(LearnerByWays):
         reference_rounds: int = 0,
         max_terms: int | None = 20,
         stable: bool = False,
+        monotonic_cst: Mapping[str, int] | Sequence[int] | None = None,
         random_state: int | None = None,
     ) -> None:
         self._set(locals())
@@ -163,8 +172,32 @@ class _RuleFit(LearnerByWays):
             Gradients(**given) if self.solver == "gradient" else Averaging(**given),
             max_terms=self.max_terms,
             stable=self.stable,
+            monotonic=self._monotonic(schema),
             labels=tuple(range(len(categories))) if len(categories) > 2 else (UNSET,),
         )
+
+    def _monotonic(self, schema: Schema) -> tuple[int, ...]:
+        """The direction of each feature, or nothing."""
+        given, columns = self.monotonic_cst, schema.features
+        if given is None:
+            return ()
+        if self.max_terms is None:
+            raise InputError("monotonic_cst is of short private models; write max_terms=20")
+        if not isinstance(given, Mapping):
+            if len(given) != len(columns):
+                raise InputError(
+                    f"monotonic_cst needs a number for each of {len(columns)} features, not {len(given)}; "
+                    f'write {{"{columns[0].name}": 1}}'
+                )
+            given = dict(zip(schema.names, given, strict=True))
+        for name in given:
+            if name not in schema.names:
+                raise InputError(f"monotonic_cst: {no_column(name, schema.names)}")
+            if given[name] and columns[schema.names.index(name)].kind == "category":
+                raise InputError(
+                    f"monotonic_cst: {name!r} is a category, which neither rises nor falls; leave it out"
+                )
+        return tuple(int(given.get(name, 0)) for name in schema.names)
 
     def _keep(self, result: FittedRules) -> None:
         self.ensemble_ = result.model
@@ -324,6 +357,8 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         max_terms: of the model learned by ``private``, most rules and lines, fewer where the noise leaves
             no more to say; None for all of the engine's. It costs nothing: releases are the same.
         stable: of that short model, whether rules are steps of single columns only.
+        monotonic_cst: of that short model, in which columns it only rises (1) or falls (-1):
+            ``{"age": 1}``, or a number for each feature; of several classes, each class' log-odds.
         random_state: the server's own seed (random rules, draws of clients); no client's secret
             depends on it.
     """

@@ -37,11 +37,12 @@ class PrivateRuleFit(Way[RuleFitParams, FittedRules]):
         fitted = private.learn(federation, outcome, rng, linear=self.params.linear)
         limits = fitted.outcome.lower, fitted.outcome.upper
         most, stable = self.params.max_terms, self.params.stable
+        monotonic = self.params.monotonic
         rngs = rng.spawn(len(fitted.start))
         models = [
             as_rules(fitted, k)
             if most is None
-            else shortened(fitted, most, own, stable=stable, output=k)
+            else shortened(fitted, most, own, stable=stable, output=k, monotonic=monotonic)
             for k, own in enumerate(rngs)
         ]
         link = "softmax" if most is None else "one-vs-rest"

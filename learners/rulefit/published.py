@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec import UNSET, UnsetType
 
+from privfed.errors import InputError
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.rulefit.boosting import Boosting
@@ -44,6 +45,7 @@ class RuleFitParams:
     estimation: Estimation
     max_terms: int | None = None
     stable: bool = False
+    monotonic: tuple[int, ...] = ()  #: for each feature 1 (rises), -1 (falls) or 0; empty for none
     labels: tuple[int | UnsetType, ...] = (UNSET,)  #: codes of the classes told apart
 
 
@@ -93,6 +95,10 @@ class PublishedRuleFit(Way[RuleFitParams, FittedRules]):
         """See the base."""
         schema, params = federation.schema, self.params
         assert schema.target is not None
+        if params.monotonic:
+            raise InputError(
+                "monotonic_cst is of models that policies of private() let be learned; leave it out"
+            )
         marginal = ask_marginals(federation, params.bins)
         cutoffs = read_cutoffs(marginal.counts, schema, params.bins, params.cutoffs)
         synthetic = marginal.synthetic(schema, rng)

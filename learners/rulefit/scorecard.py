@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _LATEX = {"\\": "\\textbackslash ", "<=": "$\\le$", ">=": "$\\ge$", "<": "$<$"}
 _LATEX |= {mark: f"\\{mark}" for mark in "&%$#_{}"}
-BANDS, MOST_RISKS = 5, 25  #: Bands of a line, and most rows of the table of risks
+BANDS, MOST_RISKS = 5, 40  #: Bands of a line, and most rows of the table of risks
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +40,7 @@ class ScoreCard:
     points: np.ndarray  #: of each rule, whole and none zero, shape (rules,)
     intercept: float  #: log-odds at a total of zero
     factor: float  #: points of one unit of log-odds
+    model: RuleEnsemble  #: what was rounded
 
     @classmethod
     def from_ensemble(cls, model: RuleEnsemble, max_points: int = 10) -> ScoreCard:
@@ -57,7 +58,9 @@ class ScoreCard:
         factor = max_points / largest
         points = np.rint(np.array(values) * factor).astype(int)
         kept = np.flatnonzero(points)
-        return cls(model.schema, tuple(rules[k] for k in kept), points[kept], intercept, factor)
+        return cls(
+            model.schema, tuple(rules[k] for k in kept), points[kept], intercept, factor, model
+        )
 
     def totals(self, x: np.ndarray) -> np.ndarray:
         """Total points of encoded records, whole, shape (records,)."""
@@ -74,21 +77,43 @@ class ScoreCard:
         return pd.DataFrame({"points": self.points, "if": texts})
 
     def risks(self) -> pd.DataFrame:
-        """Columns total and risk, between the risks of 1 and 99 % as far as totals reach them."""
+        """Columns total and risk, between the risks of 1 and 99 % as far as totals reach them.
+
+        Of a short private model low and high, too: a 90 % interval of the mean risk of all who have the total.
+        """
         ends = self.points[self.points < 0].sum(), self.points[self.points > 0].sum()
         wanted = np.array([-1, 1]) * np.log(99) - self.intercept
         low, high = np.clip(np.rint(wanted * self.factor), *ends).astype(int)
         step = max(1, -(-(high - low) // (MOST_RISKS - 1)))
         totals = np.arange(low, high + 1, step)
-        return pd.DataFrame({"total": totals, "risk": self.risk(totals)})
+        found = pd.DataFrame({"total": totals, "risk": self.risk(totals)})
+        ends = self.model.mean_score_intervals(self.intercept + totals / self.factor)
+        return (
+            found if ends is None else found.assign(low=expit(ends[:, 0]), high=expit(ends[:, 1]))
+        )
+
+    def _told(self) -> list[tuple[str, str]]:
+        """Totals and risks as they are printed."""
+        found = []
+        for total, risk, *ends in self.risks().itertuples(index=False):
+            known = f" ({ends[0]:.1%} to {ends[1]:.1%})" if ends else ""
+            found.append((f"{total:+d}", f"{risk:.1%}{known}"))
+        return found
+
+    @property
+    def _notes(self) -> str:
+        """What a person must know to read the risks."""
+        risks = self.risks()
+        step = int(risks["total"].diff().max()) if len(risks) > 1 else 1
+        between = f"; in steps of {step}, take the nearest" if step > 1 else ""
+        known = "; in brackets 90 % intervals" if "low" in risks else ""
+        return f"points of all lines that hold{between}{known}"
 
     def __str__(self) -> str:
         lines = ["Add the points of every line that holds:"]
         lines += [f"{p:+4d}  if {text}" for p, text in self.table().itertuples(index=False)]
-        lines += ["Risk by total (points of all lines that hold):"]
-        lines += [
-            f"{total:+4d}  {risk:.1%}" for total, risk in self.risks().itertuples(index=False)
-        ]
+        lines += [f"Risk by total ({self._notes}):"]
+        lines += [f"{total:>4}  {risk}" for total, risk in self._told()]
         return "\n".join(lines)
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
@@ -96,8 +121,7 @@ class ScoreCard:
         from privfed.learners.pictures import axes_of
 
         rows = [(f"{points:+d}", text) for points, text in self.table().itertuples(index=False)]
-        risks = [(f"{t:+d}", f"{risk:.1%}") for t, risk in self.risks().itertuples(index=False)]
-        cells = [*rows, ("total", "risk"), *risks]
+        cells = [*rows, ("total", "risk"), *self._told()]
         ax = axes_of(ax, 6, 0.6 + 0.27 * len(cells))
         grid = ax.table(
             cells, colLabels=("points", "if"), colWidths=(0.18, 0.82), cellLoc="left", loc="center"
@@ -111,7 +135,7 @@ class ScoreCard:
 
     def to_html(self) -> str:
         """Both tables as HTML."""
-        risks = self.risks().assign(risk=[f"{risk:.1%}" for risk in self.risks()["risk"]])
+        risks = pd.DataFrame(self._told(), columns=["total", "risk"])
         tables = (self.table().assign(**{"if": self.table()["if"].map(escape)}), risks)
         return "\n".join(one.to_html(index=False, escape=False) for one in tables)
 
@@ -120,10 +144,7 @@ class ScoreCard:
     def to_latex(self) -> str:
         """Both tables as LaTeX tabulars."""
         rows = [f"{p:+d} & {_latex(text)} \\\\" for p, text in self.table().itertuples(index=False)]
-        risks = [
-            f"{total:+d} & {100 * risk:.1f}\\,\\% \\\\"
-            for total, risk in self.risks().itertuples(index=False)
-        ]
+        risks = [f"{total} & {risk} \\\\".replace("%", "\\,\\%") for total, risk in self._told()]
         parts = (["Points & Condition \\\\ \\hline", *rows], ["Total & Risk \\\\ \\hline", *risks])
         return "\n".join(
             "\n".join(["\\begin{tabular}{rl}", *part, "\\end{tabular}"]) for part in parts
@@ -144,6 +165,8 @@ def _banded(model: RuleEnsemble) -> tuple[list[Rule], list[float], float]:
         width = (high - low) / BANDS
         ends = [low + k * width for k in range(1, BANDS)]
         edges = [roundest(end - width / 10, end + width / 10, end) for end in ends]
+        if model.schema.features[feature].kind == "integer":
+            edges = np.unique(np.ceil(edges)).tolist()
         known = [low, *edges, high]
         slope = float(0.4 * weight / cutoffs.scale[feature])
         middles = [(a + b) / 2 for a, b in itertools.pairwise(known)]

@@ -7,6 +7,7 @@ they miss is small beside F's posterior variance; then the engine's own loss ref
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,20 +50,27 @@ def shortened(
     *,
     stable: bool = False,
     output: int = 0,
+    monotonic: Sequence[int] = (),
 ) -> RuleEnsemble:
     """Write a model as at most so many rules and lines; ``stable``: steps alone.
 
-    Of several classes, the log-odds of the class ``output`` against the rest; its intervals are not known.
+    In a feature whose ``monotonic`` is 1 (-1) every term rises (falls) or is still, and so does their sum. Of several classes, the log-odds of the class ``output`` against the rest; its intervals are not known.
     """
-    return _Shortening(fitted, rng, stable, output).run(max_terms)
+    return _Shortening(fitted, rng, stable, output, monotonic).run(max_terms)
 
 
 class _Shortening:
     """One model's synthetic records, and the candidates over them."""
 
     def __init__(
-        self, fitted: PrivateModel, rng: np.random.Generator, stable: bool, output: int = 0
+        self,
+        fitted: PrivateModel,
+        rng: np.random.Generator,
+        stable: bool,
+        output: int = 0,
+        monotonic: Sequence[int] = (),
     ) -> None:
+        self.monotonic = np.array(monotonic or [0] * len(fitted.schema.features))
         self.fitted, self.rng, self.stable = fitted, rng, stable
         basis = fitted.basis
         self.codes, self.mass, directions = fitted.source.draw(basis, SETTINGS.records, rng)
@@ -105,15 +113,21 @@ class _Shortening:
             self.fitted.basis.linear.any() & np.array(numeric) & (varied >= least)
         )
         columns = np.column_stack([held, every[:, lines]])
-        chosen = self._chosen(columns, max_terms)
-        rules = [own for own in chosen if own < len(boxes)]
-        linear = sorted(int(lines[own - len(boxes)]) for own in chosen if own >= len(boxes))
-        order = [*rules, *(len(boxes) + int(np.searchsorted(lines, own)) for own in linear)]
-        design = columns[:, order].astype(float)
-        weights, covariance = self._refitted(design)
+        signs = np.concatenate([self._signs(boxes), self.monotonic[lines]])
+        order = self._chosen(columns, signs, max_terms)
+        order.sort(key=lambda own: max(own, len(boxes) - 1))  # lines in their order, after rules
+        while True:  # a term that came to go the wrong way is left out
+            design = columns[:, order].astype(float)
+            weights, covariance = self._refitted(design)
+            right = signs[order] * weights[1:] >= 0
+            if right.all():
+                break
+            order = [own for own, kept in zip(order, right, strict=True) if kept]
+        rules = [own for own in order if own < len(boxes)]
+        linear = [int(lines[own - len(boxes)]) for own in order if own >= len(boxes)]
         missed = (self.scores - weights[0] - design @ weights[1:]) ** 2 + self.spread
+        every = np.column_stack([np.ones(len(design)), design])
         if covariance is not None:
-            every = np.column_stack([np.ones(len(design)), design])
             missed -= np.einsum("ij,jk,ik->i", every, covariance, every)
         means = self.mass @ design / self.mass.sum()
         spread = self.mass @ (design - means) ** 2 / self.mass.sum()
@@ -126,8 +140,18 @@ class _Shortening:
             means[: len(rules)],
             np.sqrt(spread),
             covariance=None if covariance is None else unit**2 * covariance,
+            moments=None if covariance is None else (every.T * self.mass) @ every / self.mass.sum(),
             residual_variance=unit**2 * max(0.0, float(np.average(missed, weights=self.weights))),
         )
+
+    def _signs(self, boxes: np.ndarray) -> np.ndarray:
+        """What each rule's coefficient must be: 1 or -1 for its sign, 0 for any, NaN where none will do."""
+        rises = np.where(boxes[:, :, 0] > 0, self.monotonic, 0)
+        falls = np.where(boxes[:, :, 1] < self.sizes, -self.monotonic, 0)
+        both = np.concatenate([rises, falls], axis=1)
+        signs = np.sign(both.sum(axis=1)).astype(float)
+        signs[(both > 0).any(axis=1) & (both < 0).any(axis=1)] = np.nan
+        return signs
 
     def _limits(self) -> np.ndarray:
         """Limits of lines, rounded within a fiftieth of their distance; shape (columns, 2)."""
@@ -212,14 +236,14 @@ class _Shortening:
             found.append(boxes.astype(np.int64))
         return found
 
-    def _chosen(self, columns: np.ndarray, most: int) -> list[int]:
+    def _chosen(self, columns: np.ndarray, signs: np.ndarray, most: int) -> list[int]:
         weights = self.weights / self.weights.sum()
         centred = columns - weights @ columns
         target = self.scores - weights @ self.scores
         heavy = (centred * np.sqrt(weights)[:, None]).astype(np.float32)
         gram = (heavy.T @ heavy).astype(float)
         moment = np.asarray(heavy.T @ (target * np.sqrt(weights)), float)
-        selection = _Selection(gram, moment, float(weights @ target**2))
+        selection = _Selection(gram, moment, float(weights @ target**2), signs)
         return selection.run(most, SETTINGS.enough * self.variance)
 
     def _refitted(self, design: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
@@ -299,22 +323,36 @@ def roundest(low: float, high: float, near: float) -> float:
 
 
 class _Selection:
-    """Columns for weighted least squares, by the Gram matrix of centred columns."""
+    """Columns for weighted least squares, by the Gram matrix of centred columns, and their coefficients' signs."""
 
-    def __init__(self, gram: np.ndarray, moment: np.ndarray, total: float) -> None:
-        self.gram, self.moment, self.total = gram, moment, total
-        self.usable = np.diag(gram) > 1e-9
+    def __init__(
+        self, gram: np.ndarray, moment: np.ndarray, total: float, signs: np.ndarray
+    ) -> None:
+        self.gram, self.moment, self.total, self.signs = gram, moment, total, signs
+        self.usable = (np.diag(gram) > 1e-9) & ~np.isnan(signs)
 
     def run(self, most: int, enough: float) -> list[int]:
         chosen: list[int] = []
-        while len(chosen) < most and self.lack(chosen) > max(enough, 1e-9 * self.total):
+        for _ in range(2 * most):  # where signs are asked for, a term may be left out again
+            if len(chosen) >= most or not self.lack(chosen) > max(enough, 1e-9 * self.total):
+                break
             best = self._best(chosen)
             if best is None:
                 break
-            chosen.append(best)
+            chosen = self._signed([*chosen, best])
             if len(chosen) % SETTINGS.swap_every == 0:
-                chosen = self._swapped(chosen)
-        return self._swapped(chosen)
+                chosen = self._signed(self._swapped(chosen))
+        return self._signed(self._swapped(chosen))
+
+    def _signed(self, chosen: list[int]) -> list[int]:
+        """Without those whose coefficient has the wrong sign, until none has."""
+        while chosen and self.signs[chosen].any():
+            root = cho_factor(self.gram[np.ix_(chosen, chosen)] + 1e-9 * np.eye(len(chosen)))
+            right = self.signs[chosen] * cho_solve(root, self.moment[chosen]) >= 0
+            if right.all():
+                break
+            chosen = [own for own, kept in zip(chosen, right, strict=True) if kept]
+        return chosen
 
     def lack(self, chosen: list[int]) -> float:
         """Weighted mean square of what the chosen columns leave of the target."""
@@ -330,7 +368,7 @@ class _Selection:
             own -= (cross * solved[:, :-1]).sum(axis=0)
             moment -= solved[:, -1] @ cross
             rest -= float(self.moment[chosen] @ solved[:, -1])
-        fresh = self.usable & (own > 1e-4 * np.diag(self.gram))
+        fresh = self.usable & (own > 1e-4 * np.diag(self.gram)) & ~(self.signs * moment < 0)
         gains = np.where(fresh, moment**2 / np.where(fresh, own, 1.0), 0.0)
         return rest, gains
 

@@ -199,7 +199,13 @@ def _encode_categories(
     series: pd.Series[Any], column: Column, here: np.ndarray
 ) -> tuple[np.ndarray, list[Fault]]:
     filled = series if column.fill is None else series.fillna(column.fill)
-    codes = pd.Index(column.categories).get_indexer(pd.Index(filled.map(label)))
+    mixed = filled.dtype == object and pd.api.types.infer_dtype(filled) != "string"
+    # True, 1 and 1.0 are equal, their labels are not
+    places, names = (
+        (slice(None), pd.Index(filled)) if mixed else pd.factorize(filled, use_na_sentinel=False)
+    )
+    labels = pd.Index([label(name) for name in names])
+    codes = pd.Index(column.categories).get_indexer(labels)[places]
     if column.fill is not None:
         return np.where(codes < 0, column.categories.index(str(column.fill)), codes) + 0.0, []
     unseen = here[codes[here] < 0]

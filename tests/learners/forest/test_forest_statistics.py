@@ -191,6 +191,24 @@ def test_grown_trees_are_walked_on_from_where_they_were() -> None:
     )
 
 
+@pytest.mark.parametrize("block", [1, 40_000])
+def test_leaves_that_were_not_asked_about_are_found_again(
+    monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    """Asked about some leaves, then others, then all, a client says what a fresh one says."""
+    monkeypatch.setattr(levels, "BLOCK", block)
+    whole, own = stump_and_root("bootstrap"), view()
+    for kept in ([0], [2, 3], [1], [0, 1, 2, 3]):
+        numeric, grouped = (
+            NodeFeatures(p.sizes[kept], p.features[np.isin(p.nodes, kept)])
+            for p in (whole.numeric, whole.grouped)
+        )
+        level = replace(whole, nodes=whole.nodes[kept], numeric=numeric, grouped=grouped)
+        question = BinStatistics(level, np.zeros((len(numeric), 1), np.float32))
+        found, expected = question.evaluate(own), question.evaluate(view())
+        assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
 @given(st.lists(st.floats(width=32, allow_nan=False), min_size=2))
 def test_ordered_bits_sort_like_their_floats(values: list[float]) -> None:
     """Unsigned integers in the order of the floats, and back; minus zero is zero."""

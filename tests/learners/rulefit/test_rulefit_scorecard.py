@@ -79,6 +79,16 @@ def test_log_odds_are_the_model_s_up_to_rounding() -> None:
     assert np.abs(CARD.points).max() == 10
 
 
+def test_bands_of_whole_numbers_begin_at_whole_numbers() -> None:
+    """Nobody has half a year."""
+    columns = (Column("age", "integer", 0, 100), *SCHEMA.columns[1:])
+    card = ScoreCard.from_ensemble(
+        RuleEnsemble(Schema(columns[:-1], columns[-1]), MODEL.terms, WEIGHTS, NOTHING, np.ones(4))
+    )
+    ends = [c.lower for rule in card.rules for c in rule.conditions if c.feature == "age"]
+    assert len(ends) >= 4 and all(end is None or end.is_integer() for end in ends)
+
+
 def test_risks_rise_with_the_total() -> None:
     """Strictly, between no and full risk."""
     risks = CARD.risks()

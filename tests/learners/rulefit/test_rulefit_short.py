@@ -81,6 +81,78 @@ def test_stable_rules_have_one_column_each() -> None:
     assert all(len(rule.conditions) == 1 for rule in model.rules_)
 
 
+def test_a_model_rises_and_falls_where_it_is_asked_to() -> None:
+    """Against what the records say, too; every other column at random, every class."""
+    rng, asked = np.random.default_rng(0), {"age": -1, "GCS": -1, "noise": 1}
+    replay = ReplayDisclosure(disclosure().schema, fitted()[1].transcript())
+    free = fitted()[0].model_
+    model = clone(fitted()[0]).set_params(monotonic_cst=asked).fit(replay).model_
+    grid = np.linspace(0, 1, 60)[:, None]
+    held = []
+    for own in (model, free):
+        schema = own.schema
+        x = rng.uniform(schema.lower, schema.upper, (30, 1, len(schema.names)))
+        x = np.repeat(np.floor(x), len(grid), axis=1)
+        for name, sign in asked.items():
+            j = schema.names.index(name)
+            moved = x.copy()
+            moved[..., j] = (schema.lower[j] + grid * (schema.upper[j] - schema.lower[j]))[:, 0]
+            scores = own.scores(moved.reshape(-1, x.shape[2])).reshape(x.shape[:2])
+            held.append(bool((sign * np.diff(scores, axis=1) >= -1e-9).all()))
+    assert all(held[:3]) and not all(held[3:])
+    assert np.count_nonzero(model.weights[1:]) > 2
+
+
+def test_without_directions_nothing_changes() -> None:
+    """Zeros are the model of none."""
+    replay = ReplayDisclosure(disclosure().schema, fitted()[1].transcript())
+    still = clone(fitted()[0]).set_params(monotonic_cst={"age": 0}).fit(replay)
+    assert np.array_equal(still.model_.weights, fitted()[0].model_.weights)
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"aeg": 1}, "did you mean 'age'"),
+        ({"sex": 1}, "category"),
+        ([1], "a number for each"),
+        ({"age": 2}, "rises"),
+        ("age", "rises"),
+    ],
+)
+def test_directions_are_of_numbers(given: object, match: str) -> None:
+    """One line says what to write."""
+    replay = ReplayDisclosure(disclosure().schema, fitted()[1].transcript())
+    with pytest.raises(InputError, match=match):
+        clone(fitted()[0]).set_params(monotonic_cst=given).fit(replay)
+
+
+def test_directions_are_of_short_private_models() -> None:
+    """The published protocol and the long model say so before they ask."""
+    model = RuleFitClassifier(monotonic_cst={"age": 1})
+    with pytest.raises(InputError, match="monotonic_cst"):
+        model.fit(gates(FRAME, model.published()))
+    with pytest.raises(InputError, match="max_terms"):
+        model.set_params(max_terms=None).fit(disclosure())
+
+
+def test_a_card_s_risks_have_intervals() -> None:
+    """They hold the risk, are narrower at more budget, and stand in every form and in the saved model."""
+    widths = []
+    for epsilon in ("1", "4"):
+        card = fitted(epsilon=epsilon)[0].scorecard()
+        risks = card.risks()
+        assert (risks["low"] < risks["risk"]).all() and (risks["risk"] < risks["high"]).all()
+        row = risks.iloc[len(risks) // 2]
+        told = f"({row['low']:.1%} to {row['high']:.1%})"
+        assert told in str(card) and told in card.to_html()
+        assert told.replace("%", "\\,\\%") in card.to_latex()
+        ends = card.model.mean_score_intervals(np.array([-1.0, 0.0]))
+        assert ends is not None
+        widths.append(np.diff(ends, axis=1).mean())
+    assert widths[1] < widths[0]
+
+
 def test_little_budget_leaves_fewer_terms_to_tell() -> None:
     """What the posterior variance covers is not written down."""
     assert terms(fitted(40, epsilon="0.3")[0]) < terms(fitted(40, epsilon="8")[0])

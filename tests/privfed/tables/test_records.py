@@ -42,6 +42,13 @@ def test_encoding() -> None:
     assert len(records) == 2
 
 
+def test_equal_cells_of_several_types_are_the_categories_that_they_are_written_as() -> None:
+    """True, 1 and 1.0 are equal, and two categories."""
+    schema = Schema((Column("sex", "category", categories=("1", "True")),))
+    table = pd.DataFrame({"sex": pd.Series([1, True, 1.0, "1"], dtype=object)})
+    assert Records.from_frame(table, schema).x[:, 0].tolist() == [0, 1, 0, 0]
+
+
 def test_clipping_counts() -> None:
     """Values outside the bounds are clipped and counted; infinities too."""
     records = Records.from_frame(frame(age=[SENTINEL, -np.inf], y=[0.0, 9.0]), SCHEMA)
