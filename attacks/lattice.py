@@ -227,7 +227,7 @@ class Embedding:
     def work(self) -> float:
         """Operations of one reduction, about, and of the kernel's before it."""
         unknowns = len(self.most) + 1.0
-        return 25.0 * unknowns**3.5 + 3e3 * len(self.added) * unknowns**2.2
+        return float(25.0 * unknowns**3.5 + 3e3 * len(self.added) * unknowns**2.2)
 
     @property
     def feasible(self) -> bool:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from private_learners import load, schema_of
+from league import load, schema_of
 from result_rows import PaperRows, arguments
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 

@@ -1,12 +1,13 @@
-"""Private regression: the fuzzy tree, RuleFit and the forest beside a constant, AdaSSP and DP-EBM.
+"""Private regression: the fuzzy tree and the forest beside a constant, AdaSSP and DP-EBM.
 
     pip install interpret-core        # DP-EBM; a benchmark's dependency only
     PRIVFED_DATA=... python benchmarks/fuzzy_tree_private.py [--data california kin8nm] [--seeds 3]
 
 RMSE over the target's deviation on held-out fifths, so that a constant which knows the truth has 1.
 Delta 1e-5, the data's own smallest and largest values as public bounds, at most 8,000 rows of each set.
-The tree, RuleFit and the forest have five clients and add five noises; AdaSSP and DP-EBM see the pooled
-records and add one. ``linear`` is the tree that may not split. Writes results/OUT.csv, and to
+The tree and the forest (RuleFit's engine) have five clients and add five noises; AdaSSP and DP-EBM see the pooled
+records and add one. ``linear`` is the tree that may not split; all of them
+are methods of :mod:`league`. Writes results/OUT.csv, and to
 results/OUT_pays.csv from which epsilon on rules are ahead of a linear model.
 
 docs/tuning.md says which sets chose the settings of the tree's private way.
@@ -16,17 +17,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import pandas as pd
-from private_learners import DELTA, adassp, dp_ebm, forest, gates_of, load, rulefit, schema_of
+from league import as_problem, load, predicted, schema_of
 from result_rows import PaperRows, arguments, write_rows
 from sklearn.datasets import make_friedman1, make_friedman2, make_friedman3
 from sklearn.model_selection import train_test_split
-
-from privfed import Schema
-from privfed.learners import FuzzyTreeRegressor
 
 CHOSEN_ON = ("california", "weather_izmir", "space_ga", "student_por", "abalone")
 HELD_BACK = (
@@ -40,7 +37,7 @@ FRIEDMAN: dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]] = {
     "friedman3": make_friedman3,
 }
 MADE_UP = (*FRIEDMAN, "t noise", "all noise", "two values", "fifty rows")
-CLIENTS, ROWS = 5, 8_000
+ROWS = 8_000
 
 
 def table_of(name: str) -> pd.DataFrame:
@@ -76,41 +73,17 @@ def made_up(name: str) -> pd.DataFrame:
     return pd.DataFrame(x, columns=[f"x{k}" for k in range(x.shape[1])]).assign(y=y)
 
 
-def tree(
-    train: pd.DataFrame,
-    test: pd.DataFrame,
-    schema: Schema,
-    epsilon: str,
-    seed: int,
-    clients: int,
-    depth: int | None = None,
-) -> np.ndarray:
-    """The fuzzy tree, private end to end; of depth 0, a linear model."""
-    model = FuzzyTreeRegressor(max_depth=depth)
-    gates = gates_of(train, schema, model.private(epsilon, DELTA), seed, clients)
-    model.fit(gates)
-    assert (gates.budget()["spent"] <= float(epsilon)).all()
-    return model.predict(test[list(schema.names)])
-
-
-def constant(
-    train: pd.DataFrame, test: pd.DataFrame, schema: Schema, epsilon: str, seed: int, clients: int
-) -> np.ndarray:
-    """The training mean, without noise."""
-    return np.full(len(test), float(train["y"].mean()))
-
-
-LEARNERS: dict[str, Callable[..., np.ndarray]] = {
-    "constant": constant,
-    "AdaSSP": adassp,
-    "DP-EBM": dp_ebm,
-    "linear": partial(tree, depth=0),
-    "fuzzy tree": tree,
-    "RuleFit": rulefit,
-    "forest": forest,
+#: What each is called in the league; the constant is the training mean, without noise.
+LEARNERS = {
+    "constant": "",
+    "AdaSSP": "AdaSSP",
+    "DP-EBM": "DP-EBM",
+    "linear": "ours, line",
+    "fuzzy tree": "ours, fuzzy tree",
+    "forest": "ours",
 }
 #: Learners of rules, and what they are to be ahead of.
-RULES, LINES = ("fuzzy tree", "RuleFit", "forest"), ("AdaSSP", "linear")
+RULES, LINES = ("fuzzy tree", "forest"), ("AdaSSP", "linear")
 
 
 def one(frame: pd.DataFrame, epsilon: str, seed: int, learners: list[str]) -> dict[str, float]:
@@ -118,7 +91,11 @@ def one(frame: pd.DataFrame, epsilon: str, seed: int, learners: list[str]) -> di
     schema = schema_of(frame, True, 1.0)
     train, test = train_test_split(frame, test_size=0.2, random_state=seed)
     y = test["y"].to_numpy(float)
-    told = {name: LEARNERS[name](train, test, schema, epsilon, seed, CLIENTS) for name in learners}
+    problem = as_problem(train, test, schema, epsilon, seed)
+    told = {
+        name: predicted(problem, LEARNERS[name])[0] if LEARNERS[name] else float(train["y"].mean())
+        for name in learners
+    }
     return {name: float(np.sqrt(np.mean((own - y) ** 2)) / y.std()) for name, own in told.items()}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from private_learners import DELTA, TARGETS, load, predictions, schema_of
+from league import DELTA, TARGETS, load, predictions, schema_of
 from result_rows import RESULTS, arguments, progress, read_rows, write_rows
 from sklearn.metrics import roc_auc_score
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from private_learners import TARGETS, forest, load, schema_of, scores
+from league import TARGETS, forest, load, schema_of, scores
 from result_rows import arguments, write_rows
 from sklearn.model_selection import train_test_split
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from private_learners import DATA, DELTA, load, schema_of
+from league import DATA, DELTA, load, schema_of
 from result_rows import PRIVATE_KEYS, arguments, write_rows
 from sklearn.datasets import make_moons
 from sklearn.metrics import log_loss

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from private_learners import DELTA, TARGETS, forest, load, schema_of, scores
+from league import DELTA, TARGETS, forest, load, schema_of, scores
 from result_rows import PRIVATE_KEYS, arguments, write_rows
 from sklearn.model_selection import train_test_split
 

@@ -37,6 +37,7 @@ CODE = {
     "genetic": "genetic_tree",
     "rule_search": "rule_search+stl",
     "private": "private",
+    "league": "private",
 }
 #: Factors of a paper's tables beside ours, and of private learners side by side.
 PAPER_KEYS = ("paper", "table", "row", "column")

@@ -4,9 +4,9 @@
 
 A section's page has its text, which of the paper's tables and figures were run (``published/coverage.csv``),
 its headline tables, its command, and the names of the files that hold the rest; at most :data:`LARGEST` bytes.
-Five layouts are known by their heading. `paper,table,row,column,theirs,ours,spread,note` is a paper's
+Six layouts are known by their heading. `paper,table,row,column,theirs,ours,spread,note` is a paper's
 table beside ours, `set,epsilon,learner,metric,value,spread` a comparison of private learners, `set,chosen by
-the others,over the default` what settings owe to sets, `learner,setting,value,sets,seeds,note` a setting that
+the others,over the default` what settings owe to sets, `set,task,method,epsilon,split` the league, `learner,setting,value,sets,seeds,note` a setting that
 was chosen by measurement, and `part,attack,on,measure,goal,reached` what attacks are to reach; any other table
 is shown as it is. Columns `commit`, `seed` and `machine` say where figures come from. What a file's name
 begins with decides its section, and `SECTION.md` beside the tables, if there is one, is the section's text:
@@ -25,7 +25,8 @@ import pandas as pd
 from result_rows import SOURCE, code
 from results_numbers import number, with_spread
 from results_pictures import draw, pictures
-from results_private import LEFT_OUT, LEFT_OUT_TITLE, PRIVATE, left_out, side_by_side, title
+from results_private import LEAGUE, LEFT_OUT, LEFT_OUT_TITLE, PRIVATE, left_out, side_by_side, title
+from results_private import league as league_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLES = ROOT / "benchmarks" / "results"
@@ -37,6 +38,7 @@ SECTIONS = {
     "genetic": "FedGA-Tree",
     "rule_search": "DP-RuL",
     "private": "Private learners side by side",
+    "league": "A league of private learners",
     "attacks": "Attacks and audits",
 }
 PAPERS = ["paper", "table", "row", "column", "theirs", "ours", "spread", "note"]
@@ -67,7 +69,8 @@ COMMANDS = {
     "forest": "    privfed reproduce forest/table-2 --quick --data FOLDER",
     "genetic": "    privfed reproduce genetic/figure-3 --quick --data FOLDER",
     "rule_search": "    privfed reproduce rule-search/figure-6 --quick",
-    "private": "`python benchmarks/private_learners.py`",
+    "private": "`python benchmarks/league.py`",
+    "league": "`python benchmarks/league.py`",
     "attacks": "`python benchmarks/attack_goals.py`",
 }
 COVERAGE = ROOT / "benchmarks" / "published" / "coverage.csv"
@@ -219,6 +222,9 @@ def _tables(data: pd.DataFrame) -> Iterable[tuple[str, str]]:
             columns, lines, said = side_by_side(own)
             text = f"### {title(str(metric))}\n\n{_markdown(columns, lines)}\n{said}\n"
             yield text, _told(own)
+    elif set(LEAGUE) <= set(data):
+        for name, columns, lines, said in league_tables(data):
+            yield f"### {name}\n\n{_markdown(columns, lines)}\n{said}\n", _told(data)
     elif set(LEFT_OUT) <= set(data):
         yield f"### {LEFT_OUT_TITLE}\n\n{_markdown(*left_out(data))}", _told(data)
     elif set(SETTINGS) <= set(data):

@@ -60,6 +60,27 @@ def rounds(data: pd.DataFrame) -> Figure:
     return figure
 
 
+def league(data: pd.DataFrame) -> Figure:
+    """AUC, or RMSE of numbers, by epsilon: an axis for each set and task, a line for each method."""
+    places = list(dict.fromkeys(zip(data["set"], data["task"], strict=True)))
+    methods = list(dict.fromkeys(data["method"]))
+    figure, axes = _figure((-(-len(places) // 3), 3))
+    for axis, (name, task) in zip(axes.flat, places, strict=False):
+        score = "auc" if task == "classes" else "rmse"
+        own = data[(data["set"] == name) & (data["task"] == task)]
+        for number, method in enumerate(methods):
+            line = own[own["method"] == method].groupby("epsilon")[score].agg(["mean", "std"])
+            style = _style(number % len(COLOURS)) | {"linestyle": STROKES[number // len(COLOURS)]}
+            axis.errorbar(line.index, line["mean"], line["std"].fillna(0), label=method, capsize=2, **style)  # fmt: skip
+        axis.set(xscale="log", xlabel="epsilon", ylabel=score, title=f"{name}, {task}")
+        if score == "rmse":
+            axis.set_ylim(top=min(axis.get_ylim()[1], 1.3))
+    for axis in axes.flat[len(places) :]:
+        axis.remove()
+    _finish(figure, axes)
+    return figure
+
+
 def differences(data: pd.DataFrame) -> Figure:
     """RuleFit's Figure 2: a row of axes for each score, a column for each model."""
     own = data[data["table"].str.startswith("Figure 2") & (data["column"] != "centralized")]
@@ -141,6 +162,12 @@ PICTURES: dict[str, tuple[str, str, Callable[[pd.DataFrame], Figure], str]] = {
         "fuzzy_tree_quality_figure.csv",
         rounds,
         "RMSE of three federated learners by how many of the clients take part",
+    ),
+    "league": (
+        "league",
+        "league.csv",
+        league,
+        "area under the ROC curve, or RMSE over the target's deviation, of each method by epsilon, on each set",
     ),
     "dp-rul-simulated": (
         "rule_search",

@@ -9,7 +9,9 @@ from result_rows import SOURCE
 from results_numbers import number, with_spread
 
 PRIVATE = ["set", "epsilon", "learner", "metric", "value", "spread"]
+LEAGUE = ["set", "task", "method", "epsilon", "split", "auc", "seconds"]
 LEFT_OUT = ["set", "chosen by the others", "over the default"]
+SHOWN = 1.0  #: The epsilon at which the league's scores are shown set by set
 #: Of these scores less is better.
 LOWER = ("rmse", "time", "loss", "brier", "mse", "error", "seconds")
 #: What a metric's table is called; others go by their own names.
@@ -82,6 +84,59 @@ def _cell(means: pd.Series, spreads: pd.Series, learner: str, best: str) -> str:
         return "not run"
     shown, *spread = with_spread(means[learner], spreads[learner]).split(" ")
     return " ".join([f"**{shown}**" if learner == best else shown, *spread])
+
+
+def ranks(data: pd.DataFrame) -> pd.DataFrame:
+    """Mean rank of each method at each epsilon over the sets and tasks that all of that epsilon's methods learnt.
+
+    Args:
+        data: the league's lines, of the layout :data:`LEAGUE` and perhaps with ``rmse``.
+    """
+    better = data["rmse"].fillna(-data["auc"]) if "rmse" in data else -data["auc"]
+    scores = data.assign(better=better).groupby(["epsilon", "task", "set", "method"], sort=False)
+    each = scores["better"].mean().reset_index()
+    each["rank"] = each.groupby(["epsilon", "task", "set"])["better"].rank()
+    table = each.pivot_table("rank", "method", ["task", "epsilon"], sort=False)
+    return table.loc[table.mean(axis=1).sort_values().index]
+
+
+def league(data: pd.DataFrame) -> Iterable[tuple[str, list[str], list[list[str]], str]]:
+    """Title, heading, lines and a sentence: mean ranks, then the scores of each task at one epsilon."""
+    table, epsilons = ranks(data), sorted(data["epsilon"].unique(), key=float)
+    columns = [(t, e) for t in dict.fromkeys(data["task"]) for e in epsilons if (t, e) in table]
+    lines = [
+        [str(method), *(number(row.get(column), 2) for column in columns)]
+        for method, row in table.iterrows()
+    ]
+    told = (
+        f"{len(data)} rows: {data['set'].nunique()} sets, {data['method'].nunique()} methods, epsilon "
+        f"{', '.join(map(number, epsilons))}, {_counted(data)}. A rank is among those that ran."
+    )
+    heading = ["method", *(f"{task}, {number(epsilon)}" for task, epsilon in columns)]
+    yield "Mean ranks by task and epsilon (1 is best)", heading, lines, told
+    shown = data[data["epsilon"].astype(float) == SHOWN]
+    for task, own in shown.groupby("task", sort=False):
+        score = "auc" if task == "classes" else "rmse"
+        rows = [
+            {
+                "set": one,
+                "epsilon": SHOWN,
+                "learner": method,
+                "value": part.mean(),
+                "spread": part.std(),
+            }
+            for (one, method), part in own.groupby(["set", "method"], sort=False)[score]
+        ]
+        columns_, cells, said = side_by_side(pd.DataFrame(rows).assign(metric=score))
+        words = "area under the ROC curve" if score == "auc" else "RMSE over the target's deviation"
+        yield f"At epsilon {number(SHOWN)}, {task}: {words}", columns_, cells, said
+
+
+def _counted(data: pd.DataFrame) -> str:
+    """How many splits the cells have."""
+    counts = data.groupby(["set", "task", "method", "epsilon"])["split"].nunique().tolist()
+    each = {splits: counts.count(splits) for splits in sorted(set(counts))}
+    return ", ".join(f"{each[n]} cells of {n} split{'s' * (n > 1)}" for n in each)
 
 
 def left_out(data: pd.DataFrame) -> tuple[list[str], list[list[str]]]:

@@ -17,7 +17,6 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.metrics import accuracy_score, r2_score
 
 from privfed.errors import InputError, NobodyAnswered, Note, PolicyError, QueryError
 from privfed.exchange.disclosure import Disclosure
@@ -366,6 +365,8 @@ class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc
         client: str | Sequence[str] | None = None,
     ) -> float:
         """R squared of the predictions; of the truth, and so no release."""
+        from sklearn.metrics import r2_score
+
         return self._score(lambda found: r2_score(y, found, sample_weight=sample_weight), X, client)
 
 
@@ -413,6 +414,7 @@ class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[mi
         client: str | Sequence[str] | None = None,
     ) -> float:
         """Accuracy of the predictions; of the truth, and so no release."""
+        from sklearn.metrics import accuracy_score
 
         def accuracy(predicted: np.ndarray) -> float:
             true, found = ([label(v) for v in np.asarray(each).ravel()] for each in (y, predicted))

@@ -10,7 +10,7 @@ import math
 import numbers
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from inspect import signature
 from reprlib import Repr
@@ -134,7 +134,7 @@ class Directions(Allowed):
         each = value.values() if isinstance(value, Mapping) else value
         if isinstance(each, str) or not isinstance(each, Iterable):
             return False
-        return all(isinstance(one, numbers.Integral) and -1 <= one <= 1 for one in each)
+        return all(isinstance(one, numbers.Integral) and int(one) in (-1, 0, 1) for one in each)
 
 
 class Boolean(Allowed):

@@ -1,11 +1,13 @@
-"""Names that a module offers, and imports on first use."""
+"""Names that a module offers, and modules, that are imported on first use."""
 
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 
@@ -31,3 +33,22 @@ def attach(
         return getattr(import_module(homes[name]), name)
 
     return get, lambda: sorted(homes), sorted(homes)
+
+
+class _Deferred(ModuleType):
+    """Stands for a module until one of its names is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__path__":  # what the import system looks for
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        found = import_module(self.__name__)
+        vars(self).update(vars(found))
+        return getattr(found, name)
+
+
+def defer(*names: str) -> None:
+    """Let ``import NAME`` of libraries that a command hardly needs cost nothing until a name of theirs is used."""
+    for name in names:
+        sys.modules.setdefault(name, _Deferred(name))

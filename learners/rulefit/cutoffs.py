@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from sklearn.isotonic import isotonic_regression
 
 from privfed.errors import Note, QueryError
 from privfed.learners.plain import plain, restored
@@ -187,6 +186,8 @@ def distribution(counts: np.ndarray, widths: np.ndarray) -> tuple[np.ndarray, bo
 
     If they add up to nothing it is uniform over the widths, and the second value is true.
     """
+    from sklearn.isotonic import isotonic_regression
+
     total = float(counts.sum())
     if total <= 0 or not (counts > 0).any():
         return np.concatenate([[0.0], np.cumsum(widths) / widths.sum()]), True

@@ -87,10 +87,10 @@ class ScoreCard:
         step = max(1, -(-(high - low) // (MOST_RISKS - 1)))
         totals = np.arange(low, high + 1, step)
         found = pd.DataFrame({"total": totals, "risk": self.risk(totals)})
-        ends = self.model.mean_score_intervals(self.intercept + totals / self.factor)
-        return (
-            found if ends is None else found.assign(low=expit(ends[:, 0]), high=expit(ends[:, 1]))
-        )
+        likely = self.model.mean_score_intervals(self.intercept + totals / self.factor)
+        if likely is None:
+            return found
+        return found.assign(low=expit(likely[:, 0]), high=expit(likely[:, 1]))
 
     def _told(self) -> list[tuple[str, str]]:
         """Totals and risks as they are printed."""

@@ -149,7 +149,7 @@ class _Shortening:
         rises = np.where(boxes[:, :, 0] > 0, self.monotonic, 0)
         falls = np.where(boxes[:, :, 1] < self.sizes, -self.monotonic, 0)
         both = np.concatenate([rises, falls], axis=1)
-        signs = np.sign(both.sum(axis=1)).astype(float)
+        signs: np.ndarray = np.sign(both.sum(axis=1)).astype(float)
         signs[(both > 0).any(axis=1) & (both < 0).any(axis=1)] = np.nan
         return signs
 

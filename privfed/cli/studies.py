@@ -20,6 +20,7 @@ from privfed.cli.common import (
     folder_argument,
 )
 from privfed.errors import InputError
+from privfed.lazy import defer
 
 if TYPE_CHECKING:
     from privfed.reports.budget import Report
@@ -365,6 +366,7 @@ def price(study: Path | None, epsilon: str | None, delta: str | None, utility: b
 
     Exit status 2 if no policy with a budget fits it.
     """
+    defer("scipy.stats", "sklearn.metrics", "pandas")
     from privfed.study import dry_run
     from privfed.study.price import any_fits, priced
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
-from scipy.stats import norm
+from scipy.special import log_ndtr, ndtr
 
 from privfed.errors import InputError, PolicyError
 from privfed.questions.exact import RESOLUTION, round_up
@@ -84,8 +84,8 @@ def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """The delta of a mu-Gaussian-DP mechanism at epsilon (Balle and Wang 2018, Theorem 8)."""
-    minor = np.exp(epsilon + norm.logcdf(-epsilon / mu - mu / 2))
-    return float(norm.cdf(-epsilon / mu + mu / 2) - minor)
+    minor = np.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2))
+    return float(ndtr(-epsilon / mu + mu / 2) - minor)
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:

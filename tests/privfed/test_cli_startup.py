@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import importlib
 import subprocess
 import sys
 from importlib.resources import files
@@ -12,13 +14,14 @@ import pytest
 
 from privfed.attacks.shadow_models import WAYS
 from privfed.cli import BAD_INPUT, FINE, commands, ledgers, status
+from privfed.lazy import defer
 from privfed.privacy.limit import ASPECTS
 from privfed.study.choices import ShadowChoice
 from privfed.study.reading import typed
 
 
-def loaded_by(*arguments: str) -> set[str]:
-    """Top-level packages and privfed's rooms that a command loads in a fresh process."""
+def modules_of(*arguments: str) -> list[str]:
+    """All modules that a command loads in a fresh process."""
     program = (
         f"import sys\nfrom privfed.cli import status\nstatus({list(arguments)!r})\n"
         "print('loaded', *sys.modules)"
@@ -26,7 +29,12 @@ def loaded_by(*arguments: str) -> set[str]:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    names = done.stdout.rpartition("loaded")[2].split()
+    return done.stdout.rpartition("loaded")[2].split()
+
+
+def loaded_by(*arguments: str) -> set[str]:
+    """Top-level packages and privfed's rooms that a command loads in a fresh process."""
+    names = modules_of(*arguments)
     return {name.partition(".")[0] for name in names} | {
         ".".join(name.split(".")[:2]) for name in names if name.startswith("privfed.")
     }
@@ -45,8 +53,34 @@ def test_help_loads_no_library_of_tables_or_statistics(arguments: list[str]) -> 
 
 
 def test_a_price_loads_no_attack_and_no_picture() -> None:
-    """A price needs the learner, its policy and the accountant alone."""
-    assert not loaded_by("price") & {"matplotlib", "dp_accounting", "jinja2", "privfed.engines"}
+    """A price needs the learner, its policy and the accountant alone, and of libraries what these use."""
+    names = modules_of("price")
+    kept_away = {"matplotlib", "dp_accounting", "jinja2", "privfed.engines", "pandas.core"}
+    kept_away |= {"scipy.stats.distributions", "scipy.interpolate", "sklearn.metrics.cluster"}
+    assert not {".".join(name.split(".")[:n]) for name in names for n in (1, 2, 3)} & kept_away
+    assert len(names) < 1_300
+
+
+def test_a_deferred_module_is_loaded_by_its_first_name_and_then_is_the_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its import costs nothing; a name loads it, also a package's submodule, and a name it lacks is an AttributeError."""
+    (tmp_path / "heavy_package").mkdir()
+    (tmp_path / "heavy_package" / "__init__.py").write_text(
+        "import builtins\nbuiltins.ran = 1\nfive = 5\n"
+    )
+    (tmp_path / "heavy_package" / "part.py").write_text("six = 6\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(builtins, "ran", 0, raising=False)
+    defer("heavy_package")
+    module = importlib.import_module("heavy_package")
+    assert vars(builtins)["ran"] == 0
+    assert importlib.import_module("heavy_package.part").six == 6
+    assert (module.five, vars(builtins)["ran"]) == (5, 1)
+    assert sys.modules.pop("heavy_package") is not module and module.five == 5
+    with pytest.raises(AttributeError, match="seven"):
+        _ = module.seven
+    del sys.modules["heavy_package.part"]
 
 
 @pytest.mark.parametrize(

@@ -132,11 +132,20 @@ TABLES: Mapping[str, PaperTable] = {
         10,
         genetic.table(["gain"], genetic.SIZES + genetic.SHARES, numbers=True),
     ),
+    "genetic/figure-11": PaperTable(
+        "gain of IBM trees in macro F1 by how their depth is chosen",
+        genetic.CLASSES,
+        10,
+        genetic.depths,
+    ),
     "rule-search/figure-6": PaperTable(
         "coverage and precision by epsilon (simulated patients)",
         (),
         3,
         rule_search.table("epsilon"),
+    ),
+    "rule-search/figure-7": PaperTable(
+        "epsilon of each question of a search (simulated patients)", (), 3, rule_search.questions
     ),
     "rule-search/figure-8": PaperTable(
         "coverage and precision by nu (simulated patients)", (), 3, rule_search.table("nu")

@@ -34,7 +34,7 @@ from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.personal import Choice
 from privfed.learners.genetic_tree.population import Scoring
 from privfed.learners.genetic_tree.queries import KeepBest
-from privfed.learners.genetic_tree.structures import NIL
+from privfed.learners.genetic_tree.structures import DEEPEST, NIL
 from privfed.study.papers.table import Measured
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
@@ -65,6 +65,9 @@ PAPER = {
     ("IBM, secure sum", "gain"): -2.58,
     ("IBM, secure sum", "share"): 31.0,
 }
+#: Its means by how deep IBM trees are (Appendix B).
+DEPTHS = {"tuned": -2.58, "half of the features": -3.75, "median of the clients'": -3.16}
+TRIED = (2, 4, 6, 8, 10)  #: Depths that are tuned over
 Searches = list[tuple[dict[str, Any], dict[str, tuple[bool, bool]]]]
 #: The paper's search, and what the clients choose by: (own tree, refit), by name.
 PAPERS_WAY: Searches = [({}, {"paper": (False, False)})]
@@ -218,14 +221,16 @@ def nodes(learner: FederatedLearner, data: Prepared) -> float:
     return float("nan")
 
 
-def truex(data: Prepared, active: Sequence[str], *, secure: bool = True) -> FederatedLearner:
+def truex(
+    data: Prepared, active: Sequence[str], *, secure: bool = True, depth: int = 6
+) -> FederatedLearner:
     """The IBM tree of some clients through gates, epsilon 1, with or without the noise of a secure sum."""
     frames = []
     for name in active:
         x, y = data.clients[name]
         frame = pd.DataFrame(x, columns=list(data.schema.names))
         frames.append(frame.assign(y=[f"c{int(c)}" for c in y], client=name))
-    learner = TruexTreeClassifier()
+    learner = TruexTreeClassifier(max_depth=depth)
     gates = LocalDisclosure.from_frame(
         pd.concat(frames),
         target="y",
@@ -380,3 +385,44 @@ def told(rows: pd.DataFrame, figures: Sequence[str], setting: str) -> Iterator[M
                 paper = None if name in sets or setting else PAPER.get((learner, figure))
                 column = f"{learner}: {TOLD[figure][0]}"
                 yield Measured(f"{name}{setting}", column, paper, values.tolist())
+
+
+def depths(data: Mapping[str, pd.DataFrame], splits: int) -> Iterator[Measured]:
+    """Figure 11: gain of IBM trees over each client's own, by how their depth is chosen.
+
+    ``tuned`` is the best of :data:`TRIED` on the held-out records themselves, and so a bound from above; the
+    median is of the depths that clients find by five folds of their own records, as in FedGA-Tree.
+    """
+    rows = []
+    for name, split in product(data, range(FIRST, FIRST + splits)):
+        drawn = prepared(data[name], name, split, CLIENTS, None)
+        base = score(fitted(LocalTreeClassifier(), drawn), drawn)
+        rng, known, own = np.random.default_rng(split), range(2, DEEPEST + 1), []
+        assert drawn.schema.target is not None
+        classes = len(drawn.schema.target.categories)
+        for x, y in drawn.clients.values():
+            parts = local.folds(rng.permutation(len(y)), 5)
+            own.append(local.best_depth(local.depth_scores(x, y, classes, parts, known), known))
+        chosen = {"half of the features": max(1, len(drawn.schema.names) // 2)}
+        chosen["median of the clients'"] = int(np.median(own))
+        gains = {
+            depth: 100
+            * float(
+                np.mean(score(truex(drawn, list(drawn.clients), depth=depth), drawn) / base - 1)
+            )
+            for depth in {*TRIED, *chosen.values()}
+        }
+        found = {way: gains[depth] for way, depth in chosen.items()} | {
+            "tuned": max(gains.values())
+        }
+        rows += [
+            {"set": name, "split": split, "way": way, "gain": gain} for way, gain in found.items()
+        ]
+    table, sets = pd.DataFrame(rows), list(data)
+    for name in [*sets, *([f"mean of {len(sets)} sets"] if len(sets) > 1 else [])]:
+        shown = table[table["set"] == name] if name in sets else table
+        for way, paper in DEPTHS.items():
+            values = shown[shown["way"] == way].groupby("split")["gain"].mean().tolist()
+            yield Measured(
+                name, f"{way}: gain over own trees, %", None if name in sets else paper, values
+            )

@@ -169,3 +169,25 @@ def table(figure: str) -> Callable[[Mapping[str, pd.DataFrame], int], Iterator[M
                     yield Measured(row, score, None, found.tolist())
 
     return run
+
+
+def questions(data: Mapping[str, pd.DataFrame], runs: int) -> Iterator[Measured]:
+    """Figure 7: what a question costs in a search of :data:`FIXED` nats, and how many there are."""
+    truths = population(PROFILE, POPULATION)
+    for method in EVERYBODY:
+        told: dict[str, list[float]] = {}
+        for seed in range(runs):
+            _, asked = cell(truths, PROFILE, method, FIXED["adaptive1000"], 0.01, 0.05, seed)
+            assert isinstance(asked, CohortSession)
+            spent = np.array([float(step.epsilon) for step in asked.steps])
+            least, middle, most = np.quantile(spent, [0, 0.5, 1]) if len(spent) else (0, 0, 0)
+            found = {
+                "questions": len(spent),
+                "least epsilon": least,
+                "median": middle,
+                "most": most,
+            }
+            for name, value in found.items():
+                told.setdefault(name, []).append(float(value))
+        for name, values in told.items():
+            yield Measured(LABELS[method], name, None, values)

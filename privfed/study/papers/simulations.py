@@ -106,22 +106,26 @@ def federated(train: pd.DataFrame, learner: Any, seed: int) -> Any:
     return learner.fit(gates)
 
 
+def paired(model: int, number: int) -> Iterator[tuple[str, float, float]]:
+    """One repetition: each cell's name, federated and centralized AUC on the same records by the paper's settings."""
+    rng = np.random.default_rng([model, number])
+    test = draw(model, RECORDS, rng)
+    central = None
+    for scenario, setting, train in cells(model, rng):
+        if central is None or scenario == "prevalence":  # the other scenarios share records
+            pooled = UngatedDisclosure.from_frame(train.drop(columns="client"), SCHEMA)
+            central = RuleFitClassifier.paper(random_state=number).fit(pooled)
+        shared = federated(train, RuleFitClassifier.paper(random_state=number), number)
+        row = f"model {model}, {scenario} {setting}"
+        yield row, scores(shared, test)["auc"], scores(central, test)["auc"]
+
+
 def figure_2(data: Mapping[str, pd.DataFrame], repetitions: int) -> Iterator[Measured]:
     """Federated less centralized AUC on the same records, both by the paper's settings; its figure is a picture."""
     for model in (1, 2):
-        found: dict[tuple[str, str], list[tuple[float, float]]] = {}
-        for number in range(repetitions):
-            rng = np.random.default_rng([model, number])
-            test = draw(model, RECORDS, rng)
-            central = None
-            for scenario, setting, train in cells(model, rng):
-                if central is None or scenario == "prevalence":  # the other scenarios share records
-                    pooled = UngatedDisclosure.from_frame(train.drop(columns="client"), SCHEMA)
-                    central = RuleFitClassifier.paper(random_state=number).fit(pooled)
-                shared = federated(train, RuleFitClassifier.paper(random_state=number), number)
-                both = scores(shared, test)["auc"], scores(central, test)["auc"]
-                found.setdefault((scenario, setting), []).append(both)
-        for (scenario, setting), pairs in found.items():
-            row = f"model {model}, {scenario} {setting}"
-            yield Measured(row, "centralized AUC", None, [central for _, central in pairs])
-            yield Measured(row, "federated less centralized", None, [a - b for a, b in pairs])
+        runs = [list(paired(model, number)) for number in range(repetitions)]
+        for cell in zip(*runs, strict=True):
+            row, shared, central = zip(*cell, strict=True)
+            yield Measured(row[0], "centralized AUC", None, central)
+            less = [a - b for a, b in zip(shared, central, strict=True)]
+            yield Measured(row[0], "federated less centralized", None, less)

@@ -124,7 +124,9 @@ def test_as_many_coins_are_tossed_as_prove_half_of_a_claim() -> None:
     assert COINS <= far < short < MOST_COINS
     assert enough(np.full(30, 0.3), policy, 0.005) == MOST_COINS
     right = rng.binomial(short, norm.cdf(0.325), 2000)
-    proven = np.array([gaussian_epsilon(right_guesses_mu(r, short, 0.005), 1e-5) for r in right])
+    proven = np.array(
+        [gaussian_epsilon(float(right_guesses_mu(r, short, 0.005)), 1e-5) for r in right]
+    )
     assert 0.76 < (proven >= AIM * 4).mean() < 0.86
     pure = Policy(policy.guards, budget=Budget.of("4"))
     assert enough(np.full(30, 0.8), pure, 0.005) == COINS

@@ -69,6 +69,30 @@ def test_the_ibm_tree_is_grown_by_the_clients_that_are_active(
     assert asked == [(1, 2)] and len(genetic.score(grown, data)) == 20
 
 
+def test_a_tuned_ibm_tree_is_the_best_of_all_depths_that_were_grown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Figure 11: half of the features, the clients' median, and the best; the paper's stand beside means of sets alone."""
+    grown: list[int] = []
+    plain = genetic.truex
+
+    def noted(data: Any, active: Any, *, depth: int) -> Any:
+        grown.append(depth)
+        return plain(data, active, depth=depth)
+
+    monkeypatch.setattr(genetic, "truex", noted)
+    monkeypatch.setattr(genetic, "TRIED", (2, 3))
+    monkeypatch.setattr(genetic, "CLIENTS", 3)
+    data = {"one": table(), "two": table(seed=1)}
+    told = compared(TABLES["genetic/figure-11"].run(data, 1)).set_index(["row", "column"])
+    ours = {key: told["ours"][key] for key in told.index}
+    ways = [f"{way}: gain over own trees, %" for way in genetic.DEPTHS]
+    assert {2, 3} <= set(grown)
+    assert all(ours[name, ways[0]] >= ours[name, way] for name in data for way in ways)
+    assert told["paper"]["mean of 2 sets", ways[0]] == -2.58
+    assert told["paper"]["one"].isna().all()
+
+
 def test_a_figure_has_gains_by_set_and_setting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

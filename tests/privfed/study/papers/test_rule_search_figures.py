@@ -30,6 +30,16 @@ def test_a_run_that_found_nothing_has_no_precision(monkeypatch: pytest.MonkeyPat
     assert len(told) == 2 * len(rule_search.FIXED) * len(rule_search.NUS)
 
 
+def test_equal_shares_ask_each_question_at_one_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figure 7 over a small population: 3,000 nats in a thousand parts; others' questions differ."""
+    small = Truths(generate(PROFILES["icu"].scaled(0.05), 1))
+    monkeypatch.setattr(rule_search, "population", lambda *_: small)
+    monkeypatch.setattr(rule_search, "EVERYBODY", ("equal1000",))
+    told = compared(TABLES["rule-search/figure-7"].run({}, 1)).set_index("column")["ours"]
+    assert told["least epsilon"] == told["median"] == told["most"] == 3
+    assert 0 < told["questions"] <= 1000
+
+
 def test_a_large_budget_finds_what_a_small_one_does_not() -> None:
     """By level over a small simulated population: coverage by epsilon, nothing wrong at the larger."""
     small = Truths(generate(PROFILES["icu"].scaled(0.1), 1))

@@ -1,0 +1,1 @@
+"""Private classifiers and regressors that :mod:`league` compares, a file for each."""
