@@ -161,7 +161,7 @@ def test_a_table_is_divided_in_one_way_only_where_ledgers_last(
 
     assert run("first", text) == FINE
     assert run("second", text.replace("seed = 4", "seed = 5")) == FINE
-    for other in ("count = 4", 'partition = "quantity"\ncount = 3'):
+    for other in ("count = 4", 'partition = "quantity"\nalpha = 50.0\ncount = 3'):
         assert run("third", text.replace("count = 3", other)) == BAD_INPUT
         told = capsys.readouterr().err
         assert "'first' divided its table by partition = 'iid'" in told
@@ -267,6 +267,7 @@ def test_whole_trainings_are_audited_where_records_are_promised_a_budget(
     assert "audit_training" not in study.to_dict()
     monkeypatch.setattr(simulation, "CANARIES", 1)
     monkeypatch.setattr(trainings, "COINS", 40)
+    monkeypatch.setattr(trainings, "MOST_COINS", 40)
     prepared = prepare(chosen)
     found = [simulation.audit_training(prepared, choice) for choice in study.policies]
     assert [len(each) for each in found] == [choice.base == "private" for choice in study.policies]
