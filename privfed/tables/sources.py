@@ -213,7 +213,7 @@ def _rows(
 def _ungrouped(frame: pd.DataFrame, text: Text, texts: Collection[str]) -> pd.DataFrame:
     """Read columns of grouped numbers but ``texts``; pandas itself takes 05.03.2021 for one, too."""
     grouped = [not pd.api.types.is_numeric_dtype(kind) for kind in frame.dtypes]
-    for name in frame.columns[grouped].difference(texts):
+    for name in frame.columns[grouped].difference(list(texts)):
         cells = frame[name].astype("string")
         if cells.dropna().str.fullmatch(text.grouped).all():
             plain = cells.str.replace(text.thousands, "").str.replace(text.decimal, ".")
