@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import pickle
 import uuid
+import zlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from leak_tables import DIRECTORY
+from leak_tables import CODES, DIRECTORY, FIRST, LAST
 
 Rng = np.random.Generator
 WORDS = [
@@ -164,6 +166,240 @@ def _other_people(r: Rng) -> list[dict[str, Any]]:
         }
         for _ in range(50)
     ]
+
+
+def _coverage(r: Rng) -> str:
+    rows = _lines(
+        40,
+        lambda i: (
+            f'<class filename="app/{r.choice(WORDS)}.py" line-rate="{r.random():.4f}" branch-rate="{r.random():.3g}">'
+            + "".join(f'<line number="{n}" hits="{r.integers(9)}"/>' for n in range(1, 30, 3))
+        ),
+    )
+    return f'<?xml version="1.0" ?>\n<coverage version="7.6.1" timestamp="{r.integers(16 * 10**11, 18 * 10**11)}" lines-valid="{r.integers(9000)}">\n{rows}'
+
+
+def _commits(r: Rng) -> str:
+    return _lines(
+        40,
+        lambda i: (
+            f"commit {r.bytes(20).hex()}\nAuthor: {r.choice(WORDS).title()} {r.choice(WORDS).title()} <{r.choice(WORDS)}@example.net>\n"
+            f"Date:   Tue Mar {r.integers(1, 29)} {r.integers(24):02}:{r.integers(60):02}:{r.integers(60):02} 2024 +0100\n\n    "
+            f"{r.choice(WORDS)} the {r.choice(WORDS)} (#{r.integers(1, 3000)})\n\n {r.integers(1, 20)} files changed, {r.integers(400)} insertions(+)"
+        ),
+    )
+
+
+def _holidays(r: Rng) -> str:
+    days = {"New Year": "01-01", "Epiphany": "01-06", "Labour Day": "05-01", "Assumption": "08-15"}
+    days |= {
+        "National Day": "10-26",
+        "All Saints": "11-01",
+        "Christmas": "12-25",
+        "Boxing": "12-26",
+    }
+    rows = [f"{year}-{day},{name},AT" for year in range(2010, 2031) for name, day in days.items()]
+    return "\n".join(["date,name,country", *rows])
+
+
+def _svg(r: Rng) -> str:
+    path = " L ".join(f"{3.6 * i:.6f} {y:.6f}" for i, y in enumerate(r.uniform(20, 300, 100)))
+    ticks = _lines(
+        8,
+        lambda i: (
+            f'<g id="xtick_{i}"><use x="{57.6 + 51.2 * i}" y="307.584"/><text>{20 * i}</text></g>'
+        ),
+    )
+    return f'<svg width="460.8pt" viewBox="0 0 460.8 345.6"><path d="M {path}" style="stroke: #1f77b4; stroke-width: 1.5"/>{ticks}</svg>'
+
+
+def _kubernetes(r: Rng) -> str:
+    return _lines(
+        6,
+        lambda i: (
+            f"apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {r.choice(WORDS)}-{r.bytes(3).hex()}\nspec:\n  replicas: {r.integers(1, 9)}\n"
+            f"  resources:\n    limits: {{cpu: {r.integers(1, 9) * 250}m, memory: {2 ** r.integers(6, 12)}Mi}}\n  ports:\n  - containerPort: {r.integers(3000, 9999)}\n"
+            f"  livenessProbe: {{initialDelaySeconds: {r.integers(5, 60)}, periodSeconds: 10, timeoutSeconds: 2.5}}\n---"
+        ),
+    )
+
+
+def _prometheus(r: Rng) -> str:
+    bounds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
+    counts = np.cumsum(r.integers(0, 90, len(bounds)))
+    rows = [
+        f'http_seconds_bucket{{le="{b}",route="/{r.choice(WORDS)}"}} {c}'
+        for b, c in zip(bounds, counts, strict=True)
+    ]
+    return "\n".join(
+        [*rows, f"http_seconds_sum {r.exponential(40)}", f"up_bytes {r.integers(10**9)}"]
+    )
+
+
+def _notebook(r: Rng) -> dict[str, Any]:
+    cells = [
+        {
+            "cell_type": "code",
+            "execution_count": i,
+            "metadata": {},
+            "source": [f"df.{r.choice(WORDS)}({r.integers(40)})"],
+            "outputs": [{"data": {"text/plain": [f"{r.normal(50, 20):.6f}"]}}],
+        }
+        for i in range(1, 25)
+    ]
+    return {"cells": cells, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _report(r: Rng) -> str:
+    rows = _lines(
+        6,
+        lambda i: (
+            f"{r.choice(WORDS):>12} {r.random():9.2f} {r.random():9.2f} {r.random():9.2f} {r.integers(5, 120):9}"
+        ),
+    )
+    return f"              precision    recall  f1-score   support\n{rows}\n    accuracy {r.random():9.2f} 300"
+
+
+def _onnx(r: Rng) -> bytes:
+    """What a protobuf of a small network looks like: names, shapes, and weights in single precision."""
+    layers = [(r.choice(WORDS), r.normal(0, 0.3, int(r.integers(20, 200)))) for _ in range(4)]
+    return b"\x08\x07\x12\x07pytorch" + b"".join(
+        b"\x0a" + bytes([len(name)]) + name.encode() + b"\x4a" + w.astype("<f4").tobytes()
+        for name, w in layers
+    )
+
+
+def _columns(r: Rng) -> bytes:
+    """Columns of another system, each compressed by itself, as Parquet and spreadsheets keep them."""
+    columns = [r.integers(0, 500, 400), np.round(r.lognormal(3, 1, 400), 2), r.normal(size=400)]
+    return b"PAR1" + b"".join(zlib.compress(one.tobytes()) for one in columns) + b"PAR1"
+
+
+def _messages(r: Rng) -> dict[str, str]:
+    texts = [
+        "{n} items in your basket",
+        "Willkommen zurück, {name}",
+        "Bitte wählen Sie ein Datum (TT.MM.JJJJ)",
+    ]
+    texts += ["Le prix est de 12,50 €", "Page {a} of {b}", "Ungültige Postleitzahl, z. B. 10115"]
+    return {f"{r.choice(WORDS)}.{r.choice(WORDS)}.{i}": str(r.choice(texts)) for i in range(60)}
+
+
+def _network(r: Rng) -> str:
+    return json.dumps(
+        {
+            "hidden": [round(float(x), 6) for x in r.normal(size=64)],
+            "lr": [5e-4 * (1 + np.cos(np.pi * t / 50)) for t in range(50)],
+            "best_iteration": int(r.integers(5, 90)),
+        }
+    )
+
+
+def _bench(r: Rng) -> list[dict[str, Any]]:
+    made = []
+    for at in range(12):
+        times = r.gamma(9, 1e-4, 50)
+        stats = {
+            "min": times.min(),
+            "max": times.max(),
+            "mean": times.mean(),
+            "stddev": times.std(),
+        }
+        stats |= {"rounds": int(r.integers(5, 9000)), "ops": 1 / times.mean()}
+        made.append({"name": f"test_{r.choice(WORDS)}[{at}]", "stats": stats})
+    return made
+
+
+def _calendar(r: Rng) -> str:
+    return _lines(
+        25,
+        lambda i: (
+            f"BEGIN:VEVENT\nUID:{r.bytes(8).hex()}@example.org\nDTSTART:2024{r.integers(1, 13):02}{r.integers(1, 29):02}T{r.integers(8, 18):02}{r.choice([0, 15, 30]):02}00Z\n"
+            f"SUMMARY:{r.choice(WORDS)} {r.choice(WORDS)}\nEND:VEVENT"
+        ),
+    )
+
+
+def _league(r: Rng) -> str:
+    return _lines(
+        18,
+        lambda i: (
+            f"{i + 1:2} FC {r.choice(WORDS).title():8} {r.integers(34):3} {r.integers(20, 90)}:{r.integers(20, 90)} {r.integers(90):3}"
+        ),
+    )
+
+
+def _top(r: Rng) -> str:
+    return _lines(
+        40,
+        lambda i: (
+            f"{r.integers(1, 99999):6} root 20 0 {r.integers(10**4, 10**7):8} {r.integers(10**3, 10**6):7} S {r.uniform(0, 99):5.1f} "
+            f"{r.uniform(0, 9):4.1f} {r.integers(60)}:{r.integers(60):02}.{r.integers(100):02} {r.choice(WORDS)}"
+        ),
+    )
+
+
+def _locked(r: Rng) -> str:
+    """A lock file with its hashes, as poetry and npm write them."""
+    return _lines(
+        30,
+        lambda i: (
+            f'name = "{r.choice(WORDS)}-{r.choice(WORDS)}"\nversion = "{r.integers(9)}.{r.integers(40)}.{r.integers(9)}"\n'
+            f'files = [{{file = "{r.choice(WORDS)}-py3-none-any.whl", hash = "sha256:{r.bytes(32).hex()}"}}]\nintegrity = "sha512-{base64.b64encode(r.bytes(64)).decode()}"'
+        ),
+    )
+
+
+def _token(r: Rng) -> str:
+    body = {
+        "sub": str(r.integers(10**9)),
+        "iat": int(r.integers(16 * 10**8, 18 * 10**8)),
+        "scope": "read",
+    }
+    parts = [{"alg": "HS256", "typ": "JWT"}, body]
+    coded = [
+        base64.urlsafe_b64encode(json.dumps(one).encode()).decode().rstrip("=") for one in parts
+    ]
+    return ".".join([*coded, base64.urlsafe_b64encode(r.bytes(32)).decode().rstrip("=")])
+
+
+def _curve(r: Rng) -> dict[str, list[float]]:
+    hits = np.sort(r.random(60)) ** 0.5
+    return {
+        "fpr": (np.arange(60) / 59).tolist(),
+        "tpr": hits.tolist(),
+        "thresholds": np.sort(r.random(60))[::-1].tolist(),
+    }
+
+
+def _digits(r: Rng) -> Any:
+    from sklearn.datasets import load_digits
+
+    return load_digits().images[int(r.integers(1700)) :][:12]
+
+
+def _flowers(r: Rng) -> str:
+    from sklearn.datasets import load_iris
+
+    return str(
+        load_iris(as_frame=True).frame.sample(60, random_state=int(r.integers(1000))).to_csv()
+    )
+
+
+def _census(r: Rng) -> str:
+    """How often first names are, and surnames: a public list that has those of any clinic."""
+    listed = [*FIRST, *LAST, *WORDS]
+    return _lines(len(listed), lambda i: f"{listed[i].title()},{r.integers(100, 90_000)},{i + 1}")
+
+
+def _catalogue(r: Rng) -> dict[str, str]:
+    return {code: f"{r.choice(WORDS)} {r.choice(WORDS)}, {r.choice(WORDS)}" for code in CODES}
+
+
+def _sound(r: Rng) -> bytes:
+    wave = np.sin(np.arange(3000) * r.uniform(0.02, 0.2)) * 12_000 + r.normal(0, 90, 3000)
+    head = b"RIFF\x94\x17\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0data"
+    return head + bytes(wave.astype("<i2").tobytes())
 
 
 #: Name, and what makes one of a seed.
@@ -381,4 +617,99 @@ INNOCENT: dict[str, Callable[[Rng], Any]] = {
     "net and gross of others": lambda r: [
         {"net": net, "gross": round(net * 1.19, 2)} for net in np.round(r.lognormal(4, 1, 80), 2)
     ],
+    "coverage.xml": _coverage,
+    "git log": _commits,
+    "public holidays": _holidays,
+    "a plot as SVG": _svg,
+    "kubernetes": _kubernetes,
+    "prometheus": _prometheus,
+    "notebook": _notebook,
+    "classification report": _report,
+    "onnx weights": _onnx,
+    "compressed columns of others": _columns,
+    "messages in three languages": _messages,
+    "weights and schedule": _network,
+    "pytest-benchmark": _bench,
+    "calendar": _calendar,
+    "league table": _league,
+    "top": _top,
+    "poetry and npm locks": _locked,
+    "bearer token": _token,
+    "roc curve": _curve,
+    "images of digits": _digits,
+    "irises as CSV": _flowers,
+    "census of names": _census,
+    "catalogue of codes": _catalogue,
+    "sound": _sound,
+    "pip freeze": lambda r: _lines(
+        60, lambda i: f"{r.choice(WORDS)}=={r.integers(4)}.{r.integers(30)}.{r.integers(9)}.post{i}"
+    ),
+    "timing histogram": lambda r: _lines(
+        40,
+        lambda i: (
+            f"{i * 25:5} ms .. {i * 25 + 25:5} ms {'*' * int(r.integers(40))} {r.integers(900)}"
+        ),
+    ),
+    "timetable": lambda r: _lines(
+        60,
+        lambda i: (
+            f"{5 + i // 4:02}:{15 * (i % 4):02} line {r.integers(1, 99)} platform {r.integers(1, 20)}"
+        ),
+    ),
+    "exchange rates": lambda r: {
+        f"{a}/{b}": round(float(r.lognormal(0, 1)), 4)
+        for a in ("EUR", "USD", "CHF", "GBP", "JPY", "SEK")
+        for b in ("EUR", "USD", "CHF", "PLN")
+    },
+    "countries": lambda r: _lines(
+        60,
+        lambda i: (
+            f"{r.choice(WORDS).title()}land,{chr(65 + i % 26)}{chr(65 + i // 26)},+{i + 1},{r.integers(10**5, 10**8)},{r.uniform(0.4, 0.97):.3f}"
+        ),
+    ),
+    "geojson": lambda r: {
+        "type": "Polygon",
+        "coordinates": [np.round(r.uniform([5, 46], [15, 55], (80, 2)), 6).tolist()],
+    },
+    "migrations": lambda r: _lines(
+        40,
+        lambda i: (
+            f"{2015 + i // 5}{r.integers(1, 13):02}{r.integers(1, 29):02}{r.integers(10**5, 235959):06}_{r.choice(WORDS)}.sql"
+        ),
+    ),
+    "style sheet": lambda r: _lines(
+        60,
+        lambda i: (
+            f".{r.choice(WORDS)}-{i} {{ margin: {r.integers(40)}px {r.uniform(0, 4):.2f}rem; color: #{r.bytes(3).hex()}; width: {r.uniform(1, 100):.1f}% }}"
+        ),
+    ),
+    "memory addresses": lambda r: _lines(
+        60,
+        lambda i: (
+            f"#{i} 0x{r.integers(2**40, 2**47):016x} in {r.choice(WORDS)}+{r.integers(9000)} (lib{r.choice(WORDS)}.so.{r.integers(9)})"
+        ),
+    ),
+    "multiplication tables": lambda r: [[a * b for b in range(1, 21)] for a in range(1, 21)],
+    "feature importances": lambda r: dict(
+        zip(
+            map(str, r.choice(WORDS, 12, replace=False)),
+            r.dirichlet(np.ones(12)).tolist(),
+            strict=True,
+        )
+    ),
+    "bootstrap indices": lambda r: r.integers(0, 300, (20, 300)),
+    "folds": lambda r: {f"fold {k}": np.sort(r.permutation(300)[:60]).tolist() for k in range(5)},
+    "survival table": lambda r: [
+        {"time": t, "at_risk": int(300 - 7 * t), "survival": round(float(np.exp(-t / 40)), 4)}
+        for t in range(40)
+    ],
+    "boosting log": lambda r: _lines(
+        100,
+        lambda i: (
+            f"[{i}]\ttrain-logloss:{0.7 * 0.97**i + r.normal(0, 1e-3):.5f}\teval-auc:{0.9 - 0.4 * 0.96**i:.5f}"
+        ),
+    ),
+    "unit conversions": lambda r: _lines(
+        60, lambda i: f"{i + 40} kg = {(i + 40) * 2.20462:.2f} lb; {i} C = {i * 1.8 + 32:.1f} F"
+    ),
 }
