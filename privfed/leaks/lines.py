@@ -268,7 +268,7 @@ def together(lines: Lines, table: RawTable) -> Evidence | None:
     return Evidence(
         "lines",
         "several cells of one record, side by side",
-        max(one - FIRST_SHARE, many + float(np.log1p(-np.exp(-FIRST_SHARE)))),
+        max(one - FIRST_SHARE, many + float(np.log1p(-np.exp(-FIRST_SHARE)))) - float(np.log(2)),
         partial(lines.locate, int(places[0])),
         lambda: f"record {records[0]}, columns {_named(table, named)}{table.whose}",
         1 if one > many else int((chance < MATCHED).sum()),
@@ -385,7 +385,7 @@ def of_two_records(lines: Lines, table: RawTable) -> Evidence | None:
     return Evidence(
         "lines",
         "the sums or means of two records, over several columns",
-        best[0] - float(np.log(2 * max(1, len(many)))),
+        best[0] - float(np.log(4 * max(1, len(many)))),
         partial(lines.locate, best[1]),
         partial(str, f"records {first} and {second}{table.whose}"),
         mend="a mean of two gives both away to either; pool more records, or add noise",
