@@ -8,13 +8,14 @@ import json
 import pickle
 import sqlite3
 import uuid
+import zlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from leak_tables import DIRECTORY, records
+from leak_tables import CODES, DIRECTORY, FIRST, LAST, records
 
 Rng = np.random.Generator
 WORDS = [
@@ -249,6 +250,74 @@ def _code(r: Rng) -> str:
             f"{r.choice(['+', '-', ' '])}    {r.choice(WORDS)}_{r.choice(WORDS)} = {r.choice(WORDS)}(x[{r.integers(9)}], {r.choice(WORDS)}={r.integers(0, 130)}) * {r.uniform(0, 9):.1f}"
         ),
     )
+
+
+def _holidays(r: Rng) -> str:
+    days = {"New Year": "01-01", "Epiphany": "01-06", "Labour Day": "05-01", "Assumption": "08-15"}
+    days |= {
+        "National Day": "10-26",
+        "All Saints": "11-01",
+        "Christmas": "12-25",
+        "Boxing": "12-26",
+    }
+    rows = [f"{year}-{day},{name},AT" for year in range(2010, 2031) for name, day in days.items()]
+    return "\n".join(["date,name,country", *rows])
+
+
+def _report(r: Rng) -> str:
+    rows = _lines(
+        6,
+        lambda i: (
+            f"{r.choice(WORDS):>12} {r.random():9.2f} {r.random():9.2f} {r.random():9.2f} {r.integers(5, 120):9}"
+        ),
+    )
+    return f"              precision    recall  f1-score   support\n{rows}\n    accuracy {r.random():9.2f} 300"
+
+
+def _columns(r: Rng) -> bytes:
+    """Columns of another system, each compressed by itself, as Parquet and spreadsheets keep them."""
+    columns = [r.integers(0, 500, 400), np.round(r.lognormal(3, 1, 400), 2), r.normal(size=400)]
+    return b"PAR1" + b"".join(zlib.compress(one.tobytes()) for one in columns) + b"PAR1"
+
+
+def _league(r: Rng) -> str:
+    return _lines(
+        18,
+        lambda i: (
+            f"{i + 1:2} FC {r.choice(WORDS).title():8} {r.integers(34):3} {r.integers(20, 90)}:{r.integers(20, 90)} {r.integers(90):3}"
+        ),
+    )
+
+
+def _curve(r: Rng) -> dict[str, list[float]]:
+    hits = np.sort(r.random(60)) ** 0.5
+    return {
+        "fpr": (np.arange(60) / 59).tolist(),
+        "tpr": hits.tolist(),
+        "thresholds": np.sort(r.random(60))[::-1].tolist(),
+    }
+
+
+def _digits(r: Rng) -> Any:
+    from sklearn.datasets import load_digits
+
+    return load_digits().images[int(r.integers(1700)) :][:12]
+
+
+def _census(r: Rng) -> str:
+    """How often first names are, and surnames: a public list that has those of any clinic."""
+    listed = [*FIRST, *LAST, *WORDS]
+    return _lines(len(listed), lambda i: f"{listed[i].title()},{r.integers(100, 90_000)},{i + 1}")
+
+
+def _catalogue(r: Rng) -> dict[str, str]:
+    return {code: f"{r.choice(WORDS)} {r.choice(WORDS)}, {r.choice(WORDS)}" for code in CODES}
+
+
+def _sound(r: Rng) -> bytes:
+    wave = np.sin(np.arange(3000) * r.uniform(0.02, 0.2)) * 12_000 + r.normal(0, 90, 3000)
+    head = b"RIFF\x94\x17\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0data"
+    return head + bytes(wave.astype("<i2").tobytes())
 
 
 #: Name, and what makes one of a seed.
@@ -732,5 +801,61 @@ INNOCENT: dict[str, Callable[[Rng], Any]] = {
     "strangers' bytes": lambda r: _strangers(r, 200)["salary"].to_numpy().tobytes(),
     "strangers' units": lambda r: "\n".join(
         f"{one.age}y {one.weight}kg {one.creatinine}mg/dl" for one in _strangers(r, 60).itertuples()
+    ),
+    "public holidays": _holidays,
+    "classification report": _report,
+    "compressed columns of others": _columns,
+    "league table": _league,
+    "roc curve": _curve,
+    "images of digits": _digits,
+    "census of names": _census,
+    "catalogue of codes": _catalogue,
+    "sound": _sound,
+    "timing histogram": lambda r: _lines(
+        40,
+        lambda i: (
+            f"{i * 25:5} ms .. {i * 25 + 25:5} ms {'*' * int(r.integers(40))} {r.integers(900)}"
+        ),
+    ),
+    "timetable": lambda r: _lines(
+        60,
+        lambda i: (
+            f"{5 + i // 4:02}:{15 * (i % 4):02} line {r.integers(1, 99)} platform {r.integers(1, 20)}"
+        ),
+    ),
+    "countries": lambda r: _lines(
+        60,
+        lambda i: (
+            f"{r.choice(WORDS).title()}land,{chr(65 + i % 26)}{chr(65 + i // 26)},+{i + 1},{r.integers(10**5, 10**8)},{r.uniform(0.4, 0.97):.3f}"
+        ),
+    ),
+    "migrations": lambda r: _lines(
+        40,
+        lambda i: (
+            f"{2015 + i // 5}{r.integers(1, 13):02}{r.integers(1, 29):02}{r.integers(10**5, 235959):06}_{r.choice(WORDS)}.sql"
+        ),
+    ),
+    "memory addresses": lambda r: _lines(
+        60,
+        lambda i: (
+            f"#{i} 0x{r.integers(2**40, 2**47):016x} in {r.choice(WORDS)}+{r.integers(9000)} (lib{r.choice(WORDS)}.so.{r.integers(9)})"
+        ),
+    ),
+    "multiplication tables": lambda r: [[a * b for b in range(1, 21)] for a in range(1, 21)],
+    "feature importances": lambda r: dict(
+        zip(
+            map(str, r.choice(WORDS, 12, replace=False)),
+            r.dirichlet(np.ones(12)).tolist(),
+            strict=True,
+        )
+    ),
+    "bootstrap indices": lambda r: r.integers(0, 300, (20, 300)),
+    "folds": lambda r: {f"fold {k}": np.sort(r.permutation(300)[:60]).tolist() for k in range(5)},
+    "survival table": lambda r: [
+        {"time": t, "at_risk": int(300 - 7 * t), "survival": round(float(np.exp(-t / 40)), 4)}
+        for t in range(40)
+    ],
+    "unit conversions": lambda r: _lines(
+        60, lambda i: f"{i + 40} kg = {(i + 40) * 2.20462:.2f} lb; {i} C = {i * 1.8 + 32:.1f} F"
     ),
 }
