@@ -49,7 +49,7 @@ def run_as(
         return []
     question = f"To a data owner who is told every total: {attack.question}"
     return [
-        replace(found, attack=f"{found.attack}, by an owner", question=question, exposed={})
+        replace(found, attack=f"{found.attack} (by an owner)", question=question, exposed={})
         for found in attack.run(seen, known, schema)
     ]
 

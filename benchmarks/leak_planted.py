@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -70,7 +71,7 @@ def tables(n: int, seed: int) -> dict[str, pd.DataFrame]:
     return {"plain": plain, "sentinels": sentinels(plain, n, seed=seed)}
 
 
-def trials_of(n: int, name: str, number: int, count: int) -> dict[str, object]:
+def trials_of(n: int, name: str, number: int, count: int) -> dict[str, Any]:
     """So many trials of one table, and the processor time they took."""
     started = time.process_time()
     first = number * A_TABLE
@@ -113,10 +114,10 @@ def main(count: int, sizes: list[int], file: Path | None, jobs: int) -> None:
             told([one for one in done if (one["records"], one["table"]) == (n, name)])
 
 
-def told(lines: list[dict[str, object]]) -> None:
+def told(lines: list[dict[str, Any]]) -> None:
     """How many kinds were found in every trial, and which were not."""
     count = sum(one["trials"] for one in lines)
-    missed = sum((Counter(one["missed"]) for one in lines), Counter())
+    missed = sum((Counter(one["missed"]) for one in lines), Counter[str]())
     mean = len(PLANTED) - missed.total() / count
     print(
         f"{lines[0]['table']:10} {lines[0]['records']:6} records: {len(PLANTED) - len(missed)} of {len(PLANTED)} "

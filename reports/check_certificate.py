@@ -86,13 +86,14 @@ def _evidence(plain: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[t
     yield "people or values", "none identified", ", ".join(named) or "none", _state(not named)
     for key, measure, name in _CEILINGS:
         if limits[key] is not None:
-            bounded = [found for found in attacked if found.get("measure") == measure]
-            looked = [found for found in bounded if found["state"] != "not looked"]
+            bounded = [own for own in attacked if own.get("measure") == measure]
+            looked = [own for own in bounded if own["state"] != "not looked"]
             known = [own["value"] if own["high"] is None else own["high"] for own in looked]
-            silent = sorted(found["attack"] for found in bounded if found not in looked)
-            told = "; not looked: " + ", ".join(silent) if silent else ""
-            told = (f"{max(known):.4g}" if known else "no such figure") + told
-            above = bool(known) and max(known) > limits[key]
+            seen = {f"{own['attack']} (by an owner)" for own in looked}  # the server saw no less
+            silent = sorted({own["attack"] for own in bounded if own not in looked} - seen)
+            told = f"{max(known):.4g}" if known else "no such figure"
+            told += "; not looked: " + ", ".join(silent) if silent else ""
+            above = max(known, default=0) > limits[key]
             state = FAILED if above else UNKNOWN if silent or not known else MET
             yield f"members {name}", f"at most {limits[key]:g} (upper end)", told, state
     if limits["min_audit_power"] is not None:
@@ -181,9 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         plain = json.loads(given.certificate.read_bytes())
-        files = [
-            None if path is None else path.read_bytes() for path in (given.key, given.thresholds)
-        ]
+        files = [path.read_bytes() if path else None for path in (given.key, given.thresholds)]
         heads = dict(head.split("=", 1) for head in given.head)
         found = list(faults(plain, given.model.read_bytes(), files[0], files[1], heads))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

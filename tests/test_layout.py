@@ -22,8 +22,9 @@ SOURCES = [
 
 
 def packages_on_disk() -> set[str]:
-    """Dotted names of the folders that hold an ``__init__.py``."""
+    """Dotted names of the folders that hold an ``__init__.py``, but for benchmarks, which no wheel has."""
     inits = [path.parent.relative_to(ROOT) for path in SOURCES if path.name == "__init__.py"]
+    inits = [folder for folder in inits if folder.parts[0] != "benchmarks"]
     dotted = [".".join(folder.parts) for folder in inits]
     return {name if name.split(".")[0] == "privfed" else f"privfed.{name}" for name in dotted}
 

@@ -55,7 +55,7 @@ def _certified(
     folder: Path, policy: str, thresholds: Path, approver: str, key: Path | None, out: Path | None
 ) -> int:
     from privfed.reports.certificate import certificate, signed, written
-    from privfed.reports.check_certificate import MET
+    from privfed.reports.check_certificate import MET, UNKNOWN
     from privfed.study.assembly import gather
     from privfed.study.output import Output, write_text
 
@@ -67,10 +67,10 @@ def _certified(
     model = output.policy(name) / "model.json"
     made = certificate(gather(output), name, model, thresholds, approver=approver)
     for row in made["criteria"]:
-        mark = "ok " if row["state"] == MET else "NO "
+        mark = {MET: "ok", UNKNOWN: "??"}.get(row["state"], "NO")
         click.echo(f"{mark} {row['criterion']:32} {row['found']:34} required: {row['required']}")
     if made["decision"] != "release":
-        click.echo("refused: not every criterion is met")
+        click.echo("refused: not every criterion is met (NO: it is not; ??: nobody looked)")
     elif key is None:
         click.echo(
             "may leave, once a person approves it: write --approver NAME --key KEY --out FILE"

@@ -154,7 +154,7 @@ def _ordered(column: _Prepared, vector: Vector) -> float:
     both = np.column_stack([column.groups, vector.values[column.order]])
     inside = np.unique(both, axis=0, return_counts=True)[1]
     free = float(_log_factorial(column.sizes).sum() - _log_factorial(inside).sum())
-    return min(0.0, free - _log_ways(mine.sizes) + np.log(2))
+    return min(0.0, free - _log_ways(mine.sizes) + float(np.log(2)))
 
 
 def _divided(column: _Prepared, vector: Vector) -> float:

@@ -191,15 +191,7 @@ def by_structure(
     same = [client for client in shown if not any(each[client] for each in again)]
     if not same:
         return [not_read("structure", "secrets or noise decide the splits of every client's tree")]
-    rng, owner = np.random.default_rng(pool.prepared.study.seed), pool.owners[pool.member]
-    doubts = [
-        (c, int(i)) for c in same for i in rng.permutation(np.flatnonzero(owner == c))[:DOUBTED]
-    ]
-    if len(transcript):
-        turns = [dict([doubts[at]]) for at in rng.permutation(len(doubts))]
-    else:
-        each = [[one for one in doubts if one[0] == client] for client in same]
-        turns = [dict(filter(None, turn)) for turn in zip_longest(*each)]
+    turns = _turns(pool, same, together=not len(transcript))
     found = [now[c] for turn in turns[:trainings] for now in [changed(turn)] for c in turn]
     chance = [now[c] for now in [changed({}) for _ in range(CONTROLS)] for c in same]
     (low, high), by_chance = interval(sum(found), len(found)), interval(sum(chance), len(chance))
@@ -221,6 +213,19 @@ def by_structure(
         detectable=_detectable(len(found), by_chance[1]),
     )
     return [told]
+
+
+def _turns(pool: StudyRecords, clients: Sequence[str], *, together: bool) -> list[dict[str, int]]:
+    """Which record of a client (``together``: of every client) each training leaves out, at random."""
+    rng, owner = np.random.default_rng(pool.prepared.study.seed), pool.owners[pool.member]
+    each = [
+        [(client, int(i)) for i in rng.permutation(np.flatnonzero(owner == client))[:DOUBTED]]
+        for client in clients
+    ]
+    if together:
+        return [dict(filter(None, turn)) for turn in zip_longest(*each)]
+    doubts = [one for own in each for one in own]
+    return [dict([doubts[at]]) for at in rng.permutation(len(doubts))]
 
 
 def _detectable(number: int, chance: float) -> float:

@@ -272,7 +272,8 @@ class PersistentLedgers:
 
 
 def _told(division: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} = {value!r}" for key, value in division.items() if value is not None)
+    ordered = sorted(division.items(), key=lambda one: one[0] != "partition")
+    return ", ".join(f"{key} = {value!r}" for key, value in ordered if value is not None)
 
 
 def _check_times(study: Study, price: Price, left: Sequence[Left]) -> None:

@@ -126,7 +126,8 @@ def test_without_a_file_this_folder_s_study_is_priced_else_the_built_in_one(
     assert status(["price"]) == FINE
     printed = capsys.readouterr().out
     assert "private: at most epsilon 8" in printed
-    assert printed.count("remains before") == printed.count("Ashford, Birch Hill, ") == 1
+    assert "private, on the owners' machines: at most epsilon 8" in printed
+    assert printed.count("remains before") == printed.count("Ashford, Birch Hill, ") == 2
     text = (files("privfed.study") / "built_in" / "diabetes.toml").read_text(encoding="utf-8")
     Path("study.toml").write_text(text.replace('epsilon = "8"', 'epsilon = "3"'), encoding="utf-8")
     assert status(["price"]) == FINE

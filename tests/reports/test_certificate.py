@@ -146,6 +146,9 @@ def test_a_reader_that_did_not_look_leaves_a_ceiling_unexamined(tmp_path: Path) 
     assert row["state"] == check_certificate.UNKNOWN
     assert row["found"] == "0.05; not looked: model reader lira"
     assert decided(criteria(plain)) == "refuse"
+    blind["attack"] = "pool (by an owner)"
+    plain["attacked"].append(found(attack="pool", high=0.04))
+    assert decided(criteria(plain)) == "release"  # her totals are of what the server saw
     plain["attacked"].append(found(attack="pool", high=0.2))
     states = {row["criterion"]: row["state"] for row in criteria(plain)}
     assert states["members at 1 %"] == check_certificate.FAILED
