@@ -75,6 +75,7 @@ class ClientAccount:
     intact: bool = True
     amended: bool = False  #: whether the budget was changed after a charge
     total: Amount = ()  #: the sum of all charges under the policy's accountant
+    taken: Amount = ()  #: that, and what is reserved for studies and not charged yet
     steps: list[ChargedQuery] = field(default_factory=list)  #: all charged queries in order
     principals: set[str] = field(default_factory=set)  #: who asked them
     #: number of individuals in a cohort; the figures are those of the highest cost
@@ -143,7 +144,12 @@ def read(
     rows = {name: list(ledger.entries()) for name, ledger in ledgers.items()}
     clients = tuple(
         _client(
-            ClientAccount(name, intact=_intact(ledger, heads.get(name)), amended=ledger.amended),
+            ClientAccount(
+                name,
+                intact=_intact(ledger, heads.get(name)),
+                amended=ledger.amended,
+                taken=ledger.taken(gauge.accountant),
+            ),
             rows[name],
             gauge,
             blocks[name].get(study),

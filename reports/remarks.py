@@ -49,7 +49,7 @@ def unspent(policy: PolicyReport) -> str:
         return ""
     if policy.so_far is None or policy.so_far >= ALL_BUT * float(budget.epsilon):
         return ""
-    left = min(accountant.left(client.total, budget) for client in policy.clients)
+    left = min(accountant.left(client.taken, budget) for client in policy.clients)
     if not left:
         return ""
     why = "" if policy.block else "; the learner needed no more, or stopped early"
@@ -146,7 +146,7 @@ def remains(report: Report, policy: PolicyReport) -> Iterator[str]:
     owners: dict[str, list[str]] = {}
     for client in policy.clients:
         if client.epsilon is not None and client.budget is not None:
-            left = policy.account.accountant.left(client.total, budget)
+            left = policy.account.accountant.left(client.taken, budget)
             room = (
                 f"room for a study of epsilon {shown_down(left, 3)}"
                 if left > (1 - ALL_BUT) * float(client.budget)

@@ -52,6 +52,7 @@ def report_of(
         "budget": 8.0,
         "ceiling": 8.0,
         "total": (Fraction(1, 10), Fraction(0)),
+        "taken": (Fraction(1, 10), Fraction(0)),
         "risk": Risk({0.001: 0.02, 0.01: 0.2, 0.1: 0.5}, 0.4, 0.01, 0.17, 0.2),
     }
     client = ClientAccount(**(plain | changes))
