@@ -74,8 +74,8 @@ class Training(Mechanism):
             raise InputError('training: delta is below 1, such as "1e-6"')
 
     def supports(self, group: Mapping[str, BoundedPart]) -> bool:
-        """Anything."""
-        return True
+        """A model's update alone: what is summed over a table, no training has made private."""
+        return set(group) == {"update"}
 
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
         """What its accountant said."""
