@@ -241,11 +241,34 @@ def check_empty(folder: Path) -> None:
         raise InputError(f"folder {folder}: not empty; name a new one")
 
 
+@contextmanager
+def new_folder(folder: Path, mode: int = 0o777) -> Iterator[Path]:
+    """Give a hidden sibling of a new or empty folder to write into, which takes its place if all went well."""
+    check_empty(folder)
+    partial = folder.parent / f".{folder.resolve().name}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        partial.mkdir(mode, parents=True)
+        yield partial
+        if folder.exists():
+            for path in list(partial.iterdir()):
+                os.replace(path, folder / path.name)
+        else:
+            os.replace(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
 def write_text(path: Path, text: str) -> None:
-    """Write a file in one step: readers see the old text or the new one."""
+    """Write a file in one step: readers see the old text or the new one; OSError names it."""
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
+    try:
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def finite(plain: Any) -> Any:
