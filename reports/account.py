@@ -44,6 +44,7 @@ class BlockAccount:
     #: accountant's ``filter`` of its share
     method: str
     share: float  #: the largest fraction of the budget in force that its share takes
+    priced: float  #: epsilon of its share, as its price and the ledger's budget say it
     risk: Risk  #: bounds on any attack on the study's releases alone
 
 
@@ -211,7 +212,12 @@ class _Gauge:
         ceiling = self.accountant.ceiling(self.policy.budget)
         share = max(a / b for a, b in zip(block.share, ceiling, strict=True) if b)
         return BlockAccount(
-            tight.epsilon, float(delta), tight.method, float(share), self.risks[key]
+            tight.epsilon,
+            float(delta),
+            tight.method,
+            float(share),
+            float(epsilon),
+            self.risks[key],
         )
 
     def _curve(self, tight: pld.ComposedGuarantee | None, amount: Amount) -> Tradeoff:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 import signal
+from contextlib import nullcontext
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -14,7 +16,14 @@ import pytest
 
 from privfed.errors import InputError, Note
 from privfed.study import Study, output
-from privfed.study.output import CONTENTS, Output, finite, write_text, written_whole
+from privfed.study.output import (
+    CONTENTS,
+    Output,
+    finite,
+    new_folder,
+    write_text,
+    written_whole,
+)
 
 
 def test_a_folder_appears_only_when_all_went_well(tmp_path: Path) -> None:
@@ -160,3 +169,32 @@ def test_a_broken_file_is_one_clear_error(tmp_path: Path) -> None:
         output.read("p", "metrics.json")
     with pytest.raises(InputError, match="holds no ledgers"), output.ledgers("p"):
         pass
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_new_folder_is_whole_or_not_there(tmp_path: Path, there: bool) -> None:
+    """Whether it was there, empty, or not; what fails leaves nothing behind."""
+    folder = tmp_path / "folder"
+    if there:
+        folder.mkdir()
+    for fault in (True, False):
+        with (
+            pytest.raises(OSError) if fault else nullcontext(),
+            new_folder(folder) as partial,
+        ):
+            write_text(partial / "a", "text")
+            if fault:
+                raise OSError(errno.ENOSPC, "full")
+        assert [path.name for path in tmp_path.rglob("*")] == ["folder"] * (there or not fault) + [
+            "a"
+        ] * (not fault)
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    """Neither beside it nor in its place, and the fault names it, not the hidden one."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b").touch()
+    with pytest.raises(OSError) as raised:
+        write_text(tmp_path / "a", "text")
+    assert raised.value.filename == str(tmp_path / "a")
+    assert {path.name for path in tmp_path.rglob("*")} == {"a", "b"}
