@@ -17,7 +17,7 @@ from privfed.ledger import Ledger
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.exact import shown_down
-from privfed.reports.account import PolicyAccount, read
+from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport
 from privfed.reports.remarks import unspent
 from privfed.study.ledger_commands import left
@@ -98,7 +98,7 @@ def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:
     assert federation.budget().remaining[0] == float(room)
     assert f"room for a study of epsilon {shown_down(room)} at" in left(ledger)
     assert left_of(Left("a", ledger.taken(accountant)), policy) == shown_down(room)
-    account: PolicyAccount = read(policy, {"a": ledger}, {})
+    account = read(policy, {"a": ledger}, {})
     assert unspent(PolicyReport(account, (), {}, {})).endswith(f"up to ε {shown_down(room)}")
 
 
