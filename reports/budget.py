@@ -447,6 +447,7 @@ def _policy(report: PolicyReport) -> dict[str, Any]:
                 **asdict(client),
                 "detection": client.detection,
                 "principals": sorted(client.principals),
+                "room": None if client.room is None else text(client.room),
                 **{
                     name: dict(
                         zip(report.account.accountant.components, map(text, each), strict=False)
