@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from privfed.ledger import Entry, Ledger
 from privfed.ledger.allowances import Allowances, people_of
 from privfed.ledger.statement import fixed_totals
 from privfed.ledger.study_blocks import StudyBlock
-from privfed.privacy.accountant import STATED, Accountant, Amount, PrivacyStatement, plus
+from privfed.privacy.accountant import STATED, Accountant, Amount, Budget, PrivacyStatement, plus
 from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of, dearest_of
@@ -44,6 +44,7 @@ class BlockAccount:
     #: accountant's ``filter`` of its share
     method: str
     share: float  #: the largest fraction of the budget in force that its share takes
+    priced: float  #: epsilon of its share, as its price and the ledger's budget say it
     risk: Risk  #: bounds on any attack on the study's releases alone
 
 
@@ -75,6 +76,9 @@ class ClientAccount:
     intact: bool = True
     amended: bool = False  #: whether the budget was changed after a charge
     total: Amount = ()  #: the sum of all charges under the policy's accountant
+    taken: Amount = ()  #: that, and what is reserved for studies and not charged yet
+    #: the epsilon that one more study may spend, beside what is reserved for others; None without a budget
+    room: Fraction | None = None
     steps: list[ChargedQuery] = field(default_factory=list)  #: all charged queries in order
     principals: set[str] = field(default_factory=set)  #: who asked them
     #: number of individuals in a cohort; the figures are those of the highest cost
@@ -132,26 +136,37 @@ def read(
     still asks; the study's own are stated apart.
 
     Args:
-        policy: the adopted policy.
+        policy: the adopted policy; each owner's budget is the one in force in her ledger.
         ledgers: by client.
         heads: the last heads that the server saw; the chains must pass through them, and a client
             with a head but no ledger is not intact.
         study: the study whose block is stated.
     """
-    gauge = _Gauge(policy, accountant_of(policy))
+    shared: dict[Budget | None, _Gauge] = {}
+    gauges: dict[str, _Gauge] = {}
+    for name, ledger in ledgers.items():
+        held = ledger.policies().get(study, policy).budget
+        own = replace(policy, budget=held)
+        gauges[name] = shared.setdefault(held, _Gauge(own, accountant_of(own)))
     blocks = {name: ledger.study_blocks() for name, ledger in ledgers.items()}
     rows = {name: list(ledger.entries()) for name, ledger in ledgers.items()}
     clients = tuple(
         _client(
-            ClientAccount(name, intact=_intact(ledger, heads.get(name)), amended=ledger.amended),
+            ClientAccount(
+                name,
+                intact=_intact(ledger, heads.get(name)),
+                amended=ledger.amended,
+                taken=ledger.taken(gauges[name].accountant),
+                room=gauges[name].room(ledger),
+            ),
             rows[name],
-            gauge,
+            gauges[name],
             blocks[name].get(study),
         )
         for name, ledger in ledgers.items()
     )
     gone = tuple(ClientAccount(name, intact=False) for name in heads if name not in ledgers)
-    return PolicyAccount(policy, gauge.accountant, clients + gone, _kinds(rows.values()))
+    return PolicyAccount(policy, accountant_of(policy), clients + gone, _kinds(rows.values()))
 
 
 def _intact(ledger: Ledger, head: Head | None) -> bool:
@@ -193,6 +208,11 @@ class _Gauge:
             )
         return self.known[key]
 
+    def room(self, ledger: Ledger) -> Fraction | None:
+        """Return what one more study may spend beside what others have reserved."""
+        budget, accountant = self.policy.budget, self.accountant
+        return None if budget is None else accountant.left(ledger.taken(accountant), budget)
+
     def block(self, rows: list[Entry], block: StudyBlock, delta: Fraction) -> BlockAccount:
         """State a study's own block, fixed when it began, by its share or by what its policy allows: whichever is less."""
         assert self.policy.budget is not None
@@ -205,7 +225,12 @@ class _Gauge:
         ceiling = self.accountant.ceiling(self.policy.budget)
         share = max(a / b for a, b in zip(block.share, ceiling, strict=True) if b)
         return BlockAccount(
-            tight.epsilon, float(delta), tight.method, float(share), self.risks[key]
+            tight.epsilon,
+            float(delta),
+            tight.method,
+            float(share),
+            float(epsilon),
+            self.risks[key],
         )
 
     def _curve(self, tight: pld.ComposedGuarantee | None, amount: Amount) -> Tradeoff:

@@ -447,9 +447,13 @@ def _policy(report: PolicyReport) -> dict[str, Any]:
                 **asdict(client),
                 "detection": client.detection,
                 "principals": sorted(client.principals),
-                "total": dict(
-                    zip(report.account.accountant.components, map(text, client.total), strict=False)
-                ),
+                "room": None if client.room is None else text(client.room),
+                **{
+                    name: dict(
+                        zip(report.account.accountant.components, map(text, each), strict=False)
+                    )
+                    for name, each in (("total", client.total), ("taken", client.taken))
+                },
             }
             for client in report.clients
         ],

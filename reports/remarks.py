@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from privfed.questions.exact import shown, shown_down
@@ -43,13 +44,15 @@ def silent(policy: PolicyReport) -> str:
 
 def unspent(policy: PolicyReport) -> str:
     """Return how much of a budget remains and what it allows; empty if hardly any."""
-    accountant, budget = policy.account.accountant, policy.account.policy.budget
+    budget = policy.account.policy.budget
     certified = all(client.ceiling is not None for client in policy.clients)
     if budget is None or not certified or not policy.finite or policy.silent or not policy.clients:
         return ""
     if policy.so_far is None or policy.so_far >= ALL_BUT * float(budget.epsilon):
         return ""
-    left = min(accountant.left(client.total, budget) for client in policy.clients)
+    left = min(
+        (client.room for client in policy.clients if client.room is not None), default=Fraction(0)
+    )
     if not left:
         return ""
     why = "" if policy.block else "; the learner needed no more, or stopped early"
@@ -146,7 +149,7 @@ def remains(report: Report, policy: PolicyReport) -> Iterator[str]:
     owners: dict[str, list[str]] = {}
     for client in policy.clients:
         if client.epsilon is not None and client.budget is not None:
-            left = policy.account.accountant.left(client.total, budget)
+            left = client.room or Fraction(0)
             room = (
                 f"room for a study of epsilon {shown_down(left, 3)}"
                 if left > (1 - ALL_BUT) * float(client.budget)

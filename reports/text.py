@@ -57,6 +57,8 @@ def _rows(policy: PolicyReport, withheld: bool) -> Iterator[tuple[str, str]]:
     """Yield labels and texts below a policy's guarantee."""
     if policy.block is not None and policy.finite:
         own = f"epsilon {shown(policy.block.epsilon)} at delta {policy.block.delta:g}"
+        if policy.block.method != "filter":
+            own += f" ({policy.block.method.upper()}; its share allows epsilon {shown(policy.block.priced)})"
         yield "this study", f"{own}, given all before it; the epsilon above is of all studies"
     yield "released", f"{policy.released} releases, {policy.unprotected} of them unprotected"
     simulated = " (simulation)" if policy.simulated and policy.scores else ""

@@ -7,6 +7,7 @@ what, where, what to write instead) or a policy under which nothing was released
 Modules are imported when a command runs, so that ``privfed --help`` loads neither tables nor learners.
 """
 
+import errno
 import os
 import sys
 import traceback
@@ -40,6 +41,10 @@ from privfed.cli.studies import (
     synthesize,
 )
 from privfed.errors import DataWarning, InputError, Note, PrivfedError
+
+#: Faults of the machine and not of privfed: a disk that is full, read-only or broken, no permission.
+SURROUNDINGS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+KEPT = "No output was written; persistent ledgers keep what was charged"
 
 __all__ = ["BAD_INPUT", "BREACH", "FAULT", "FINE", "commands", "main", "status"]
 
@@ -85,6 +90,10 @@ def status(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FINE
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in SURROUNDINGS:
+            where = f"{error.filename}: " if error.filename else ""
+            why = (error.strerror or type(error).__name__).lower()
+            return bad(f"{where}{why}; make room, or name a place that can be written. {KEPT}")
         return _fault(error)
 
 

@@ -351,5 +351,7 @@ def proved(gate: Gate, total: Amount, unprotected: int) -> dict[str, Any]:
     return {
         "spent": float(stated.epsilon),
         "ceiling": None if stated.ceiling is None else float(stated.ceiling),
-        "remaining": None if budget is None else float(gate.accountant.left(total, budget)),
+        "remaining": None
+        if budget is None
+        else float(gate.accountant.left(gate.ledger.taken(gate.accountant), budget)),
     }

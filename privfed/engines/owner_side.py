@@ -103,6 +103,9 @@ class OwnerSide:
                 "until you have looked: privfed ledger reopen",
                 ", ".join(sorted(self.gate.breaches)),
             )
+        if self.gate.ledger_fault:
+            log.error("nothing is answered that cannot be recorded: %s", self.gate.ledger_fault)
+            self.gate.ledger_fault = ""
         return sealed
 
     def _replies(self, id: str, envelopes: tuple[bytes, ...]) -> bytes:

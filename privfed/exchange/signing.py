@@ -91,6 +91,8 @@ class Signer:
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(key)
         except OSError as error:
+            if not isinstance(error, FileExistsError):
+                Path(path).unlink(missing_ok=True)
             raise InputError(f"key file {path}: {error.strerror}; give a new file") from None
         return Signer(key, "").public
 

@@ -573,7 +573,7 @@ class Ledger(Custody):
     def budget(self, by: str | None = None) -> list[Line]:
         """What is spent, reserved and remaining: in all, and by each value of an aspect, if one is given."""
         with self._store.snapshot():
-            return statement(
+            whole, *lines = statement(
                 self.entries(),
                 self.terms,
                 by,
@@ -581,6 +581,10 @@ class Ledger(Custody):
                 named=self.entries(),
                 blocks=self.study_blocks() if by == "study" else None,
             )
+        if whole.remaining is not None and whole.budget is not None:
+            accountant = plugins.load("accountants", (self.terms or {})["accountant"])()
+            whole = replace(whole, remaining=accountant.left(self.taken(accountant), whole.budget))
+        return [whole, *lines]
 
     def close(self) -> None:
         """Close the store; the registry's witness then sees the last head."""

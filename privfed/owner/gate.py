@@ -132,6 +132,8 @@ class Gate:
         self._kept: dict[Any, Any] = {}
         #: How often evaluating each kind went wrong in this process: for the owner alone.
         self.faults: Counter[str] = Counter()
+        #: Why the ledger could not be written at the last request that it could not; for the owner alone.
+        self.ledger_fault = ""
         #: Protected queries that failed, by kind, over restarts: for the owner alone. What that told no
         #: epsilon covers, and the gate stays closed until :meth:`reopen`.
         self.breaches: Counter[str] = Counter(self.shelf.faults)
@@ -187,8 +189,8 @@ class Gate:
             return self._answer(request) if stored is None else self._again(request, stored)
         except Refused as refused:
             return self._refuse(request, refused.reason, refused.why)
-        except LedgerError:
-            return self._unrecorded(request)
+        except LedgerError as error:
+            return self._unrecorded(request, error)
         except Exception:  # a plugin's own fault while pricing, before any data are read
             return self._refuse(request, Reason.UNSUPPORTED)
 
@@ -478,11 +480,12 @@ class Gate:
             body["why"] = why
         try:
             head = self.ledger.refuse(principal, name, reason, body)
-        except Exception:
-            return self._unrecorded(request)
+        except Exception as error:
+            return self._unrecorded(request, error)
         return Envelope.seal(Refusal(self.owner, name, reason), head)
 
-    def _unrecorded(self, request: Request) -> Envelope:
+    def _unrecorded(self, request: Request, error: Exception) -> Envelope:
+        self.ledger_fault = str(error) if isinstance(error, LedgerError) else type(error).__name__
         return Envelope.seal(Refusal(self.owner, request.id[:NAME_LIMIT], Reason.LEDGER))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,11 +148,11 @@ def gather(output: Output) -> Report:
 
 
 def _in_force(policy: Policy, study: Study, ledgers: Mapping[str, Ledger]) -> Policy:
-    """Return a policy under the budget of persistent ledgers, which may have been amended."""
-    if study.ledgers is None:
-        return policy
+    """Return a policy as the ledgers hold it, under their owners' budgets, which may have been amended."""
     held = {name: ledger.policies().get(study.name) for name, ledger in ledgers.items()}
     known = next((one for one in held.values() if one is not None), policy)
+    if study.ledgers is None:
+        return replace(policy, budget=known.budget)
     return known.renamed(policy.name)
 
 

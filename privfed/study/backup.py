@@ -13,7 +13,7 @@ from privfed.ledger.sqlite_store import copy_database
 from privfed.ledger.verified_file import verified
 from privfed.owner import local_store, noise_monitor
 from privfed.study.ledger_commands import check_ledger
-from privfed.study.output import check_empty
+from privfed.study.output import new_folder
 
 SECRET = ".secret"  #: Ending of the file of an owner's secret beside a ledger
 #: Endings of the databases that lie beside a ledger.
@@ -32,15 +32,10 @@ def back_up(ledger: Path, folder: Path) -> Head:
     """
     check_ledger(ledger)
     verified(ledger, Registry())
-    check_empty(folder)
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    _copied(ledger, partial / ledger.name)
-    with closing(Ledger.read(partial / ledger.name)) as copy:
-        head = copy.verify()
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
-    return head
+    with new_folder(folder, 0o700) as partial:
+        _copied(ledger, partial / ledger.name)
+        with closing(Ledger.read(partial / ledger.name)) as copy:
+            return copy.verify()
 
 
 def restore(folder: Path, ledger: Path, heads: Iterable[Head] = (), witness: str = "") -> Head:
@@ -83,7 +78,7 @@ def restore(folder: Path, ledger: Path, heads: Iterable[Head] = (), witness: str
 
 def _copied(ledger: Path, to: Path) -> None:
     """Copy a ledger into a new folder, and after it what lies beside it; the secret must be its own."""
-    to.parent.mkdir(mode=0o700, parents=True)
+    to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     copy_database(ledger, to)
     if ledger.with_suffix(SECRET).exists():
         shutil.copy2(ledger.with_suffix(SECRET), to.with_suffix(SECRET))

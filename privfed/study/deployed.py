@@ -36,7 +36,7 @@ from privfed.owner.masking import MaskingKey
 from privfed.privacy.policy import Policy
 from privfed.study import PolicyChoice, Study
 from privfed.study.dry_run import dry_run, learner, policy
-from privfed.study.output import STUDY, Output, check_empty
+from privfed.study.output import STUDY, Output, check_empty, new_folder
 from privfed.study.private_evaluation import asks_evaluation, evaluated
 from privfed.study.schema_of_study import public_schema
 from privfed.study.simulation import CountedDisclosure
@@ -223,11 +223,7 @@ class Deployment:
             raise InputError(f"no client {client!r}; the clients are {', '.join(self.clients)}")
         check_empty(folder)
         dry_run(self.study, self.schema, attacks=False, deployed=True)
-        folder.mkdir(parents=True, exist_ok=True)
         schema, adopted = self.schema, self.proposed
-        schema.to_toml(folder / "schema.toml")
-        adopted.to_toml(folder / "policy.toml")
-        (folder / "owner.pub").write_bytes(Signer.generate(folder / "owner.key"))
         owner = OwnerFile(
             client,
             data="records.csv",
@@ -246,7 +242,12 @@ class Deployment:
             block=self.choice.block,
             agreed={"schema": schema_digest(schema)},
         )
-        return agreeing(replace(owner, folder=folder), adopted)
+        with new_folder(folder) as made:
+            schema.to_toml(made / "schema.toml")
+            adopted.to_toml(made / "policy.toml")
+            (made / "owner.pub").write_bytes(Signer.generate(made / "owner.key"))
+            owner = agreeing(replace(owner, folder=made), adopted)
+        return replace(owner, folder=folder)
 
     @property
     def transcript(self) -> Transcript:

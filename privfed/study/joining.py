@@ -16,7 +16,7 @@ from privfed.privacy.policy_objects import accountant_of
 from privfed.study.deployed import Deployment, agreeing
 from privfed.study.dry_run import dry_run, learner
 from privfed.study.ledger_commands import check_ledger, writable
-from privfed.study.output import check_empty
+from privfed.study.output import new_folder
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.price import Left, Price, percent_of, price, priced
 from privfed.study.private_evaluation import asks_evaluation, whole_plan
@@ -118,14 +118,16 @@ class Joining:
     def agree(self) -> OwnerFile:
         """Write the study's files into a folder of its own, and reserve its share in her ledger."""
         owner = self.owner
-        check_empty(owner.folder)
-        owner.folder.mkdir(parents=True, exist_ok=True)
-        self.deployment.schema.to_toml(owner.folder / owner.schema)
-        self.price.policy.to_toml(owner.folder / owner.policy)
-        *_, key = owner.checked()
-        with writable(owner.folder / owner.ledger, key) as ledger:
-            ledger.reserve_share(owner.study, self.price.amount, accountant_of(self.price.policy))
-        return agreeing(owner, self.price.policy)
+        with new_folder(owner.folder) as folder:
+            self.deployment.schema.to_toml(folder / owner.schema)
+            self.price.policy.to_toml(folder / owner.policy)
+            *_, key = replace(owner, folder=folder).checked()
+            made = agreeing(replace(owner, folder=folder), self.price.policy)
+            with writable(folder / owner.ledger, key) as ledger:
+                ledger.reserve_share(
+                    owner.study, self.price.amount, accountant_of(self.price.policy)
+                )
+        return replace(made, folder=owner.folder)
 
 
 def _from_below(path: str) -> str:

@@ -12,7 +12,7 @@ import tomli_w
 from privfed.errors import InputError, SchemaError, no_column
 from privfed.privacy.policy import Policy
 from privfed.study import Study, dry_run
-from privfed.study.output import check_empty, write_text
+from privfed.study.output import check_empty, new_folder, write_text
 from privfed.study.scaffold import Found, column_text, form_of, found, line, written
 from privfed.tables.csv_text import FILES
 from privfed.tables.schema import Schema
@@ -84,9 +84,9 @@ class NewStudy:
         policy = self._policy(Study.from_dict(plain, folder=self.folder.resolve()), schema_text)
         if policy is not None:
             files["policy.toml"] = _POLICY + tomli_w.dumps(policy.to_dict())
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            write_text(self.folder / name, text)
+        with new_folder(self.folder) as folder:
+            for name, text in files.items():
+                write_text(folder / name, text)
         return [self.folder / name for name in files]
 
     def _policy(self, study: Study, schema_text: str | None) -> Policy | None:

@@ -16,19 +16,22 @@ FOLDER/<policy>/model.json            the model, readable without privfed
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from privfed.errors import InputError
+from privfed.errors import InputError, Note
 from privfed.exchange.masked_totals import in_time
 from privfed.exchange.messages import Head
 from privfed.exchange.transcript import Transcript
@@ -46,12 +49,16 @@ CONTENTS = ".privfed"
 
 @contextmanager
 def written_whole(folder: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Give a temporary sibling to write into, which takes a free folder's place if all went well."""
+    """Give a temporary sibling to write into, which takes a free folder's place if all went well.
+
+    It is locked as long as this process lives; siblings that nobody holds any more are of killed ones, and removed.
+    """
     target = Path(folder).resolve()
+    _clear(target)
     _check_free(target, overwrite)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        partial, lock = _locked(target)
     except OSError as error:
         why = (error.strerror or type(error).__name__).lower()
         raise InputError(f"--out {target}: cannot be written ({why})") from None
@@ -62,6 +69,47 @@ def written_whole(folder: str | Path, *, overwrite: bool = False) -> Iterator[Pa
         _swap(partial, target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+        os.close(lock)
+
+
+def _locked(target: Path) -> tuple[Path, int]:
+    """A new sibling, and the descriptor by which it is locked."""
+    while True:
+        partial = Path(tempfile.mkdtemp(prefix=f".{target.name}{CONTENTS}.", dir=target.parent))
+        lock = os.open(partial, os.O_RDONLY)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if partial.exists():
+            return partial, lock
+        os.close(lock)
+
+
+def _clear(target: Path) -> None:
+    """Remove what killed processes left beside a folder; an output that one was about to replace comes back."""
+    named = re.compile(re.escape(f".{target.name}{CONTENTS}.") + r"[a-z0-9_]{8}(\.old)?")
+    found = target.parent.iterdir() if target.parent.is_dir() else ()
+    for left in sorted((path for path in found if named.fullmatch(path.name)), reverse=True):
+        beside = left.with_suffix("") if left.suffix == ".old" else left
+        with suppress(OSError), _unlocked(beside):
+            if left.suffix == ".old" and not target.exists():
+                os.replace(left, target)
+            else:
+                shutil.rmtree(left)
+                warnings.warn(f"removed {left}, which a killed run left", Note, stacklevel=3)
+
+
+@contextmanager
+def _unlocked(folder: Path) -> Iterator[None]:
+    """Hold a folder that no process holds, or is no more; OSError where one does."""
+    if not folder.exists():
+        yield
+        return
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(lock)
 
 
 def _check_free(target: Path, overwrite: bool) -> None:
@@ -88,7 +136,7 @@ def entries(folder: Path) -> set[str]:
 
 
 def _swap(partial: Path, target: Path) -> None:
-    old = target.with_name(f".{target.name}.{partial.name[-8:]}.old")
+    old = partial.with_name(f"{partial.name}.old")
     if target.exists():
         os.replace(target, old)
     os.replace(partial, target)
@@ -193,11 +241,34 @@ def check_empty(folder: Path) -> None:
         raise InputError(f"folder {folder}: not empty; name a new one")
 
 
+@contextmanager
+def new_folder(folder: Path, mode: int = 0o777) -> Iterator[Path]:
+    """Give a hidden sibling of a new or empty folder to write into, which takes its place if all went well."""
+    check_empty(folder)
+    partial = folder.parent / f".{folder.resolve().name}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        partial.mkdir(mode, parents=True)
+        yield partial
+        if folder.exists():
+            for path in list(partial.iterdir()):
+                os.replace(path, folder / path.name)
+        else:
+            os.replace(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
 def write_text(path: Path, text: str) -> None:
-    """Write a file in one step: readers see the old text or the new one."""
+    """Write a file in one step: readers see the old text or the new one; OSError names it."""
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
+    try:
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def finite(plain: Any) -> Any:

@@ -72,10 +72,12 @@ class Price:
 
     @property
     def unmasked(self) -> Fraction | None:
-        """Epsilon of the whole budget if the masks of its sums fail; None without masks or budget."""
-        masked = self.policy.masked
-        accountant = accountant_of(self.policy)
-        return None if masked is None else masked.epsilon_unmasked(accountant, self.policy.budget)
+        """Epsilon of the total if the masks of its sums fail; None without masks or budget."""
+        masked, budget = self.policy.masked, self.policy.budget
+        if masked is None or budget is None:
+            return None
+        total = masked.at_most(self.amount)
+        return accountant_of(self.policy).guarantee(total, budget.delta)[0]
 
     @property
     def silent(self) -> bool:

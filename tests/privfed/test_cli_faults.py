@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privfed.cli import BAD_INPUT, FINE, status
+from privfed.cli import BAD_INPUT, FAULT, FINE, status
 
 Written = Callable[..., Path]
 
@@ -244,3 +246,53 @@ def test_a_price_says_whether_anything_fits(
     (tmp_path / "own.toml").write_text(text.replace('"3"', '"1e-30"'))
     (line,) = told(capsys, "price", str(tmp_path / "study.toml"))
     assert "has no noise for 'fuzzy_tree.level' at such a spend" in line
+
+
+COMMANDS = {
+    "run": "run {study} --out {folder}/out",
+    "owner new": "owner new {folder}/B {study} --client B",
+    "study new": "study new {folder}/new --table {study}/../table.csv --target risk --yes",
+    "schema": "schema {study}/../table.csv --target risk --out {folder}/schema.toml",
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "at"), [(c, at) for c in COMMANDS for at in (0, 1) if (c, at) != ("schema", 1)]
+)
+def test_a_full_disk_is_the_users_and_leaves_nothing(
+    write_study: Written,
+    study_text: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    at: int,
+) -> None:
+    """One line and status 2, whichever file did not fit; a fault of the program's own stays one."""
+    names = study_text.replace('partition = "column"\ncolumn = "site"', 'names = ["A", "B"]')
+    private = names.partition("[[policy]]")[0] + '[[policy]]\nname = "private"\nepsilon = "4"\n'
+    study = write_study(private.replace('noise = "test"\n', ""))
+    (folder := tmp_path / "empty").mkdir()
+    written, honest = [], Path.write_text
+
+    def full(path: Path, *args: object, **kwargs: object) -> int:
+        written.append(path)
+        if len(written) > at:
+            raise OSError(code, os.strerror(code), str(path))
+        return honest(path, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Path, "write_text", full)
+    arguments = (
+        COMMANDS[command]
+        .format(study=study, folder=folder)
+        .replace(f"{study}/..", str(study.parent))
+    )
+    for code in (errno.ENOSPC, errno.EROFS):
+        written.clear()
+        assert status(arguments.split()) == BAD_INPUT
+        told = capsys.readouterr().err.strip()
+        assert os.strerror(code).lower() in told.lower() and "\n" not in told
+        assert list(folder.iterdir()) == []
+    code = errno.EBADF
+    if command == "study new":
+        assert status(arguments.split()) == FAULT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -59,6 +60,19 @@ def test_spending_adds_up_step_by_step() -> None:
         assert client.released == 3 and client.bytes > 0 and client.secure and client.intact
         assert client.principals == {"server"}
         assert 0.01 < client.detection < 0.014
+
+
+def test_each_owner_s_budget_is_the_one_in_force_in_her_ledger() -> None:
+    """Not the study's own text, which an owner with a larger budget joins; and they may differ."""
+    wide = replace(PRIVATE, budget=Budget.of(2))
+    federation = _federation(PRIVATE)
+    ledgers = {name: gate.ledger for name, gate in federation.gates.items()}
+    federation.ask(COUNTS)
+    ledgers["north"].adopt(wide, "joined", amend=True)
+    written = replace(PRIVATE, budget=Budget.of("0.05"))
+    north, south = read(written, ledgers, federation.heads, "joined").clients
+    assert (north.budget, north.over, north.room) == (2.0, False, Fraction(19, 10))
+    assert (south.budget, south.over) == (0.05, True)
 
 
 def test_open_releases_leave_no_epsilon() -> None:

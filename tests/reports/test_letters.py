@@ -32,6 +32,7 @@ ABOUT = AboutChoice(
 )  # fmt: skip
 
 
+ROOM = ZeroConcentrated().left((Fraction(1, 10), Fraction(0)), Budget.of("8", "1e-5"))
 NOISY = KindLine("small.level", "Sums.", {"sums": "gaussian"}, 1, ("rho 0.1",), True, ())
 EXACT = replace(NOISY, parts={}, losses=("no finite guarantee",), protected=False)
 HAD = Finding("recovery", "Which?", "records recovered", 7, 331, severity="breach")
@@ -48,6 +49,7 @@ def report_of(
         "budget": 8.0,
         "ceiling": 8.0,
         "total": (Fraction(1, 10), Fraction(0)),
+        "room": ROOM,
         "risk": Risk({0.001: 0.02, 0.01: 0.2, 0.1: 0.5}, 0.4, 0.01, 0.17, 0.2),
     }
     policy = Policy({}, name="one", accountant="zcdp", budget=Budget.of("8", "1e-5"))
@@ -108,7 +110,11 @@ def test_a_remainder_that_no_study_can_use_is_no_room() -> None:
     budget = Budget.of("8", "1e-5")
     total = (ZeroConcentrated().ceiling(budget)[0] - Fraction(1, 10**9), Fraction(0))
     assert ZeroConcentrated().left(total, budget) > 0
-    said = words(board(report(report_of(epsilon=8.0, total=total))))
+    said = words(
+        board(
+            report(report_of(epsilon=8.0, total=total, room=ZeroConcentrated().left(total, budget)))
+        )
+    )
     assert "less than 1 % is left" in said
     assert "room for a study of epsilon " in words(board(report(report_of())))
 

@@ -20,6 +20,7 @@ from privfed.reports.remarks import remarks, unspent
 from privfed.reports.text import summary
 from privfed.study import Study
 
+ROOM = ZeroConcentrated().left((Fraction(1, 10), Fraction(0)), Budget.of("8", "1e-5"))
 NOISY = KindLine("small.level", "Sums.", {"sums": "gaussian"}, 1, ("rho 0.1",), True, ())
 EXACT = replace(NOISY, parts={}, losses=("no finite guarantee",), protected=False)
 WHOLE = Finding(
@@ -52,6 +53,7 @@ def report_of(
         "budget": 8.0,
         "ceiling": 8.0,
         "total": (Fraction(1, 10), Fraction(0)),
+        "room": ROOM,
         "risk": Risk({0.001: 0.02, 0.01: 0.2, 0.1: 0.5}, 0.4, 0.01, 0.17, 0.2),
     }
     client = ClientAccount(**(plain | changes))

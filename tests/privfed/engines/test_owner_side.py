@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,12 +35,17 @@ class Clock:
         return self.now
 
 
-def side(rounds: Rounds = "asker", clock: Clock | None = None, **limits: str) -> OwnerSide:
+def side(
+    rounds: Rounds = "asker",
+    clock: Clock | None = None,
+    ledger: Ledger | None = None,
+    **limits: str,
+) -> OwnerSide:
     """A small gate with a limit for each of some aspects."""
     held = tuple(Limit((aspect,), Budget.of(epsilon)) for aspect, epsilon in limits.items())
     policy = Policy({"small.histogram": (Guard.of("laplace", spend=SPEND),)}, limits=held)
     records = Records(SMALL, np.arange(0.0, 100.0, 10.0)[:, None])
-    gate = Gate("north", records, policy, Ledger(), queries=(Histogram,))
+    gate = Gate("north", records, policy, ledger or Ledger(), queries=(Histogram,))
     return OwnerSide(gate, rounds=rounds, clock=clock or Clock())
 
 
@@ -58,6 +64,23 @@ def test_a_limit_per_principal_holds_against_an_asker_that_renames_itself() -> N
     assert ask(owner, 9, "ministry", principal="university") == "release"
     charged = {e.principal for e in owner.gate.ledger.entries() if e.event == "reserved"}
     assert charged == {"university", "ministry"}
+
+
+def test_a_full_disk_is_named_in_the_owners_log_and_answers_nothing(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """When it happens, not when the gate is closed; with room again it answers."""
+    owner = side(ledger=Ledger(tmp_path / "north.db", "north"))
+    assert ask(owner, 0, "server") == "release"
+    database = owner.gate.ledger._store._db  # type: ignore[attr-defined]
+    ((pages,),) = database.execute("PRAGMA page_count").fetchall()
+    database.execute(f"PRAGMA max_page_count = {pages}")
+    number = next(n for n in range(1, 500) if ask(owner, n, "server") == "refusal")
+    assert number > 1
+    assert "north.db: database or disk is full" in caplog.text
+    database.execute("PRAGMA max_page_count = 1000000")
+    assert ask(owner, number, "server") == "release"
+    assert caplog.text.count("cannot be recorded") == 1
 
 
 @pytest.mark.parametrize(

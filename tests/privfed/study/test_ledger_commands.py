@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from ledger_trials import edited, fill
 
+from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.cli import BAD_INPUT, BREACH, FINE, status
+from privfed.engines.local import LocalDisclosure
 from privfed.exchange.signing import Signer
 from privfed.ledger import Ledger
+from privfed.privacy.accountant import Budget
+from privfed.privacy.policy import Guard, Policy
+from privfed.questions.exact import shown_down
+from privfed.reports.account import read
+from privfed.reports.budget import PolicyReport
+from privfed.reports.remarks import unspent
+from privfed.study.ledger_commands import left
+from privfed.study.price import Left, left_of
+from privfed.tables.schema import Column, Schema
+from privfed.testing.queries import LevelSums
 
 
 @pytest.fixture
@@ -61,6 +75,31 @@ def test_a_files_budget_is_shown(path: Path, capsys: pytest.CaptureFixture[str])
     assert status(["ledger", "verify", str(path.parent), "--head", "1:" + "0" * 64]) == BAD_INPUT
     path.write_bytes(b"no ledger")
     assert status(["ledger", "budget", str(path)]) == BAD_INPUT
+
+
+def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:
+    """In the statement, the command, the price, the report and Python: without what other studies reserved."""
+    accountant, budget = ZeroConcentrated(), Budget.of("8", "1e-5")
+    guards = {"small.level": (Guard.of("gaussian", spend="0.02"),)}
+    policy = Policy(guards, accountant="zcdp", budget=budget)
+    schema = Schema((Column("age", lower=0, upper=9),), Column("risk", lower=0, upper=1))
+    frame = pd.DataFrame({"site": "a", "age": range(10), "risk": 0.5})
+    federation = LocalDisclosure.from_frame(
+        frame, "risk", client="site", schema=schema, policy=policy, ledgers=tmp_path, study="one"
+    )
+    ledger = federation.gates["a"].ledger
+    federation.ask(LevelSums(((),)))
+    alone = float(federation.budget().remaining[0])
+    ledger.adopt(policy, "two")
+    ledger.reserve_share("two", (accountant.ceiling(budget)[0] / 2, Fraction(0)), accountant)
+    room = accountant.left(ledger.taken(accountant), budget)
+    assert 3 < room < alone - 1
+    assert ledger.budget()[0].remaining == room == ledger.budget("study")[0].remaining
+    assert federation.budget().remaining[0] == float(room)
+    assert f"room for a study of epsilon {shown_down(room)} at" in left(ledger)
+    assert left_of(Left("a", ledger.taken(accountant)), policy) == shown_down(room)
+    account = read(policy, {"a": ledger}, {})
+    assert unspent(PolicyReport(account, (), {}, {})).endswith(f"up to ε {shown_down(room)}")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -216,6 +217,7 @@ def test_owners_join_a_second_masked_study_under_the_same_keys(
         told = capsys.readouterr().out
         assert "gaussian, masked" in told and "own share of the noise still holds" in told
         assert f"privfed owner masks {folder / 'second'} KEYS" in told
+        alone = re.search(r"still holds epsilon ([\d.]+)\)", told)
         own = (folder / "second" / "owner.mask").read_text()
         assert own == (folder / "owner.mask").read_text()
         with pytest.raises(PolicyError, match=f"no key for '{name}'"):
@@ -229,6 +231,8 @@ def test_owners_join_a_second_masked_study_under_the_same_keys(
         with closing(Ledger.read(study.parent / name / "ledger.db")) as ledger:
             ledger.verify()
             block = ledger.study_blocks()["Second"]
+            (line,) = (x for x in ledger.budget("study") if x.name == "Second")
+        assert alone is not None and f"if the masks fail, epsilon {alone[1]}" in line.told_basis
         assert all(0 < a <= b or a == b for a, b in zip(block.spent, block.share, strict=True))
 
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
+import signal
+from contextlib import nullcontext
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from privfed.errors import InputError
-from privfed.study import Study
-from privfed.study.output import CONTENTS, Output, finite, write_text, written_whole
+from privfed.errors import InputError, Note
+from privfed.study import Study, output
+from privfed.study.output import (
+    CONTENTS,
+    Output,
+    finite,
+    new_folder,
+    write_text,
+    written_whole,
+)
 
 
 def test_a_folder_appears_only_when_all_went_well(tmp_path: Path) -> None:
@@ -39,6 +51,63 @@ def test_a_failed_replacement_keeps_the_old_output(tmp_path: Path) -> None:
         (partial / "a").write_text("new")
     assert (out / "a").read_text() == "new"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def _killed_writing(out: Path, moment: int) -> None:
+    """A process that dies by SIGKILL while it writes an output, or about or after replacing one."""
+
+    def swap(partial: Path, target: Path) -> None:
+        moves = iter(range(1, 3))
+        replace = os.replace
+
+        def move(source: Path, place: Path) -> None:
+            if moment == (number := next(moves)):
+                os.kill(os.getpid(), signal.SIGKILL)
+            replace(source, place)
+            if moment == 3 == number + 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        patch.setattr(os, "replace", move)
+        honest(partial, target)
+
+    honest = output._swap
+    with pytest.MonkeyPatch.context() as patch, written_whole(out, overwrite=True) as partial:
+        patch.setattr(output, "_swap", swap)
+        (partial / "a").write_text("new")
+        if not moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("moment", range(4))
+def test_what_a_killed_run_left_is_named_and_removed_by_the_next(
+    tmp_path: Path, moment: int
+) -> None:
+    """The earlier or the new output stays, whole, and folders of other names."""
+    out, other = tmp_path / "out", tmp_path / ".out.settings"
+    other.mkdir()
+    with written_whole(out) as partial:
+        (partial / "a").write_text("old")
+    killed = get_context("fork").Process(target=_killed_writing, args=(out, moment))
+    killed.start()
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL and len(list(tmp_path.iterdir())) == 3
+    with (
+        pytest.warns(Note, match="which a killed run left"),
+        pytest.raises(RuntimeError),
+        written_whole(out, overwrite=True),
+    ):
+        raise RuntimeError
+    assert (out / "a").read_text() == ("new" if moment == 3 else "old")
+    assert {path.name for path in tmp_path.iterdir()} == {"out", ".out.settings"}
+
+
+def test_a_run_that_goes_on_is_left_alone(tmp_path: Path) -> None:
+    """Another one beside it takes nothing away."""
+    with written_whole(tmp_path / "out") as running:
+        with pytest.raises(RuntimeError), written_whole(tmp_path / "out"):
+            raise RuntimeError
+        assert running.is_dir()
+    assert (tmp_path / "out").is_dir()
 
 
 def test_nobody_elses_files_are_overwritten(tmp_path: Path) -> None:
@@ -100,3 +169,32 @@ def test_a_broken_file_is_one_clear_error(tmp_path: Path) -> None:
         output.read("p", "metrics.json")
     with pytest.raises(InputError, match="holds no ledgers"), output.ledgers("p"):
         pass
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_new_folder_is_whole_or_not_there(tmp_path: Path, there: bool) -> None:
+    """Whether it was there, empty, or not; what fails leaves nothing behind."""
+    folder = tmp_path / "folder"
+    if there:
+        folder.mkdir()
+    for fault in (True, False):
+        with (
+            pytest.raises(OSError) if fault else nullcontext(),
+            new_folder(folder) as partial,
+        ):
+            write_text(partial / "a", "text")
+            if fault:
+                raise OSError(errno.ENOSPC, "full")
+        assert [path.name for path in tmp_path.rglob("*")] == ["folder"] * (there or not fault) + [
+            "a"
+        ] * (not fault)
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    """Neither beside it nor in its place, and the fault names it, not the hidden one."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b").touch()
+    with pytest.raises(OSError) as raised:
+        write_text(tmp_path / "a", "text")
+    assert raised.value.filename == str(tmp_path / "a")
+    assert {path.name for path in tmp_path.rglob("*")} == {"a", "b"}
