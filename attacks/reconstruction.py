@@ -52,13 +52,15 @@ NEAR = 1e-6  #: Numbers nearer than this share of their size are one
 class SuccessCounts:
     """Correct claims, claims (or what there is), and correct ones of a guesser who saw less.
 
-    ``controls`` is of how many others the guesser's share was read off; 0 if it is no estimate.
+    ``controls`` is of how many others the guesser's share was read off; 0 if it is no estimate. ``short`` says
+    what was too large to be looked at.
     """
 
     found: float = 0.0
     claimed: float = 0.0
     chance: float = 0.0
     controls: float = 0.0
+    short: str = ""
 
     def add(self, other: SuccessCounts | None) -> None:
         """Add another client's."""
@@ -67,6 +69,7 @@ class SuccessCounts:
             self.claimed += other.claimed
             self.chance += other.chance
             self.controls += other.controls
+            self.short = self.short or other.short
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -139,7 +142,7 @@ class Reconstruction(Attack):
             baseline=tally.chance,
             releases=kinds,
             severity="some" if (tally.found if low is None else low) > tally.chance else "none",
-            partial=partial,
+            partial="; ".join(filter(None, (tally.short, partial))),
         )
 
 
@@ -243,17 +246,18 @@ def rebuilt(
 
     The baseline is how many of the control's records stand in it, who had no part in the numbers: the
     client's held-out ones, for others' may differ. By (epsilon, delta) a record stands there with at most
-    e^epsilon times the chance of one like it that has no part in them, plus delta. None without a control,
-    or where the program is too large.
+    e^epsilon times the chance of one like it that has no part in them, plus delta. None without a control.
 
     Args:
         rows: of one client's numbers.
         held, control: its records, and the control's, at each point; shape (points,).
     """
     atoms, place = np.unique(rows.design, axis=1, return_inverse=True)
-    fits = atoms.size <= PROGRAM and deadline.spend(SOLVING * atoms.size)
-    if not control.any() or not held.any() or not fits:
+    if not control.any() or not held.any():
         return None
+    if atoms.size > PROGRAM or not deadline.spend(SOLVING * atoms.size):
+        size = f"{len(rows):,} numbers of {atoms.shape[1]:,} cells"
+        return SuccessCounts(short=f"{size} would take {SOLVING * atoms.size:.0e} operations")
     table = likeliest(
         atoms,
         rows.answers,

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from privfed import Budget, Column, Guard, LocalDisclosure, Policy, Schema
-from privfed.attacks import base, ledger_rows
+from privfed.attacks import base, ledger_rows, reconstruction
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding
 from privfed.attacks.ledger_rows import LinearSystem, rows_of, several_studies
@@ -283,6 +283,19 @@ def test_the_likeliest_table_holds_who_was_there_not_who_is_like_them(
     if severity == "some":
         inside = len(held.merge(frame.drop_duplicates())) / len(held)
         assert found.value == 12 and found.baseline == pytest.approx(12 * inside)
+
+
+def test_a_program_too_large_is_told_with_what_it_would_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not looked, which is no pass."""
+    monkeypatch.setattr(reconstruction, "PROGRAM", 100)
+    frame = few(6)
+    truth = {name: Records.from_frame(frame, WHOLE) for name in ("A", "A, held out")}
+    told = Reconstruction().run(released(frame, WHOLE, *MARGINS), truth, WHOLE)
+    (found,) = [each for each in told if each.metric == LIKELIEST]
+    assert found.state == "not looked"
+    assert found.partial == "26 numbers of 24 cells would take 6e+07 operations"
 
 
 def noisy(times: int) -> Policy:
