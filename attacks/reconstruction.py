@@ -43,7 +43,7 @@ DRAWN = 1000
 #: A count is claimed where its deviation is at most this: then rounding is right 19 times in 20.
 CLAIMED = 0.25
 #: Most numbers times cells of an integer program for the likeliest table, and the operations of each.
-PROGRAM, SOLVING = 150_000, 1e5
+PROGRAM, SOLVING = 300_000, 1e5
 SOLVED = 1500  #: Most records whose outcomes are solved for at a time
 NEAR = 1e-6  #: Numbers nearer than this share of their size are one
 
@@ -118,8 +118,8 @@ class Reconstruction(Attack):
             client = clients[place]
             own = transcript.of(client=client)
             others = [table for name, table in truth.items() if name != client]
-            control = held_out.get(client + HELD_OUT)
-            control = others if control is None or not len(control.x) else [control]
+            beside = held_out.get(client + HELD_OUT)
+            control = others if beside is None or not len(beside.x) else [beside]
             for metric, tally in _ways(own, truth[client], others, control, known, deadline):
                 if tally is not None:
                     tallies.setdefault(metric, SuccessCounts()).add(tally)

@@ -40,7 +40,7 @@ from privfed.tables.schema import Schema
 from privfed.tables.sources import load
 
 CLINICS = 5
-BINARY = 7  #: Columns of a private forest's table, each above or below its median
+BINARY = 5  #: Columns of a private forest's table, each above or below its median
 EPSILONS = ("0.5", "1", "4", "16", "64", "1024")
 
 
@@ -176,7 +176,7 @@ def private_forests(epsilons: Sequence[str] = EPSILONS, seeds: int = 3) -> None:
                 for name, part in rows.groupby("owner")
             }
             found = Reconstruction().run(federation.transcript(), truth, schema)
-            (one,) = [each for each in found if each.metric == LIKELIEST]
+            one = next(each for each in found if each.metric == LIKELIEST)
             hits += one.value, one.baseline or 0, one.of or 0
             federation.close()
         inside, beside = hits[:2] / hits[2]

@@ -83,7 +83,8 @@ def test_the_likeliest_table_is_that_of_all_tables(laplace: bool) -> None:
         apart = np.abs(table @ design[noisy].T - told[noisy]) / deviations[noisy]
         steps = np.array(TANGENTS)
         tangents = (apart[..., None] * steps - steps**2 / 2).max(axis=-1)
-        return np.sum(np.sqrt(2) * apart if laplace else np.maximum(tangents, 0), axis=-1)
+        losses = np.sqrt(2) * apart if laplace else np.maximum(tangents, 0)
+        return np.asarray(losses.sum(axis=-1))
 
     whole = combinations_with_replacement(np.eye(8, dtype=int), 5)
     tables = np.array([np.sum(each, axis=0) for each in whole])
