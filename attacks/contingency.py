@@ -12,7 +12,7 @@ from time import monotonic
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, diags_array, eye_array, hstack
 
 from privfed.errors import InputError
 
@@ -89,31 +89,30 @@ def likeliest(
         laplace: whose noise is Laplace's, bool; the others' is Gaussian.
         time_limit: seconds.
     """
-    rows, spread = np.asarray(design, float), np.asarray(deviations, float)
-    noisy, cells = np.flatnonzero(spread > 0), rows.shape[1]
-    exact, told = rows[spread == 0], np.asarray(answers, float)
+    rows, spread, told = (np.asarray(each, float) for each in (design, deviations, answers))
+    noisy, cells = spread > 0, rows.shape[1]
     pure = np.zeros(len(rows), bool) if laplace is None else np.asarray(laplace, bool)
-    wide, limits = len(noisy), []
-    if len(exact):
-        held = np.hstack([exact, np.zeros((len(exact), wide))])
-        close = 1e-6 * np.maximum(np.abs(told[spread == 0]), 1.0)
-        limits.append(
-            LinearConstraint(csr_array(held), told[spread == 0] - close, told[spread == 0] + close)
-        )
-    scaled = rows[noisy] / spread[noisy, None], told[noisy] / spread[noisy]
-    for at in TANGENTS:
-        slope = np.where(pure[noisy], np.sqrt(2), at)
-        height = np.where(pure[noisy], 0.0, -(at**2) / 2)
-        for sign in (1.0, -1.0):  # loss >= sign * slope * residual + height
-            above = np.hstack([-sign * slope[:, None] * scaled[0], np.eye(wide)])
-            limits.append(
-                LinearConstraint(csr_array(above), height - sign * slope * scaled[1], np.inf)
-            )
+    wide = int(noisy.sum())
+    free, none = eye_array(wide), csr_array((wide, cells))
+    limits, close = [], 1e-6 * np.maximum(np.abs(told[~noisy]), 1.0)
+    if not noisy.all():
+        exact = hstack([csr_array(rows[~noisy]), csr_array((len(close), 2 * wide))])
+        limits.append(LinearConstraint(exact, told[~noisy] - close, told[~noisy] + close))
+    if wide:  # variables: copies of each cell, then residuals, then losses
+        scaled, aim = rows[noisy] / spread[noisy, None], told[noisy] / spread[noisy]
+        held = hstack([csr_array(scaled), -free, csr_array((wide, wide))])
+        limits.append(LinearConstraint(held, aim, aim))
+        for at in TANGENTS:  # loss >= slope * |residual| + height
+            slope = np.where(pure[noisy], np.sqrt(2), at)
+            height = np.where(pure[noisy], 0.0, -(at**2) / 2)
+            for sign in (1.0, -1.0):
+                above = hstack([none, diags_array(-sign * slope), free])
+                limits.append(LinearConstraint(above, height, np.inf))
     found = milp(
-        np.r_[np.zeros(cells), np.ones(wide)],
+        np.r_[np.zeros(cells + wide), np.ones(wide)],
         constraints=limits,
-        integrality=np.r_[np.ones(cells), np.zeros(wide)],
-        bounds=Bounds(0, np.inf),
+        integrality=np.r_[np.ones(cells), np.zeros(2 * wide)],
+        bounds=Bounds(np.r_[np.zeros(cells), np.full(wide, -np.inf), np.zeros(wide)], np.inf),
         options={"time_limit": time_limit, "node_limit": NODES},
     )
     return None if found.x is None else np.rint(found.x[:cells]).astype(np.int64)

@@ -9,13 +9,14 @@ every query that says what a record adds, of one study or of several.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from privfed.attacks.base import Attack, PublicSchema, Table, Truth
+from privfed.attacks.base import HELD_OUT, Attack, PublicSchema, Table, Truth
 from privfed.attacks.contingency import likeliest, ranges
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk
@@ -30,7 +31,7 @@ from privfed.attacks.ledger_rows import (
     whole_domain,
 )
 from privfed.attacks.power_sums import values
-from privfed.attacks.roc import clopper_pearson
+from privfed.attacks.roc import interval
 from privfed.attacks.subset_sums import rebuilt_bits
 from privfed.exchange.transcript import Transcript
 
@@ -41,18 +42,25 @@ CANDIDATES = 12_000  #: Most candidates and drawn points of one list
 DRAWN = 1000
 #: A count is claimed where its deviation is at most this: then rounding is right 19 times in 20.
 CLAIMED = 0.25
-PROGRAM = 150_000  #: Most numbers times cells of an integer program for the likeliest table
+#: Most numbers times cells of an integer program for the likeliest table, and the operations of each.
+PROGRAM, SOLVING = 300_000, 1e5
 SOLVED = 1500  #: Most records whose outcomes are solved for at a time
 NEAR = 1e-6  #: Numbers nearer than this share of their size are one
 
 
 @dataclass
 class SuccessCounts:
-    """Correct claims, claims (or what there is), and correct ones of a guesser who saw less."""
+    """Correct claims, claims (or what there is), and correct ones of a guesser who saw less.
+
+    ``controls`` is of how many others the guesser's share was read off; 0 if it is no estimate. ``short`` says
+    what was too large to be looked at.
+    """
 
     found: float = 0.0
     claimed: float = 0.0
     chance: float = 0.0
+    controls: float = 0.0
+    short: str = ""
 
     def add(self, other: SuccessCounts | None) -> None:
         """Add another client's."""
@@ -60,12 +68,26 @@ class SuccessCounts:
             self.found += other.found
             self.claimed += other.claimed
             self.chance += other.chance
+            self.controls += other.controls
+            self.short = self.short or other.short
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of what is found, as much wider as the guesser's share is uncertain."""
+        shares = [(self.found / self.claimed, self.claimed)]
+        if self.controls:
+            shares.append((self.chance / self.claimed, self.controls))
+        ends = [(share, *interval(share * number, round(number))) for share, number in shares]
+        below = math.hypot(*(share - low for share, low, _ in ends))
+        above = math.hypot(*(high - share for share, _, high in ends))
+        return max(self.found - below * self.claimed, 0.0), self.found + above * self.claimed
 
 
 class Reconstruction(Attack):
     """Rebuilds cells, small groups, values and outcomes from all releases together."""
 
     name: ClassVar[str] = "reconstruction"
+    controls: ClassVar[bool] = True
     risk: ClassVar[Risk] = "inference"
     harm: ClassVar[str] = "values of few records follow from all totals together"
     question: ClassVar[str] = (
@@ -82,6 +104,8 @@ class Reconstruction(Attack):
         clients = [c for c in transcript.clients if truth and c in truth and len(truth[c].x)]
         if not clients or truth is None:
             return []
+        held_out = {name: table for name, table in truth.items() if name.endswith(HELD_OUT)}
+        truth = {name: table for name, table in truth.items() if name not in held_out}
         candidates = DRAWN + sum(len(table.x) for table in truth.values())
         if candidates > CANDIDATES:
             short = f"{candidates:,} candidates and points: at most {CANDIDATES:,} are looked at"
@@ -93,7 +117,10 @@ class Reconstruction(Attack):
         for place in deadline.range(len(clients)):
             client = clients[place]
             own = transcript.of(client=client)
-            for metric, tally in _ways(own, truth[client], truth, known, deadline):
+            others = [table for name, table in truth.items() if name != client]
+            beside = held_out.get(client + HELD_OUT)
+            control = others if beside is None or not len(beside.x) else [beside]
+            for metric, tally in _ways(own, truth[client], others, control, known, deadline):
                 if tally is not None:
                     tallies.setdefault(metric, SuccessCounts()).add(tally)
             read += not deadline.over
@@ -104,18 +131,18 @@ class Reconstruction(Attack):
     def _told(
         self, metric: str, tally: SuccessCounts, kinds: tuple[str, ...], partial: str
     ) -> Finding:
-        told = tally.found > tally.chance
-        if metric in (OUTCOMES, LIKELIEST) and tally.claimed:
-            low = clopper_pearson(round(tally.found), round(tally.claimed), 0.025)[0]
-            told = bool(low > tally.chance / tally.claimed)
+        guessed = metric in (OUTCOMES, LIKELIEST) and tally.claimed
+        low, high = tally.interval if guessed else (None, None)
         return self.finding(
             metric,
             tally.found,
             of=tally.claimed,
+            low=low,
+            high=high,
             baseline=tally.chance,
             releases=kinds,
-            severity="some" if told else "none",
-            partial=partial,
+            severity="some" if (tally.found if low is None else low) > tally.chance else "none",
+            partial="; ".join(filter(None, (tally.short, partial))),
         )
 
 
@@ -130,7 +157,12 @@ OUTCOMES = "binary outcomes solved for, all features known"
 
 
 def _ways(
-    transcript: Transcript, own: Table, truth: Truth, schema: PublicSchema, deadline: Deadline
+    transcript: Transcript,
+    own: Table,
+    others: list[Table],
+    control: list[Table],
+    schema: PublicSchema,
+    deadline: Deadline,
 ) -> Iterator[tuple[str, SuccessCounts | None]]:
     domain = whole_domain(own, schema)
     if domain is not None:
@@ -138,9 +170,9 @@ def _ways(
         if rows.counts.any():
             held = _records_at(own, domain)
             yield TABLE, cells(rows, held, deadline=deadline)
-            elsewhere = sum(_records_at(each, domain) for each in truth.values() if each is not own)
-            yield LIKELIEST, rebuilt(rows, held, elsewhere + np.zeros(len(held)), deadline=deadline)
-    points = _candidates(own, truth, schema)
+            beside = sum((_records_at(each, domain) for each in control), np.zeros(len(held)))
+            yield LIKELIEST, rebuilt(rows, held, beside, deadline=deadline)
+    points = _candidates(own, others, schema)
     rows = rows_of(transcript, points, most=ROWS, deadline=deadline)
     members = slice(0, len(own.x))
     exact = rows.only(rows.exact)
@@ -155,16 +187,14 @@ def _ways(
     yield EQUATIONS, equations(transcript, own, deadline=deadline)
     target = schema.target
     if target is not None and target.kind != "number" and target.bounds[1] - target.bounds[0] == 1:
-        others = [table for table in truth.values() if table is not own]
         yield (
             OUTCOMES,
             outcomes(transcript, own, others=others, bounds=target.bounds, deadline=deadline),
         )
 
 
-def _candidates(own: Table, truth: Truth, schema: PublicSchema) -> Table:
+def _candidates(own: Table, others: list[Table], schema: PublicSchema) -> Table:
     """The client's records first, then all others', then points of the box."""
-    others = [table for table in truth.values() if table is not own]
     tables = [own, *others, drawn_points(own, schema, number=DRAWN)]
     y = None
     if own.y is not None:
@@ -210,21 +240,24 @@ def cells(rows: LinearSystem, held: np.ndarray, *, deadline: Deadline) -> Succes
 
 
 def rebuilt(
-    rows: LinearSystem, held: np.ndarray, elsewhere: np.ndarray, *, deadline: Deadline
+    rows: LinearSystem, held: np.ndarray, control: np.ndarray, *, deadline: Deadline
 ) -> SuccessCounts | None:
     """Records at points of the likeliest table, by every number and the law of its noise.
 
-    The baseline is how many of others' records stand in it, who had no part in the numbers. By (epsilon,
-    delta) a record stands there with at most e^epsilon times the chance of one like it that has no part in
-    them, plus delta. None without others, or too large a program.
+    The baseline is how many of the control's records stand in it, who had no part in the numbers: the
+    client's held-out ones, for others' may differ. By (epsilon, delta) a record stands there with at most
+    e^epsilon times the chance of one like it that has no part in them, plus delta. None without a control.
 
     Args:
         rows: of one client's numbers.
-        held, elsewhere: its records, and others', at each point; shape (points,).
+        held, control: its records, and the control's, at each point; shape (points,).
     """
     atoms, place = np.unique(rows.design, axis=1, return_inverse=True)
-    if not elsewhere.any() or not held.any() or atoms.size > PROGRAM or deadline.over:
+    if not control.any() or not held.any():
         return None
+    if atoms.size > PROGRAM or not deadline.spend(SOLVING * atoms.size):
+        size = f"{len(rows):,} numbers of {atoms.shape[1]:,} cells"
+        return SuccessCounts(short=f"{size} would take {SOLVING * atoms.size:.0e} operations")
     table = likeliest(
         atoms,
         rows.answers,
@@ -235,8 +268,9 @@ def rebuilt(
     if table is None:
         return None
     inside = (table > 0)[place.ravel()]
-    chance = float(elsewhere[inside].sum() / elsewhere.sum())
-    return SuccessCounts(float(held[inside].sum()), float(held.sum()), chance * float(held.sum()))
+    everybody, others = float(held.sum()), float(control.sum())
+    chance = float(control[inside].sum()) / others
+    return SuccessCounts(float(held[inside].sum()), everybody, chance * everybody, others)
 
 
 def differences(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -181,9 +182,9 @@ class GroupCase:
         """Answers about two rows by one mechanism, or by one each, shape (runs, 2 * cells seen)."""
         exact, found = [self.exact(each) for each in rows], np.empty((runs, 2 * len(seen)))
         for run in range(runs):
-            anew = [replace(self.priced, mechanism=self.build()) for _ in exact]
-            both = anew if restarted else anew[:1] * 2
-            told = [self.answer(p, each)[seen] for p, each in zip(both, exact, strict=True)]
+            builds = len(exact) if restarted else 1
+            both = [replace(self.priced, mechanism=self.build()) for _ in range(builds)]
+            told = [self.answer(p, each)[seen] for p, each in zip(cycle(both), exact, strict=False)]
             found[run] = np.concatenate(told)
         return found
 

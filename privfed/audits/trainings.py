@@ -43,6 +43,7 @@ COINS, MOST_COINS, AIM = 1000, 8000, 0.5
 #: in a direction of its own.
 POOL, REACH = 600, 0.7
 POWER = 0.8  #: Probability at which an audit's power is stated
+SURELY = 0.95  #: Probability with which the coins that :func:`enough` counts prove :data:`AIM`
 TOGETHER = 0.5  #: Fraction of alpha for all answers together; the rest is divided among the answers
 
 
@@ -317,7 +318,7 @@ def apart(moves: Sequence[np.ndarray], most: int) -> dict[int, float]:
 
 
 def enough(lengths: np.ndarray, policy: Policy, alpha: float) -> int:
-    """How many coins prove :data:`AIM` of the policy's claim of an honest learner with probability :data:`POWER`.
+    """How many coins prove :data:`AIM` of the policy's claim of an honest learner with probability :data:`SURELY`.
 
     At most :data:`MOST_COINS`, and :data:`COINS` where a claim is not Gaussian. It follows from a training that
     holds no canary, so that the audited ones have no part in it.
@@ -331,7 +332,7 @@ def enough(lengths: np.ndarray, policy: Policy, alpha: float) -> int:
         return COINS
     rate, delta = float(norm.cdf(lengths / 2).mean()), float(policy.budget.delta)
     for coins in np.geomspace(COINS, MOST_COINS, 25).astype(int):
-        mu = float(right_guesses_mu(binom.ppf(1 - POWER, coins, rate), coins, alpha))
+        mu = float(right_guesses_mu(binom.ppf(1 - SURELY, coins, rate), coins, alpha))
         if mu > 0 and gaussian_epsilon(mu, delta) >= AIM * float(policy.budget.epsilon):
             return int(coins)
     return MOST_COINS

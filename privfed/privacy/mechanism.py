@@ -94,7 +94,7 @@ class Mechanism(ABC):
         noisy = {
             name: _noisy(self, exact[name], priced.laws.get(name), noise) for name in priced.group
         }
-        masks = {} if priced.loss.finite else reveals if self.suppresses else {}
+        masks = reveals if self.suppresses and not priced.loss.finite else {}
         finished = self.finish(noisy, priced)
         return {
             name: unmasked(np.asarray(finished[name]), masks.get(name)) for name in priced.group
@@ -316,5 +316,5 @@ def within_range(scale: float) -> float:
 def unmasked(array: np.ndarray, mask: np.ndarray | None = None) -> np.ma.MaskedArray:
     """Wrap a copy for release; masked cells are overwritten with zero, not merely hidden."""
     if mask is None:
-        return np.ma.MaskedArray(array.copy())
+        return array.copy().view(np.ma.MaskedArray)
     return np.ma.MaskedArray(np.where(mask, np.zeros((), array.dtype), array), mask=mask)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pytest
 
-from privfed.attacks.contingency import ranges
+from privfed.attacks.contingency import TANGENTS, likeliest, ranges
 from privfed.errors import InputError
 
 
@@ -67,3 +67,35 @@ def test_contradictions_bad_input_and_no_time() -> None:
     for told in (np.ones(2), np.array([np.nan])):
         with pytest.raises(InputError):
             ranges(np.ones((1, 2)), low=told, high=told)
+
+
+@pytest.mark.parametrize("laplace", [False, True])
+def test_the_likeliest_table_is_that_of_all_tables(laplace: bool) -> None:
+    """Against brute force, of noise of both laws beside exact totals; a Gaussian's by its tangents."""
+    rng, design = np.random.default_rng(3), np.vstack([np.ones(8), margins((2, 2, 2))])
+    true, deviations = np.bincount(rng.integers(0, 8, 5), minlength=8), np.full(13, 0.8)
+    deviations[:3] = 0
+    told = design @ true + np.rint(rng.normal(0, deviations))
+    found = likeliest(design, told, deviations=deviations, laplace=np.full(len(design), laplace))
+    noisy = deviations > 0
+
+    def loss(table: np.ndarray) -> np.ndarray:
+        apart = np.abs(table @ design[noisy].T - told[noisy]) / deviations[noisy]
+        steps = np.array(TANGENTS)
+        tangents = (apart[..., None] * steps - steps**2 / 2).max(axis=-1)
+        losses = np.sqrt(2) * apart if laplace else np.maximum(tangents, 0)
+        return np.asarray(losses.sum(axis=-1))
+
+    whole = combinations_with_replacement(np.eye(8, dtype=int), 5)
+    tables = np.array([np.sum(each, axis=0) for each in whole])
+    fits = tables[(tables @ design[~noisy].T == told[~noisy]).all(axis=1)]
+    assert found is not None and (design[~noisy] @ found == told[~noisy]).all()
+    assert loss(found) == pytest.approx(loss(fits).min())
+
+
+def test_no_table_has_totals_that_contradict_each_other() -> None:
+    """Then nothing is claimed; without any noise a table is one that fits."""
+    design, exact = np.ones((2, 3)), np.zeros(2)
+    assert likeliest(design, np.array([2.0, 3.0]), deviations=exact) is None
+    found = likeliest(design, np.array([2.0, 2.0]), deviations=exact)
+    assert found is not None and found.sum() == 2

@@ -11,13 +11,14 @@ import pandas as pd
 import pytest
 
 from privfed import Budget, Column, Guard, LocalDisclosure, Policy, Schema
-from privfed.attacks import base, ledger_rows
+from privfed.attacks import base, ledger_rows, reconstruction
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding
 from privfed.attacks.ledger_rows import LinearSystem, rows_of, several_studies
 from privfed.attacks.reconstruction import (
     EQUATIONS,
     GROUPS,
+    LIKELIEST,
     MOMENTS,
     OUTCOMES,
     SINGLE,
@@ -253,6 +254,48 @@ def test_one_table_alone_says_what_it_says() -> None:
     frame = few(30)
     found = attack(released(frame, WHOLE, PairOfColumns(0, 1)), frame, WHOLE)[TABLE]
     assert found.value == found.baseline == 30 and found.severity == "none"
+
+
+@pytest.mark.parametrize(("spend", "severity"), [("8", "some"), ("0.01", "none")])
+def test_the_likeliest_table_holds_who_was_there_not_who_is_like_them(
+    spend: str, severity: str
+) -> None:
+    """Held-out records of the same clinic are the control: that clinics differ is no finding."""
+    rng, schema = (
+        np.random.default_rng(4),
+        Schema(tuple(Column(name, "integer", 0, 9) for name in "ab")),
+    )
+
+    def drawn(low: int, size: int) -> pd.DataFrame:
+        return pd.DataFrame(rng.integers(low, low + 6, (size, 2)), columns=list("ab"))
+
+    frame, held, elsewhere = drawn(0, 12), drawn(0, 60), drawn(4, 60)
+    guard = Guard.of("laplace", spend=spend)
+    policy = Policy({"own.pair": (guard,)}, budget=Budget.of(spend))
+    transcript = released(frame, schema, PairOfColumns(0, 1), policy=policy)
+    tables = {"A": frame, "A, held out": held, "B": elsewhere, "B, held out": elsewhere}
+    truth = {name: Records.from_frame(each, schema) for name, each in tables.items()}
+    found = {each.metric: each for each in Reconstruction().run(transcript, truth, schema)}[
+        LIKELIEST
+    ]
+    assert (found.severity, found.of) == (severity, 12)
+    assert found.low is not None and found.low <= found.value <= (found.high or 0)
+    if severity == "some":
+        inside = len(held.merge(frame.drop_duplicates())) / len(held)
+        assert found.value == 12 and found.baseline == pytest.approx(12 * inside)
+
+
+def test_a_program_too_large_is_told_with_what_it_would_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not looked, which is no pass."""
+    monkeypatch.setattr(reconstruction, "PROGRAM", 100)
+    frame = few(6)
+    truth = {name: Records.from_frame(frame, WHOLE) for name in ("A", "A, held out")}
+    told = Reconstruction().run(released(frame, WHOLE, *MARGINS), truth, WHOLE)
+    (found,) = [each for each in told if each.metric == LIKELIEST]
+    assert found.state == "not looked"
+    assert found.partial == "26 numbers of 24 cells would take 6e+07 operations"
 
 
 def noisy(times: int) -> Policy:
