@@ -330,8 +330,7 @@ def matrix(rows: np.ndarray) -> Any:
 def array(reduced: Any) -> np.ndarray:
     """Integers as numpy takes them, of any size."""
     rows = np.array([list(row) for row in reduced], dtype=object)
-    small = max(abs(int(each)) for each in rows.ravel()) < 2**62
-    return rows.astype(np.int64) if small else rows
+    return rows.astype(np.int64) if np.abs(rows).max() < 2**62 else rows
 
 
 def independent(added: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

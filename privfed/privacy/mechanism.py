@@ -316,5 +316,5 @@ def within_range(scale: float) -> float:
 def unmasked(array: np.ndarray, mask: np.ndarray | None = None) -> np.ma.MaskedArray:
     """Wrap a copy for release; masked cells are overwritten with zero, not merely hidden."""
     if mask is None:
-        return np.ma.MaskedArray(array.copy())
+        return array.copy().view(np.ma.MaskedArray)
     return np.ma.MaskedArray(np.where(mask, np.zeros((), array.dtype), array), mask=mask)
