@@ -1,18 +1,23 @@
-"""Processor time and memory of attacks: python benchmarks/attack_speed.py [rows] [tree or forest] [attacks...]
+"""Each default attack's processor time and memory: what it found, or why it did not look.
+
+    python benchmarks/attack_speed.py [--rows 1000 10000 100000] [--learners tree forest] [--attacks pool]
 
 Five clients share made-up records of twelve columns, in the `published` policy of a fuzzy tree or of a forest.
+A row is written as soon as an attack ends, and is not measured again while it stands in
+`results/attacks_cost.csv`; seconds are the processor's, memory with the releases themselves.
 """
 
 from __future__ import annotations
 
 import resource
-import sys
 import time
+from collections.abc import Callable
 from multiprocessing import get_context
-from typing import Any
+from multiprocessing.connection import Connection
 
 import numpy as np
 import pandas as pd
+from result_rows import RESULTS, arguments, progress, read_rows, write_rows
 
 from privfed.attacks.base import Truth
 from privfed.engines.local import LocalDisclosure
@@ -23,6 +28,11 @@ from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 
 CLIENTS, FEATURES = 5, 12
+TABLE, KEYS = "attacks_cost", ("learner", "rows", "attack")
+LEARNERS: dict[str, Callable[[], FedForestRegressor | FuzzyTreeRegressor]] = {
+    "tree": FuzzyTreeRegressor,
+    "forest": lambda: FedForestRegressor(random_state=0),
+}
 
 
 def made_up(rows: int) -> tuple[pd.DataFrame, Schema]:
@@ -34,40 +44,68 @@ def made_up(rows: int) -> tuple[pd.DataFrame, Schema]:
     return frame, Schema(columns, Column("y", lower=0, upper=300))
 
 
-def main(rows: int, learner: Any, names: list[str]) -> None:
+def main(rows: int, learner: str, names: list[str]) -> None:
+    """Measure attacks on one training's releases, those without a row."""
+    known = read_rows(RESULTS / f"{TABLE}.csv")
+    done = {tuple(row[key] for key in KEYS) for row in known}
+    names = [name for name in names if (learner, str(rows), name) not in done]
+    if not names:
+        return
     frame, schema = made_up(rows)
     owned = frame.assign(owner=[f"clinic {i % CLIENTS}" for i in range(rows)])
+    model = LEARNERS[learner]()
     federation = LocalDisclosure.from_frame(
-        owned, "y", client="owner", schema=schema, policy=learner.published(), seed=0
+        owned, "y", client="owner", schema=schema, policy=model.published(), seed=0
     )
-    learner.fit(federation)
+    model.fit(federation)
     truth = {
         str(owner): Records.from_frame(part.drop(columns="owner"), schema)
         for owner, part in owned.groupby("owner")
     }
     transcript = federation.transcript()
-    print(f"{rows} rows, {len(transcript)} releases of {type(learner).__name__}", flush=True)
-    for name in names:
-        child = get_context("fork").Process(target=measure, args=(name, transcript, truth, schema))
+    for name in progress(names, f"{learner}, {rows} records, {len(transcript)} releases"):
+        context = get_context("fork")
+        receiver, sender = context.Pipe(duplex=False)
+        child = context.Process(target=measure, args=(sender, name, transcript, truth, schema))
         child.start()
+        sender.close()
+        try:
+            told = receiver.recv()
+        except EOFError:
+            told = {"why": "ended by the system, for its memory most likely"}
         child.join()
+        known.append({"learner": learner, "rows": str(rows), "attack": name, **told})
+        write_rows(known, TABLE, KEYS, seed="0")
 
 
-def measure(name: str, transcript: Transcript, truth: Truth, schema: Schema) -> None:
+def measure(
+    sender: Connection, name: str, transcript: Transcript, truth: Truth, schema: Schema
+) -> None:
     """One attack in a process of its own, so that its memory is its own."""
     begun = time.process_time()
     attack = plugins.load("attacks", name)()
     found = attack.run(transcript, truth, schema) if attack.attackable(transcript) else []
     spent = time.process_time() - begun
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    told = [f"{each.metric}: {each.value:g} {each.state} {each.partial}" for each in found]
-    print(f"{name}: {spent:.1f} s, {peak / 2**20:.2f} GB; {'; '.join(told)}", flush=True)
+    states = sorted({each.state for each in found}) or ["nothing to read"]
+    reasons = dict.fromkeys(each.partial for each in found if each.partial)
+    sender.send(
+        {
+            "seconds": f"{spent:.1f}",
+            "gigabytes": f"{peak / 2**20:.2f}",
+            "states": ", ".join(states),
+            "why": "; ".join(reasons),
+        }
+    )
 
 
 if __name__ == "__main__":
-    main(
-        int(sys.argv[1]) if len(sys.argv) > 1 else 8000,
-        FedForestRegressor(random_state=0) if "forest" in sys.argv[2:] else FuzzyTreeRegressor(),
-        [name for name in sys.argv[2:] if name not in ("tree", "forest")]
-        or sorted(plugins.available("attacks")),
-    )
+    wanted = arguments(
+        __doc__,
+        rows=(1000, 10_000, 100_000),
+        learners=tuple(LEARNERS),
+        attacks=tuple(sorted(plugins.available("attacks"))),
+    ).parse_args()
+    for size in wanted.rows:
+        for each in wanted.learners:
+            main(size, each, wanted.attacks)

@@ -47,6 +47,7 @@ GOALS = ["part", "attack", "on", "measure", "goal", "reached"]
 #: Headings of tables of no paper's, by their first two columns.
 TITLES = {
     ("cost", "goal"): "What learning costs, goal by goal",
+    ("learner", "rows"): "What each default attack costs",
     ("set", "fuzzy tree ahead of AdaSSP from"): "The least epsilon from which rules pay",
 }
 #: Columns that say where figures come from.
@@ -71,7 +72,7 @@ COMMANDS = {
     "rule_search": "    privfed reproduce rule-search/figure-6 --quick",
     "private": "`python benchmarks/league.py`",
     "league": "`python benchmarks/league.py`",
-    "attacks": "`python benchmarks/attack_goals.py`",
+    "attacks": "`python benchmarks/attack_goals.py` and `python benchmarks/attack_speed.py`",
 }
 COVERAGE = ROOT / "benchmarks" / "published" / "coverage.csv"
 CLIENT = r", client \d+$"  #: Rows of single clients
