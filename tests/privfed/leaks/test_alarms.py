@@ -44,6 +44,11 @@ def test_what_passed(name: str) -> None:
         assert found(table, [name], range(7, 8))[name, 7]
 
 
+def test_means_of_two_are_told_by_few_digits_too() -> None:
+    """Of these three records 45.5 or 82.3 is all that a column says; their last digit is coarse."""
+    assert all(found(tables(300, 0)["plain"], ["mean of two records"], range(1, 4)).values())
+
+
 def test_labels_are_no_numbers() -> None:
     """A code such as E11.9, a version or an identifier is no 11.9."""
     from privfed.testing import flatten
