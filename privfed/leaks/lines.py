@@ -374,7 +374,7 @@ def of_two_records(lines: Lines, table: RawTable) -> Evidence | None:
     if table.records < 3 or table.numbers.shape[1] < 2:
         return None
     best: tuple[float, int, tuple[int, int]] = (0.0, 0, (0, 0))
-    usable = np.flatnonzero(~dated & np.isfinite(value) & (width < 1e-3 * np.abs(value)))
+    usable = np.flatnonzero(~dated & np.isfinite(value) & (width < 1e-2 * np.abs(value)))
     places, counts = np.unique(line[usable], return_counts=True)
     many = places[counts > 1][: COMPARED // 10]
     for at in many:
