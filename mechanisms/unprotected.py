@@ -1,11 +1,16 @@
-"""Mechanisms without a guarantee, named for what they are: open, refuse, nullify."""
+"""Mechanisms that add nothing, named for what they are: open, refuse, nullify; and training that did."""
 
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import ClassVar
 
+import numpy as np
+
+from privfed.errors import InputError
 from privfed.privacy.loss import Loss
-from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection
+from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection, unmasked
+from privfed.privacy.noise import Noise
+from privfed.questions.exact import Number, exact
 
 
 class Open(Mechanism):
@@ -48,3 +53,45 @@ class Nullify(Open):
 
     def __init__(self, *, strict: bool = False) -> None:
         self.strict = strict
+
+
+class Training(Mechanism):
+    """Releases what private training made, such as Opacus's, at the price that its own accountant gave.
+
+    A guard's ``spend`` and ``delta`` are the (epsilon, delta) of one release, under the policy's unit and
+    relation: of a record, where each record's gradient was clipped and noise was added to their sum. None of
+    it is derived here, and every total says on whose word it is. Clipping what was made afterwards costs
+    nothing (post-processing). That training failed is not covered: the update of zero then leaves as it is.
+
+    """
+
+    name: ClassVar[str] = "training"
+    currency: ClassVar[str | None] = "epsilon"
+
+    def __init__(self, *, delta: Number = 0) -> None:
+        self.delta = str(delta)
+        if not exact(delta, "delta", zero=True) < 1:
+            raise InputError('training: delta is below 1, such as "1e-6"')
+
+    def supports(self, group: Mapping[str, BoundedPart]) -> bool:
+        """A model's update alone: what is summed over a table, no training has made private."""
+        return set(group) == {"update"}
+
+    def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
+        """What its accountant said."""
+        return Protection(self, group, spend, stated=self.dearest(spend))
+
+    def dearest(self, spend: Fraction) -> Loss:
+        """The same, whatever was trained."""
+        delta = exact(self.delta, "delta", zero=True)
+        return Loss(spend, delta=delta) if delta else Loss.pure(spend)
+
+    def protect(
+        self,
+        exact: Mapping[str, np.ndarray],
+        priced: Protection,
+        noise: Noise,
+        reveals: Mapping[str, np.ndarray],
+    ) -> Protected:
+        """Unchanged; that this is its own makes the price its word."""
+        return {name: unmasked(exact[name]) for name in priced.group}

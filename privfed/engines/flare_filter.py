@@ -1,23 +1,30 @@
-"""A gate around somebody's model on NVIDIA FLARE: a filter of a site's results."""
+"""A gate around somebody's model on NVIDIA FLARE: a filter of a site's results, and what adds up shares."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from nvflare.apis.dxo import DXO, DataKind, MetaKey
+from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
 from nvflare.apis.dxo_filter import DXOFilter
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
+from nvflare.app_common.abstract.aggregator import Aggregator
 
-from privfed.engines.updates import UpdateGate
+from privfed.engines.updates import UpdateGate, arrays_of, mean_update
+from privfed.questions import wire
+
+SHARE, SHAPES = (
+    "privfed share",
+    "privfed shapes",
+)  #: Of a masked update: its bytes, and its model's arrays
 
 
 class GateFilter(DXOFilter):  # type: ignore[misc, unused-ignore]
     """Lets a weight difference leave through a data owner's gate alone, and nothing else of it.
 
     A site names it among its ``task_result_filters``. Where the policy refuses, or anything fails, a
-    difference without arrays leaves.
+    difference without arrays leaves; where it masks, a share, which :class:`MaskedAggregator` adds up.
 
     Args:
         gate: the owner's.
@@ -30,15 +37,54 @@ class GateFilter(DXOFilter):  # type: ignore[misc, unused-ignore]
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO:
         """Release the difference; its metadata keep one step for every site, so that all weigh alike."""
-        names, told = list(dxo.data), None
+        meta: dict[str, Any] = {MetaKey.NUM_STEPS_CURRENT_ROUND: 1}
+        data: dict[str, Any] = {}
         try:
-            update = [np.asarray(dxo.data[name]) for name in names]
+            shapes = {name: np.shape(part) for name, part in dxo.data.items()}
+            update = [np.asarray(part) for part in dxo.data.values()]
             number = int(shareable.get_header(MetaKey.CURRENT_ROUND, 0) or 0)
-            told = self._gate.release(update, round=number, run=_run(fl_ctx))
+            told = self._gate.answer(update, round=number, run=_run(fl_ctx))
+            if told is not None and told.view:
+                data = {SHARE: wire.encode(told)}
+                meta[SHAPES] = {name: list(shape) for name, shape in shapes.items()}
+            elif told is not None:
+                data = dict(zip(shapes, arrays_of(told, shapes.values()), strict=True))
         except Exception:
-            told = None
-        data: dict[str, Any] = {} if told is None else dict(zip(names, told, strict=True))
-        return DXO(DataKind.WEIGHT_DIFF, data=data, meta={MetaKey.NUM_STEPS_CURRENT_ROUND: 1})
+            data = {}
+        return DXO(DataKind.WEIGHT_DIFF, data=data, meta=meta)
+
+
+class MaskedAggregator(Aggregator):  # type: ignore[misc, unused-ignore]
+    """The mean of weight differences that only their total shows, of sites behind :class:`GateFilter`.
+
+    All owners of the policies' roster take part in each round, and weigh alike. A round in which one of them
+    is silent, or refuses, has a difference without arrays.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shares: list[bytes] = []
+        self._shapes: dict[str, list[int]] = {}
+
+    def reset(self, fl_ctx: FLContext) -> None:
+        """Begin a round."""
+        self._shares, self._shapes = [], {}
+
+    def accept(self, shareable: Shareable, fl_ctx: FLContext) -> bool:
+        """Take a site's share; whether it is one."""
+        dxo = from_shareable(shareable)
+        share = dxo.data.get(SHARE)
+        if isinstance(share, bytes):
+            self._shares.append(share)
+            self._shapes = dxo.get_meta_prop(SHAPES)
+        return isinstance(share, bytes)
+
+    def aggregate(self, fl_ctx: FLContext) -> Shareable:
+        """The mean difference; PolicyError: the owners' policies do not agree."""
+        mean = mean_update(self._shares, self._shapes.values())
+        data = {} if mean is None else dict(zip(self._shapes, mean, strict=True))
+        self.reset(fl_ctx)
+        return DXO(DataKind.WEIGHT_DIFF, data=data).to_shareable()
 
 
 def _run(fl_ctx: FLContext) -> str:

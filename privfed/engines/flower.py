@@ -23,19 +23,23 @@ from flwr.app import (
 )
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
 
 from privfed.engines.directory import Directory
 from privfed.engines.local import LocalDisclosure
 from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.simulated import behind_sockets, remote_over
 from privfed.engines.sockets import call_socket
-from privfed.engines.updates import UpdateGate
+from privfed.engines.updates import UpdateGate, arrays_of, mean_update
 from privfed.exchange.channel import ChannelDisclosure
+from privfed.questions import wire
 from privfed.tables.schema import Schema
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 #: The ClientApp's action, and the place of its bytes in a message.
 ACTION, RECORD, FIELD = "ask", "privfed", "batch"
+SHARE = "share"  #: The place of a masked update's bytes
 LIFE = 3600.0  #: Seconds that a message lives; a late reply is still used
 POLL = 0.5  #: Seconds between two looks for replies
 
@@ -131,7 +135,8 @@ def guard(gate: UpdateGate) -> Callable[[Message, Context, Callable[..., Message
     noise in whole numbers, added to that model again; beside it leaves ``num-examples`` = 1, so that
     every client weighs alike, and nothing else that the app replied. A refusal is a reply with no arrays;
     training that failed is an update of zero. A round is known by the message's ``server-round``, else by
-    the message. Use it as the outermost mod: ``ClientApp(mods=[guard(UpdateGate(...))])``.
+    the message. Use it as the outermost mod: ``ClientApp(mods=[guard(UpdateGate(...))])``. Where the policy
+    masks, what leaves is a share, which the server's :class:`MaskedFedAvg` adds up.
 
     Args:
         gate: the owner's; its policy says what is protected and what it costs.
@@ -147,15 +152,52 @@ def guard(gate: UpdateGate) -> Callable[[Message, Context, Callable[..., Message
             rounds = (int(each["server-round"]) for each in configs if "server-round" in each)
             number, run = next(rounds, None), str(context.run_id)
             run = run if number is not None else f"{run}/{message.metadata.message_id}"
-            told = gate.release(update, round=number or 0, run=run)
-            if told is not None:
-                kept = (np.asarray(old + new) for old, new in zip(before, told, strict=True))
-                named = zip(sent.keys(), map(Array, kept), strict=True)
-                content[name] = ArrayRecord(dict(named))
+            told = gate.answer(update, round=number or 0, run=run)
+            if told is not None and told.view:
+                content[RECORD] = ConfigRecord({SHARE: wire.encode(told)})
+            elif told is not None:
+                content[name] = _added(sent, arrays_of(told, map(np.shape, before)))
                 content["metrics"] = MetricRecord({"num-examples": 1})
         return Message(content, reply_to=message)
 
     return mod
+
+
+class MaskedFedAvg(FedAvg):  # type: ignore[misc, unused-ignore]
+    """Federated averaging of updates that only their mean shows, of clients behind :func:`guard`.
+
+    All owners of the policies' roster take part in each round, and weigh alike. A round in which one of them
+    is silent, or refuses, leaves the model as it was.
+    """
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Send the model, which the mean is added to."""
+        self._sent = arrays
+        asked: Iterable[Message] = super().configure_train(server_round, arrays, config, grid)
+        return asked
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """The model with the mean of all updates; PolicyError: the owners' policies do not agree."""
+        valid, _ = self._check_and_log_replies(replies, is_train=True, validate=False)
+        shares = [m.content[RECORD][SHARE] for m in valid if RECORD in m.content]
+        mean = mean_update(shares, [each.shape for each in self._sent.to_numpy_ndarrays()])
+        if mean is None:
+            log.warning("round %d: a share is missing; the model stays as it was", server_round)
+            return None, None
+        return _added(self._sent, mean), MetricRecord({"num-examples": len(shares)})
+
+
+def _added(model: ArrayRecord, update: Sequence[np.ndarray]) -> ArrayRecord:
+    """The model's arrays with an update added."""
+    kept = [
+        Array(np.asarray(old + new))
+        for old, new in zip(model.to_numpy_ndarrays(), update, strict=True)
+    ]
+    return ArrayRecord(dict(zip(model.keys(), kept, strict=True)))
 
 
 def _trained(before: Sequence[np.ndarray], train: Callable[[], Message]) -> list[np.ndarray]:
@@ -166,5 +208,5 @@ def _trained(before: Sequence[np.ndarray], train: Callable[[], Message]) -> list
         if [each.shape for each in after] == [each.shape for each in before]:
             return [np.subtract(new, old) for new, old in zip(after, before, strict=True)]
     except Exception:
-        logging.getLogger(__name__).warning("training failed; an update of zero is released")
+        log.warning("training failed; an update of zero is released")
     return [np.zeros(each.shape) for each in before]

@@ -195,7 +195,7 @@ class OwnerFile:
                 "keeps none; write test = 0.25"
             )
         text = Text(self.sep, self.encoding, self.decimal, self.thousands)
-        table = read_table(self._path(self.data), text=text)
+        table = read_table(self._path(self.data), text=text, numbers=schema.numbers)
         records = Records.from_frame(table, schema, self.individual, self.client)
         doubts = [] if confirm is None else DataQuality.of(table, schema).warnings()
         if confirm is not None and doubts:

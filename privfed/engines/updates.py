@@ -7,18 +7,20 @@ gate that also answers for rules and trees.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 
-from privfed.errors import QueryError
+from privfed.errors import NobodyAnswered, PolicyError, QueryError
+from privfed.exchange.masked_totals import with_totals
 from privfed.exchange.messages import Release, Request
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
 from privfed.privacy.policy import Policy
+from privfed.questions import wire
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
 from privfed.questions.query import Query, View
 from privfed.tables.records import Records
@@ -111,6 +113,7 @@ class UpdateGate:
 
     Raises:
         QueryError: the clip is no size.
+        PolicyError: masked sums of which owners may be missing; a round of training has no steps to open them.
     """
 
     def __init__(
@@ -123,23 +126,26 @@ class UpdateGate:
         records: Records | None = None,
         **rest: Any,
     ) -> None:
+        if policy.masked is not None and policy.masked.least:
+            raise PolicyError("masked: a model's updates need all owners; leave least out")
         ModelUpdate(1, clip).parts(NO_TABLE)
         self.clip, self._records = clip, TrainedRecords.beside(records)
         queries = (ModelUpdate, *rest.pop("queries", ()))
         #: Answers for rules and trees too.
         self.gate = Gate(owner, self._records, policy, ledger, queries=queries, **rest)
 
-    def release(
+    def answer(
         self,
         update: Sequence[np.ndarray],
         *,
         round: int = 0,
         principal: str = "server",
         run: str = "",
-    ) -> list[np.ndarray] | None:
-        """Give what leaves of an update, in its shapes; None where the policy refuses.
+    ) -> Release | None:
+        """What leaves of an update, as one flat part; None where the policy refuses.
 
         The same round of the same run asked again gets the same bytes, whatever was trained meanwhile.
+        Where the policy masks, it is a share of all owners' total: see :func:`mean_update`.
         """
         flat = np.concatenate([np.zeros(0), *(np.ravel(each).astype(float) for each in update)])
         query = ModelUpdate(flat.size, self.clip, round)
@@ -150,9 +156,41 @@ class UpdateGate:
             ).open()
         finally:
             self._records.trained.clear()
-        if not isinstance(told, Release):
-            return None
-        values = np.asarray(told["update"].filled(0.0), float)
-        ends = np.cumsum([np.size(each) for each in update])[:-1]
-        parts = zip(np.split(values, ends), update, strict=True)
-        return [part.reshape(np.shape(each)) for part, each in parts]
+        return told if isinstance(told, Release) else None
+
+    def release(self, update: Sequence[np.ndarray], **asked: Any) -> list[np.ndarray] | None:
+        """What leaves of an update, in its shapes; see :meth:`answer` (PolicyError: it is a share)."""
+        told = self.answer(update, **asked)
+        if told is not None and told.view:
+            raise PolicyError(
+                "masked: an update leaves as a share; take answer() and mean_update()"
+            )
+        return None if told is None else arrays_of(told, map(np.shape, update))
+
+
+def arrays_of(told: Release, shapes: Iterable[Sequence[int]]) -> list[np.ndarray]:
+    """A released update in its shapes."""
+    values, found = np.asarray(told["update"].filled(0.0), float), []
+    for shape in shapes:
+        part, values = np.split(values, [math.prod(shape)])
+        found.append(part.reshape(shape))
+    return found
+
+
+def mean_update(
+    shares: Iterable[bytes], shapes: Iterable[Sequence[int]]
+) -> list[np.ndarray] | None:
+    """The mean of all owners' updates from their masked shares, encoded; None while one is missing.
+
+    The total has the noise of one owner's gate without masks, so that its mean has that over the number of
+    owners. WireError, PolicyError: bytes that are no share, or shares whose masks do not cancel.
+    """
+    told = {share.client: share for share in (wire.decode(data, Release) for data in shares)}
+    if not told or not all(share.view for share in told.values()):
+        return None
+    try:
+        (total,) = with_totals(told).values()
+    except NobodyAnswered:
+        return None
+    assert isinstance(total, Release)
+    return [each / len(told) for each in arrays_of(total, shapes)]

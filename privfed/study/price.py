@@ -343,10 +343,11 @@ def fraction_of(part: Amount, whole: Amount) -> Fraction:
 
 
 def percent_of(part: Amount, whole: Amount, *, rest: bool = False) -> str:
-    """Format the largest fraction that a part takes of a whole, rounded up; or the rest, down."""
+    """Format the largest fraction that a part takes of a whole, rounded up; or the rest, down, to 0 below 0.001 %."""
     taken = fraction_of(part, whole)
     if rest:
-        return f"{shown_down(max(100 * (1 - taken), Fraction(0)), 3)} %"
+        left = 100 * (1 - taken)
+        return f"{shown_down(left if left >= Fraction(1, 1000) else Fraction(0), 3)} %"
     return f"{shown(100 * taken, 3)} %"
 
 

@@ -50,7 +50,8 @@ def by_column(frame: pd.DataFrame, column: str) -> np.ndarray:
             f"clients: column {column!r} leaves {missing} of {len(owners)} records without a client; "
             "name their owner, or leave those records out"
         )
-    if owners.dtype.kind == "f" and (owners % 1 != 0).any():
+    numbers = pd.to_numeric(owners, errors="coerce")
+    if numbers.notna().all() and (numbers.astype(float) % 1 != 0).any():
         raise InputError(f"clients: column {column!r} holds measurements, which are nobody's names")
     unique([str(name) for name in owners.unique()])
     return owners.astype(str).str.strip().to_numpy(dtype=object)

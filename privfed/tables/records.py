@@ -7,6 +7,8 @@ its sensitivity stands.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -204,7 +206,7 @@ def _encode_categories(
     places, names = (
         (slice(None), pd.Index(filled)) if mixed else pd.factorize(filled, use_na_sentinel=False)
     )
-    labels = pd.Index([label(name) for name in names])
+    labels = pd.Index([_listed(label(name), column.categories) for name in names])
     codes = pd.Index(column.categories).get_indexer(labels)[places]
     if column.fill is not None:
         return np.where(codes < 0, column.categories.index(str(column.fill)), codes) + 0.0, []
@@ -213,6 +215,18 @@ def _encode_categories(
     fact = f"column {column.name!r} has {many}"
     remedy = "add it to categories, or write fill = ... for such cells"
     return codes.astype(float), [Fault(fact, unseen, remedy)] if len(unseen) else []
+
+
+def _listed(text: str, categories: Collection[str]) -> str:
+    """A category as it is listed: as it stands, or as what a file's reader takes the text for."""
+    if text in categories:
+        return text
+    if text.lower() in ("true", "false"):
+        return text.capitalize()
+    try:
+        return label(float(text))
+    except ValueError:
+        return text
 
 
 def nearest_class(values: np.ndarray, lowest: float, classes: int) -> np.ndarray:
@@ -238,10 +252,19 @@ def _people(frame: pd.DataFrame, individual: str | None, where: str) -> np.ndarr
 
 
 def person_codes(people: np.ndarray) -> np.ndarray:
-    """Integers for persons, int64, of the same shape; names are hashed, so none depends on another."""
+    """Integers for persons, int64, of the same shape, none dependent on another: whole numbers, and names hashed."""
     if people.dtype.kind in "iu":
         return people.astype(np.int64)
     places, names = pd.factorize(people.ravel())
-    hashed = [hashlib.blake2b(label(name).encode(), digest_size=8).digest() for name in names]
-    codes = np.frombuffer(b"".join(hashed), "<i8").astype(np.int64)
+    codes = np.array([_person_code(label(name)) for name in names], np.int64)
     return codes[places].reshape(people.shape)
+
+
+def _person_code(name: str) -> int:
+    with suppress(ValueError):
+        number = int(name)
+        if str(number) == name and abs(number) < 2**63:
+            return number
+    return int.from_bytes(
+        hashlib.blake2b(name.encode(), digest_size=8).digest(), "little", signed=True
+    )

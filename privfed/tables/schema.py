@@ -137,6 +137,11 @@ class Schema:
         return self.features if self.target is None else (*self.features, self.target)
 
     @property
+    def numbers(self) -> tuple[str, ...]:
+        """The names of the columns of numbers, the target's among them."""
+        return tuple(column.name for column in self.columns if column.numeric)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The features' names, in order."""
         return tuple(column.name for column in self.features)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -41,13 +41,21 @@ def bundled() -> tuple[str, ...]:
 
 
 def load(
-    source: str, target: str | None = None, folder: Path | None = None, *, text: Text = PLAIN
+    source: str,
+    target: str | None = None,
+    folder: Path | None = None,
+    *,
+    text: Text = PLAIN,
+    numbers: Collection[str] | None = None,
 ) -> Dataset:
-    """Load a bundled set by its name, a path that ends as ``FILES``, or ``openml:NAME``; or InputError."""
+    """Load a bundled set by its name, a path that ends as ``FILES``, or ``openml:NAME``; or InputError.
+
+    ``numbers`` as in :func:`read_table`.
+    """
     if source.startswith("openml:"):
         return load_openml(source.removeprefix("openml:"), target)
     if source.endswith(FILES):
-        return load_csv((folder or Path()) / source, target, text=text)
+        return load_csv((folder or Path()) / source, target, text=text, numbers=numbers)
     return load_bundled(source, target)
 
 
@@ -79,20 +87,33 @@ def public_schema(name: str) -> Schema:
         return Schema.from_toml(path)
 
 
-def load_csv(path: str | Path, target: str | None = None, *, text: Text = PLAIN) -> Dataset:
+def load_csv(
+    path: str | Path,
+    target: str | None = None,
+    *,
+    text: Text = PLAIN,
+    numbers: Collection[str] | None = None,
+) -> Dataset:
     """Load a file of ``FILES`` with a header row; its last column is the target unless one is named."""
     where = f"data file {path}"
     header = _header(Path(path), where, text)
-    frame = _rows(Path(path), where, header, text)
+    frame = _rows(Path(path), where, header, text, numbers)
     chosen = header[-1] if target is None else target
     return Dataset(Path(path).name.split(".")[0], _checked(frame, chosen, where), chosen)
 
 
-def read_table(path: str | Path, *, text: Text = PLAIN) -> pd.DataFrame:
-    """Read a file of ``FILES`` with a header row, whatever its columns."""
+def read_table(
+    path: str | Path, *, text: Text = PLAIN, numbers: Collection[str] | None = None
+) -> pd.DataFrame:
+    """Read a file of ``FILES`` with a header row, whatever its columns.
+
+    ``numbers`` names the columns that a schema calls numeric, and all others are read as text: then a cell is
+    read by itself, where a column whose kind is found from its cells would read "01" as 1 or as "01" by
+    whether some other record holds text.
+    """
     where = f"data file {path}"
     header = _header(Path(path), where, text, least=1)
-    return _rows(Path(path), where, header, text)
+    return _rows(Path(path), where, header, text, numbers)
 
 
 def columns(path: str | Path, *, text: Text = PLAIN) -> list[str]:
@@ -165,16 +186,22 @@ def _sheet(path: Path, **options: Any) -> pd.DataFrame:
     return sheet
 
 
-def _rows(path: Path, where: str, header: list[str], text: Text) -> pd.DataFrame:
+def _rows(
+    path: Path, where: str, header: list[str], text: Text, numbers: Collection[str] | None
+) -> pd.DataFrame:
+    texts = [] if numbers is None else [name for name in header if name not in numbers]
+    kinds = dict.fromkeys(texts, str)
     try:
         with warnings.catch_warnings(), _readable(where, text):
             if path.suffix == ".xlsx":
                 warnings.simplefilter("ignore")
-                return _sheet(path)
+                return _sheet(path, dtype=kinds)
             warnings.simplefilter("error", pd.errors.ParserWarning)
             with opened(path, text.encoding) as lines:
-                frame = pd.read_csv(lines, index_col=False, sep=text.sep, decimal=text.decimal)
-            return _ungrouped(frame, text) if text.thousands else frame
+                frame = pd.read_csv(
+                    lines, index_col=False, sep=text.sep, decimal=text.decimal, dtype=kinds
+                )
+            return _ungrouped(frame, text, texts) if text.thousands else frame
     except (pd.errors.ParserError, pd.errors.ParserWarning):
         uneven = _uneven(path, len(header), text)
         which = f" ({rows(uneven)})" if len(uneven) else ", or a quote is never closed"
@@ -183,9 +210,10 @@ def _rows(path: Path, where: str, header: list[str], text: Text) -> pd.DataFrame
         ) from None
 
 
-def _ungrouped(frame: pd.DataFrame, text: Text) -> pd.DataFrame:
-    """Read columns of grouped numbers; pandas itself takes 05.03.2021 for one, too."""
-    for name in frame.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in frame.dtypes]]:
+def _ungrouped(frame: pd.DataFrame, text: Text, texts: Collection[str]) -> pd.DataFrame:
+    """Read columns of grouped numbers but ``texts``; pandas itself takes 05.03.2021 for one, too."""
+    grouped = [not pd.api.types.is_numeric_dtype(kind) for kind in frame.dtypes]
+    for name in frame.columns[grouped].difference(list(texts)):
         cells = frame[name].astype("string")
         if cells.dropna().str.fullmatch(text.grouped).all():
             plain = cells.str.replace(text.thousands, "").str.replace(text.decimal, ".")

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privfed.errors import QueryError
-from privfed.learners import RuleFitClassifier, RuleFitRegressor
+from privfed.learners import FuzzyTreeRegressor, RuleFitClassifier, RuleFitRegressor
 from privfed.learners.base import FederatedLearner
+from privfed.learners.baselines import CentralTreeClassifier, CentralTreeRegressor, FedAvgLogistic
 from privfed.learners.evaluation import (
     LEAST,
     UNIT,
@@ -29,6 +30,19 @@ from privfed.tables.schema import Column, Schema
 from privfed.testing.check_query import check_query
 from privfed.testing.hospitals import BINARY, NUMERIC, gates, patients
 
+THREE = Schema(BINARY.features, Column("ward", "category", categories=("a", "b", "c")))
+MODELS = (
+    "constant evaluation.errors",
+    "constant evaluation.scores",
+    "constant of three evaluation.scores",
+    "leaves evaluation.errors",
+    "linear evaluation.scores",
+    "rules evaluation.errors",
+    "rules evaluation.scores",
+    "tree evaluation.errors",
+    "tree evaluation.scores",
+)
+
 
 def fitted(model: FederatedLearner, schema: Schema) -> FederatedLearner:
     """A model of three hospitals' exact releases."""
@@ -44,6 +58,28 @@ def asked() -> dict[str, tuple[Any, Schema]]:
     return {
         "errors": (RegressionErrors.about(fitted(regressor, NUMERIC)), NUMERIC),
         "scores": (ClassScores.about(fitted(classifier, BINARY)), BINARY),
+    }
+
+
+@pytest.fixture(scope="module")
+def models(asked: dict[str, tuple[Any, Schema]]) -> dict[str, tuple[Any, Schema]]:
+    """Questions about models of every shape: a constant, rules, a tree, a linear one, linear leaves."""
+    regressors = {"tree": CentralTreeRegressor(), "leaves": FuzzyTreeRegressor(max_depth=1)}
+    classifiers = {"tree": CentralTreeClassifier(), "linear": FedAvgLogistic(n_rounds=3)}
+    trained = [
+        (f"{name} {kind.kind}", (kind.about(fitted(model, schema)), schema))
+        for kind, schema, chosen in (
+            (RegressionErrors, NUMERIC, regressors),
+            (ClassScores, BINARY, classifiers),
+        )
+        for name, model in chosen.items()
+    ]
+    return {
+        **{f"rules {query.kind}": (query, schema) for query, schema in asked.values()},
+        "constant evaluation.errors": (RegressionErrors(b""), NUMERIC),
+        "constant evaluation.scores": (ClassScores(b""), BINARY),
+        "constant of three evaluation.scores": (ClassScores(b""), THREE),
+        **dict(trained),
     }
 
 
@@ -66,12 +102,12 @@ def moved(part: Part, before: np.ndarray, now: np.ndarray, *, replaced: bool) ->
     return bool(change.sum() <= bound.l1 and (change**2).sum() <= bound.l2_squared)
 
 
-@pytest.mark.parametrize("name", ["errors", "scores"])
+@pytest.mark.parametrize("name", MODELS)
 def test_neighbours_move_an_answer_within_its_bounds(
-    asked: dict[str, tuple[Any, Schema]], name: str
+    models: dict[str, tuple[Any, Schema]], name: str
 ) -> None:
     """Brute force: a record more or less, and another in its place, in tables of any size."""
-    query, schema = asked[name]
+    query, schema = models[name]
     parts, width = query.parts(schema), len(schema.columns)
     row = st.lists(st.sampled_from([0.0, 0.3, 1.0]), min_size=width, max_size=width)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from privfed.engines.updates import ModelUpdate, TrainedRecords, UpdateGate
-from privfed.errors import PrivfedError, QueryError
+from privfed.engines.updates import ModelUpdate, TrainedRecords, UpdateGate, mean_update
+from privfed.errors import PolicyError, PrivfedError, QueryError
 from privfed.exchange.messages import Reason, Refusal, Release, Request
 from privfed.guards import checks
 from privfed.guards.adapters import _flare, _flower
 from privfed.guards.trial import GuardTrial
 from privfed.ledger import Ledger
+from privfed.mechanisms.unprotected import Training
+from privfed.owner.masking import MaskingKey
 from privfed.privacy.accountant import Budget
+from privfed.privacy.loss import Loss, told_basis
+from privfed.privacy.masked_sums import MaskedSums
 from privfed.privacy.noise import TestNoise
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions import wire
 from privfed.questions.query import View
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
@@ -129,6 +135,36 @@ def test_an_update_stays_with_the_query_that_releases_it() -> None:
     assert own._records.trained == {}
 
 
+def test_what_training_protected_costs_what_its_accountant_says_and_every_total_says_so() -> None:
+    """An update of private training leaves as it was made, clipped; the gate derives none of its epsilon."""
+    policy = Policy(
+        {"model.update": (Guard.of(Training(delta="1e-6"), spend="0.5"),)},
+        accountant="approximate",
+        budget=Budget.of("8", "1e-5"),
+    )
+    own, left = UpdateGate("a", policy, Ledger(), clip=5.0), 0
+    told = own.release([np.array([3.0, 4.0, 0.0]), np.array(12.0)])
+    assert told is not None
+    np.testing.assert_allclose(
+        np.concatenate([*map(np.ravel, told)]), np.array([3, 4, 0, 12]) * 5 / 13, rtol=1e-6
+    )
+    loss = Loss.from_dict(next(own.gate.ledger.entries(events=("reserved",))).body["loss"])
+    assert (loss.epsilon, loss.delta, loss.laws) == (Fraction(1, 2), Fraction("1e-6"), ())
+    spent = own.gate.ledger.spent(own.gate.accountant)
+    assert told_basis(spent.basis) == "on the word of training, not derived here"
+    while own.release([np.ones(3)], round=left + 1) is not None:
+        left += 1
+    assert left == 4  # five deltas of 1e-6 are half of the budget's; the other half converts rho
+
+
+def test_an_accountant_that_has_no_rho_for_it_refuses_what_training_protected() -> None:
+    """Nothing leaves, and nothing is charged."""
+    guard = Guard.of(Training(delta="1e-6"), spend="0.5")
+    own = UpdateGate("a", Policy({"model.update": (guard,)}, accountant="zcdp"), Ledger(), clip=5.0)
+    assert own.release([np.ones(3)]) is None
+    assert "reserved" not in {entry.event for entry in own.gate.ledger.entries()}
+
+
 def test_sizes_that_make_no_sense_are_refused() -> None:
     """Clips of zero, below, NaN; no cells."""
     for clip in (0.0, -1.0, math.nan, math.inf):
@@ -181,3 +217,118 @@ def test_training_that_fails_at_a_flower_node_is_an_update_of_zero(tmp_path: Pat
     assert not reply.has_error() and "SECRET" not in repr(reply)
     (told,) = reply.content["arrays"].to_numpy_ndarrays()
     assert told.shape == (3,) and told.any()
+
+
+def masked_gates(spend: str = "1e6", **terms: Any) -> list[UpdateGate]:
+    """Three owners' gates whose updates only their total shows, with next to no noise."""
+    secrets = {name: name.encode().ljust(32) for name in "abc"}
+    keys = {name: MaskingKey(secret).public for name, secret in secrets.items()}
+    policy = Policy(
+        {"model.update": (Guard.of("gaussian", spend=spend),)},
+        unit="client",
+        accountant="zcdp",
+        masked=MaskedSums(keys, **terms),
+    )
+    return [
+        UpdateGate(name, policy, Ledger(None, name), clip=8.0, secret=secret, noise=TestNoise(n))
+        for n, (name, secret) in enumerate(secrets.items())
+    ]
+
+
+UPDATES_OF_THREE = [[np.full((2, 2), n), np.array(1.0 - n)] for n in range(3)]
+MEAN = [np.full((2, 2), 1.0), np.array(0.0)]
+
+
+def test_of_masked_updates_only_the_mean_of_all_owners_shows() -> None:
+    """A share by itself lies far outside what the clip allows; with one missing there is no mean."""
+    pytest.importorskip("cryptography")
+    gates = masked_gates()
+    told = [
+        gate.answer(update, round=1) for gate, update in zip(gates, UPDATES_OF_THREE, strict=True)
+    ]
+    shares = [wire.encode(share) for share in told]
+    shapes = [(2, 2), ()]
+    mean = mean_update(shares, shapes)
+    assert mean is not None
+    for got, right in zip(mean, MEAN, strict=True):
+        np.testing.assert_allclose(got, right, atol=0.01)
+    for share in told:
+        assert share is not None and float(np.abs(share["update"]).max()) > 1e6
+    assert mean_update(shares[:2], shapes) is None and mean_update([], shapes) is None
+    later = gates[0].answer(UPDATES_OF_THREE[0], round=2)
+    with pytest.raises(PolicyError, match="do not cancel"):
+        mean_update([*shares[1:], wire.encode(later)], shapes)
+
+
+def test_masked_updates_are_not_taken_for_arrays_and_need_all_owners() -> None:
+    """What is a share is not handed on as a model; a round of training has no steps to open a total."""
+    pytest.importorskip("cryptography")
+    with pytest.raises(PolicyError, match="as a share"):
+        masked_gates()[0].release([np.ones(3)])
+    with pytest.raises(PolicyError, match="leave least out"):
+        masked_gates(least=3)
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_flower_averages_masked_updates(silent: bool) -> None:
+    """The model and the mean of three nodes' updates; the model as it was, where one of them is silent."""
+    pytest.importorskip("flwr")
+    from flower_grid import become_a_task
+    from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+
+    from privfed.engines.flower import MaskedFedAvg, guard
+
+    become_a_task()
+
+    def record(arrays: list[np.ndarray]) -> ArrayRecord:
+        return ArrayRecord({str(n): Array(np.asarray(each)) for n, each in enumerate(arrays)})
+
+    class Nodes:
+        def get_node_ids(self) -> list[int]:
+            return [1, 2, 3]
+
+    before = [np.full((2, 2), 5.0), np.array(7.0)]
+    strategy = MaskedFedAvg()
+    asked = strategy.configure_train(4, record(before), ConfigRecord(), Nodes())
+    replies = []
+    for own, message, update in zip(masked_gates(), asked, UPDATES_OF_THREE, strict=True):
+        made = [old + new for old, new in zip(before, update, strict=True)]
+
+        def train(message: Message, _: Context, made: list[np.ndarray] = made) -> Message:
+            return Message(RecordDict({"arrays": record(made)}), reply_to=message)
+
+        replies.append(guard(own)(message, Context(1, 1, {}, RecordDict(), {}), train))
+    assert not any(reply.content.array_records for reply in replies)
+    arrays, _ = strategy.aggregate_train(4, replies[silent:])
+    if silent:
+        assert arrays is None
+        return
+    assert arrays is not None
+    for got, old, mean in zip(arrays.to_numpy_ndarrays(), before, MEAN, strict=True):
+        np.testing.assert_allclose(got, old + mean, atol=0.01)
+
+
+def test_flare_averages_masked_updates() -> None:
+    """A difference with the mean of three sites' differences; without arrays where one is missing."""
+    pytest.importorskip("nvflare")
+    from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
+    from nvflare.apis.fl_context import FLContext
+    from nvflare.apis.shareable import Shareable
+
+    from privfed.engines.flare_filter import GateFilter, MaskedAggregator
+
+    added, asked = MaskedAggregator(), Shareable()
+    asked.set_header(MetaKey.CURRENT_ROUND, 4)
+    told = []
+    for own, update in zip(masked_gates(), UPDATES_OF_THREE, strict=True):
+        dxo = DXO(DataKind.WEIGHT_DIFF, data=dict(zip("wb", update, strict=True)))
+        told.append(GateFilter(own).process_dxo(dxo, asked, FLContext()).to_shareable())
+    assert all(added.accept(share, FLContext()) for share in told)
+    mean = from_shareable(added.aggregate(FLContext())).data
+    assert list(mean) == ["w", "b"]
+    for got, right in zip(mean.values(), MEAN, strict=True):
+        np.testing.assert_allclose(got, right, atol=0.01)
+    assert all(added.accept(share, FLContext()) for share in told[1:])
+    assert from_shareable(added.aggregate(FLContext())).data == {}
+    empty = DXO(DataKind.WEIGHT_DIFF, data={}).to_shareable()  # of a site whose policy refused
+    assert not added.accept(empty, FLContext())

@@ -19,7 +19,7 @@ from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import accountant_of
 from privfed.questions.part import Unit
 from privfed.questions.query import LocalEffect, LocalView
-from privfed.study.price import price, priced
+from privfed.study.price import percent_of, price, priced
 from privfed.tables.schema import Column, Schema
 from privfed.testing.queries import Histogram, LevelSums
 
@@ -67,6 +67,14 @@ def test_what_is_spent_together_is_paid_once() -> None:
     found = price((Planned(COUNTS, 1, Fraction(2), together=True),), SCHEMA, policy)
     assert found.epsilon == 2
     assert [line["together"] for line in found.to_dict()["lines"]] == [True]
+
+
+def test_what_is_left_is_rounded_down_and_a_float_s_last_bit_is_nothing() -> None:
+    """Never more than there is, and no share such as 7e-12 % of a budget that is spent."""
+    whole = (Fraction(1),)
+    for taken, told in ((1 - Fraction(1, 10**13), "0 %"), (Fraction(1, 3), "66.6 %")):
+        assert percent_of((taken,), whole, rest=True) == told
+    assert percent_of((Fraction(1, 3),), whole) == "33.4 %"
 
 
 def test_unprotected_releases_are_counted_and_have_no_price() -> None:

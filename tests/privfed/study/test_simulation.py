@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from privfed.audits import trainings
 from privfed.cli import BAD_INPUT, FINE, status
@@ -20,6 +22,7 @@ from privfed.questions import plugins
 from privfed.study import Study, simulation
 from privfed.study.output import Output
 from privfed.study.simulation import divide, prepare
+from privfed.tables.records import Records
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +132,80 @@ def test_where_ledgers_last_no_record_moves_another(
         dealt = text.replace('ledgers = "ledgers"\n', "")
         less = parts(tmp_path, table.drop(index=0).reset_index(drop=True), dealt)
         assert not less <= parts(tmp_path, table, dealt)
+
+
+CELLS = (
+    "01",
+    "1",
+    "1.0",
+    "1.50",
+    "1e0",
+    "TRUE",
+    "true",
+    "x",
+    "",
+    "NA",
+    "1_0",
+    "0.30000000000000004",
+    "-0",
+)
+CELL, NAME = st.sampled_from(CELLS), st.sampled_from([c for c in CELLS if c not in ("", "NA")])
+TEXTS = """
+name = "made up"
+target = "y"
+
+[[column]]
+name = "x"
+kind = "category"
+categories = ["01", "1", "1.5", "True", "x"]
+fill = "x"
+
+[[column]]
+name = "y"
+kind = "integer"
+lower = 0
+upper = 2
+"""
+
+
+@given(
+    st.lists(st.tuples(CELL, NAME, NAME, CELL), min_size=1, max_size=5),
+    st.sampled_from(sorted(DIVISIONS)),
+    st.booleans(),
+)
+@settings(max_examples=20, deadline=None)
+def test_no_record_changes_how_another_is_read(
+    tmp_path_factory: pytest.TempPathFactory,
+    cells: list[tuple[str, ...]],
+    division: str,
+    person: bool,
+) -> None:
+    """Whatever stands in its cells: text among numbers, numbers among text, nothing."""
+    folder = tmp_path_factory.mktemp("table")
+    (folder / "schema.toml").write_text(TEXTS)
+    text = LASTING.replace(DIVISIONS["column"], DIVISIONS[division])
+    text = text if person else text.replace('individual = "person"\n', "")
+    (folder / "study.toml").write_text(text)
+
+    def read(rows: list[tuple[str, ...]]) -> Counter[tuple[Any, ...]]:
+        targets = [("x", "0", "p", "A", ""), ("x", "1", "q", "A", "")]
+        lines = [("x", "y", "person", "site", "free"), *targets, *rows]
+        (folder / "table.csv").write_text("".join(",".join(line) + "\n" for line in lines))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("privfed.tables.partition.check_sizes", lambda *_: None)
+            prepared = divide(Study.from_toml(folder / "study.toml"))
+        found: Counter[tuple[Any, ...]] = Counter()
+        for part in (prepared.train, prepared.test):
+            records = Records.from_frame(part, prepared.schema, "person" if person else None)
+            values = records.x[:, 0], part[prepared.owner], part["free"].fillna("")
+            found.update((*one, part is prepared.test) for one in zip(*values, strict=True))
+        return found
+
+    rows = [(x, "1", *others) for x, *others in cells]
+    whole = read(rows)
+    for out in range(len(rows)):
+        less = read(rows[:out] + rows[out + 1 :])
+        assert less <= whole and (whole - less).total() == 1
 
 
 def test_a_persons_records_stay_together_where_ledgers_last(tmp_path: Path) -> None:
