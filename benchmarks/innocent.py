@@ -11,44 +11,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from innocent_files import FILES, WORDS, Rng, lines
 from leak_tables import DIRECTORY
-
-Rng = np.random.Generator
-WORDS = [
-    "will",
-    "may",
-    "rose",
-    "price",
-    "long",
-    "young",
-    "cold",
-    "best",
-    "order",
-    "status",
-    "value",
-    "total",
-    "error",
-    "index",
-    "field",
-    "user",
-]
-WORDS += [
-    "retry",
-    "cache",
-    "token",
-    "queue",
-    "batch",
-    "shard",
-    "model",
-    "epoch",
-    "loss",
-    "train",
-    "test",
-    "split",
-    "patient",
-    "record",
-    "name",
-]
 
 
 def _each(
@@ -66,13 +30,9 @@ def _epochs(decimals: int, r: Rng) -> list[dict[str, float]]:
     return [{"epoch": i, "acc": acc[i], "loss": loss[i]} for i in range(60)]
 
 
-def _lines(count: int, line: Callable[[int], str]) -> str:
-    return "\n".join(line(i) for i in range(count))
-
-
 def _log(r: Rng) -> str:
     paths = ["/api/v1/items", "/health", "/static/app.js", "/login", "/api/v2/users"]
-    return _lines(
+    return lines(
         80,
         lambda i: (
             f"10.{r.integers(256)}.{r.integers(256)}.{r.integers(256)} - - "
@@ -113,7 +73,7 @@ def _times(r: Rng, count: int, decimals: int, scale: float) -> Any:
 
 
 def _bars(r: Rng) -> str:
-    return _lines(
+    return lines(
         101,
         lambda i: (
             f"{i:3}%|{'#' * (i // 10):10}| {i}/100 [00:{i // 2:02}<00:{50 - i // 2:02}, {r.uniform(1, 3):.2f}it/s]"
@@ -145,7 +105,7 @@ def _config(r: Rng) -> str:
 
 
 def _junit(r: Rng) -> str:
-    return _lines(
+    return lines(
         60,
         lambda i: (
             f'<testcase classname="tests.test_{r.choice(WORDS)}" name="test_{r.choice(WORDS)}_{i}" time="{r.exponential(0.05):.3f}"/>'
@@ -175,8 +135,8 @@ INNOCENT: dict[str, Callable[[Rng], Any]] = {
         lambda step, r: np.arange(0, 100, step).round(6),
     ),
     **_each("linspace {}", (1, 2.5, 10, 1000), lambda top, r: np.linspace(0, top, 101)),
-    "percent done": lambda r: _lines(101, lambda i: f"{i}% done"),
-    "percent with decimals": lambda r: _lines(200, lambda i: f"progress {i / 2:.1f}%"),
+    "percent done": lambda r: lines(101, lambda i: f"{i}% done"),
+    "percent with decimals": lambda r: lines(200, lambda i: f"progress {i / 2:.1f}%"),
     "progress bars": _bars,
     **_each("confusion of {}", (2, 3, 5, 10, 20), lambda k, r: r.integers(0, 120, (k, k))),
     **_each("durations, {} decimals", (1, 2, 3, 4, 6), lambda d, r: _times(r, 200, d, 1.0)),
@@ -198,7 +158,7 @@ INNOCENT: dict[str, Callable[[Rng], Any]] = {
     "counts by code": lambda r: {
         f"{a}{b}": int(r.integers(1, 60)) for a in "ABC" for b in range(10, 20)
     },
-    "versions": lambda r: _lines(
+    "versions": lambda r: lines(
         60,
         lambda i: (
             f"package-{r.choice(WORDS)}=={r.integers(0, 30)}.{r.integers(0, 20)}.{r.integers(0, 20)}"
@@ -220,10 +180,10 @@ INNOCENT: dict[str, Callable[[Rng], Any]] = {
         "".join(r.choice(list("abcdefghijklmnopqrstuvwxyz0123456789"), 24)) for _ in range(40)
     ],
     "ports": lambda r: r.integers(1024, 65535, 100).tolist(),
-    "process ids": lambda r: _lines(60, lambda i: f"worker {i} pid {r.integers(2, 99999)} started"),
+    "process ids": lambda r: lines(60, lambda i: f"worker {i} pid {r.integers(2, 99999)} started"),
     "five digit codes": lambda r: [f"{c:05}" for c in r.integers(1000, 99999, 60)],
     "five digit numbers": lambda r: r.integers(10_000, 99_999, 60).tolist(),
-    "order numbers": lambda r: _lines(80, lambda i: f"order #{r.integers(10**5, 10**6)} shipped"),
+    "order numbers": lambda r: lines(80, lambda i: f"order #{r.integers(10**5, 10**6)} shipped"),
     "years": lambda r: list(range(1930, 2030)),
     "dates of a year": lambda r: [str(d.date()) for d in pd.date_range("2023-01-01", periods=365)],
     "random dates": lambda r: [
@@ -240,23 +200,23 @@ INNOCENT: dict[str, Callable[[Rng], Any]] = {
     "geo points": lambda r: np.round(r.uniform([47, 6], [55, 15], (100, 2)), 5),
     "prices": lambda r: np.round(r.lognormal(3, 1, 150), 2).tolist(),
     "prices that end in 99": lambda r: [f"{n}.99" for n in r.integers(1, 300, 80)],
-    "price list": lambda r: _lines(
+    "price list": lambda r: lines(
         60, lambda i: f"{r.choice(WORDS)} {r.choice(WORDS)}: {r.uniform(1, 900):.2f} EUR"
     ),
-    "money with commas": lambda r: _lines(
+    "money with commas": lambda r: lines(
         60, lambda i: f"${r.integers(10_000, 90_000):,}.{r.integers(100):02}"
     ),
     "large money": lambda r: np.round(r.normal(50_000, 15_000, 40), 0).tolist(),
     "config": _config,
     "http log": _log,
     "junit": _junit,
-    "pytest ids": lambda r: _lines(
+    "pytest ids": lambda r: lines(
         120,
         lambda i: (
             f"tests/test_{r.choice(WORDS)}.py::test_{r.choice(WORDS)}[{i}-{r.integers(100)}] PASSED"
         ),
     ),
-    "traceback": lambda r: _lines(
+    "traceback": lambda r: lines(
         20,
         lambda i: (
             f'  File "/app/{r.choice(WORDS)}.py", line {r.integers(1, 900)}, in {r.choice(WORDS)}'
@@ -276,7 +236,7 @@ INNOCENT: dict[str, Callable[[Rng], Any]] = {
     "probabilities": lambda r: r.dirichlet(np.ones(5), 40),
     "probabilities, 3 decimals": lambda r: np.round(r.dirichlet(np.ones(5), 40), 3),
     "shares": lambda r: (r.integers(0, 97, 60) / 97).tolist(),
-    "p values": lambda r: _lines(40, lambda i: f"p = {r.random():.4f}, F = {r.exponential(3):.2f}"),
+    "p values": lambda r: lines(40, lambda i: f"p = {r.random():.4f}, F = {r.exponential(3):.2f}"),
     "walk, 2 decimals": lambda r: _walk(r, 250, 2),
     "walk, 1 decimal": lambda r: _walk(r, 250, 1),
     "temperatures": lambda r: np.round(
@@ -348,15 +308,15 @@ INNOCENT: dict[str, Callable[[Rng], Any]] = {
         "systolic": [90, 140],
         "age": [18, 95],
     },
-    "unit tests of arithmetic": lambda r: _lines(
+    "unit tests of arithmetic": lambda r: lines(
         60, lambda i: f"{i} * {i} = {i * i}; {i} / 8 = {i / 8}"
     ),
-    "coordinates in text": lambda r: _lines(
+    "coordinates in text": lambda r: lines(
         60, lambda i: f"POINT({r.uniform(6, 15):.4f} {r.uniform(47, 55):.4f})"
     ),
     "nothing but zeros": lambda r: np.zeros((20, 20)),
     "mandelbrot": lambda r: [[int(min(99, (i * j) % 97)) for i in range(24)] for j in range(24)],
-    "sql log": lambda r: _lines(
+    "sql log": lambda r: lines(
         50,
         lambda i: (
             f"SELECT * FROM visits WHERE id = {r.integers(1, 99999)} LIMIT {r.integers(10, 100)} -- {r.exponential(9):.2f} ms"
@@ -373,7 +333,7 @@ INNOCENT: dict[str, Callable[[Rng], Any]] = {
         }
         for i in range(60)
     ],
-    "postcodes and towns": lambda r: _lines(
+    "postcodes and towns": lambda r: lines(
         200, lambda i: " ".join(DIRECTORY.iloc[int(r.integers(len(DIRECTORY)))])
     ),
     "directory of places": lambda r: DIRECTORY.to_dict("records"),
@@ -381,4 +341,5 @@ INNOCENT: dict[str, Callable[[Rng], Any]] = {
     "net and gross of others": lambda r: [
         {"net": net, "gross": round(net * 1.19, 2)} for net in np.round(r.lognormal(4, 1, 80), 2)
     ],
+    **FILES,
 }

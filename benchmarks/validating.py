@@ -1,10 +1,15 @@
-"""A pipeline as systems have them: it refuses every record that is not well formed."""
+"""A pipeline as systems have them: it refuses every record that is not well formed.
+
+What it refuses of sentinels, and how long they take: python benchmarks/validating.py [records ...]
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import json
 import re
+import sys
+import time
 import uuid
 from collections.abc import Callable
 from datetime import date, datetime
@@ -14,6 +19,8 @@ from urllib.parse import urlparse
 import numpy as np
 import pandas as pd
 from leak_tables import DIRECTORY, records
+
+from privfed.testing import sentinels
 
 #: Wards that a patient may lie in.
 WARDS = pd.DataFrame({"id": [f"W{at:02}" for at in range(1, 9)], "beds": range(8, 16)})
@@ -140,3 +147,18 @@ def refused(table: pd.DataFrame) -> dict[str, list[Any]]:
     known = set(map(tuple, DIRECTORY[["zip", "city"]].to_numpy().tolist()))
     wrong = [pair for pair in zip(table["zip"], table["city"], strict=True) if pair not in known]
     return {**found, "zip, city": wrong} if wrong else found
+
+
+if __name__ == "__main__":
+    for n in [int(word) for word in sys.argv[1:]] or [3000, 50_000]:
+        like = patients(300, 1)
+        started = time.process_time()
+        made = sentinels(like, n, keys={("zip", "city"): DIRECTORY, "ward": WARDS["id"]})
+        spent = time.process_time() - started
+        unique = sum(like[name].is_unique for name in like)
+        kept = sum(like[name].is_unique and made[name].is_unique for name in like)
+        wrong = {name: len(values) for name, values in refused(made).items()}
+        print(f"{n} records of {made.shape[1]} columns after 300: {spent:.1f} s of processor time")
+        print(
+            f"  refused: {wrong or 'none'}; {kept} of {unique} columns of different values stay so"
+        )

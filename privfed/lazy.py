@@ -30,7 +30,14 @@ def attach(
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        return getattr(import_module(homes[name]), name)
+        try:
+            return getattr(import_module(homes[name]), name)
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith("privfed."):
+                raise
+            raise ImportError(
+                f"{name} is not in privfed-testing; uninstall it, and install privfed, which has all of it"
+            ) from error
 
     return get, lambda: sorted(homes), sorted(homes)
 

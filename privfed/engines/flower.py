@@ -31,6 +31,7 @@ from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.simulated import behind_sockets, remote_over
 from privfed.engines.sockets import call_socket
 from privfed.engines.updates import UpdateGate, arrays_of, mean_update
+from privfed.errors import InputError
 from privfed.exchange.channel import ChannelDisclosure
 from privfed.questions import wire
 from privfed.tables.schema import Schema
@@ -92,26 +93,39 @@ def node_socket(context: Context) -> str:
 
 
 def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:
-    """Carry out a job in Flower's simulation, with one node per gate of this process."""
+    """Carry out a job in Flower's simulation, with one node per gate of this process.
+
+    InputError: the simulation does not begin. What ends the job is raised as it is, not as Flower tells it.
+    """
     from flwr.simulation import run_simulation
 
     done: list[T] = []
+    failed: list[Exception] = []
     app = ServerApp()
     with behind_sockets(federation) as paths:
         sockets = list(paths.values())
 
         def main(grid: Grid, context: Context) -> None:
-            asking = remote_over(federation, partial(FlowerDisclosure, grid))
-            done.append(job(asking))
+            try:
+                done.append(job(remote_over(federation, partial(FlowerDisclosure, grid))))
+            except Exception as error:
+                failed.append(error)
 
         app.main()(main)
-        logging.getLogger("flwr").setLevel(logging.ERROR)
-        run_simulation(
-            server_app=app,
-            client_app=client_app(lambda at: sockets[int(at.node_config["partition-id"])]),
-            num_supernodes=len(sockets),
-            backend_config={"init_args": {"include_dashboard": False, "log_to_driver": False}},
-        )
+        logging.getLogger("flwr").setLevel(logging.CRITICAL)
+        try:
+            run_simulation(
+                server_app=app,
+                client_app=client_app(lambda at: sockets[int(at.node_config["partition-id"])]),
+                num_supernodes=len(sockets),
+                backend_config={"init_args": {"include_dashboard": False, "log_to_driver": False}},
+            )
+        except Exception:  # Ray's, in many lines
+            failed += [
+                InputError("Flower's simulation did not begin; run its own quickstart to see why")
+            ]
+    if not done:
+        raise failed[0]
     return done[0]
 
 

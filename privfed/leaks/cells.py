@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from privfed.leaks.artefact import PLACES, Index, Released
-from privfed.leaks.chance import densities, surprise, surprises
+from privfed.leaks.chance import densities, surprises
 from privfed.leaks.evidence import Evidence
 from privfed.leaks.functions import Function
 from privfed.leaks.precision import DOUBLE, Precision, simplicity
@@ -128,14 +128,16 @@ def _surprise(index: Index, hits: Hits) -> tuple[float, np.ndarray]:
 
 
 def _of_groups(index: Index, hits: Hits, chance: np.ndarray) -> tuple[float, np.ndarray]:
-    groups = index.groups[hits.places]
-    each = surprises(groups, chance, index.trials)
-    best = float(each.max()) - np.log(len(each))
-    sizes = index.sizes[hits.places]  # ascending; copies tell nothing new
-    whole = surprise(chance[np.diff(sizes, prepend=-1.0) != 0], index.different)
-    inside = (
-        np.flatnonzero(groups == int(np.argmax(each))) if best >= whole else np.arange(len(groups))
-    )
+    groups, different = index.groups[hits.places], len(index.trials)
+    # all together are a group more; ascending sizes, of which copies tell nothing new
+    once = np.flatnonzero(np.diff(index.sizes[hits.places], prepend=-1.0))
+    *each, whole = surprises(
+        np.concatenate([groups, np.full(len(once), different)]),
+        np.concatenate([chance, chance[once]]),
+        np.append(index.trials, index.different),
+    ).tolist()
+    best = max(each) - float(np.log(different))
+    inside = np.flatnonzero(groups == np.argmax(each)) if best >= whole else np.arange(len(groups))
     return max(best, whole) - float(np.log(2)), inside
 
 

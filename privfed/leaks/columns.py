@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -29,6 +29,21 @@ class Vector:
     block: Block
     start: int
     values: np.ndarray
+
+    @cached_property
+    def complete(self) -> bool:
+        """Whether every entry is a number."""
+        return bool(np.isfinite(self.values).all())
+
+    @cached_property
+    def structured(self) -> bool:
+        """Whether it is so by itself."""
+        return _structured(self.values)
+
+    @cached_property
+    def by_value(self) -> _Prepared:
+        """Its groups of equal entries."""
+        return _Prepared(self.values)
 
 
 def vectors_of(released: Released, records: int) -> list[Vector]:
@@ -56,7 +71,7 @@ def alike(rule: str, vectors: list[Vector], table: RawTable) -> Evidence | None:
         prepared = _Prepared.of(column)
         if prepared is not None:
             for one in vectors:
-                log = RULES[rule](prepared, one.values)
+                log = RULES[rule](prepared, one)
                 if log < best:
                     best, vector, name = log, one, called
     return Evidence(
@@ -73,20 +88,37 @@ def alike(rule: str, vectors: list[Vector], table: RawTable) -> Evidence | None:
 
 @dataclass(frozen=True, eq=False)
 class _Prepared:
-    """A raw column: positions in ascending order, and groups of equal values with their sizes."""
+    """A column, raw or released, and its groups of equal values."""
 
     values: np.ndarray
-    order: np.ndarray
-    codes: np.ndarray
-    sizes: np.ndarray
 
     @classmethod
     def of(cls, column: np.ndarray) -> _Prepared | None:
         """None for columns that are constant, incomplete, or structured by themselves."""
         if not np.isfinite(column).all() or _structured(column):
             return None
-        _, codes, sizes = np.unique(column, return_inverse=True, return_counts=True)
-        return cls(column, np.argsort(column, kind="stable"), codes.ravel(), sizes)
+        return cls(column)
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """Positions in ascending order."""
+        return np.argsort(self.values, kind="stable")
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """Where in that order each group begins."""
+        ordered = self.values[self.order]
+        return np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """How many are in each."""
+        return np.diff(self.starts, append=len(self.values))
+
+    @property
+    def groups(self) -> np.ndarray:
+        """The group of each position in that order."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
 
 def _structured(values: np.ndarray) -> bool:
@@ -108,72 +140,70 @@ def _log_ways(sizes: np.ndarray) -> float:
     return float(_log_factorial(sizes.sum()) - _log_factorial(sizes).sum())
 
 
-def _ordered(column: _Prepared, vector: np.ndarray) -> float:
+def _ordered(column: _Prepared, vector: Vector) -> float:
     """Log chance that a vector's order follows the column's, up or down; 0 where it does not."""
-    if not np.isfinite(vector).all() or _structured(vector):
+    if not vector.complete or vector.structured:
         return 0.0
-    sorted_ = vector[column.order]
-    best = 0.0
-    for signed in (sorted_, -sorted_):
-        # equal raw values leave the order among their entries open
-        ends = np.cumsum(column.sizes)
-        starts = ends - column.sizes
-        low = np.minimum.reduceat(signed, starts)
-        high = np.maximum.reduceat(signed, starts)
-        if (high[:-1] <= low[1:]).all():
-            groups = np.repeat(np.arange(len(column.sizes)), column.sizes)
-            _, counts = np.unique(signed, return_counts=True)
-            inside = np.unique(np.column_stack([groups, signed]), axis=0, return_counts=True)[1]
-            free = float(_log_factorial(column.sizes).sum() - _log_factorial(inside).sum())
-            best = min(best, free - _log_ways(counts) + np.log(2))
-    return best
+    mine = vector.by_value  # nothing is sorted of a column whose order is another
+    theirs = column.values[mine.order]
+    low = np.minimum.reduceat(theirs, mine.starts)
+    high = np.maximum.reduceat(theirs, mine.starts)
+    if not ((high[:-1] <= low[1:]).all() or (low[:-1] >= high[1:]).all()):
+        return 0.0
+    # equal raw values leave the order among their entries open
+    both = np.column_stack([column.groups, vector.values[column.order]])
+    inside = np.unique(both, axis=0, return_counts=True)[1]
+    free = float(_log_factorial(column.sizes).sum() - _log_factorial(inside).sum())
+    return min(0.0, free - _log_ways(mine.sizes) + float(np.log(2)))
 
 
-def _divided(column: _Prepared, vector: np.ndarray) -> float:
+def _divided(column: _Prepared, vector: Vector) -> float:
     """Log chance that a vector is constant on the column's groups and tells them, or one, apart."""
-    if _structured(vector) or len(column.sizes) > len(vector) // 2:
+    if vector.structured or len(column.sizes) > len(vector.values) // 2:
         return 0.0
-    _, entries = np.unique(np.nan_to_num(vector), return_inverse=True)
-    pairs = np.unique(np.column_stack([column.codes, entries.ravel()]), axis=0)
-    if len(pairs) != len(column.sizes):
+    known = np.nan_to_num(vector.values)[column.order]
+    if not (known == known[column.starts][column.groups]).all():
         return 0.0
+    _, entries = np.unique(known, return_inverse=True)
+    pairs = np.unique(np.column_stack([column.groups, entries.ravel()]), axis=0)
     merged = np.bincount(pairs[:, 1], weights=column.sizes[pairs[:, 0]])
     coding = len(merged) * np.log(2 * max(2, len(column.sizes)))  # which groups were merged
     return float(coding - _log_ways(merged))
 
 
-def _stretched(column: _Prepared, vector: np.ndarray) -> float:
+def _stretched(column: _Prepared, vector: Vector) -> float:
     """Log chance that sorted entries are a times the sorted column plus b."""
-    if len(vector) < 4 or not np.isfinite(vector).all():
+    if len(vector.values) < 4 or not vector.complete:
         return 0.0
-    mine, theirs = column.values[column.order], np.sort(vector)
+    mine, theirs = column.values, np.sort(vector.values)
     varied = decimals_of(mine[mine != 0]) == NO_GRADE
     if varied.mean() < 0.5 or theirs[-1] == theirs[0]:
         return 0.0
+    mine = mine[column.order]
     own = (mine - mine[0]) / (mine[-1] - mine[0])
     for signed in (theirs, -theirs[::-1]):
         other = (signed - signed[0]) / (signed[-1] - signed[0])
         if np.abs(own - other).max() < 1e-6:
-            return float(-(len(vector) - 2) * np.log(1e3))
+            return float(-(len(theirs) - 2) * np.log(1e3))
     return 0.0
 
 
-def _permuted(column: _Prepared, vector: np.ndarray) -> float:
+def _permuted(column: _Prepared, vector: Vector) -> float:
     """Log chance that a vector lists the records in the column's order, from 0 or from 1.
 
     Records with equal values may stand in any order among themselves.
     """
-    size = len(vector)
-    base = np.nanmin(vector) if np.isfinite(vector).all() else -1
-    if base not in (0, 1) or not np.array_equal(np.sort(vector), np.arange(size) + base):
+    values, size = vector.values, len(vector.values)
+    base = values.min() if vector.complete else -1
+    if base not in (0, 1) or not np.array_equal(np.sort(values), np.arange(size) + base):
         return 0.0
-    steps = np.diff(column.values[(vector - base).astype(int)])
+    steps = np.diff(column.values[(values - base).astype(int)])
     if (steps >= 0).all() or (steps <= 0).all():
         return float(np.log(4)) - _log_ways(column.sizes)
     return 0.0
 
 
-RULES: dict[str, Callable[[_Prepared, np.ndarray], float]] = {
+RULES: dict[str, Callable[[_Prepared, Vector], float]] = {
     "a vector in the order of a column": _ordered,
     "a vector that divides the records as a column does": _divided,
     "a sorted column, scaled and shifted": _stretched,

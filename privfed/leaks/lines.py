@@ -8,6 +8,7 @@ records' sums and means.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -215,8 +216,13 @@ class Lines:
 
 def _read_numbers(found: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Numbers as they are written, and the width of the last digit of each."""
-    values = [float(one) if _PLAIN.issuperset(one) else ungrouped(one) for one in found]
-    powers = [_last_digit(one, value % 1 > 0) for one, value in zip(found, values, strict=True)]
+    values, powers = [], []
+    for one in found:
+        plain = _PLAIN.issuperset(one)
+        values.append(float(one) if plain else ungrouped(one))
+        simple = plain and "e" not in one and "E" not in one
+        behind = len(one.partition(".")[2]) if simple else 0
+        powers.append(-behind if simple else _last_digit(one, values[-1] % 1 > 0))
     value = np.array(values, dtype=float)
     return value, np.maximum(10.0 ** np.array(powers, dtype=float), np.abs(value) * 2.0**-50)
 
@@ -268,7 +274,7 @@ def together(lines: Lines, table: RawTable) -> Evidence | None:
     return Evidence(
         "lines",
         "several cells of one record, side by side",
-        max(one - FIRST_SHARE, many + float(np.log1p(-np.exp(-FIRST_SHARE)))),
+        max(one - FIRST_SHARE, many + float(np.log1p(-np.exp(-FIRST_SHARE)))) - float(np.log(2)),
         partial(lines.locate, int(places[0])),
         lambda: f"record {records[0]}, columns {_named(table, named)}{table.whose}",
         1 if one > many else int((chance < MATCHED).sum()),
@@ -368,10 +374,9 @@ def of_two_records(lines: Lines, table: RawTable) -> Evidence | None:
     if table.records < 3 or table.numbers.shape[1] < 2:
         return None
     best: tuple[float, int, tuple[int, int]] = (0.0, 0, (0, 0))
-    usable = np.flatnonzero(~dated & np.isfinite(value) & (width < 1e-3 * np.abs(value)))
-    many = [at for at in np.unique(line[usable]) if (line[usable] == at).sum() > 1][
-        : COMPARED // 10
-    ]
+    usable = np.flatnonzero(~dated & np.isfinite(value) & (width < 1e-2 * np.abs(value)))
+    places, counts = np.unique(line[usable], return_counts=True)
+    many = places[counts > 1][: COMPARED // 10]
     for at in many:
         tokens = usable[line[usable] == at][:12]
         for factor in (1.0, 2.0):
@@ -385,7 +390,7 @@ def of_two_records(lines: Lines, table: RawTable) -> Evidence | None:
     return Evidence(
         "lines",
         "the sums or means of two records, over several columns",
-        best[0] - float(np.log(2 * max(1, len(many)))),
+        best[0] - float(np.log(4 * max(1, len(many)))),
         partial(lines.locate, best[1]),
         partial(str, f"records {first} and {second}{table.whose}"),
         mend="a mean of two gives both away to either; pool more records, or add noise",
@@ -403,10 +408,16 @@ def _pair(
     numbers = table.numbers
     width = np.maximum(width, np.abs(value) * 1e-12)
     order = table.memoised("order", lambda: np.argsort(numbers, axis=0, kind="stable"))
-    scales = table.memoised("scales", lambda: _spreads(numbers))
-    fine = np.maximum(width, table.steps[:, None])
-    gain = np.log(np.maximum(scales[:, None], 1e-300) / fine)
+    scales, least, most = table.memoised("sums", lambda: _sums(numbers))
     fits = (named < 0) | (named == np.arange(numbers.shape[1])[:, None])
+    fits &= (value + width >= least) & (value - width <= most)
+    fine = np.maximum(width, table.steps[:, None])
+    gain = np.log(np.maximum(scales, 1e-300) / fine)
+    told = gain - np.where(named < 0, np.log(len(value)), 0.0)  # any might be the column's
+    told = np.where(fits, np.maximum(told, 0.0), 0.0)
+    pairs = float(np.log(table.records * (table.records - 1) / 2))
+    if told.max(axis=1).sum() <= pairs:
+        return 0.0, (0, 0)
     expected = np.where(fits, np.exp(-gain) * table.records**2 / 2, np.inf)
     first_found: list[tuple[np.ndarray, np.ndarray]] = []
     for at in np.argsort(expected, axis=None)[:FIRST]:
@@ -422,21 +433,22 @@ def _pair(
         return 0.0, (0, 0)
     sums = numbers[one] + numbers[other]
     near = np.abs(sums[:, :, None] - value) <= 0.5 * width * (1 + 1e-6) + np.abs(value) * 1e-12
-    near &= fits
-    gain -= np.where(named < 0, np.log(len(value)), 0.0)  # any of them might have been the column's
-    nats = np.where(near, np.maximum(gain, 0), 0.0).max(axis=2)
+    nats = np.where(near, told, 0.0).max(axis=2)
     groups = table.groups[: numbers.shape[1]]
     nats = np.column_stack([nats[:, groups == one].max(axis=1) for one in np.unique(groups)])
     total = np.where((nats > 0).sum(axis=1) > 1, nats.sum(axis=1), 0.0)
-    most = int(np.argmax(total))
-    pairs = np.log(table.records * (table.records - 1) / 2)
-    return float(total[most] - pairs), (int(one[most]), int(other[most]))
+    best = int(np.argmax(total))
+    return float(total[best] - pairs), (int(one[best]), int(other[best]))
 
 
-def _spreads(numbers: np.ndarray) -> np.ndarray:
-    """About what range the sums of two records of each column take."""
-    finite = np.where(np.isfinite(numbers), numbers, np.nan)
-    return np.asarray(np.nanstd(finite, axis=0) * 2.5 * np.sqrt(2))
+def _sums(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """About what range the sums of two records of each column take; the least, and the greatest."""
+    numbers = np.where(np.isfinite(numbers), numbers, np.nan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # columns without any value
+        about = np.nanstd(numbers, axis=0) * 2.5 * np.sqrt(2)
+        ends = 2 * np.nanmin(numbers, axis=0), 2 * np.nanmax(numbers, axis=0)
+    return about[:, None], ends[0][:, None], ends[1][:, None]
 
 
 def _partners(

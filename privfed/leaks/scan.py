@@ -10,6 +10,7 @@ every age, counts that are everybody's), the re-drawn tables score as much, and 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from heapq import merge
 from itertools import groupby
 
 import numpy as np
@@ -62,24 +63,31 @@ def search(
 
     Once a rule has convicted, less plain ones are not asked: what they would find follows from it.
     """
-    scored = [
-        (evidence, score, table)
-        for table in tables
-        for score, evidence in scores(table, released, settings)
-        if evidence.nats >= floor_of(evidence.family, settings, len(tables))
-    ]
-    for plain in sorted({evidence.plain for evidence, _, _ in scored}):
+    listed = merge(
+        *(_scored(table, released, settings) for table in tables), key=lambda one: one[0].plain
+    )
+    for _, plain in groupby(listed, lambda one: one[0].plain):
+        asked = [
+            one for one in plain if one[0].nats >= floor_of(one[0].family, settings, len(tables))
+        ]
         found = []
         for table in tables:
-            asked = [one[:2] for one in scored if one[2] is table and one[0].plain == plain]
-            found += _unexplained(asked, table, settings, len(tables))
+            of = [one[:2] for one in asked if one[2] is table]
+            found += unexplained(of, table, settings, len(tables))
         if found:
             return sorted(found, key=lambda one: -one.nats)
     return []
 
 
-def _unexplained(
-    scored: list[tuple[Evidence, Score]], table: RawTable, settings: ScanSettings, tables: int
+def _scored(
+    table: RawTable, released: Released, settings: ScanSettings
+) -> Iterator[tuple[Evidence, Score, RawTable]]:
+    for score, evidence in scores(table, released, settings):
+        yield evidence, score, table
+
+
+def unexplained(
+    scored: list[tuple[Evidence, Score]], table: RawTable, settings: ScanSettings, tables: int = 1
 ) -> list[Evidence]:
     """The scores beyond every re-drawn table's by enough nats, and by half of it.
 
@@ -101,7 +109,7 @@ def _unexplained(
 def scores(
     table: RawTable, released: Released, settings: ScanSettings
 ) -> Iterator[tuple[Score, Evidence]]:
-    """Each rule that is not switched off, and its score of the raw table, where there is one.
+    """Each rule that is not switched off, the plainest first, and its score of the raw table, if any.
 
     Of a family of n rules each scores log(n) less.
     """
@@ -123,24 +131,33 @@ def _families(
     table: RawTable, released: Released, tolerance: float
 ) -> Iterator[tuple[str, Iterable[Score]]]:
     """The rules of each family as functions of the table; what they need else is worked out once."""
+    numeric = table.numbers.shape[1] > 0
+    functions = {
+        family: [partial(compare, one, released, tolerance) for one in listed if numeric]
+        for family, listed in groupby(FUNCTIONS, lambda one: one.family)
+    }
     naming = [at for at, column in enumerate(table.texts) if column.naming]
+    yield "values", functions["values"]
     yield "names", [partial(words.names_in, released, at) for at in naming]
+    streams = streams_of(released) if numeric else []
+    yield "rows", [partial(aligned, span, streams) for span in spans_of(table) if streams]
+    lines = Lines.of(released, table)
+    beside = [partial(one, lines) for one in (together, of_two_records) if len(lines)]
+    yield "lines", beside[:1]
+    yield "bytes", [partial(binary.bytes_in, released)] if released.strings and numeric else []
     masked = words.masked_of(released) if naming else []
     yield "masked", [partial(words.masked_in, masked, at) for at in naming if masked]
-    lines = Lines.of(released, table)
-    yield "lines", [partial(one, lines) for one in (together, of_two_records) if len(lines)]
     digests = binary.digests_of(released)
     yield "digests", [partial(binary.digests_in, digests)] if digests else []
-    if table.numbers.shape[1] == 0:
-        return
-    for family, listed in groupby(FUNCTIONS, lambda one: one.family):
-        yield family, [partial(compare, one, released, tolerance) for one in listed]
-    yield "bytes", [partial(binary.bytes_in, released)] if released.strings else []
-    windows = binary.windows_of(released)
+    windows = binary.windows_of(released) if numeric else []
     yield "digits", [partial(binary.digits_in, windows)] if windows else []
-    streams = streams_of(released)
-    yield "rows", [partial(aligned, span, streams) for span in spans_of(table) if streams]
-    vectors = vectors_of(released, table.records)
+    yield "bounds", functions["bounds"]
+    yield "functions", functions["functions"]
+    yield "scalings", functions["scalings"]
+    vectors = vectors_of(released, table.records) if numeric else []
     yield "columns", [partial(alike, rule, vectors) for rule in RULES if vectors]
-    yield "directions", [partial(parallel, released, log) for log in (False, True)]
-    yield "combinations", (one.score for one in combinations_of(released, table.records))
+    yield "directions", [partial(parallel, released, log) for log in (False, True) if numeric]
+    yield "few", functions["few"]
+    yield "lines", beside[1:]
+    if numeric:
+        yield "combinations", (one.score for one in combinations_of(released, table.records))

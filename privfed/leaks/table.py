@@ -49,7 +49,7 @@ class RawTable:
     bounds: Mapping[str, tuple[float, float]] | None = None
     public: np.ndarray = field(default_factory=lambda: np.empty(0))  #: values that may leave
     shared: int = 5  #: a value of so many records is nobody's own
-    redrawn: bool = False  #: whether it is drawn anew after another
+    bare: bool = False  #: whether nothing that is worked out of it is kept, as with many small ones
     #: what rules worked out of it
     memo: dict[object, Any] = field(default_factory=dict, init=False)
 
@@ -59,8 +59,8 @@ class RawTable:
         return len(self.numbers)
 
     def memoised(self, key: object, make: Callable[[], T]) -> T:
-        """What a rule works out of the table, once; of a re-drawn one nothing is kept."""
-        if self.redrawn:
+        """What a rule works out of the table, once; of a bare one each time."""
+        if self.bare:
             return make()
         if key not in self.memo:
             self.memo[key] = make()
@@ -145,7 +145,7 @@ class RawTable:
                 yield kept[number]
                 continue
             drawn = self.redraw(np.random.default_rng([1, number]))
-            if self.numbers.size + self.codes.size <= KEPT:
+            if drawn.bare:
                 kept.append(drawn)
             yield drawn
 
@@ -163,7 +163,8 @@ class RawTable:
             shape.redraw(column, rng)
             column[:] = column[order]
         texts = RedrawnTexts(self.texts, each[len(self.names) :], rng.spawn(1)[0])
-        drawn = replace(self, numbers=numbers, texts=texts, redrawn=True)
+        small = self.numbers.size + self.codes.size <= KEPT
+        drawn = replace(self, numbers=numbers, texts=texts, bare=small)
         vars(drawn).update(groups=self.groups, steps=self.steps)
         return drawn
 

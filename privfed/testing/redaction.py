@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from privfed.leaks.reading.dates import DAY, dates_in, may_be_dated
 from privfed.leaks.reading.texts import NUMBER
 from privfed.leaks.table import RawTable
 from privfed.leaks.texts import SHORTEST
@@ -22,7 +23,7 @@ TEXTS = 50_000
 
 
 class Redaction:
-    """What must not be printed of raw tables; synthetic ones and dates are left as they are."""
+    """What must not be printed of raw tables; synthetic ones are left as they are."""
 
     def __init__(self, tables: Iterable[RawTable]) -> None:
         self._tables = [table for table in tables if not table.sentinel]
@@ -33,6 +34,11 @@ class Redaction:
     @cached_property
     def _sizes(self) -> np.ndarray:
         return np.unique(np.concatenate([np.empty(0), *(t.cells.sizes for t in self._tables)]))
+
+    @cached_property
+    def _days(self) -> set[float]:
+        cells = [table.own[:, table.dates].ravel() for table in self._tables]
+        return set((np.concatenate([np.empty(0), *cells]) // DAY).tolist())
 
     @cached_property
     def _values(self) -> list[str]:
@@ -53,13 +59,24 @@ class Redaction:
         return re.compile("|".join(map(re.escape, listed)), re.IGNORECASE) if listed else None
 
     def of(self, text: str) -> str:
-        """A text without raw texts, and without numbers that are raw at the precision they are printed."""
+        """A text without raw texts and days, and without numbers that are raw at the precision they are printed."""
         if not self._tables or not text:
             return text
         if self._texts is not None:
             text = _BEFORE.sub(self._before, self._texts.sub(REDACTED, text))
             text = _BEHIND.sub(self._behind, text)
+        if self._days and may_be_dated(text):
+            text = self._undated(text)
         return NUMBER.sub(self._number, text) if len(self._sizes) else text
+
+    def _undated(self, text: str) -> str:
+        """A text without the table's days, in any notation and with any time behind them."""
+        parts, done = [], 0
+        for start, end, seconds, _ in dates_in(text):
+            if start >= done and seconds // DAY in self._days:
+                parts += [text[done:start], REDACTED]
+                done = end
+        return "".join([*parts, text[done:]])
 
     @cached_property
     def _begun(self) -> tuple[list[str], list[str]]:

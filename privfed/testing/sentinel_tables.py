@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,8 +80,8 @@ def sentinels(
     if unknown := sorted(named - set(map(str, columns))):
         raise InputError(f"the table has no column {unknown}; write names of its columns")
     for names, rows in keyed.items():
-        listed = rows if len(names) == 1 else rows[list(names)].to_numpy().tolist()
-        chosen = [list(listed)[at] for at in _shuffled(np.arange(len(listed)), n, rng)]
+        listed = list(rows) if len(names) == 1 else rows[list(names)].to_numpy().tolist()
+        chosen = [listed[at] for at in _shuffled(np.arange(len(listed)), n, rng).tolist()]
         for at, name in enumerate(names):
             columns[name] = chosen if len(names) == 1 else [row[at] for row in chosen]
     for name, one in (make or {}).items():
@@ -186,7 +186,8 @@ def _texts(texts: list[str], n: int, rng: np.random.Generator) -> list[str]:
             fresh = ["".join(one) for one in zip(*parts, strict=True)]
         else:
             chosen = [tokens[at] for at in rng.integers(len(tokens), size=left)]
-            fresh = ["".join(_relettered(part, rng, kept) for part in one) for one in chosen]
+            new = iter(_relettered([*chain.from_iterable(chosen)], rng, kept))
+            fresh = ["".join(islice(new, len(one))) for one in chosen]
         made += [one for one in dict.fromkeys(_checked(texts, fresh)) if one not in taken]
         if len(made) == n:
             return made
@@ -202,37 +203,44 @@ def _parts(
     """
     widths = set(map(len, column))
     if set(column) <= kept:
-        return [str(one) for one in rng.choice(column, n)]
+        return [*map(str, rng.choice(column, n).tolist())]
     if all(one.isdecimal() for one in column) and max(widths) < LONG:
         padded = any(one[0] == "0" for one in column if len(one) > 1)
         if len(widths) == 1 or not padded:
             width = min(widths) if padded else 0
             low, high = min(map(int, column)), max(map(int, column))
             low, high = (0, 10**width - 1) if wide and width else (low, high)
-            return [f"{int(one):0{width}}" for one in _whole(float(low), float(high), n, rng)]
+            drawn = _whole(float(low), float(high), n, rng).astype(np.int64).tolist()
+            return [f"{one:0{width}}" for one in drawn]
     if len(widths) == 1 and any(one.isdigit() for part in column for one in part):
         places = [sorted(set(place)) for place in zip(*column, strict=True)]
         if len(places) >= LONG and np.prod([len(one) for one in places], dtype=float) < 1e6 * n:
             places = [list("0123456789") if one[0].isdigit() else one for one in places]
-        drawn = [rng.choice(one, n) for one in places]
-        return ["".join(one) for one in zip(*drawn, strict=True)]
-    return [_relettered(str(one), rng, kept) for one in rng.choice(column, n)]
+        letters = np.column_stack([rng.choice(one, n) for one in places])
+        return [*map(str, letters.view(f"U{len(places)}").ravel().tolist())]
+    return _relettered(rng.choice(column, n).tolist(), rng, kept)
 
 
-def _relettered(text: str, rng: np.random.Generator, kept: set[str]) -> str:
+def _relettered(parts: Sequence[str], rng: np.random.Generator, kept: set[str]) -> list[str]:
     """Another letter for each letter, another digit for each digit; a vowel stays a vowel."""
-    made = []
-    for at, letter in enumerate(text):
-        if letter.isdigit():
-            first = at == 0 and letter != "0"
-            made.append(str(int(rng.integers(1 if first else 0, 10))))
-        elif letter.isalpha():
-            pool = _VOWELS if letter.lower() in "aeiou" else _CONSONANTS
-            drawn = str(rng.choice(pool))
-            made.append(drawn.upper() if letter.isupper() else drawn)
-        else:
-            made.append(letter)
-    return text if text in kept else "".join(made)
+    whole = "".join(parts)
+    letters = np.array(list(whole), dtype="U1")
+    lengths = np.fromiter(map(len, parts), np.int64, len(parts))
+    ends = np.cumsum(lengths)
+    first = np.zeros(len(letters), dtype=bool)
+    first[(ends - lengths)[lengths > 0]] = True
+    digit, alphabetic = np.char.isdecimal(letters), np.char.isalpha(letters)
+    vowel, upper = np.isin(letters, list("aeiouAEIOU")), np.char.isupper(letters)
+    lowest = first & (letters != "0")  # no part begins with a zero that did not
+    drawn = np.where(
+        vowel, rng.choice(_VOWELS, len(letters)), rng.choice(_CONSONANTS, len(letters))
+    )
+    drawn = np.where(upper, np.char.upper(drawn), drawn)
+    made = np.where(alphabetic, drawn, letters)
+    made[digit] = rng.integers(lowest[digit], 10).astype("U1")
+    new = "".join(made.tolist())
+    each = zip(parts, (ends - lengths).tolist(), ends.tolist(), strict=True)
+    return [part if part in kept else new[start:end] for part, start, end in each]
 
 
 def _date_format(texts: Sequence[str]) -> str:

@@ -126,7 +126,9 @@ def _message(found: Sequence[Evidence], tables: Sequence[RawTable], blind: Seque
     if len(rules) > len(chosen):
         lines.append(f"and {len(rules) - len(chosen)} more in other forms")
     if blind:
-        lines.append(f"(a single cell of {', '.join(map(repr, blind))} is too common to convict)")
+        lines.append(
+            f"(alone, most cells of {', '.join(map(repr, blind))} are too common to convict)"
+        )
     return "\n".join(lines)
 
 

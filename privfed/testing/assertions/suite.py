@@ -16,6 +16,7 @@ from privfed.leaks.table import RawTable
 
 #: The form of a baseline file.
 FORMAT = "privfed-leaks-baseline 1"
+SHOWN = 8  #: How many columns a session's report names
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,12 @@ class Suite:
         if self.off:
             lines.append(f"switched off: {', '.join(self.off)}")
         blind = Counter(name for one in self.seen for name in one.blind)
-        for name, count in blind.most_common():
-            lines.append(f"a single cell of {name!r} was too common to convict, {count} times")
+        often = [f"{name!r} ({count} times)" for name, count in blind.most_common(SHOWN)]
+        if blind:
+            more = f" and {len(blind) - SHOWN} more" if len(blind) > SHOWN else ""
+            lines.append(
+                f"alone, most cells were too common to convict of {', '.join(often)}{more}"
+            )
         stale = len(set(self.accepted) - self.used)
         return [*lines, f"{stale} accepted findings were not met again"] if stale else lines
 

@@ -18,7 +18,7 @@ from privfed import Guard, LocalDisclosure, Policy, Schema
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.engines.owner_side import OwnerSide
 from privfed.engines.sockets import SocketServer
-from privfed.errors import LedgerError
+from privfed.errors import InputError, LedgerError
 from privfed.exchange.channel import RetryLimits
 from privfed.tables.schema import Column
 from privfed.testing.queries import Histogram
@@ -182,3 +182,27 @@ def test_flower_says_in_a_line_why_a_study_was_stopped(caplog: pytest.LogCapture
         log.propagate = before
     assert "privfed: client 'a' published head 3:x after 4:y\n" in caplog.text
     assert caplog.text.count("Traceback") == 1 and "ValueError: else" in caplog.text
+
+
+def test_what_ends_a_simulated_study_is_said_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The study's own error, or that the simulation did not begin; not Flower's and Ray's tracebacks."""
+    from flwr import simulation
+
+    from privfed.engines.flower import simulate
+
+    def refused(_: object) -> None:
+        raise InputError("the study's own line")
+
+    def carries_out(server_app: Any, **_: Any) -> None:
+        server_app._main(None, None)
+
+    def fails(**_: Any) -> None:
+        raise RuntimeError("Exception: The current node timed out during startup.")
+
+    held = LocalDisclosure({"a": gate_of(Hospital(tmp_path))})
+    for engine, line in ((carries_out, "the study's own line"), (fails, "did not begin")):
+        monkeypatch.setattr(simulation, "run_simulation", engine)
+        with pytest.raises(InputError, match=line):
+            simulate(held, refused)

@@ -14,6 +14,7 @@ TABLE = pd.DataFrame(
         "name": [f"Edeltraud Wurm{at}" for at in range(9)],
         "dose": [50.125 + at for at in range(9)],
         "id": [70_001 + 7 * at for at in range(9)],
+        "born": pd.date_range("1980-02-01", periods=9, freq="100D"),
     }
 )
 CLEAN = Redaction(raw_tables(TABLE))
@@ -29,12 +30,13 @@ CLEAN = Redaction(raw_tables(TABLE))
         ("id 70008, -70008", "id [raw], [raw]"),
         ("record 7 of 200, 52 percent, line 70", "record 7 of 200, 52 percent, line 70"),
         ("51.0 and 70009", "51.0 and 70009"),
+        ("born 1980-02-01 or 11/05/1980, 2026-02-01", "born [raw] or [raw], 2026-02-01"),
         ("a EDELTR... wurm8 b ...", "a [raw]...[raw] b ..."),
         ("", ""),
     ],
 )
 def test_only_raw_values_go(printed: str, cleared: str) -> None:
-    """Names in any case, and numbers at the precision they are printed with."""
+    """Names in any case, days in any notation, and numbers at the precision they are printed with."""
     assert CLEAN.of(printed) == cleared
 
 

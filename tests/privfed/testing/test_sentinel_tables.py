@@ -76,7 +76,9 @@ def test_a_pipeline_accepts_every_record() -> None:
     for seed in range(3):
         like = patients(300, seed)
         assert len(RULES) == 30 and not refused(like)
-        assert refused(sentinels(like, 120, seed=seed, keys=keys)) == {}
+        made = sentinels(like, (120, 120, 3000)[seed], seed=seed, keys=keys)
+        assert refused(made) == {}
+        assert all(made[name].is_unique for name in ("email", "iban", "key", "card"))
     assert set(refused(sentinels(like, 120, keys={"ward": WARDS["id"]}))) == {"zip, city"}
 
 
