@@ -1,9 +1,10 @@
-"""Do the 90 % intervals of short private RuleFit, and of a private forest, cover? Known truths, new records and noise in each run.
+"""Do the 90 % intervals of short private RuleFit, its card's risks and a private forest cover? Known truths, new records and noise in each run.
 
     python benchmarks/private_intervals.py --epsilons 1 4 --records 2000 --seeds 200 --out runs.csv --results private_intervals
 
-What ran is in the file of --out after each round of all settings.
-Six correlated columns, two owners; the factor of the posterior's deviation is 1.75 for coefficients and 1 for
+What ran is in the file of --out after each round of all settings: an interrupted command goes on, and a setting or
+seed more adds its own runs alone. A run without terms is kept as one row without a factor.
+Six correlated columns, two owners; the factor of the posterior's deviation is 1.75 for coefficients and risks and 1 for
 predictions, and others are tried. "same" is what the model's own terms have when they are refitted to the same
 records without noise; "truth" is the known function, or the terms' fit to 20,000 further records of it.
 """
@@ -19,11 +20,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from result_rows import PRIVATE_KEYS, arguments, progress, write_rows
-from scipy.special import expit
+from scipy.special import expit, logit
 from scipy.stats import norm
 
 from privfed import Column, LocalDisclosure, Schema
 from privfed.learners import private
+from privfed.learners.rulefit.model import WIDENING, RuleEnsemble
+from privfed.learners.rulefit.scorecard import ScoreCard
 from privfed.learners.rulefit.short import shortened
 from privfed.tables.records import Records
 
@@ -44,6 +47,7 @@ TRUTHS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0)  #: of the posterior's deviation
 SQUARES = tuple(norm.ppf(0.95) * factor for factor in FACTORS)
+RUN = ("truth", "records", "epsilon", "seed")
 
 
 def records(count: int, truth: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -67,7 +71,7 @@ def fit(design: np.ndarray, chances: np.ndarray) -> np.ndarray:
 
 
 def one(truth: str, count: int, epsilon: str, seed: int) -> list[dict[str, Any]]:
-    """Distances of one model from both, in deviations of its posterior."""
+    """Coverage of one model's intervals, by factors of its posterior's deviation; none where it has no terms."""
     rng = np.random.default_rng([seed, count])
     x, score = records(count, truth, rng)
     y = (rng.random(count) < expit(score)).astype(int)
@@ -97,12 +101,37 @@ def one(truth: str, count: int, epsilon: str, seed: int) -> list[dict[str, Any]]
         rows += [{"of": f"coefficients, {name}", "stray": stray, "width": spread.mean()}]
         far = np.abs(design @ model.weights - aim) / each
         rows += [{"of": f"predictions, {name}", "stray": far, "width": each.mean()}]
-    return rows
+    rows += card_risks(model, more, expit(further))
+    return [
+        {"of": row["of"], "width": row["width"], "factor": factor}
+        | {"covered": float((row["stray"] < z).mean())}
+        for row in rows
+        for factor, z in zip(FACTORS, SQUARES, strict=True)
+    ]
+
+
+def card_risks(model: RuleEnsemble, more: np.ndarray, chances: np.ndarray) -> list[dict[str, Any]]:
+    """Of totals that at least a hundredth of the further records have: the mean of their true risks, as log-odds."""
+    card = ScoreCard.from_ensemble(model)
+    totals, at, counts = np.unique(card.totals(more), return_inverse=True, return_counts=True)
+    often = counts >= len(more) / 100
+    scores = card.intercept + totals[often] / card.factor
+    ends = model.mean_score_intervals(scores)
+    assert ends is not None
+    width = (ends[:, 1] - ends[:, 0]) / 2 / norm.ppf(0.95) / WIDENING
+    wanted = logit((np.bincount(at, chances) / counts)[often])
+    return [
+        {
+            "of": "card's risks, truth",
+            "stray": np.abs(wanted - scores) / width,
+            "width": width.mean(),
+        }
+    ]
 
 
 def settled(rows: list[dict[str, Any]]) -> pd.DataFrame:
     """Coverage by setting, and its standard error over runs: intervals of one run hang together."""
-    table = pd.DataFrame(rows)
+    table = pd.DataFrame(rows).dropna(subset="factor")
     keys = ["truth", "records", "epsilon", "of", "factor"]
     groups = table.groupby(keys, sort=False)["covered"]
     found = groups.agg(["mean", "sem", "count"]).reset_index()
@@ -117,15 +146,16 @@ def main() -> None:
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
     settings = list(product(chosen.truths, chosen.records, chosen.epsilons))
-    rows: list[dict[str, Any]] = []
+    kept = pd.DataFrame()
+    if chosen.out.exists():
+        kept = pd.read_csv(chosen.out, dtype={"epsilon": str})
+    rows: list[dict[str, Any]] = kept.to_dict("records")  # type: ignore[assignment]
+    known = {tuple(row[key] for key in RUN) for row in rows}
     for seed in progress(range(chosen.first_seed, chosen.first_seed + chosen.seeds), "runs"):
-        for truth, count, epsilon in settings:
-            for row in one(truth, count, epsilon, seed):
-                key = {"truth": truth, "records": count, "epsilon": epsilon, "seed": seed}
-                key |= {"of": row["of"], "width": row["width"]}
-                for factor, z in zip(FACTORS, SQUARES, strict=True):
-                    covered = float((row["stray"] < z).mean())
-                    rows.append({**key, "factor": factor, "covered": covered})
+        for setting in settings:
+            run = dict(zip(RUN, (*setting, seed), strict=True))
+            if (*setting, seed) not in known:
+                rows += [run | row for row in one(*setting, seed)] or [run]
         pd.DataFrame(rows).to_csv(chosen.out, index=False)  # what ran is kept
     found = settled(rows)
     print(found.round(3).to_string())
@@ -140,8 +170,9 @@ def main() -> None:
                 "spread": found["sem"].round(4),
             }
         )
+        count = found["count"]
         note = (
-            f"{chosen.seeds} runs, two owners; coverage of 90 % intervals by the factor of the posterior's "
+            f"{count.min()} to {count.max()} runs, two owners; coverage of 90 % intervals by the factor of the posterior's "
             "deviation; the spread is the mean's standard error over runs"
         )
         write_rows(table, chosen.results, PRIVATE_KEYS, seed=str(chosen.first_seed), note=note)

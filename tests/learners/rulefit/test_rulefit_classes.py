@@ -6,8 +6,10 @@ import json
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit, softmax
+from sklearn.base import clone
 from sklearn.metrics import accuracy_score
 
 from privfed import Column, Schema
@@ -53,6 +55,17 @@ def test_three_classes_are_told_apart(way: str) -> None:
     assert learner.feature_importances_[:2].min() > learner.feature_importances_[2:].max()
     if way == "short":
         assert all(np.count_nonzero(own.weights[1:]) <= 8 for own in learner.models_)
+
+
+def test_of_several_classes_the_log_odds_of_each_rise() -> None:
+    """Where the records say that one of them falls, too."""
+    learner = clone(fitted("short")).set_params(monotonic_cst={"age": 1})
+    learner.fit(gates(FRAME, learner.private("8"), SCHEMA))
+    ages = pd.concat([FRAME.iloc[:20]] * 40).assign(age=np.repeat(np.linspace(0, 100, 40), 20))
+    asked, free = (
+        one.decision_function(ages).reshape(40, 20, 3) for one in (learner, fitted("short"))
+    )
+    assert (np.diff(asked, axis=0) >= -1e-9).all() and (np.diff(free, axis=0) < -0.01).any()
 
 
 @pytest.mark.parametrize("way", WAYS)
