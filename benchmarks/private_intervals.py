@@ -1,10 +1,10 @@
-"""Do the 90 % intervals of short private RuleFit, its card's risks and a private forest cover? Known truths, new records and noise in each run.
+"""Do the 90 % intervals of short private RuleFit and a private forest cover? Known truths, new records and noise in each run.
 
     python benchmarks/private_intervals.py --epsilons 1 4 --records 2000 --seeds 200 --out runs.csv --results private_intervals
 
 What ran is in the file of --out after each round of all settings: an interrupted command goes on, and a setting or
 seed more adds its own runs alone. A run without terms is kept as one row without a factor.
-Six correlated columns, two owners; the factor of the posterior's deviation is 1.75 for coefficients and risks and 1 for
+Six correlated columns, two owners; the factor of the posterior's deviation is 1.75 for coefficients and 1 for
 predictions, and others are tried. "same" is what the model's own terms have when they are refitted to the same
 records without noise; "truth" is the known function, or the terms' fit to 20,000 further records of it.
 """
@@ -20,13 +20,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from result_rows import PRIVATE_KEYS, arguments, progress, write_rows
-from scipy.special import expit, logit
+from scipy.special import expit
 from scipy.stats import norm
 
 from privfed import Column, LocalDisclosure, Schema
 from privfed.learners import private
-from privfed.learners.rulefit.model import WIDENING, RuleEnsemble
-from privfed.learners.rulefit.scorecard import ScoreCard
 from privfed.learners.rulefit.short import shortened
 from privfed.tables.records import Records
 
@@ -101,31 +99,11 @@ def one(truth: str, count: int, epsilon: str, seed: int) -> list[dict[str, Any]]
         rows += [{"of": f"coefficients, {name}", "stray": stray, "width": spread.mean()}]
         far = np.abs(design @ model.weights - aim) / each
         rows += [{"of": f"predictions, {name}", "stray": far, "width": each.mean()}]
-    rows += card_risks(model, more, expit(further))
     return [
         {"of": row["of"], "width": row["width"], "factor": factor}
         | {"covered": float((row["stray"] < z).mean())}
         for row in rows
         for factor, z in zip(FACTORS, SQUARES, strict=True)
-    ]
-
-
-def card_risks(model: RuleEnsemble, more: np.ndarray, chances: np.ndarray) -> list[dict[str, Any]]:
-    """Of totals that at least a hundredth of the further records have: the mean of their true risks, as log-odds."""
-    card = ScoreCard.from_ensemble(model)
-    totals, at, counts = np.unique(card.totals(more), return_inverse=True, return_counts=True)
-    often = counts >= len(more) / 100
-    scores = card.intercept + totals[often] / card.factor
-    ends = model.mean_score_intervals(scores)
-    assert ends is not None
-    width = (ends[:, 1] - ends[:, 0]) / 2 / norm.ppf(0.95) / WIDENING
-    wanted = logit((np.bincount(at, chances) / counts)[often])
-    return [
-        {
-            "of": "card's risks, truth",
-            "stray": np.abs(wanted - scores) / width,
-            "width": width.mean(),
-        }
     ]
 
 

@@ -38,8 +38,6 @@ class RuleEnsemble:
     covariance: np.ndarray | None = None
     #: of scores: mean square of what the terms miss of the engine's, and the posterior variance beside theirs
     residual_variance: float = 0.0
-    #: mean products of 1 and the terms over synthetic records, shape (1 + terms, 1 + terms); None as above
-    moments: np.ndarray | None = None
 
     def scores(self, x: np.ndarray) -> np.ndarray:
         """F of each encoded record; terms with coefficient zero are not evaluated."""
@@ -63,20 +61,6 @@ class RuleEnsemble:
         spread = np.einsum("ij,jk,ik->i", design, self.covariance, design) + self.residual_variance
         centre = design @ self.weights
         return np.column_stack([centre - reach * (s := np.sqrt(spread)), centre + reach * s])
-
-    def mean_score_intervals(self, scores: np.ndarray, level: float = 0.9) -> np.ndarray | None:
-        """Intervals of the mean F of all whom the model gives each score, shape (scores, 2); None where none is known.
-
-        Their mean terms are taken to be linear in the score.
-        """
-        if self.covariance is None or self.moments is None:
-            return None
-        mean, reach = self.moments[0], WIDENING * deviations_of(level)
-        along = (self.moments - np.outer(mean, mean)) @ self.weights
-        away = (scores - mean @ self.weights) / max(float(along @ self.weights), 1e-300)
-        terms = mean + np.outer(away, along)
-        spread = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", terms, self.covariance, terms), 0))
-        return np.column_stack([scores - reach * spread, scores + reach * spread])
 
     @property
     def _rules(self) -> int:
@@ -234,11 +218,7 @@ class RuleEnsemble:
         """All of it but the schema as plain data, exact to the bit."""
         arrays = {name: plain(getattr(self, name)) for name in _ARRAYS}
         terms = self.terms
-        known = {
-            "covariance": self.covariance,
-            "residual_variance": self.residual_variance,
-            "moments": self.moments,
-        }
+        known = {"covariance": self.covariance, "residual_variance": self.residual_variance}
         return {
             "cutoffs": terms.cutoffs.to_dict(),
             "boxes": plain(terms.boxes),
@@ -257,12 +237,11 @@ class RuleEnsemble:
         shapes = [(1 + len(terms),), (len(boxes),), (len(terms),)]
         if [array.shape for array in arrays.values()] != shapes:
             raise ValueError("a weight and a deviation for each term, a support for each rule")
-        square = {name: restored(state.get(name)) for name in ("covariance", "moments")}
-        for matrix in square.values():
-            if matrix is not None and matrix.shape != (1 + len(terms), 1 + len(terms)):
-                raise ValueError("a covariance and moments of all terms")
+        covariance = restored(state.get("covariance"))
+        if covariance is not None and covariance.shape != (1 + len(terms), 1 + len(terms)):
+            raise ValueError("a covariance of all weights")
         residual = float(state.get("residual_variance", 0.0))
-        return cls(schema, terms, **arrays, **square, residual_variance=residual)
+        return cls(schema, terms, **arrays, covariance=covariance, residual_variance=residual)
 
     def _rule_entry(self, k: int) -> dict[str, Any]:
         support = float(self.supports[k])

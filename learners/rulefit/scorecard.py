@@ -40,7 +40,6 @@ class ScoreCard:
     points: np.ndarray  #: of each rule, whole and none zero, shape (rules,)
     intercept: float  #: log-odds at a total of zero
     factor: float  #: points of one unit of log-odds
-    model: RuleEnsemble  #: what was rounded
 
     @classmethod
     def from_ensemble(cls, model: RuleEnsemble, max_points: int = 10) -> ScoreCard:
@@ -58,9 +57,7 @@ class ScoreCard:
         factor = max_points / largest
         points = np.rint(np.array(values) * factor).astype(int)
         kept = np.flatnonzero(points)
-        return cls(
-            model.schema, tuple(rules[k] for k in kept), points[kept], intercept, factor, model
-        )
+        return cls(model.schema, tuple(rules[k] for k in kept), points[kept], intercept, factor)
 
     def totals(self, x: np.ndarray) -> np.ndarray:
         """Total points of encoded records, whole, shape (records,)."""
@@ -77,28 +74,18 @@ class ScoreCard:
         return pd.DataFrame({"points": self.points, "if": texts})
 
     def risks(self) -> pd.DataFrame:
-        """Columns total and risk, between the risks of 1 and 99 % as far as totals reach them.
-
-        Of a short private model low and high, too: a 90 % interval of the mean risk of all who have the total.
-        """
+        """Columns total and risk, between the risks of 1 and 99 % as far as totals reach them."""
         ends = self.points[self.points < 0].sum(), self.points[self.points > 0].sum()
         wanted = np.array([-1, 1]) * np.log(99) - self.intercept
         low, high = np.clip(np.rint(wanted * self.factor), *ends).astype(int)
         step = max(1, -(-(high - low) // (MOST_RISKS - 1)))
         totals = np.arange(low, high + 1, step)
-        found = pd.DataFrame({"total": totals, "risk": self.risk(totals)})
-        likely = self.model.mean_score_intervals(self.intercept + totals / self.factor)
-        if likely is None:
-            return found
-        return found.assign(low=expit(likely[:, 0]), high=expit(likely[:, 1]))
+        return pd.DataFrame({"total": totals, "risk": self.risk(totals)})
 
     def _told(self) -> list[tuple[str, str]]:
         """Totals and risks as they are printed."""
-        found = []
-        for total, risk, *ends in self.risks().itertuples(index=False):
-            known = f" ({ends[0]:.1%} to {ends[1]:.1%})" if ends else ""
-            found.append((f"{total:+d}", f"{risk:.1%}{known}"))
-        return found
+        risks = self.risks().itertuples(index=False)
+        return [(f"{total:+d}", f"{risk:.1%}") for total, risk in risks]
 
     @property
     def _notes(self) -> str:
@@ -106,8 +93,7 @@ class ScoreCard:
         risks = self.risks()
         step = int(risks["total"].diff().max()) if len(risks) > 1 else 1
         between = f"; in steps of {step}, take the nearest" if step > 1 else ""
-        known = "; in brackets 90 % intervals" if "low" in risks else ""
-        return f"points of all lines that hold{between}{known}"
+        return f"points of all lines that hold{between}"
 
     def __str__(self) -> str:
         lines = ["Add the points of every line that holds:"]

@@ -126,8 +126,8 @@ class _Shortening:
         rules = [own for own in order if own < len(boxes)]
         linear = [int(lines[own - len(boxes)]) for own in order if own >= len(boxes)]
         missed = (self.scores - weights[0] - design @ weights[1:]) ** 2 + self.spread
-        every = np.column_stack([np.ones(len(design)), design])
         if covariance is not None:
+            every = np.column_stack([np.ones(len(design)), design])
             missed -= np.einsum("ij,jk,ik->i", every, covariance, every)
         means = self.mass @ design / self.mass.sum()
         spread = self.mass @ (design - means) ** 2 / self.mass.sum()
@@ -140,7 +140,6 @@ class _Shortening:
             means[: len(rules)],
             np.sqrt(spread),
             covariance=None if covariance is None else unit**2 * covariance,
-            moments=None if covariance is None else (every.T * self.mass) @ every / self.mass.sum(),
             residual_variance=unit**2 * max(0.0, float(np.average(missed, weights=self.weights))),
         )
 

@@ -152,23 +152,6 @@ def test_directions_are_of_short_private_models() -> None:
         model.set_params(max_terms=None).fit(disclosure())
 
 
-def test_a_card_s_risks_have_intervals() -> None:
-    """They hold the risk, are narrower at more budget, and stand in every form and in the saved model."""
-    widths = []
-    for epsilon in ("1", "4"):
-        card = fitted(epsilon=epsilon)[0].scorecard()
-        risks = card.risks()
-        assert (risks["low"] < risks["risk"]).all() and (risks["risk"] < risks["high"]).all()
-        row = risks.iloc[len(risks) // 2]
-        told = f"({row['low']:.1%} to {row['high']:.1%})"
-        assert told in str(card) and told in card.to_html()
-        assert told.replace("%", "\\,\\%") in card.to_latex()
-        ends = card.model.mean_score_intervals(np.array([-1.0, 0.0]))
-        assert ends is not None
-        widths.append(np.diff(ends, axis=1).mean())
-    assert widths[1] < widths[0]
-
-
 def test_little_budget_leaves_fewer_terms_to_tell() -> None:
     """What the posterior variance covers is not written down."""
     assert terms(fitted(40, epsilon="0.3")[0]) < terms(fitted(40, epsilon="8")[0])
