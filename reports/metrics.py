@@ -21,6 +21,8 @@ class MetricValue:
     runs: int = 1  #: number of runs
     #: 95 % interval over the noise of a released score; None for a score by the records' truth
     interval: tuple[float, float] | None = None
+    #: the same of its difference to the constant's, which is released, too
+    margin: tuple[float, float] | None = None
 
     @property
     def told(self) -> str:
@@ -34,21 +36,29 @@ class MetricValue:
         return f"{self.value:.{decimals}f}\u00a0±\u00a0{self.deviation:.{decimals}f}"
 
     @property
+    def _ahead(self) -> tuple[float, float] | None:
+        """By how much it is above the constant baseline's, at the ends of its interval."""
+        if self.margin is not None or self.constant is None:
+            return self.margin
+        low, high = self.interval or (self.value, self.value)
+        return low - self.constant, high - self.constant
+
+    @property
     def undecided(self) -> bool:
-        """Whether the constant baseline's score lies within its interval."""
+        """Whether the constant baseline may score as well, by its interval."""
         return (
             self.interval is not None
-            and self.constant is not None
-            and self.interval[0] < self.constant < self.interval[1]
+            and self._ahead is not None
+            and self._ahead[0] < 0 < self._ahead[1]
         )
 
     @property
     def useless(self) -> bool:
         """Whether it is no better than the constant baseline's, at either end of its interval."""
-        if self.constant is None or not self.better:
+        if self._ahead is None or not self.better:
             return False
-        low, high = self.interval or (self.value, self.value)
-        return high <= self.constant if self.better == "higher" else low >= self.constant
+        low, high = self._ahead
+        return high <= 0 if self.better == "higher" else low >= 0
 
 
 def scores(metrics: Mapping[str, Any]) -> tuple[MetricValue, ...]:
@@ -63,6 +73,7 @@ def scores(metrics: Mapping[str, Any]) -> tuple[MetricValue, ...]:
         deviation=repeated.get("deviation"),
         runs=count,
         interval=_interval(metrics, metrics["measure"]),
+        margin=_interval(metrics, metrics["measure"], "margins"),
     )
     return headline, *_others(metrics, repeated.get("scores", {}), count)
 
@@ -82,11 +93,14 @@ def _others(
                 MetricValue(
                     *(name, value, constants.get(name), better.get(name, ""), deviation, runs),
                     _interval(metrics, name),
+                    _interval(metrics, name, "margins"),
                 )
             )
     return tuple(found)
 
 
-def _interval(metrics: Mapping[str, Any], name: str) -> tuple[float, float] | None:
-    low_high = metrics.get("intervals", {}).get(name)
+def _interval(
+    metrics: Mapping[str, Any], name: str, of: str = "intervals"
+) -> tuple[float, float] | None:
+    low_high = metrics.get(of, {}).get(name)
     return None if low_high is None else (low_high[0], low_high[1])

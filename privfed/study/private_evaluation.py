@@ -160,22 +160,32 @@ def _interval(values: np.ndarray) -> list[float] | None:
 
 
 def _told(figures: Figures, constants: Figures, heard: Sums) -> dict[str, Any]:
-    """Figures as metrics, the first of them the headline; those that the noise may undo are left out."""
+    """Figures as metrics, the first of them the headline; those that the noise may undo are left out.
+
+    ``margins`` are intervals of the difference to the constant's figure, which is as noisy.
+    """
     each = {name: _interval(values) for name, values in figures.items()}
     intervals = {name: interval for name, interval in each.items() if interval is not None}
     first = next(iter(figures))
     if first not in intervals:
         return {"told": TOO_FEW, "value": None}
     others = {name: float(figures[name][0]) for name in intervals if name != first}
+    found = {name: _interval(figures[name] - constants[name]) for name in constants}
+    margins = {name: margin for name, margin in found.items() if margin and name in intervals}
+    cut = {
+        name for name in margins if constants[name].any() and constants[name][0] <= 0
+    }  # by noise
+    known = {name: float(constants[name][0]) for name in margins if name not in cut}
     return {
         "measure": first,
         "better": "higher" if first == ACCURACY else "lower",
         "value": float(figures[first][0]),
-        "baseline": float(constants[first][0]),
+        "baseline": known.pop(first, None),
         "scores": others,
-        "constants": {name: float(constants[name][0]) for name in others if name in constants},
+        "constants": known,
         "score_better": {name: SCORES[name] for name in others},
         "intervals": intervals,
+        "margins": margins,
         "held_out": round(float(heard["sums"][0, 0])),
         "released": NOTE,
     }

@@ -21,8 +21,9 @@ from privfed.mechanisms.laplace import Laplace
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.query import View
+from privfed.reports.metrics import scores
 from privfed.study.price import price
-from privfed.study.private_evaluation import SHARE, evaluated, whole_plan, with_evaluation
+from privfed.study.private_evaluation import SHARE, _told, evaluated, whole_plan, with_evaluation
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 from privfed.testing.hospitals import NUMERIC
@@ -150,6 +151,19 @@ def test_calibration_tells_the_outcome_by_bin_of_the_prediction() -> None:
         (18.0, 20.0, pytest.approx(19)),
     ]
     assert told["value"] == pytest.approx(np.sqrt(np.mean((20 * x - y) ** 2)), rel=1e-4)
+
+
+def test_a_verdict_beside_a_constant_counts_the_noise_of_both() -> None:
+    """A constant's own error may be noise alone; what the noise cut at zero is not told."""
+    draws = np.r_[0.0, np.linspace(0, 3, 1000)]
+    told = _told(
+        {"root mean squared error": 1 + 0 * draws, "R squared": 0.5 + 0 * draws},
+        {"root mean squared error": draws, "R squared": 0 * draws},
+        {"sums": np.full((1001, 1), 50.0)},
+    )
+    assert told["baseline"] is None and told["constants"] == {"R squared": 0.0}
+    score, r2 = scores(told)
+    assert score.undecided and not score.useless and not r2.undecided and not r2.useless
 
 
 def test_too_few_records_are_called_so() -> None:
