@@ -136,7 +136,7 @@ def read(
     still asks; the study's own are stated apart.
 
     Args:
-        policy: the adopted policy; each owner's budget is the one in force in her ledger.
+        policy: the adopted policy; of a named study each owner's budget is the one in force in her ledger.
         ledgers: by client.
         heads: the last heads that the server saw; the chains must pass through them, and a client
             with a head but no ledger is not intact.
@@ -145,9 +145,9 @@ def read(
     shared: dict[Budget | None, _Gauge] = {}
     gauges: dict[str, _Gauge] = {}
     for name, ledger in ledgers.items():
-        held = ledger.policies().get(study, policy).budget
-        own = replace(policy, budget=held)
-        gauges[name] = shared.setdefault(held, _Gauge(own, accountant_of(own)))
+        held = ledger.policies().get(study, policy) if study else policy
+        own = replace(policy, budget=held.budget)
+        gauges[name] = shared.setdefault(own.budget, _Gauge(own, accountant_of(own)))
     blocks = {name: ledger.study_blocks() for name, ledger in ledgers.items()}
     rows = {name: list(ledger.entries()) for name, ledger in ledgers.items()}
     clients = tuple(
