@@ -130,12 +130,10 @@ class Gate:
         #: What noise this gate's releases had; for the owner alone.
         self.noise_monitor = NoiseMonitor(ledger.path, ledger.dataset, secret)
         self._kept: dict[Any, Any] = {}
-        #: How often evaluating each kind went wrong in this process, and why the ledger could not be written
-        self.faults, self.ledger_fault = (
-            Counter[str](),
-            "",
-        )  #: at the last such request: for the owner alone.
-        #: Protected queries that failed, by kind, over restarts, which no epsilon covers: see :meth:`reopen`.
+        #: For the owner alone: how often evaluating each kind went wrong in this process, why the ledger could
+        #: not be written at the last such request,
+        self.faults, self.ledger_fault = Counter[str](), ""
+        #: and protected queries that failed, by kind, over restarts, which no epsilon covers: see :meth:`reopen`.
         self.breaches: Counter[str] = Counter(self.shelf.faults)
         self._lock, self._lasts = threading.Lock(), ledger.path is not None
         ledger.adopt(policy, study, amend=amend)
