@@ -201,6 +201,8 @@ class PersistentLedgers:
                     f"{self}: that of {owner!r} is a copy of {told.copy_of}, which is still there, and "
                     "one budget cannot be spent in two places; go on with that one, or remove it first"
                 )
+            if told.secret_fault is not None:
+                raise told.secret_fault
             if not told.known and told.head.seq > 1:
                 warnings.warn(
                     f"{self}: that of {owner!r} has {told.head.seq} rows, and no head of it is known "
