@@ -126,7 +126,9 @@ def test_a_wrong_option_writes_nothing(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_folder_that_is_not_empty_is_told_before_any_question(table: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_is_told_before_any_question(
+    table: Path, tmp_path: Path
+) -> None:
     """Nobody answers twenty questions for nothing."""
     ran = CliRunner().invoke(commands, ["study", "new", str(tmp_path), "--table", str(table)])
     assert "its columns" not in ran.output and "not empty" in str(ran.exception)
