@@ -24,10 +24,11 @@ from privfed.leaks.windows import Windows, hashes_of
 #: Most that a value's simplicity counts in a row, whose other values are no simpler for it.
 SIMPLE = 0.25
 LARGE = 100_000  #: From how many numbers on a block is large
-HASH = 22  #: Logarithm of the size of the tables that drop windows at once
+HASH = 24  #: Logarithm of the size of the tables that drop windows at once
 FEW = 1 << 14  #: Of so few windows all are looked up
 CHUNK = 1 << 16  #: How many windows are looked up at a time
-MIXES = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))  #: Odd, for two keys' hash
+MIX = np.uint64(0x9E3779B97F4A7C15)  #: Odd, and what hashes of several keys are made by
+BEGUN = 8  #: By how many keys a record's beginning is known
 MEND = "no row may leave; release sums or means over many records, with noise"
 
 
@@ -53,19 +54,28 @@ class Stream:
         self._windows, self._begun = Windows(self.keys), (None, np.empty(0))
 
     def begun(self, table: RawTable) -> np.ndarray:
-        """Places of two keys that may be those with which some columns of a record begin."""
+        """Places of some keys that may be those with which some columns of a record begin."""
         if len(self.keys) <= FEW:
-            return np.arange(len(self.keys) - 1)
+            return np.arange(len(self.keys))
         if self._begun[0] is not table:
-            marked = table.memoised(
-                ("begun", self.precision), partial(_pairs_of, table, self.precision)
+            marked, length = table.memoised(
+                ("begun", self.precision), partial(_beginnings, table, self.precision)
             )
             found = [np.empty(0, np.int64)]
-            for start in range(0, len(self.keys) - 1, CHUNK):
-                pairs = _pair_hashes(*(self.keys[start + at : start + at + CHUNK] for at in (0, 1)))
-                found.append(np.flatnonzero(marked[pairs]) + start)
+            for start in range(0, len(self.keys) - length + 1, CHUNK):
+                some = self.keys[start : start + CHUNK + length - 1]
+                found.append(np.flatnonzero(marked[_hashes_of(some, length)]) + start)
             self._begun = table, np.concatenate(found)
         return self._begun[1]
+
+    def varied(self, places: np.ndarray, width: int) -> np.ndarray:
+        """Those from which so many keys are not all alike."""
+        return np.asarray(places[self._changed[places + width - 1] > self._changed[places]])
+
+    @cached_property
+    def _changed(self) -> np.ndarray:
+        """How many keys up to each are not the one before."""
+        return np.cumsum(np.diff(self.keys, prepend=0) != 0, dtype=np.int32)
 
     def hashes(self, places: np.ndarray, width: int) -> np.ndarray:
         """Of the windows of so many keys at some places."""
@@ -129,22 +139,26 @@ def aligned(
     return max(found, key=lambda one: one.nats, default=None)
 
 
-def _pair_hashes(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Of two keys side by side, below 2^HASH."""
-    first, second = one[: len(other)].view(np.uint64), other.view(np.uint64)
+def _hashes_of(keys: np.ndarray, length: int) -> np.ndarray:
+    """Of so many keys side by side, along the last axis, from each on; below 2^HASH."""
+    plain, count = keys.view(np.uint64), keys.shape[-1] - length + 1
+    mixed = np.zeros((*keys.shape[:-1], count), np.uint64)
     with np.errstate(over="ignore"):
-        return np.asarray((first * MIXES[0] + second * MIXES[1]) >> np.uint64(64 - HASH))
+        for at in range(length):
+            mixed = (mixed + plain[..., at : at + count]) * MIX
+    return np.asarray(mixed >> np.uint64(64 - HASH))
 
 
-def _pairs_of(table: RawTable, precision: Precision) -> np.ndarray:
-    """Which hashes the first two keys of the columns have that are looked for."""
+def _beginnings(table: RawTable, precision: Precision) -> tuple[np.ndarray, int]:
+    """Which hashes the first keys of the columns have that are looked for, and how many keys these are."""
+    spans = list(spans_of(table))
+    length = min(BEGUN, *(last - first for _, first, last in spans))
     marked = np.zeros(1 << HASH, dtype=bool)
-    firsts = {span[:2] for span in spans_of(table)}
-    for coded, cut in product({coded for coded, _ in firsts}, (False, True)):
-        keys = _Keys.known(table, coded, precision, cut).keys
-        for first in [first for its, first in firsts if its == coded]:
-            marked[_pair_hashes(keys[:, first].copy(), keys[:, first + 1].copy())] = True
-    return marked
+    for coded, cut in product({span[0] for span in spans}, (False, True)):
+        hashes = _hashes_of(_Keys.known(table, coded, precision, cut).keys, length)
+        for first in {span[1] for span in spans if span[0] == coded}:
+            marked[hashes[:, first]] = True
+    return marked, length
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +218,7 @@ def _rows(span: tuple[bool, int, int], stream: Stream, table: RawTable) -> Itera
     """Records among the windows of one stream."""
     precision, width = stream.precision, span[2] - span[1]
     begun, windows = stream.begun(table), len(stream.keys) - width + 1
-    begun = begun[: begun.searchsorted(windows)]
+    begun = stream.varied(begun[: begun.searchsorted(windows)], width)
     if not len(begun):
         return
     hashes = stream.hashes(begun, width)

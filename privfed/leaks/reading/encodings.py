@@ -172,6 +172,8 @@ def _array(data: bytes, kind: str, order: str) -> Iterator[object]:
         if width in (1, 2, 4, 8, 16) and len(data) % width == 0 and len(data) > 0:
             with suppress(TypeError):  # a type that NumPy does not know
                 yield np.frombuffer(data, np.dtype(order + kind))
+                if width == 1:  # which is taken for bytes too
+                    return
     yield data
 
 
