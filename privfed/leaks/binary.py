@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import string
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -11,6 +12,7 @@ from privfed.leaks.artefact import Released
 from privfed.leaks.chance import densities, surprise
 from privfed.leaks.evidence import Evidence
 from privfed.leaks.precision import NO_GRADE, decimals_of
+from privfed.leaks.reading.texts import long_words
 from privfed.leaks.table import RawTable
 
 FORMATS = ("<f8", ">f8", "<f4", ">f4")  #: How values may be written, as types of NumPy
@@ -177,7 +179,7 @@ def digests_of(released: Released) -> dict[str, str]:
     """What may be digests in the texts that left, and where each stood."""
     seen: dict[str, str] = {}
     for path, text in released.worded:
-        for token in _DIGEST.findall(text):
+        for token in long_words(_DIGEST, text, string.hexdigits, 32):
             seen.setdefault(token.lower(), path)
     return seen
 
