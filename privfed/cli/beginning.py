@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,9 @@ def new_study(folder: Path, yes: bool, **given: Any) -> int:
     No record's value is shown or written: bounds and categories are public knowledge.
     """
     from privfed.study.new_study import NewStudy
+    from privfed.study.output import check_empty
 
+    check_empty(folder)
     said = {key: value for key, value in given.items() if value is not None}
     answers = said if yes else _asked(said)
     if "table" not in answers:
@@ -125,11 +128,11 @@ def _public(columns: list[Found], target: str) -> dict[str, Any]:
             f"  {column.name} ({column.kind})",
             default=default,
             show_default=bool(default),
-            value_proc=_held,
+            value_proc=partial(_held, category=column.kind == "category"),
         )
         if said == "-" and column.name != target:
             left_out.append(column.name)
-        elif isinstance(said, tuple) and column.kind != "category":
+        elif isinstance(said, tuple):
             bounds[column.name] = said
         elif isinstance(said, list):
             categories[column.name] = said
@@ -147,13 +150,15 @@ def _positive(text: str) -> str:
     return text
 
 
-def _held(text: str) -> tuple[float, float] | list[str] | str:
-    """Read two bounds, or categories split by commas; another text is asked for again."""
+def _held(text: str, *, category: bool) -> tuple[float, float] | list[str] | str:
+    """Read categories split by commas, or of a column of numbers two bounds; another text is asked for again."""
     if text in ("", "-"):
         return text
     listed = [part.strip() for part in text.split(",") if part.strip()]
     if len(listed) > 1:
         return listed
+    if category:
+        raise click.BadParameter("write all categories, split by commas, such as no, yes")
     try:
         lower, upper = (float(part) for part in text.split())
     except ValueError:

@@ -5,18 +5,23 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+from privfed.errors import LedgerError
 from privfed.exchange.messages import Head
 from privfed.ledger.ledger import Ledger
 from privfed.ledger.registry import Registry
 
 
 class Verified(NamedTuple):
-    """What verifying a file found: its data set, head, the heads that were known, and what it copies."""
+    """What verifying a file found: its data set, head, the heads that were known, and what it copies.
+
+    Of a ledger that was written here, ``secret_fault`` says what is wrong with the secret beside it; no gate opens it.
+    """
 
     dataset: str
     head: Head
     known: tuple[Head, ...]
     copy_of: Path | None = None
+    secret_fault: LedgerError | None = None
 
 
 def verified(
@@ -33,4 +38,10 @@ def verified(
         original = registry.original(ledger.identity, path)
         known = [] if original else registry.check(ledger.identity, path, ledger.passes)
         reached = ledger.verify(published, public)
-        return Verified(ledger.dataset, reached, (*known, *published), original)
+        fault = None
+        if registry.at(path) is not None:
+            try:
+                ledger.check_secret()
+            except LedgerError as error:
+                fault = error
+        return Verified(ledger.dataset, reached, (*known, *published), original, fault)

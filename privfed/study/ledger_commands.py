@@ -159,7 +159,8 @@ def intact(told: Verified) -> str:
     known = "" if told.known else f", and {UNKNOWN}"
     if told.copy_of is not None:
         known = f", a copy of {told.copy_of}: what is spent stands there"
-    return f"{told.head.seq} rows, head {told.head}{known}"
+    shut = "" if told.secret_fault is None else f"; but no gate opens it: {told.secret_fault}"
+    return f"{told.head.seq} rows, head {told.head}{known}{shut}"
 
 
 def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:

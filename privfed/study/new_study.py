@@ -153,8 +153,7 @@ def learners(table: str, target: str, categories: Mapping[str, Sequence[str]]) -
     listed = categories.get(target, ())
     if table in bundled():
         listed = public_schema(table).column(target).categories
-    fitting = LEARNERS[kind != "category" and not listed]
-    return [name for name in fitting if len(listed) < 3 or not name.startswith("RuleFit")]
+    return list(LEARNERS[kind != "category" and not listed])
 
 
 def _tables(plain: Mapping[str, Any]) -> str:

@@ -201,6 +201,8 @@ class PersistentLedgers:
                     f"{self}: that of {owner!r} is a copy of {told.copy_of}, which is still there, and "
                     "one budget cannot be spent in two places; go on with that one, or remove it first"
                 )
+            if told.secret_fault is not None:
+                raise told.secret_fault
             if not told.known and told.head.seq > 1:
                 warnings.warn(
                     f"{self}: that of {owner!r} has {told.head.seq} rows, and no head of it is known "
@@ -241,12 +243,15 @@ class PersistentLedgers:
         self.check_heads(owners)
         files, accountant, found = self.files(), accountant_of(adopted), []
         for owner in owners:
-            spent, times = accountant.nothing, {}
+            spent, times, holding = accountant.nothing, {}, ()
             if owner in files:
                 with closing(Ledger.read(files[owner])) as ledger:
                     spent = ledger.taken(accountant, but=study.name)
                     times = ledger.times(study.name)
-            found.append(Left(owner, spent, times))
+                    blocks = ledger.study_blocks().values()
+                    others = [one for one in blocks if one.study != study.name]
+                    holding = tuple(one.study for one in others if any(one.unspent))
+            found.append(Left(owner, spent, times, holding))
         return found
 
     @contextmanager
@@ -300,6 +305,11 @@ def check_affordable(study: Study, price: Price, left: Sequence[Left], folder: P
     )
     has += f", and {len(short) - NAMED} more have too little" if len(short) > NAMED else ""
     why = f"less is left: {has}" if short else f"it exceeds {', '.join(price.over)}"
+    if holding := sorted({name for one in short for name in one.holding}):
+        why += (
+            f" (a share is held by {', '.join(map(repr, holding[:NAMED]))}, which has not ended; if it was "
+            f"killed, what it left is freed by privfed ledger seal {folder} STUDY)"
+        )
     raise BudgetError(
         f"study {study.name!r} is not begun, and nothing was asked or charged: it would take epsilon "
         f"{shown(price.epsilon or 0)} at delta {float(price.delta):g} of each owner's budget of epsilon "

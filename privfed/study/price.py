@@ -319,6 +319,8 @@ class Left:
     spent: Amount  #: all charges, under the ledger's accountant
     #: number of charges of each kind in this study
     times: Mapping[str, int] = field(default_factory=dict)
+    #: other studies that hold a share which they have not charged, and have not ended
+    holding: tuple[str, ...] = ()
 
 
 def lacking(price: Price, left: Sequence[Left]) -> list[Left]:

@@ -11,14 +11,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.cli import BAD_INPUT, BREACH, FINE, status
 from privfed.cli.common import INTERRUPTED
 from privfed.ledger import Ledger
-from privfed.ledger.registry import state_folder
+from privfed.ledger.registry import Registry, state_folder
 from privfed.ledger.sqlite_store import SCHEMA
 
 Written = Callable[..., Path]
@@ -254,6 +256,24 @@ def test_times_count_by_study_and_a_name_stands_for_one_policy(
     assert re.search(r"allows 2 in one study, 2 of which are used up", capsys.readouterr().err)
     assert run(study("one", "1"), tmp_path / "two") == BAD_INPUT
     assert "was begun under another policy; give this one a name" in capsys.readouterr().err
+
+
+def test_a_refusal_names_the_study_that_was_killed_with_a_share(
+    study: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And how its owner frees what it left; then the refused study fits."""
+    assert run(study("one", "2"), tmp_path / "one") == FINE
+    for owner in ("north", "south"):  # as a study that is killed before it asks
+        with closing(
+            Ledger(tmp_path / "owners" / f"{owner}.db", owner, registry=Registry())
+        ) as book:
+            book.reserve_share("cut off", (Fraction(1, 2), Fraction(0)), ZeroConcentrated())
+    refused = study("two", "7", 'budget = { epsilon = "8", delta = "1e-5" }', "")
+    assert run(refused, tmp_path / "two") == BAD_INPUT
+    told = capsys.readouterr().err
+    assert "is held by 'cut off', which has not ended" in told and "privfed ledger seal" in told
+    assert status(["ledger", "seal", str(tmp_path / "owners"), "cut off"]) == FINE
+    assert run(refused, tmp_path / "two") == FINE
 
 
 def test_the_owners_amend_their_budget_and_it_is_recorded(

@@ -251,3 +251,19 @@ def test_a_forged_rotation_does_not_verify(tmp_path: Path) -> None:
         ledger.rotate(b"n" * 32)
         with pytest.raises(LedgerError, match="whose signature is not under it"):
             ledger.verify()
+
+
+def test_a_lost_secret_is_told_where_a_ledger_is_verified(
+    tmp_path: Path, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At its own place; whoever verifies a copy elsewhere has no secret to look for."""
+    path = lasting(tmp_path / "a" / "clinic.db", registry)
+    copy = shutil.copy(path, tmp_path / "elsewhere.db")
+    path.with_suffix(".secret").write_bytes(bytes(32))
+    assert status(["ledger", "verify", str(path)]) == FINE
+    assert "no gate opens it" in capsys.readouterr().out
+    path.with_suffix(".secret").unlink()
+    assert status(["ledger", "verify", str(path)]) == FINE
+    assert "is lost" in capsys.readouterr().out
+    assert status(["ledger", "verify", str(copy)]) == FINE
+    assert "no gate" not in capsys.readouterr().out

@@ -20,7 +20,7 @@ ANSWERS = {
     "age": "0 110",
     "GCS": "15 3\n3 15",  # asked again
     "noise": "-",
-    "sex": "female, male",
+    "sex": "0 1\nfemale, male",  # categories are asked for again
     "died": "0, 1",
     "days": "0 60",
     "learner": "RuleFit\nRuleFitRegressor",
@@ -94,7 +94,7 @@ def test_columns_of_names_are_left_out_unless_one_insists(table: Path, tmp_path:
 
 
 def test_options_alone_suffice(tmp_path: Path) -> None:
-    """A bundled set brings its schema; three classes take a learner that knows them."""
+    """A bundled set brings its schema; classes take a classifier."""
     folder = tmp_path / "new"
     assert (
         status(["study", "new", str(folder), "--table", "diabetes", "--yes", "--lasting"]) == FINE
@@ -102,7 +102,7 @@ def test_options_alone_suffice(tmp_path: Path) -> None:
     study = Study.from_toml(folder / "study.toml")
     assert study.ledgers == (folder / "ledgers").resolve() and study.data.target is None
     assert status(["study", "new", str(tmp_path / "iris"), "--table", "iris", "--yes"]) == FINE
-    assert Study.from_toml(tmp_path / "iris/study.toml").learner.name == "FedForestClassifier"
+    assert Study.from_toml(tmp_path / "iris/study.toml").learner.name == "RuleFitClassifier"
 
 
 @pytest.mark.parametrize(
@@ -124,3 +124,11 @@ def test_a_wrong_option_writes_nothing(
     assert status(["study", "new", str(tmp_path / "new"), "--yes", *options]) == BAD_INPUT
     assert says in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_that_is_not_empty_is_told_before_any_question(
+    table: Path, tmp_path: Path
+) -> None:
+    """Nobody answers twenty questions for nothing."""
+    ran = CliRunner().invoke(commands, ["study", "new", str(tmp_path), "--table", str(table)])
+    assert "its columns" not in ran.output and "not empty" in str(ran.exception)
