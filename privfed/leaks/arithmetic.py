@@ -21,7 +21,7 @@ from privfed.leaks.table import RawTable
 
 #: Most numbers of a release of which all pairs are formed, and all triples.
 PAIRS, TRIPLES = 300, 60
-#: Most numbers of which neighbours are subtracted; most arrays, and pairs of arrays of one shape.
+#: Most numbers of which neighbours are subtracted, of all arrays; most arrays, and pairs of arrays of one shape.
 LONG, BLOCKS, ARRAYS = 5_000_000, 2000, 300
 _EPSILON = float(np.finfo(float).eps)
 _MEND = "what left can be combined; release each statistic once, with noise, over the same records"
@@ -93,7 +93,12 @@ def combinations_of(released: Released, records: int) -> Iterator[Results]:
     if sum(len(widths) for _, widths in numbers) <= PAIRS:
         yield from _of_few(numbers, records)
         return
-    small = [one for one in numbers[:BLOCKS] if 2 <= len(one[1]) <= LONG]
+    small = [one for one in numbers[:BLOCKS] if len(one[1]) >= 2]
+    ends = np.cumsum(
+        sorted(len(one[1]) for one in small)
+    )  # the small ones first, as many as may be
+    most = int(ends.searchsorted(LONG, side="right"))
+    small = sorted(small, key=lambda one: len(one[1]))[:most]
     yield from _merged(
         "the difference of two neighbouring released numbers", starmap(_neighbours, small)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+DULL = 3.0  #: Scores below this are not worth a closer look
 NEIGHBOURS = 16  #: How many raw values on each side tell how dense they lie
 
 

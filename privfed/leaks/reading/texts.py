@@ -9,7 +9,7 @@ import json
 import re
 import string
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import Any
 from urllib.parse import unquote
@@ -148,12 +148,17 @@ def long_words(pattern: re.Pattern[str], text: str, letters: str, length: int) -
 
     Runs are looked for first: most texts have none.
     """
-    kinds = bytes(46 + (chr(one) in letters) for one in range(256))
-    plain, run = text.encode("latin-1", "replace").translate(kinds), b"/" * length
+    plain, run = text.encode("latin-1", "replace").translate(_marked(letters)), b"/" * length
     place = plain.find(run)
     while place >= 0 and (found := pattern.search(text, place)):
         yield found[0]
         place = plain.find(run, found.end())
+
+
+@cache
+def _marked(letters: str) -> bytes:
+    """A table that makes slashes of some letters, and points of all else."""
+    return bytes(46 + (chr(one) in letters) for one in range(256))
 
 
 def _bytes_of(token: str) -> Iterator[tuple[str, object]]:
