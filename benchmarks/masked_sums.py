@@ -56,6 +56,20 @@ def score(name: str, owners: int, masked: bool, epsilon: str, seed: int, cut: bo
     return float(roc_auc_score(test["y"], told))
 
 
+def table(rows: pd.DataFrame) -> list[str]:
+    """Means over all sets as lines of a table, with the masked ones in bold."""
+    columns = [(1, False), *((k, m) for k in (5, 20, 100) for m in (False, True))]
+    told = ["one owner"] + [f"{k} owners{', masked' if m else ''}" for k, m in columns[1:]]
+    lines = [f"| epsilon | metric | {' | '.join(told)} |", "|---" * (len(told) + 2) + "|"]
+    means = rows.groupby(["metric", "epsilon", "owners", "masked"])["value"].mean()
+    for metric, name in (("auc", "AUC"), ("rmse / deviation", "RMSE")):
+        for epsilon in sorted(rows["epsilon"].unique()):
+            cells = [f"{means[metric, epsilon, k, m]:.3f}".lstrip("0") for k, m in columns]
+            shown = [f"**{c}**" if m else c for c, (_, m) in zip(cells, columns, strict=True)]
+            lines.append(f"| {epsilon:g} | {name} | {' | '.join(shown)} |")
+    return lines
+
+
 def main() -> None:
     parser = arguments(
         __doc__,
@@ -67,7 +81,11 @@ def main() -> None:
     )
     parser.add_argument("--cut", action="store_true")
     parser.add_argument("--results")
+    parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
+    if given.table:
+        print(*table(pd.read_csv(RESULTS / "private_masked.csv")), sep="\n")
+        return
     warnings.simplefilter("ignore")
     cells = [(d, e, k, m) for d in given.data for e in given.epsilons for k in given.owners
              for m in (False, True) if k > 1 or not m]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import MISSING, dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -18,7 +18,8 @@ import tomli_w
 from privfed.engines.batches import schema_digest
 from privfed.engines.owner_side import OwnerSide, Rounds
 from privfed.engines.sockets import SocketServer
-from privfed.errors import InputError, PolicyError, SchemaError
+from privfed.errors import InputError, LedgerError, PolicyError, SchemaError
+from privfed.exchange.messages import Head
 from privfed.exchange.signing import read_key
 from privfed.ledger import Ledger
 from privfed.ledger.registry import Registry
@@ -217,6 +218,8 @@ class OwnerFile:
             book.check_owner(self.client, key)
             book.check_secret()
             book.has_in_force(policy, self.study, amend=amend)
+            if policy.masked is not None and not policy.masked.least:
+                _check_known(ledger, registry.heads(book.identity))
 
     @property
     def log_file(self) -> Path | None:
@@ -256,6 +259,16 @@ class OwnerFile:
             raise SchemaError(f"schema file {self.schema}: not the agreed one; put that one there")
         if self.agreed.get("policy", policy.digest) != policy.digest:
             raise PolicyError(f"policy file {self.policy}: not the agreed one; put that one there")
+
+
+def _check_known(ledger: Path, heads: Sequence[Head]) -> None:
+    """Check that an older copy would be noticed: asked again, it would hide other noise with the same masks."""
+    if not heads:
+        raise LedgerError(
+            f"ledger {ledger}: no head of it is known on this machine, and an older copy would use its masks "
+            "again; put it there from a backup, with the last head that the server saw: privfed ledger "
+            "restore --head"
+        )
 
 
 def with_masking_keys(policy: Policy, folder: Path, *, everyone: bool = True) -> Policy:

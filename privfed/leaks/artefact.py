@@ -244,7 +244,7 @@ def _spacings(values: np.ndarray) -> np.ndarray:
     """What their type can tell apart at each."""
     if values.dtype.kind != "f":
         return np.ones(len(values))
-    return np.nan_to_num(np.spacing(np.abs(values)).astype(float))
+    return np.asarray(np.nan_to_num(np.spacing(np.abs(values)).astype(float)))
 
 
 def _merged(

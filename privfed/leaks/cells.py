@@ -152,7 +152,7 @@ def _surprises(index: Index, hits: Sequence[Hits]) -> list[float]:
             hits[at].chance[:] = np.minimum(np.maximum(hits[at].chance, part), 1.0)
         closer = _of_groups(index, [hits[at] for at in again])
         nats[again] = [max(each.max(), whole) for each, whole in closer]
-    return nats.tolist()
+    return [float(one) for one in nats]
 
 
 def _of_groups(index: Index, hits: Sequence[Hits]) -> list[tuple[np.ndarray, float]]:

@@ -243,7 +243,8 @@ class PersistentLedgers:
         self.check_heads(owners)
         files, accountant, found = self.files(), accountant_of(adopted), []
         for owner in owners:
-            spent, times, holding = accountant.nothing, {}, ()
+            spent, times = accountant.nothing, {}
+            holding: tuple[str, ...] = ()
             if owner in files:
                 with closing(Ledger.read(files[owner])) as ledger:
                     spent = ledger.taken(accountant, but=study.name)

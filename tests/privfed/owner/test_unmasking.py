@@ -46,9 +46,9 @@ class Silence(TestNoise):
         return np.zeros(size, np.int64)
 
 
-def gates(least: int = 4, colluding: int = 1) -> dict[str, Gate]:
+def gates(least: int = 4, colluding: int = 1, records: int = 5) -> dict[str, Gate]:
     """Five owners of forty records each, without noise."""
-    rng = np.random.default_rng(5)
+    rng = np.random.default_rng(records)
     frame = pd.DataFrame(rng.uniform(0, 1, (200, 2)), columns=["a", "y"])
     frame["owner"] = np.repeat(OWNERS, 40)
     plain = Policy(
@@ -388,6 +388,22 @@ def test_a_ledger_put_back_gives_no_second_look(monkeypatch: pytest.MonkeyPatch)
     assert twice() > 2**32
     monkeypatch.setattr(gate_module, "new_seed", lambda: bytes(32))
     assert twice() == 0
+
+
+def test_where_all_are_needed_a_ledger_put_back_shows_noise_alone() -> None:
+    """Without a seed of her own, an owner's two answers are two noises apart, whatever her records; with it, nothing."""
+
+    def apart(least: int, records: int) -> np.ndarray:
+        found = []
+        for noise in (1, 2):
+            held = gates(least, records=records)
+            held[VICTIM]._noise = TestNoise(noise)
+            found.append(cells_of(Server(held).shares[VICTIM].parts))
+        return np.asarray(np.subtract(*found))
+
+    np.testing.assert_array_equal(shown := apart(0, records=5), apart(0, records=6))
+    assert 0 < np.abs(shown).max() < 2**20
+    assert np.abs(apart(5, records=5).astype(float)).max() > 2**32
 
 
 def test_no_total_wraps_around(monkeypatch: pytest.MonkeyPatch) -> None:

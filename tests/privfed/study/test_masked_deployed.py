@@ -17,10 +17,11 @@ import pandas as pd
 import pytest
 
 from privfed.cli import BAD_INPUT, FINE, status
+from privfed.engines import owner_file
 from privfed.engines.owner_file import OwnerFile
 from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.sockets import SocketCarrier
-from privfed.errors import PolicyError
+from privfed.errors import LedgerError, PolicyError
 from privfed.exchange.channel import RetryLimits
 from privfed.learners.saved import load
 from privfed.ledger import Ledger
@@ -93,6 +94,27 @@ def test_a_key_of_somebody_else_or_of_nobody_is_refused(
     (keys / "south.mask").write_text("0" * 64)
     assert status(["owner", "masks", str(first), str(keys)]) == BAD_INPUT
     assert "no X25519 key" in capsys.readouterr().err
+
+
+def test_an_older_copy_opens_no_gate_whose_masks_it_would_use_again(
+    study: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Its last head is known on its machine; on one that knows none, a ledger with rows answers nothing."""
+    agree(study)
+    folder = study.parent / "north"
+    owner, kept = OwnerFile.from_toml(folder / "owner.toml"), study.parent / "kept"
+    owner.opened().gate.ledger.close()
+    shutil.copytree(folder, kept)
+    amended(folder / "ledger.db", "9", None)
+    shutil.rmtree(folder)
+    shutil.copytree(kept, folder)
+    with pytest.raises(LedgerError, match="put back from an older copy"):
+        owner.opened()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("forgotten")))
+    with pytest.raises(LedgerError, match="no head of it is known on this machine"):
+        owner.opened()
+    monkeypatch.setattr(owner_file, "_check_known", lambda *_: None)  # without the check it answers
+    owner.opened().gate.ledger.close()
 
 
 def _serve(folder: Path) -> None:
