@@ -10,6 +10,7 @@ import numpy as np
 
 from privfed.leaks.precision import DOUBLE, Precision, precisions_of, split_by_grid, widths_of
 from privfed.leaks.reading.dates import DAY
+from privfed.leaks.reading.encodings import SANE
 from privfed.leaks.reading.leaf import Leaf
 from privfed.leaks.texts import Runs, runs_of
 
@@ -24,7 +25,6 @@ LARGE = 200_000
 MANY = 2_000_000  #: Of more than so many numbers in all none but a small block's are.
 SHORT_TEXT = 1 << 14  #: Texts shorter than this are looked through together
 DIGESTS = (16, 20, 28, 32, 48, 64)  #: How many bytes a UUID or a digest has
-SANE = 0.9  #: Share of sane numbers from which bytes are read as an array of floats
 #: Types as which bytes are read whole.
 TYPES = ("<f8", ">f8", "<f4", ">f4", "<f2", "<i8", "<i4", "<i2")
 
