@@ -34,15 +34,15 @@ FLAGS = fpylll.BKZ.MAX_LOOPS | fpylll.BKZ.AUTO_ABORT if AVAILABLE else 0
 BLOCKS, LOOPS = {10: 1.0, 20: 1.0, 30: 4.0}, 6
 #: Longest lists of undecided candidates, and most equations, of one lattice.
 UNKNOWNS, EQUATIONS = 320, 260
-SPARE = 4.0  #: Bits for each unknown beyond those of the list; further sums would hardly say more, and take long
+SPARE = 3.0  #: Bits for each unknown beyond those of the list; further sums would hardly say more, and take long
 CELLS = 4_000_000  #: Most sums times candidates that are kept, those of few candidates first
 #: The factor of a reduction in blocks of :data:`BLOCKS`, and how far a vector must stand out beside it.
 HERMITE, GAP = 1.0109, 0.25
 LEAST = 0.02  #: Least expected fraction of members, and of others
 STEP, WEIGHT = 6, 40  #: Equations that enter the kernel at a time, and their weight in bits
 #: Most other vectors that are listed to prove an entry; most nodes of the search, and the operations of one.
-ALTERNATIVES, NODES, NODE = 2000, 1e7, 300.0
-SLACK = 100.0  #: By how much a basis may be better than expected before it is reduced
+ALTERNATIVES, NODES, NODE = 2000, 4e7, 300.0
+SLACK = 10.0  #: By how much fewer nodes a reduced basis may have than expected
 SUPPORTS = 12  #: Supports tried between two decisions
 SCALE = 10  #: Units of the embedded coordinates: fractions of a member are rounded to this
 
@@ -237,18 +237,26 @@ class Embedding:
 
         A reduction shows a shortest vector whose next is longer by :data:`GAP` times its factor to the power of the
         dimension (Gama and Nguyen 2008, "Predicting lattice reduction", Section 3.2); a bit too many a dimension
-        makes the next one twice as long. A proof enumerates the lattice of all v with A v = 0, whose volume follows
-        from A and whose reduced lengths fall by a constant factor (Schnorr 2003).
+        makes the next one twice as long.
         """
         told, needed = bits_of(self.added, self.most, self.prior), entropy(self.most, self.prior)
-        unknowns, free = len(self.most), len(self.most) - len(self.added)
+        unknowns = len(self.most)
         least = math.log2(GAP) + unknowns * math.log2(HERMITE)
-        if told <= needed + 10 or told - needed <= unknowns * least:
-            return False
+        clear = told > needed + 10 and told - needed > unknowns * least
+        return clear and self.proof <= SLACK * NODES
+
+    @property
+    def proof(self) -> float:
+        """Nodes of the enumeration that proves a solution, as expected before anything is reduced.
+
+        The lattice of all v with A v = 0 has a volume that follows from A, and a reduced basis lengths that fall by a
+        constant factor (Schnorr 2003, "Lattice reduction by random sampling", Section 2).
+        """
         steps = np.maximum(np.gcd.reduce(self.added, axis=1), 1)
-        volume = np.log(np.maximum(independent(self.added / steps[:, None])[1], 1.0)).sum()
+        _, beyond = independent(self.added / steps[:, None])
+        free = max(len(self.most) - len(beyond), 1)
         falling = (free - 1 - 2 * np.arange(free)) * math.log(HERMITE)
-        return free < 1 or nodes(volume / free + falling, self.reach) <= SLACK * NODES
+        return nodes(np.log(np.maximum(beyond, 1.0)).sum() / free + falling, self.reach)
 
     @property
     def reach(self) -> float:
@@ -282,7 +290,7 @@ class Embedding:
         if not len(basis):
             return np.ones(len(copies), bool)
         expected = nodes(log_lengths(basis), self.reach)
-        if expected > NODES and deadline.spend(self.work):
+        if NODES < expected < SLACK**4 * NODES and deadline.spend(self.work):
             flat = matrix(basis)
             block = min(max(BLOCKS), len(basis))
             fpylll.BKZ.reduction(flat, fpylll.BKZ.Param(block, max_loops=LOOPS, flags=FLAGS))

@@ -18,6 +18,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -25,8 +26,8 @@ from result_rows import RESULTS, read_rows, write_rows
 
 from privfed.attacks.finding import Finding
 from privfed.attacks.worst_record import WorstRecord
+from privfed.audits import guards
 from privfed.audits.gates import audit_gate
-from privfed.audits.guards import audit_guards, audit_sources
 from privfed.audits.noise import audit_noise, noise_tests
 from privfed.engines.local import LocalDisclosure
 from privfed.errors import NobodyAnswered
@@ -217,6 +218,7 @@ FAULTS: dict[str, Callable[[], Plant]] = {
     ),
     "truncated at 2 deviations": lambda: truncated(2),
     "truncated at 3 deviations": lambda: truncated(3),
+    "truncated at 3.5 deviations": lambda: truncated(3.5),
     "truncated at 4 deviations": lambda: truncated(4),
     "low bit tells the answer's parity": lambda: finished(lambda r, x: r - (r & 1) + (x & 1)),
     "release clamped at zero": lambda: finished(lambda r, x: np.maximum(r, 0)),
@@ -289,7 +291,7 @@ def tried(fault: str, audits: Mapping[str, Verdict]) -> None:
         try:
             found = [verdict(seed) for seed in range(GAMES)]
         except NobodyAnswered:
-            told.append((GAMES, "the gate's own price: refused before data are read", ""))
+            told.append((GAMES, "the gate's own price", "refused before data are read"))
             break
         caught = [
             convicted[0]
@@ -329,14 +331,20 @@ def trained(mechanism: Mechanism, seed: int) -> list[Finding]:
 def by_default(
     build: Callable[[], Mechanism], policy: Policy, plan: Sequence[Planned], schema: Schema
 ) -> dict[str, Verdict]:
-    """The audits of a study's guards and of its owners' sources, by game."""
+    """The audits of a study's guards and of its owners' sources, by game; a guard's name builds it anew."""
 
     def asked() -> tuple[Sequence[Planned], Schema, Policy]:
         return plan, schema, with_mechanism(policy, build())
 
+    def guarded(seed: int) -> list[Finding]:
+        with patch.object(guards, "mechanism_of", lambda guard: build()):
+            return guards.audit_guards(*asked(), TestNoise(seed))
+
     return {
-        "owners' sources": lambda seed: audit_sources(*asked(), lambda n: TestNoise(2 * seed + n)),
-        "guards": lambda seed: audit_guards(*asked(), TestNoise(seed)),
+        "owners' sources": lambda seed: guards.audit_sources(
+            *asked(), lambda n: TestNoise(2 * seed + n)
+        ),
+        "guards": guarded,
     }
 
 
@@ -392,7 +400,7 @@ def sources() -> None:
     for name, source in faults.items():
 
         def verdict(seed: int, own: Callable[[int, int], Noise] = source) -> list[Finding]:
-            return audit_sources(plan, schema, policy, lambda owner: own(seed, owner))
+            return guards.audit_sources(plan, schema, policy, lambda owner: own(seed, owner))
 
         tried(name, {"owners' sources": verdict})
 
@@ -411,6 +419,7 @@ PURE: dict[str, Callable[[], Mechanism]] = {
     "noise in floating point, rounded to 1e-3": faulty.RoundedLaplace,
     "Laplace tails cut at 5 scales": faulty.TruncatedLaplace,
     "Laplace noise absent above 30 scales": faulty.NearLaplace,
+    "no Laplace noise once in 200 draws": lambda: faulty.ForgetfulLaplace(200),
     "no Laplace noise once in 1,000 draws": faulty.ForgetfulLaplace,
     "noise of the answer before": faulty.ReusedLaplace,
     "the last bit tells a parity of all cells": faulty.ParityLaplace,
@@ -424,19 +433,19 @@ def pure() -> None:
     schema = Schema((Column("age", lower=0, upper=100),), Column("risk", lower=0, upper=1))
     counts = Histogram(0, tuple(np.linspace(0, 100, 9).tolist()))
     sums = LevelSums((((0, 0),), ((0, 1),)))
-    guards = {
+    named = {
         counts.kind: (Guard.of("laplace", spend="1"),),
         sums.kind: (Guard.of("laplace", spend="0.5"),),
     }
-    policy, plan = Policy(guards, budget=Budget.of("20")), (Planned(counts, 3), Planned(sums, 2))
+    policy, plan = Policy(named, budget=Budget.of("20")), (Planned(counts, 3), Planned(sums, 2))
     for name, build in PURE.items():
         tried(name, by_default(build, policy, plan, schema))
 
 
 def with_mechanism(policy: Policy, mechanism: Mechanism) -> Policy:
     kinds = policy.guards.items()
-    guards = {k: tuple(replace(guard, mechanism=mechanism) for guard in own) for k, own in kinds}
-    return replace(policy, guards=guards)
+    changed = {k: tuple(replace(guard, mechanism=mechanism) for guard in own) for k, own in kinds}
+    return replace(policy, guards=changed)
 
 
 @contextmanager
@@ -500,8 +509,8 @@ def bits() -> None:
 
 def gates() -> None:
     """Faults of a gate itself, which test suites convict: no study makes this audit."""
-    guards = {Histogram.kind: (Guard.of("laplace", spend="1"),)}
-    policy = Policy(guards, unit="individual", cap=2, budget=Budget.of("20"))
+    named = {Histogram.kind: (Guard.of("laplace", spend="1"),)}
+    policy = Policy(named, unit="individual", cap=2, budget=Budget.of("20"))
     for name, kind in (
         ("a cap off by one", faulty.LaxCapGate),
         ("a retry answered anew, uncharged", faulty.AnewGate),

@@ -87,8 +87,7 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
         schema: the public data dictionary.
         canaries: number of canaries in each run; the fewer, the less they hide each other.
         others: number of records that are certainly there.
-        runs: how often the learner learns anew; unless given, for :data:`COINS` coins, or as :func:`rehearsed`
-            says.
+        runs: how often the learner learns anew; unless given, for :data:`COINS` coins, or as :func:`rehearsed`.
         search: whether the canaries are those that move a training farthest (:func:`farthest`), at most
             so many; else they are drawn anew for each run.
         noise: the client's source of noise; secure unless given.
