@@ -191,8 +191,8 @@ def _partners(column: np.ndarray, columns: int) -> Iterator[tuple[np.ndarray, np
 
 
 def _between(table: RawTable) -> Cells:
-    """Midpoints of values next to each other in their column, as trees' thresholds are; of such as are some
-    steps of the column apart, for in a full lattice any midpoint is one."""
+    """Midpoints of values next to each other in their column, as trees' thresholds are, from 32-bit floats;
+    of such as are some steps of the column apart, for in a full lattice any midpoint is one."""
     _, own, where = table.sample
     values, cells = [np.empty(0)], [np.empty(0, np.int64)]
     for column, places, step in zip(own.T, where.T, table.steps, strict=True):
@@ -202,8 +202,10 @@ def _between(table: RawTable) -> Cells:
             sparse = high - low > SPARSE * step
             values.append((low[sparse] + high[sparse]) / 2)
             cells.append(places[np.isfinite(column)][at[:-apart][sparse]])
-    slack = 4 * _EPSILON * float(np.nanmax(np.abs(own), initial=0))
-    return Cells.of(np.concatenate(values), np.concatenate(cells), slack)
+    made = Cells.of(np.concatenate(values), np.concatenate(cells))
+    with np.errstate(over="ignore"):
+        single = np.spacing(made.sizes.astype(np.float32)).astype(float)
+    return Cells(made.sizes, made.first, np.where(np.isfinite(single), single, 0.0))
 
 
 def _of_three(factor: float) -> Values:
