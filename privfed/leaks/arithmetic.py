@@ -93,14 +93,12 @@ def combinations_of(released: Released, records: int) -> Iterator[Results]:
     if sum(len(widths) for _, widths in numbers) <= PAIRS:
         yield from _of_few(numbers, records)
         return
-    small = [one for one in numbers[:BLOCKS] if len(one[1]) >= 2]
-    ends = np.cumsum(
-        sorted(len(one[1]) for one in small)
-    )  # the small ones first, as many as may be
-    most = int(ends.searchsorted(LONG, side="right"))
-    small = sorted(small, key=lambda one: len(one[1]))[:most]
+    small = sorted(
+        (one for one in numbers[:BLOCKS] if len(one[1]) >= 2), key=lambda one: len(one[1])
+    )
+    most = int(np.cumsum([len(one[1]) for one in small]).searchsorted(LONG, side="right"))
     yield from _merged(
-        "the difference of two neighbouring released numbers", starmap(_neighbours, small)
+        "the difference of two neighbouring released numbers", starmap(_neighbours, small[:most])
     )
     yield from _merged("the difference to an array of the same shape", _arrays(numbers))
 
@@ -179,17 +177,26 @@ def _triples(values: np.ndarray, cells: np.ndarray, locate: Callable[[int], str]
 
 
 def _neighbours(block: Block, widths: np.ndarray) -> Parts:
-    """Differences of numbers that lie side by side, as in running totals."""
-    where = np.arange(block.values.size).reshape(block.values.shape)
-    pairs = [(where[1:].ravel(), where[:-1].ravel())]
-    for axis in range(1, where.ndim):
-        turned = np.moveaxis(where, axis, 0)
-        pairs.append((turned[1:].ravel(), turned[:-1].ravel()))
-    after, before = (np.concatenate(places) for places in zip(*pairs, strict=True))
-    values = block.values.reshape(-1).astype(float)
-    a, b = values[after], values[before]
-    error = widths[after] + widths[before] + 2 * _EPSILON * (np.abs(a) + np.abs(b))
-    return a - b, error, lambda at: block.leaf.element(int(after[at]))
+    """Differences of numbers that lie side by side along an axis, as in running totals."""
+    values, shape = block.values.astype(float), block.values.shape
+    sizes, widths = np.abs(values), widths.reshape(shape)
+    differences, errors, places = [], [], []
+    for axis in range(values.ndim):
+        after, before = ((*(slice(None),) * axis, one) for one in (slice(1, None), slice(-1)))
+        error = widths[after] + widths[before] + 2 * _EPSILON * (sizes[after] + sizes[before])
+        differences.append((values[after] - values[before]).ravel())
+        errors.append(error.ravel())
+        places.append((axis, error.shape))
+
+    def locate(at: int) -> str:
+        for axis, kept in places:
+            if at < (count := int(np.prod(kept))):
+                where = np.array(np.unravel_index(at, kept)) + (np.arange(len(kept)) == axis)
+                return block.leaf.element(int(np.ravel_multi_index(where, shape)))
+            at -= count
+        raise IndexError(at)
+
+    return np.concatenate(differences), np.concatenate(errors), locate
 
 
 def _arrays(numbers: list[Numbers]) -> Iterator[Parts]:

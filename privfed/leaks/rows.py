@@ -7,7 +7,7 @@ ones) give a record away together.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import product
@@ -163,11 +163,20 @@ def _beginnings(table: RawTable, precision: Precision) -> tuple[np.ndarray, int]
 
 @dataclass(frozen=True, eq=False)
 class _Keys:
-    """Whole records at one precision, with codes of texts or not, and their keys."""
+    """Whole records at one precision, with codes of texts or not, their keys, and of each column that was
+    asked for the log of how likely its values are."""
 
     whole: np.ndarray
     keys: np.ndarray
     windows: Windows
+    logs: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def log_chances(self, columns: range, precision: Precision) -> np.ndarray:
+        """The log of how likely a row drawn column by column is each, of some columns."""
+        for at in set(columns) - set(self.logs):
+            column = np.nan_to_num(self.whole[:, at])
+            self.logs[at] = _log_chances(column, self.keys[:, at], precision)
+        return np.asarray(sum(self.logs[at] for at in columns))
 
     @classmethod
     def known(cls, table: RawTable, coded: bool, precision: Precision, cut: bool) -> _Keys:
@@ -187,13 +196,14 @@ class _Keys:
 
 @dataclass(frozen=True, eq=False)
 class _Records:
-    """Some columns of all records at one precision, their keys, and the order of the keys' hashes."""
+    """Some columns of all records at one precision, their keys, the order of the keys' hashes, and what
+    says how likely each is."""
 
     part: np.ndarray
     keys: np.ndarray
     hashes: np.ndarray
     order: np.ndarray
-    precision: Precision
+    log_chances: Callable[[], np.ndarray]
 
     @classmethod
     def of(
@@ -206,12 +216,8 @@ class _Records:
         hashes = all_keys.windows.hashes(begins, begins + last - first)
         order = np.argsort(hashes)
         part, keys = all_keys.whole[:, first:last], all_keys.keys[:, first:last]
-        return cls(part, keys, hashes[order], order, precision)
-
-    @cached_property
-    def logs(self) -> np.ndarray:
-        """The log of how likely a row drawn column by column is each."""
-        return _log_chances(self.part, self.keys, self.precision)
+        logs = partial(all_keys.log_chances, range(first, last), precision)
+        return cls(part, keys, hashes[order], order, logs)
 
 
 def _rows(span: tuple[bool, int, int], stream: Stream, table: RawTable) -> Iterator[Evidence]:
@@ -234,7 +240,7 @@ def _rows(span: tuple[bool, int, int], stream: Stream, table: RawTable) -> Itera
         hit, record = hit[usable], record[usable]
         if not len(hit):
             continue
-        logs = records.logs
+        logs = records.log_chances()
         least = int(np.argmin(logs[record]))
         single = -float(np.log(windows * len(part)) + logs[record[least]])
         trials, share = float(windows), min(1.0, float(np.exp(logs).sum()))
@@ -273,16 +279,13 @@ def _equal(
     return maybe[same.all(axis=1)], record[same.all(axis=1)]
 
 
-def _log_chances(part: np.ndarray, keys: np.ndarray, precision: Precision) -> np.ndarray:
-    """Logarithm of the chance that a row drawn column by column equals each record."""
-    logs = np.zeros(len(part))
-    for column, key in zip(np.nan_to_num(part).T, keys.T, strict=True):
-        _, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
-        often = counts[inverse]
-        sizes = np.unique(column)
-        cell = precision.cell(column)
-        dense = densities(sizes, np.searchsorted(sizes, column), deviations=0) / len(sizes)
-        likely = np.where(often == 1, np.minimum(dense * cell, 1.0), often / len(column))
-        simple = 1 / (1 + np.abs(column) / cell)
-        logs += np.log(np.maximum(likely, np.minimum(simple, SIMPLE)))
-    return logs
+def _log_chances(column: np.ndarray, keys: np.ndarray, precision: Precision) -> np.ndarray:
+    """Logarithm of the chance that a value drawn from a column equals each."""
+    _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    often = counts[inverse]
+    sizes = np.unique(column)
+    cell = precision.cell(column)
+    dense = densities(sizes, np.searchsorted(sizes, column), deviations=0) / len(sizes)
+    likely = np.where(often == 1, np.minimum(dense * cell, 1.0), often / len(column))
+    simple = 1 / (1 + np.abs(column) / cell)
+    return np.asarray(np.log(np.maximum(likely, np.minimum(simple, SIMPLE))))
