@@ -21,9 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeRegressor
 
-from privfed.leaks.artefact import Located, Released
+from privfed.leaks.arithmetic import _neighbours
+from privfed.leaks.artefact import Block, Located, Released
 from privfed.leaks.functions import NEAR, _between
 from privfed.leaks.lines import Lines
+from privfed.leaks.reading.leaf import Leaf
 from privfed.leaks.table import raw_tables
 from privfed.testing import RawValueLeft, assert_no_raw, flatten, sentinels
 
@@ -301,6 +303,25 @@ def _fees(seed: int) -> tuple[pd.DataFrame, np.ndarray]:
     rng = np.random.default_rng(seed)
     fees = {"net": rng.lognormal(5, 1, 300), "gross": rng.lognormal(6, 1, 300)}
     return pd.DataFrame(fees).round(2), rng.normal(size=300)
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.integers(0, 99))
+def test_neighbours_are_subtracted_along_each_axis(shape: list[int], seed: int) -> None:
+    """Each difference is of the number that its path names and of one beside it."""
+    values = np.random.default_rng(seed).normal(size=shape)
+    leaf = Leaf("a", values)
+    differences, errors, locate = _neighbours(Block(leaf, values), np.zeros(values.size))
+    named = {leaf.element(at): index for at, index in enumerate(np.ndindex(*shape))}
+    beside = []
+    for at, difference in enumerate(differences):
+        after = np.array(named[locate(at)])
+        steps = [after - one for one in np.eye(len(shape), dtype=int) if (after >= one).all()]
+        before = [
+            tuple(one) for one in steps if values[tuple(after)] - values[tuple(one)] == difference
+        ]
+        beside += [(tuple(after), one) for one in before]
+    assert len(set(beside)) == len(differences) == len(errors)
+    assert len(differences) == sum(values.size - values.size // side for side in shape)
 
 
 def test_lines_of_other_people_are_not_caught() -> None:
