@@ -165,6 +165,8 @@ def _triples(values: np.ndarray, cells: np.ndarray, locate: Callable[[int], str]
     simple = simplicity(np.abs(values)) > 0.05
     dull = (simple[first] | simple[second])[:, None] | simple[None, :]
     dull |= (first[:, None] == np.arange(len(values))) | (second[:, None] == np.arange(len(values)))
+    # where either adds nothing, the other is all of it
+    dull |= np.minimum(np.abs(product)[:, None], np.abs(values)) <= 2 * slack
     kept = np.flatnonzero(~dull.ravel())
     rule = "a released number times a second plus a third"
     width = len(values)

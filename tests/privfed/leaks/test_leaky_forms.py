@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeRegressor
 
-from privfed.leaks.arithmetic import _neighbours
+from privfed.leaks.arithmetic import _neighbours, _triples
 from privfed.leaks.artefact import Block, Located, Released
 from privfed.leaks.functions import NEAR, _between
 from privfed.leaks.lines import Lines
@@ -322,6 +322,14 @@ def test_neighbours_are_subtracted_along_each_axis(shape: list[int], seed: int) 
         beside += [(tuple(after), one) for one in before]
     assert len(set(beside)) == len(differences) == len(errors)
     assert len(differences) == sum(values.size - values.size // side for side in shape)
+
+
+def test_a_number_and_next_to_nothing_is_the_number_alone() -> None:
+    """Else each tiny product of what left beside it would count as another hit."""
+    values = np.array([45680.5, 3e-5, 0.0437, 7.3e-6, 2.9])
+    made = _triples(values, np.array([0.1, 1e-9, 1e-5, 1e-9, 1e-5]), str)
+    assert len(made.values) > 0
+    assert np.abs(made.values - values[0]).min() > 0.2
 
 
 def test_lines_of_other_people_are_not_caught() -> None:
