@@ -399,7 +399,7 @@ def test_where_all_are_needed_a_ledger_put_back_shows_noise_alone() -> None:
             held = gates(least, records=records)
             held[VICTIM]._noise = TestNoise(noise)
             found.append(cells_of(Server(held).shares[VICTIM].parts))
-        return np.asarray(found[0] - found[1])
+        return np.asarray(np.subtract(*found))
 
     np.testing.assert_array_equal(shown := apart(0, records=5), apart(0, records=6))
     assert 0 < np.abs(shown).max() < 2**20
