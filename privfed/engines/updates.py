@@ -20,6 +20,7 @@ from privfed.exchange.messages import Release, Request
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
 from privfed.privacy.policy import Policy
+from privfed.privacy.policy_objects import mechanism_of
 from privfed.questions import wire
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
 from privfed.questions.query import Query, View
@@ -113,7 +114,8 @@ class UpdateGate:
 
     Raises:
         QueryError: the clip is no size.
-        PolicyError: masked sums of which owners may be missing; a round of training has no steps to open them.
+        PolicyError: masked sums of which owners may be missing; a round of training has no steps to open them. Or
+            training costs more, by its settings, than its guard spends.
     """
 
     def __init__(
@@ -133,6 +135,8 @@ class UpdateGate:
         queries = (ModelUpdate, *rest.pop("queries", ()))
         #: Answers for rules and trees too.
         self.gate = Gate(owner, self._records, policy, ledger, queries=queries, **rest)
+        for each in policy.guards.get(ModelUpdate.kind, ()):
+            mechanism_of(each).dearest(each.amount(None))
 
     def answer(
         self,
