@@ -29,6 +29,7 @@ from privfed.tables.schema import Column, Schema
 
 #: Grid units of a clip: 2^24 at least, 2^25 at most, so that truncation moves a cell by 6e-8 of it.
 FINENESS = 24
+RECORD = ("record", "add-or-remove")  #: The unit and relation of what a training's settings say
 #: The data dictionary of a client who has no table beside her model.
 NO_TABLE = Schema((Column("none", lower=0, upper=1),), name="a model's update")
 
@@ -137,6 +138,11 @@ class UpdateGate:
         self.gate = Gate(owner, self._records, policy, ledger, queries=queries, **rest)
         for each in policy.guards.get(ModelUpdate.kind, ()):
             mechanism_of(each).dearest(each.amount(None))
+            if "steps" in each.options and (policy.unit, policy.relation) != RECORD:
+                raise PolicyError(
+                    "training: its settings say what one record more or less costs; leave noise, rate and steps "
+                    "out for another unit or relation, and write what its accountant says of that"
+                )
 
     def answer(
         self,

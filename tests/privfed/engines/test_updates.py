@@ -187,6 +187,12 @@ def test_training_whose_settings_cost_more_than_it_says_opens_no_gate() -> None:
         UpdateGate(
             "a", Policy({"model.update": (cheap,)}, accountant="approximate"), Ledger(), clip=5.0
         )
+    sound = {"model.update": (Guard.of("training", spend="0.41", **SETTINGS),)}
+    others: list[dict[str, Any]] = [{"relation": "replace-one"}, {"unit": "client"}]
+    for other in others:
+        policy = Policy(sound, accountant="approximate", **other)
+        with pytest.raises(PolicyError, match="leave noise, rate and steps out"):
+            UpdateGate("a", policy, Ledger(), clip=5.0)
     for lacking in SETTINGS:
         with pytest.raises(InputError, match="noise, rate and steps, with a delta"):
             Training(**{**SETTINGS, lacking: 0})
