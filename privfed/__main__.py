@@ -26,6 +26,7 @@ def main() -> None:
         command()
     except KeyboardInterrupt:
         print("privfed: interrupted; nothing had begun", file=sys.stderr)
+        exec("")  # noqa: S102 - as in privfed.cli
         sys.exit(130)  # as shells have it for a program that SIGINT ended
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,9 +129,9 @@ def _public(columns: list[Found], target: str) -> dict[str, Any]:
             f"  {column.name} ({column.kind})",
             default=default,
             show_default=bool(default),
-            value_proc=partial(_held, category=column.kind == "category"),
+            value_proc=partial(_held, column.kind == "category", column.name == target),
         )
-        if said == "-" and column.name != target:
+        if said == "-":
             left_out.append(column.name)
         elif isinstance(said, tuple):
             bounds[column.name] = said
@@ -142,7 +143,7 @@ def _public(columns: list[Found], target: str) -> dict[str, Any]:
 def _positive(text: str) -> str:
     """Keep a number above zero as it is written."""
     try:
-        good = 0 < float(text) < float("inf")
+        good = 0 < float(text) < inf
     except ValueError:
         good = False
     if not good:
@@ -150,8 +151,10 @@ def _positive(text: str) -> str:
     return text
 
 
-def _held(text: str, *, category: bool) -> tuple[float, float] | list[str] | str:
+def _held(category: bool, target: bool, text: str) -> tuple[float, float] | list[str] | str:
     """Read categories split by commas, or of a column of numbers two bounds; another text is asked for again."""
+    if text == "-" and target:
+        raise click.BadParameter("it is what is to be predicted, and cannot be left out")
     if text in ("", "-"):
         return text
     listed = [part.strip() for part in text.split(",") if part.strip()]
@@ -165,6 +168,8 @@ def _held(text: str, *, category: bool) -> tuple[float, float] | list[str] | str
         raise click.BadParameter(
             "write two numbers, such as 0 120, or categories split by commas"
         ) from None
-    if not lower < upper:
-        raise click.BadParameter("the least comes first, and is below the greatest")
+    if not -inf < lower < upper < inf:
+        raise click.BadParameter(
+            "the least comes first, and is below the greatest; both are finite"
+        )
     return int(lower) if lower.is_integer() else lower, int(upper) if upper.is_integer() else upper

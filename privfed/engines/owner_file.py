@@ -218,7 +218,7 @@ class OwnerFile:
             book.check_owner(self.client, key)
             book.check_secret()
             book.has_in_force(policy, self.study, amend=amend)
-            if policy.masked is not None and not policy.masked.least:
+            if policy.masked is not None and not policy.masked.least and book.head.seq > 1:
                 _check_known(ledger, registry.heads(book.identity))
 
     @property
@@ -266,8 +266,8 @@ def _check_known(ledger: Path, heads: Sequence[Head]) -> None:
     if not heads:
         raise LedgerError(
             f"ledger {ledger}: no head of it is known on this machine, and an older copy would use its masks "
-            "again; put it there from a backup, with the last head that the server saw: privfed ledger "
-            "restore --head"
+            "again; ask the server for the last head that it saw, move the ledger away, and put its backup there: "
+            f"privfed ledger restore BACKUP {ledger} --head SEQ:HASH"
         )
 
 

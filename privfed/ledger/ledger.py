@@ -38,7 +38,7 @@ from privfed.ledger.secret import commitment, secret_beside
 from privfed.ledger.sqlite_store import SqliteStore
 from privfed.ledger.statement import Line, export, fixed_totals, statement
 from privfed.ledger.store import FORMAT, OWN_EVENTS, Entry, Store, Tip
-from privfed.ledger.study_blocks import BLOCKS, StudyBlock, committed, read_blocks, reserved
+from privfed.ledger.study_blocks import BLOCKS, StudyBlock, committed, kept, read_blocks, reserved
 from privfed.ledger.verification import check_begun, stored_totals, totals_of, verify
 from privfed.privacy.accountant import Accountant, Amount, Budget, plus
 from privfed.privacy.limit import WHOLE, Limit, scope
@@ -223,10 +223,10 @@ class Ledger(Custody):
             budget = held and held["terms"].get("budget")
             ceiling = budget and accountant.ceiling(Budget.of(budget["epsilon"], budget["delta"]))
             if ceiling and not accountant.fits(taken, ceiling):
+                others = kept(name for name, one in blocks.items() if any(one.unspent))
                 raise BudgetError(
                     f"{self._store}: study {study!r} is not begun: less of the budget is left than its "
-                    "share, for other studies have reserved theirs; wait until they are sealed, or "
-                    "write a smaller epsilon"
+                    f"share{others}; write a smaller epsilon"
                 )
             body: dict[str, Any] = {"study": study, "share": list(map(str, share))}
             body |= {"accountant": accountant.name}

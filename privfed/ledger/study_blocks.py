@@ -38,6 +38,8 @@ from privfed.privacy.limit import scope
 STUDY = ("study",)  #: What a study's total is named by
 BLOCKS = "studies"  #: The name of all blocks in a ledger's state
 
+NAMED = 5  #: Most studies that a refusal names
+
 
 @dataclass(frozen=True)
 class StudyBlock:
@@ -87,3 +89,15 @@ def committed(total: Amount, blocks: Iterable[StudyBlock]) -> Amount:
     for block in blocks:
         total = plus(total, block.unspent)
     return total
+
+
+def kept(studies: Iterable[str]) -> str:
+    """What a refusal says of studies that have not ended and hold a share; nothing where there are none."""
+    names = sorted(studies)
+    if not names:
+        return ""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return (
+        f"; part of the budget is kept for {', '.join(map(repr, names[:NAMED]))}{more}, not ended yet: of a study "
+        "that was killed, privfed ledger seal FOLDER STUDY frees the rest"
+    )

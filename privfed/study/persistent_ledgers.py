@@ -20,6 +20,7 @@ from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.policy_constraints import check_countable
 from privfed.ledger.registry import Registry
+from privfed.ledger.study_blocks import kept
 from privfed.ledger.verified_file import verified
 from privfed.privacy.accountant import Budget
 from privfed.privacy.limit import Limit
@@ -306,11 +307,7 @@ def check_affordable(study: Study, price: Price, left: Sequence[Left], folder: P
     )
     has += f", and {len(short) - NAMED} more have too little" if len(short) > NAMED else ""
     why = f"less is left: {has}" if short else f"it exceeds {', '.join(price.over)}"
-    if holding := sorted({name for one in short for name in one.holding}):
-        why += (
-            f" (a share is held by {', '.join(map(repr, holding[:NAMED]))}, which has not ended; if it was "
-            f"killed, what it left is freed by privfed ledger seal {folder} STUDY)"
-        )
+    why += kept({name for one in short for name in one.holding})
     raise BudgetError(
         f"study {study.name!r} is not begun, and nothing was asked or charged: it would take epsilon "
         f"{shown(price.epsilon or 0)} at delta {float(price.delta):g} of each owner's budget of epsilon "

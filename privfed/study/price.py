@@ -10,6 +10,7 @@ from typing import Any
 
 from privfed.errors import PluginError, PolicyError, UnsupportedLoss
 from privfed.learners.base import Planned
+from privfed.ledger.study_blocks import kept
 from privfed.owner.guards import assign, bounded_under
 from privfed.owner.opendp_maps import checked
 from privfed.privacy.accountant import Accountant, Amount, plus
@@ -319,7 +320,7 @@ class Left:
     spent: Amount  #: all charges, under the ledger's accountant
     #: number of charges of each kind in this study
     times: Mapping[str, int] = field(default_factory=dict)
-    #: other studies that hold a share which they have not charged, and have not ended
+    #: other studies that have not ended and hold a share with something left
     holding: tuple[str, ...] = ()
 
 
@@ -412,7 +413,9 @@ def _of_owner(price: Price, left: Left) -> str:
     taken = price.by_kind
     own, before = shown(budget.epsilon), left_of(left, price.policy)
     if lacking(price, [left]):
-        return f"DOES NOT FIT: {taken} of epsilon {own}, of which {before} remains"
+        return (
+            f"DOES NOT FIT: {taken} of epsilon {own}, of which {before} remains{kept(left.holding)}"
+        )
     spent, ceiling = plus(left.spent, price.amount), accountant_of(price.policy).ceiling(budget)
     after = left_of(Left(left.owner, spent), price.policy)
     rest = " and ".join(percent_of(each, ceiling, rest=True) for each in (left.spent, spent))

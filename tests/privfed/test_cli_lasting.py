@@ -271,7 +271,9 @@ def test_a_refusal_names_the_study_that_was_killed_with_a_share(
     refused = study("two", "7", 'budget = { epsilon = "8", delta = "1e-5" }', "")
     assert run(refused, tmp_path / "two") == BAD_INPUT
     told = capsys.readouterr().err
-    assert "is held by 'cut off', which has not ended" in told and "privfed ledger seal" in told
+    assert "is kept for 'cut off', not ended yet" in told and "privfed ledger seal" in told
+    assert status(["price", refused]) == BAD_INPUT
+    assert "is kept for 'cut off'" in capsys.readouterr().out
     assert status(["ledger", "seal", str(tmp_path / "owners"), "cut off"]) == FINE
     assert run(refused, tmp_path / "two") == FINE
 

@@ -30,6 +30,33 @@ def test_an_import_that_is_interrupted_is_no_traceback(
     assert capsys.readouterr().err == "privfed: interrupted; nothing had begun\n"
 
 
+@pytest.mark.parametrize(
+    "interrupted",
+    [
+        "exec('raise KeyboardInterrupt')",
+        (
+            "try:\n        os.kill(os.getpid(), signal.SIGINT)\n"
+            "    except KeyboardInterrupt:\n        raise ImportError('C extensions')"
+        ),
+    ],
+)
+def test_an_interrupt_within_an_import_ends_with_the_shell_s_status(
+    interrupted: str, tmp_path: Path
+) -> None:
+    """In text that is executed Python would end as killed; a library that is imported makes its own error of it."""
+    (tmp_path / "asking.py").write_text(
+        "import os, signal\nfrom privfed.cli import commands, main\n\n"
+        f"@commands.command('ask')\ndef ask():\n    {interrupted}\n\nmain(['ask'])\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-m", "asking"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 130
+    assert ended.stderr.splitlines() == [
+        "privfed: interrupted; no output was written. Persistent ledgers keep what was charged"
+    ]
+
+
 @pytest.mark.parametrize("seconds", [0.1, 0.4, 3.0])
 def test_an_interrupted_run_says_so_in_one_line(seconds: float, tmp_path: Path) -> None:
     """While modules are imported, and while it works; a run that had not begun may also be ended by Python."""

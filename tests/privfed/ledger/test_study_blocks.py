@@ -80,7 +80,9 @@ def test_of_two_studies_begun_at_once_the_second_finds_what_is_left() -> None:
     """A share counts from its reservation, before anything was charged; the second gets a smaller one."""
     ledger = begun()
     ledger.reserve_share("one", part("0.7"), ZCDP)
-    with pytest.raises(BudgetError, match="less of the budget is left than its share"):
+    with pytest.raises(
+        BudgetError, match="left than its share; part of the budget is kept for 'one'"
+    ):
         ledger.reserve_share("two", part("0.7"), ZCDP)
     ledger.reserve_share("two", part("0.3"), ZCDP)
     assert ask(ledger, 1, rho("0.7"), "one")

@@ -22,7 +22,7 @@ ANSWERS = {
     "noise": "-",
     "sex": "0 1\nfemale, male",  # categories are asked for again
     "died": "0, 1",
-    "days": "0 60",
+    "days": "-\n0 inf\n0 60",  # neither left out nor without a bound
     "learner": "RuleFit\nRuleFitRegressor",
     "epsilon": "-3\n3",
     "lasting": "n",
