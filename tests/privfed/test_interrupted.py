@@ -52,7 +52,7 @@ def test_an_interrupt_within_an_import_ends_with_the_shell_s_status(
         [sys.executable, "-m", "asking"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 130
-    assert ended.stderr.splitlines() == [
+    assert ended.stderr.strip().splitlines() == [
         "privfed: interrupted; no output was written. Persistent ledgers keep what was charged"
     ]
 
