@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from dp_accounting.dp_event import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from dp_accounting.rdp import RdpAccountant
+from scipy.special import logsumexp
+from scipy.stats import norm
 
 from privfed.errors import InputError
 from privfed.privacy.conversion import to_epsilon
@@ -42,6 +45,45 @@ def test_rounds_cost_no_more_than_is_stated(
     if rate == 1:
         pairs = zip(deltas, exactly, strict=True)
         assert any(right > stated(rho / 2, rounds, delta) for delta, right in pairs)
+
+
+def brute_force(noise: float, rate: float, steps: int, delta: float) -> float:
+    """The rho by densities on a fine grid: of one step, or of many of a rate of 1, which are one of less noise."""
+    mean = np.sqrt(steps) / noise if rate == 1 else 1 / noise
+    at = np.linspace(-12, 12 + mean, 40_001)
+    with_it, without = norm.logpdf(at, mean), norm.logpdf(at)
+    if rate < 1:
+        with_it = np.logaddexp(np.log1p(-rate) + without, np.log(rate) + with_it)
+    p, q = (
+        with_it - logsumexp(with_it),
+        without - logsumexp(without),
+    )  # the loss grows with the place
+    above = np.append(np.cumsum(np.exp(p[::-1]))[::-1][1:], 0.0)
+    below = np.append(0.0, np.cumsum(np.exp(q))[:-1])
+    kept = (above <= delta / 2).argmax(), np.flatnonzero(below <= delta / 2)[-1]
+    p, q = (x[kept[1] : kept[0] + 1] for x in (p, q))
+    pairs = [(p - logsumexp(p), q - logsumexp(q)), (q - logsumexp(q), p - logsumexp(p))]
+    orders = 1 + np.geomspace(1e-3, 1e4, 60)
+    return float(
+        max(logsumexp(a * x + (1 - a) * y) / (a - 1) / a for x, y in pairs for a in orders)
+    )
+
+
+@pytest.mark.parametrize(
+    ("noise", "rate", "steps", "delta"),
+    [
+        (4.0, 1.0, 10, 1e-6),
+        (1.0, 1.0, 1, 1e-9),
+        (0.3, 1.0, 10, 1e-6),
+        (2.5, 0.04, 1, 1e-5),
+        (1.0, 0.1, 1, 1e-6),
+        (0.3, 0.5, 1, 1e-9),
+    ],
+)
+def test_rho_is_that_of_the_densities(noise: float, rate: float, steps: int, delta: float) -> None:
+    """Never below, at most a twentieth above; where a record is nearly certain to show, too."""
+    ours = float(sampled_gaussian(noise, rate, steps, delta)[0])
+    assert 1 <= ours / brute_force(noise, rate, steps, delta) <= 1.05
 
 
 def test_without_sampling_it_is_the_gaussian_mechanism_s_own() -> None:
