@@ -122,11 +122,13 @@ class Attack(ABC):
         """
 
     def unfinished(self) -> Finding:
-        """The finding of an attack that ran out of time before it found anything: no pass."""
+        """The finding of an attack that ran out of time or work before it found anything: no pass."""
+        bounds = self.bounds or Deadline(self.time_limit)
+        more = f"; it takes {bounds.work:.0e} at least" if bounds.work > bounds.max_work else ""
         return self.finding(
             "findings before the time was up",
             0,
-            partial=f"none {self.bounds or Deadline(self.time_limit)}",
+            partial=f"none {bounds}{more}",
             simulation=False,
         )
 

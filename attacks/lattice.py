@@ -34,14 +34,15 @@ FLAGS = fpylll.BKZ.MAX_LOOPS | fpylll.BKZ.AUTO_ABORT if AVAILABLE else 0
 BLOCKS, LOOPS = {10: 1.0, 20: 1.0, 30: 4.0}, 6
 #: Longest lists of undecided candidates, and most equations, of one lattice.
 UNKNOWNS, EQUATIONS = 320, 260
-SPARE = 4.0  #: Bits for each unknown beyond those of the list; further sums would hardly say more, and take long
+SPARE = 3.0  #: Bits for each unknown beyond those of the list; further sums would hardly say more, and take long
 CELLS = 4_000_000  #: Most sums times candidates that are kept, those of few candidates first
 #: The factor of a reduction in blocks of :data:`BLOCKS`, and how far a vector must stand out beside it.
 HERMITE, GAP = 1.0109, 0.25
 LEAST = 0.02  #: Least expected fraction of members, and of others
 STEP, WEIGHT = 6, 40  #: Equations that enter the kernel at a time, and their weight in bits
 #: Most other vectors that are listed to prove an entry; most nodes of the search, and the operations of one.
-ALTERNATIVES, NODES, NODE = 2000, 1e7, 300.0
+ALTERNATIVES, NODES, NODE = 2000, 4e7, 300.0
+SLACK = 10.0  #: By how much fewer nodes a reduced basis may have than expected
 SUPPORTS = 12  #: Supports tried between two decisions
 SCALE = 10  #: Units of the embedded coordinates: fractions of a member are rounded to this
 
@@ -231,7 +232,8 @@ class Embedding:
 
     @property
     def feasible(self) -> bool:
-        """Whether the sums hold more bits than the list, so that one solution is expected, and it stands out enough.
+        """Whether the sums hold more bits than the list, so that one solution is expected, it stands out enough, and
+        that there is no other can be proven.
 
         A reduction shows a shortest vector whose next is longer by :data:`GAP` times its factor to the power of the
         dimension (Gama and Nguyen 2008, "Predicting lattice reduction", Section 3.2); a bit too many a dimension
@@ -240,7 +242,26 @@ class Embedding:
         told, needed = bits_of(self.added, self.most, self.prior), entropy(self.most, self.prior)
         unknowns = len(self.most)
         least = math.log2(GAP) + unknowns * math.log2(HERMITE)
-        return told > needed + 10 and told - needed > unknowns * least
+        clear = told > needed + 10 and told - needed > unknowns * least
+        return clear and self.proof <= SLACK * NODES
+
+    @property
+    def proof(self) -> float:
+        """Nodes of the enumeration that proves a solution, as expected before anything is reduced.
+
+        The lattice of all v with A v = 0 has a volume that follows from A, and a reduced basis lengths that fall by a
+        constant factor (Schnorr 2003, "Lattice reduction by random sampling", Section 2).
+        """
+        steps = np.maximum(np.gcd.reduce(self.added, axis=1), 1)
+        _, beyond = independent(self.added / steps[:, None])
+        free = max(len(self.most) - len(beyond), 1)
+        falling = (free - 1 - 2 * np.arange(free)) * math.log(HERMITE)
+        return nodes(np.log(np.maximum(beyond, 1.0)).sum() / free + falling, self.reach)
+
+    @property
+    def reach(self) -> float:
+        """Squared length, at most, of what two lists of these sums differ by."""
+        return float((self.most.astype(float) ** 2).sum())
 
     def _read(self) -> np.ndarray | None:
         """Copies that stand in some row of the reduced basis."""
@@ -268,15 +289,20 @@ class Embedding:
         basis = basis[(basis != 0).any(axis=1)]
         if not len(basis):
             return np.ones(len(copies), bool)
-        radius = float((self.most.astype(float) ** 2).sum())
-        expected = nodes(basis.astype(float), radius)
+        expected = nodes(log_lengths(basis), self.reach)
+        if NODES < expected < SLACK**4 * NODES and deadline.spend(self.work):
+            flat = matrix(basis)
+            block = min(max(BLOCKS), len(basis))
+            fpylll.BKZ.reduction(flat, fpylll.BKZ.Param(block, max_loops=LOOPS, flags=FLAGS))
+            basis = array(flat)
+            expected = nodes(log_lengths(basis), self.reach)
         if expected > NODES or not deadline.spend(NODE * expected):
             return np.zeros(len(copies), bool)
         gso = fpylll.GSO.Mat(matrix(basis))
         gso.update_gso()
         search = fpylll.Enumeration(gso, nr_solutions=ALTERNATIVES)
         try:
-            listed = search.enumerate(0, len(basis), radius * (1 + 1e-6) + 0.5, 0)
+            listed = search.enumerate(0, len(basis), self.reach * (1 + 1e-6) + 0.5, 0)
         except fpylll.fplll.enumeration.EnumerationError:  # there is none
             return np.ones(len(copies), bool)
         if len(listed) >= ALTERNATIVES:
@@ -288,14 +314,19 @@ class Embedding:
         return np.asarray(~(both[possible] != 0).any(axis=0))
 
 
-def nodes(basis: np.ndarray, radius: float) -> float:
-    """Expected nodes of an enumeration up to a squared radius, by level and window of the basis.
+def log_lengths(basis: np.ndarray) -> np.ndarray:
+    """Logarithms of a basis' Gram-Schmidt lengths."""
+    triangle = np.linalg.qr(basis.astype(float).T, mode="r")
+    return np.asarray(np.log(np.maximum(np.abs(np.diag(triangle)), 1e-9)))
+
+
+def nodes(lengths: np.ndarray, radius: float) -> float:
+    """Expected nodes of an enumeration up to a squared radius, by level and window of the :func:`log_lengths`.
 
     Points of a window of k Gram-Schmidt lengths: the volume of a ball over their product (Gama,
     Nguyen and Regev 2010, "Lattice enumeration using extreme pruning", Section 3); where later
     lengths exceed the radius, their coefficients are 0 and the window ends before them.
     """
-    lengths = np.log(np.maximum(np.abs(np.diag(np.linalg.qr(basis.T, mode="r"))), 1e-9))
     k = np.arange(1, len(lengths) + 1)
     balls = k / 2 * math.log(math.pi * max(radius, 1.0)) - gammaln(k / 2 + 1)
     total = 0.0

@@ -10,7 +10,7 @@ every query that says what a record adds, of one study or of several.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -290,6 +290,9 @@ def differences(
     outright = {row.tobytes() for row in np.packbits(inside, axis=1)}
     groups, single, seen = SuccessCounts(), SuccessCounts(), set(outright)
     places = {name: row for row, name in enumerate(rows.names)}
+    parts: dict[int, set[str]] = {}
+    for release, part, _ in rows.names:
+        parts.setdefault(release, set()).add(part)
     pairs = np.column_stack([wide, narrow])[small]
     for place in deadline.range(len(pairs)):
         one, other = pairs[place]
@@ -301,27 +304,28 @@ def differences(
         claimed = counts.answers[one] - counts.answers[other]
         groups.add(SuccessCounts(float(between[members].sum() == claimed), 1.0))
         if claimed == 1:
-            pair = counts.names[one], counts.names[other]
-            single.add(_values(rows, places, pair, between=between, members=members))
+            (upper, _, cell), (lower, _, inner) = counts.names[one], counts.names[other]
+            beside = [
+                (places.get((upper, part, cell)), places.get((lower, part, inner)))
+                for part in parts[upper]
+            ]
+            single.add(_values(rows, beside, between=between, members=members))
     return groups, single
 
 
 def _values(
     rows: LinearSystem,
-    places: dict[tuple[int, str, int], int],
-    pair: tuple[tuple[int, str, int], tuple[int, str, int]],
+    pairs: Iterable[tuple[int | None, int | None]],
     *,
     between: np.ndarray,
     members: slice,
 ) -> SuccessCounts:
-    """What the sums beside two counts say of the one record between them.
+    """What the sums beside two counts, in rows of these pairs, say of the one record between them.
 
     They say it if they weigh all others alike, so that their difference is of those between alone.
     """
-    (release, _, cell), (other, _, inner) = pair
     really, found = np.flatnonzero(between[members]), SuccessCounts()
-    for name in {part for place, part, _ in rows.names if place == release}:
-        one, two = places.get((release, name, cell)), places.get((other, name, inner))
+    for one, two in pairs:
         if one is None or two is None or rows.counts[one]:
             continue
         alone = rows.design[one] - rows.design[two]

@@ -85,6 +85,8 @@ def measure(
     begun = time.process_time()
     attack = plugins.load("attacks", name)()
     found = attack.run(transcript, truth, schema) if attack.attackable(transcript) else []
+    if attack.attackable(transcript) and not found and attack.bounds and attack.bounds.over:
+        found = [attack.unfinished()]
     spent = time.process_time() - begun
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     states = sorted({each.state for each in found}) or ["nothing to read"]

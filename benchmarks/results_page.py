@@ -40,6 +40,7 @@ SECTIONS = {
     "private": "Private learners side by side",
     "league": "A league of private learners",
     "attacks": "Attacks and audits",
+    "faults": "Planted faults",
 }
 PAPERS = ["paper", "table", "row", "column", "theirs", "ours", "spread", "note"]
 SETTINGS = ["learner", "setting", "value", "sets", "seeds", "note"]
@@ -47,9 +48,11 @@ GOALS = ["part", "attack", "on", "measure", "goal", "reached"]
 #: Headings of tables of no paper's, by their first two columns.
 TITLES = {
     ("cost", "goal"): "What learning costs, goal by goal",
-    ("learner", "rows"): "What each default attack costs",
+    ("fault", "convicted of 10"): "What is planted, and what convicts it",
+    ("epsilon", "records in the likeliest table"): "A private forest's records, rebuilt",
     ("set", "fuzzy tree ahead of AdaSSP from"): "The least epsilon from which rules pay",
 }
+COSTS = ["learner", "rows", "attack", "seconds", "gigabytes", "states", "why"]
 #: Columns that say where figures come from.
 SOURCES = (*SOURCE, "note")
 LARGEST = 10_000  #: Bytes of a page
@@ -72,7 +75,8 @@ COMMANDS = {
     "rule_search": "    privfed reproduce rule-search/figure-6 --quick",
     "private": "`python benchmarks/league.py`",
     "league": "`python benchmarks/league.py`",
-    "attacks": "`python benchmarks/attack_goals.py` and `python benchmarks/attack_speed.py`",
+    "attacks": "`python benchmarks/attack_goals.py`, `python benchmarks/attack_speed.py` and `python benchmarks/reconstruction.py private_forests`",
+    "faults": "`python benchmarks/faults.py`",
 }
 COVERAGE = ROOT / "benchmarks" / "published" / "coverage.csv"
 CLIENT = r", client \d+$"  #: Rows of single clients
@@ -236,12 +240,40 @@ def _tables(data: pd.DataFrame) -> Iterable[tuple[str, str]]:
         lines = [[number(value) for value in line] for line in told]
         named = "### What each is to reach, and what it reaches"
         yield f"{named}\n\n{_markdown(GOALS[1:], lines)}", _told(data)
+    elif set(COSTS) <= set(data):
+        yield f"### What each default attack costs\n\n{_costs(data)}", _told(data)
     else:
-        shown = data[[name for name in data if name not in SOURCES]]
+        shown = data[[name for name in data if name not in SOURCES]].fillna("")
         first, second = map(str, shown.columns[:2])
         named = f"### {TITLES.get((first, second), f'{first} by {second}')}"
         lines = [[number(value) for value in line] for line in shown.to_numpy().tolist()]
         yield f"{named}\n\n{_markdown(list(map(str, shown)), lines)}", _told(data)
+
+
+def _costs(data: pd.DataFrame) -> str:
+    """Seconds and memory by attack, learner and records, of attacks that read anything; and what was not looked at."""
+    data = data.fillna("")
+    read = data[~data["states"].str.contains("nothing to read")]
+    sizes = list(dict.fromkeys(zip(data["learner"], data["rows"], strict=True)))
+    lines, short = [], []
+    for attack, own in read.groupby("attack"):
+        known = {(row.learner, row.rows): row for row in own.itertuples()}
+        cells = []
+        for size in sizes:
+            row = known.get(size)
+            idle = row is not None and "not looked" in str(row.states)
+            cells.append(
+                "-"
+                if row is None
+                else "not looked"
+                if idle
+                else f"{row.seconds:g} s, {row.gigabytes:g} GB"
+            )
+            if idle and row is not None:
+                short.append(f"- `{attack}`, {size[0]}, {size[1]:,}: {row.why}")
+        lines.append([f"`{attack}`", *cells])
+    heading = ["attack", *(f"{learner}, {rows:,}" for learner, rows in sizes)]
+    return _markdown(heading, lines) + "\nNot looked:\n\n" + "\n".join(short) + "\n"
 
 
 # --- a paper's table ---------------------------------------------------------------------------

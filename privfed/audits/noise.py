@@ -36,7 +36,7 @@ def noise_tests(tally: Mapping[str, tuple[float, ...]]) -> list[NoiseTest]:
     Normal scores of n cells sum to a normal of variance n, and their squares to chi-square(n). Scores
     times signs that were settled before them are normal scores again. A count of independent events of
     unequal probabilities has, from one beyond its mean on, a tail no heavier than the binomial of the
-    same mean (Hoeffding 1956, Theorem 5).
+    same mean (Hoeffding 1956, Theorem 5); that of one event at least is no greater than the mean.
     """
     found = []
     for label, (cells, *sums) in tally.items():
@@ -57,7 +57,7 @@ def noise_tests(tally: Mapping[str, tuple[float, ...]]) -> list[NoiseTest]:
 
 def _count(cells: int, seen: float, expected: float) -> float:
     if abs(seen - expected) < 1:
-        return 1.0
+        return min(1.0, 2 * expected) if seen == 1 else 1.0
     share = min(expected / cells, 1.0)
     tail = binom.sf(seen - 1, cells, share) if seen > expected else binom.cdf(seen, cells, share)
     return min(1.0, float(2 * tail))

@@ -42,6 +42,7 @@ COINS, MOST_COINS, AIM = 1000, 8000, 0.5
 #: Candidates among which canaries are searched, and the share of the farthest one's distance that each reaches
 #: in a direction of its own.
 POOL, REACH = 600, 0.7
+REHEARSALS = 3  #: Trainings that tell how far canaries move one
 POWER = 0.8  #: Probability at which an audit's power is stated
 SURELY = 0.95  #: Probability with which the coins that :func:`enough` counts prove :data:`AIM`
 TOGETHER = 0.5  #: Fraction of alpha for all answers together; the rest is divided among the answers
@@ -86,7 +87,7 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
         schema: the public data dictionary.
         canaries: number of canaries in each run; the fewer, the less they hide each other.
         others: number of records that are certainly there.
-        runs: how often the learner learns anew; unless given, for :data:`COINS` coins, or as :func:`enough` says.
+        runs: how often the learner learns anew; unless given, for :data:`COINS` coins, or as :func:`rehearsed`.
         search: whether the canaries are those that move a training farthest (:func:`farthest`), at most
             so many; else they are drawn anew for each run.
         noise: the client's source of noise; secure unless given.
@@ -100,11 +101,11 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
     if (policy.unit, policy.relation) != ("record", "add-or-remove"):
         raise InputError("canary records are added or removed; audit a policy of unit 'record'")
     source, name = noise or SecureNoise(), type(learner).__name__
-    worst, coins = None, COINS
+    worst, counted = None, -(-COINS // canaries)
     if search:
-        worst, lengths = farthest(learner, policy, schema, canaries, others, source, seed)
-        coins = enough(lengths, policy, alpha * TOGETHER)
-    runs = runs or -(-coins // (canaries if worst is None else len(worst)))
+        worst = farthest(learner, policy, schema, canaries, others, source, seed)
+        worst, counted = rehearsed(learner, policy, worst, others, source, alpha * TOGETHER, seed)
+    runs = runs or counted
     games = [
         _play(learner, policy, plant(schema, canaries, others, seed + run, worst), source)
         for run in range(runs)
@@ -272,15 +273,14 @@ def farthest(
     others: int,
     noise: Noise,
     seed: int = 0,
-) -> tuple[Records, np.ndarray]:
+) -> Records:
     """The records of a schema that move one training farthest, each in a direction of its own.
 
     Candidates are corners of the schema's box and a Latin hypercube (:func:`apart`). The training holds none
     of them. Other arguments as in :func:`audit_learner`.
 
     Returns:
-        at least one record and at most ``most``, the farthest first; and how far each moves the training in
-        directions that those before it leave free, in deviations of the noise, shape (canaries,).
+        at least one record and at most ``most``, the farthest first in directions that those before it leave free.
     """
     drawn = plant(schema, POOL // 2, others, seed)
     corners = np.random.default_rng([seed, POOL]).integers(0, 2, (POOL // 2, len(schema.columns)))
@@ -289,8 +289,35 @@ def farthest(
     planted = Planted(pool, np.zeros(len(pool), bool), drawn.others)
     told = _taught(learner, policy, drawn.others, noise).transcript()
     moves = [moved(entry, kinds[entry.kind], planted)[0] for entry in told]
-    found = apart(moves, most)
-    return pool.take(np.array(list(found))), np.array(list(found.values()))
+    return pool.take(np.array(list(apart(moves, most))))
+
+
+def rehearsed(
+    learner: FederatedLearner,
+    policy: Policy,
+    worst: Records,
+    others: int,
+    noise: Noise,
+    alpha: float,
+    seed: int = 0,
+) -> tuple[Records, int]:
+    """How many of the searched canaries to plant, the first ones, and in how many trainings.
+
+    Many take fewer trainings, and hide each other the more. All, half and a quarter of them are tried in
+    :data:`REHEARSALS` trainings each, which no verdict reads. Other arguments as in :func:`audit_learner` and
+    :func:`enough`.
+    """
+    tried = []
+    for share in (1, 2, 4):
+        few = worst.take(np.arange(-(-len(worst) // share)))
+        games = [
+            _play(learner, policy, plant(few.schema, len(few), others, at, few), noise)
+            for at in range(seed + MOST_COINS, seed + MOST_COINS + REHEARSALS)
+        ]
+        coins = enough(np.concatenate([game.whole.lengths for game in games]), policy, alpha)
+        tried.append((coins == MOST_COINS, -(-coins // len(few)), few))
+    _, runs, few = min(tried, key=lambda one: one[:2])
+    return few, runs
 
 
 def apart(moves: Sequence[np.ndarray], most: int) -> dict[int, float]:
@@ -320,8 +347,7 @@ def apart(moves: Sequence[np.ndarray], most: int) -> dict[int, float]:
 def enough(lengths: np.ndarray, policy: Policy, alpha: float) -> int:
     """How many coins prove :data:`AIM` of the policy's claim of an honest learner with probability :data:`SURELY`.
 
-    At most :data:`MOST_COINS`, and :data:`COINS` where a claim is not Gaussian. It follows from a training that
-    holds no canary, so that the audited ones have no part in it.
+    At most :data:`MOST_COINS`, and :data:`COINS` where a claim is not Gaussian.
 
     Args:
         lengths: of the canaries, as in :func:`convicted_from`.

@@ -13,7 +13,7 @@ from sklearn.datasets import load_diabetes
 from privfed.attacks import candidate_inference, lattice
 from privfed.attacks.candidate_inference import NAMED, CandidateInference
 from privfed.attacks.deadline import Deadline
-from privfed.attacks.lattice import ExactSums, bits_of, entropy
+from privfed.attacks.lattice import Embedding, ExactSums, bits_of, entropy
 from privfed.engines.local import LocalDisclosure
 from privfed.learners import FuzzyTreeRegressor
 from privfed.tables.records import Records
@@ -39,6 +39,26 @@ def test_twelve_sums_of_thirty_bits_decide_a_list_of_a_hundred() -> None:
     exact, member = planted(100, 12, 30)
     exact.solve(Deadline())
     assert exact.decided.all() and (exact.low == member).all()
+
+
+@reducing
+@pytest.mark.parametrize("sums", [2, 4, 8, 12])
+def test_a_proof_that_is_out_of_reach_is_foretold(sums: int) -> None:
+    """The nodes expected before a reduction are no more than a reduced basis has, but for the slack."""
+    exact, _ = planted(40, sums, 30)
+    embedded = Embedding(exact.added, exact.released, exact.most, exact.prior)
+    found = lattice.nodes(lattice.log_lengths(lattice.kernel(exact.added)), embedded.reach)
+    assert embedded.proof <= lattice.SLACK * found
+    assert (embedded.proof > 1e6) == (sums == 2)
+
+
+@reducing
+def test_what_cannot_be_proven_is_not_reduced() -> None:
+    """Three sums of fifty bits single out a list of eighty, which nothing proves: no work is done."""
+    exact, _ = planted(80, 3, 50)
+    deadline = Deadline()
+    exact.solve(deadline)
+    assert exact.bits[0] > exact.bits[1] + 10 and deadline.work == 0.0
 
 
 def test_too_few_bits_decide_nothing() -> None:

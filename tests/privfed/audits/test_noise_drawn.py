@@ -190,6 +190,21 @@ def test_the_power_that_is_told_of_laplace_noise() -> None:
     assert caught >= 0.75 * 400
 
 
+@pytest.mark.parametrize("expected", [1e-6, 0.02, 0.4, 3.0])
+def test_a_count_errs_towards_honesty(expected: float) -> None:
+    """Of events of unequal probabilities; one that is all but impossible convicts by itself."""
+    each = np.array([4.0, 1.0, 1.0, 0.5, 0.5]) * expected / 7
+    mass = np.ones(1)
+    for chance in np.minimum(each, 1.0):
+        mass = np.convolve(mass, [1 - chance, chance])
+    p = [
+        noise_tests({"count here": (5, seen, float(np.minimum(each, 1.0).sum()))})[0].p
+        for seen in range(6)
+    ]
+    assert all(mass[np.array(p) <= level].sum() <= level * (1 + 1e-9) for level in p)
+    assert p[1] < 1e-5 or expected > 1e-5
+
+
 def test_a_federation_watches_every_release() -> None:
     """Cells asked are cells watched, at each owner; open answers have no noise."""
     policy = Policy({Histogram.kind: (Guard.of("laplace", spend="0.5"),)})
