@@ -133,9 +133,10 @@ class CandidateSystems:
         """Multiplicities summed over all systems, shape (unknowns,)."""
         total = np.zeros(len(self.often))
         for each in self._all.values():
-            if not deadline.spend(float(len(self.often)) ** 3) and total.any():
+            if not deadline.spend(float(len(self.often)) ** 3):
                 self.cut_short = True
-                break
+                if total.any():
+                    break
             total += each.solve(deadline)
         return total
 
@@ -264,7 +265,7 @@ class CandidateInference(Attack):
     ) -> list[Finding]:
         clients = [client for client in transcript.clients if client in truth]
         outcomes: list[CandidateResult] = []
-        read, large, short = 0, 0, 0
+        read, large, short, bounds = 0, 0, 0, deadline
         for client in clients:
             if deadline.over:
                 break
@@ -279,7 +280,8 @@ class CandidateInference(Attack):
                     share = deadline.part(1 / (len(clients) - read))
                     told = list(self._at(entries, column, listed, values, known, share))
                     outcomes += told
-                    short += share.over if not told else told[0].system.cut_short
+                    if share.over if not told else told[0].system.cut_short:
+                        short, bounds = short + 1, share
                     deadline.work += min(share.work, share.max_work)
             read += not deadline.over
         number, partial = len(clients), deadline.partial(read, len(clients), "clients")
@@ -293,7 +295,7 @@ class CandidateInference(Attack):
             )
             partial = "; ".join(filter(None, (partial, long)))
         if short:
-            cut = f"of {short} of {number} clients not all sums were read {share} each"
+            cut = f"of {short} of {number} clients not all sums were read {bounds} each"
             partial = "; ".join(filter(None, (partial, cut)))
         if outcomes:
             named = [each.named for each in outcomes if each.named is not None]

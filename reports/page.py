@@ -10,7 +10,7 @@ import jinja2
 
 from privfed.accountants.risk import RECORD, Subject
 from privfed.attacks.finding import Finding
-from privfed.questions.exact import shown, shown_percent
+from privfed.questions.exact import shown, shown_down, shown_percent
 from privfed.questions.part import Unit
 from privfed.reports import charts, remarks
 from privfed.reports.account import ClientAccount, KindLine
@@ -262,7 +262,7 @@ def verdict(found: Finding) -> str:
     if found.of is None or found.metric.startswith(("probability", SHARE)):
         return f"{found.metric}: {number(found.value)}"
     if found.metric.startswith("epsilon"):
-        return f"{found.metric}: {number(found.value)} of {number(found.of)} claimed"
+        return f"{found.metric}: {shown_down(found.value)} of {shown(found.of)} claimed"
     return f"{number(found.value)} of {number(found.of)} {found.metric}"
 
 

@@ -133,9 +133,6 @@ class UpdateGate:
             raise PolicyError("masked: a model's updates need all owners; leave least out")
         ModelUpdate(1, clip).parts(NO_TABLE)
         self.clip, self._records = clip, TrainedRecords.beside(records)
-        queries = (ModelUpdate, *rest.pop("queries", ()))
-        #: Answers for rules and trees too.
-        self.gate = Gate(owner, self._records, policy, ledger, queries=queries, **rest)
         for each in policy.guards.get(ModelUpdate.kind, ()):
             mechanism_of(each).dearest(each.amount(None))
             if "steps" in each.options and (policy.unit, policy.relation) != RECORD:
@@ -143,6 +140,9 @@ class UpdateGate:
                     "training: its settings say what one record more or less costs; leave noise, rate and steps "
                     "out for another unit or relation, and write what its accountant says of that"
                 )
+        queries = (ModelUpdate, *rest.pop("queries", ()))
+        #: Answers for rules and trees too.
+        self.gate = Gate(owner, self._records, policy, ledger, queries=queries, **rest)
 
     def answer(
         self,

@@ -92,7 +92,7 @@ def shown_down(value: Fraction | float, digits: int = 4) -> str:
 def _shown(value: Fraction | float, digits: int, rounding: str) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return "inf"
-    number = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+    number = Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
     decimal = Context(prec=digits, rounding=rounding).divide(
         Decimal(number.numerator), Decimal(number.denominator)
     )

@@ -262,6 +262,10 @@ def test_sums_that_were_not_read_for_want_of_work_are_told() -> None:
         one, *_ = bounded.run(heard, OWNERS, SCHEMA)
         assert "of 4 of 4 clients not all sums were read within" in one.partial
         assert (one.value > 0) == found
+    mixed = {**OWNERS, "c3": table(2, 9)}
+    bounded.max_work = 1e6
+    one, *_ = bounded.run(released([WIDE, TREE], mixed, "open", None), mixed, SCHEMA)
+    assert "clients not all sums were read within" in one.partial
 
 
 def test_clients_of_too_many_records_are_told() -> None:
