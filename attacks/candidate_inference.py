@@ -9,7 +9,7 @@ as real numbers; as exact integers of many bits each, far fewer (:mod:`privfed.a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -41,6 +41,7 @@ MOST, TRIED = 2000, 900
 VALUES, FEWEST = 9, 3  #: Most values that are tried for an unknown column of numbers, and fewest
 #: Most samples of a client's records that are solved for, and how often each may repeat a record.
 SAMPLES, REPEATED = 6, 8
+READING = 0.5  #: Share of the work for what is read; the rest is for solving
 PRIOR, SPREAD = 0.3, 0.5  #: Prior mean and std of a multiplicity
 RATE, NEEDED = 0.01, 100  #: FPR at which members count as found, and the fewest outsiders for it
 NEAR = 0.02  #: Largest error of a recovered number, as a fraction of its range
@@ -133,12 +134,18 @@ class CandidateSystems:
         """Multiplicities summed over all systems, shape (unknowns,)."""
         total = np.zeros(len(self.often))
         for each in self._all.values():
-            if not deadline.spend(float(len(self.often)) ** 3):
+            if not deadline.spend(float(len(self.often)) ** 3 / 2):
                 self.cut_short = True
                 if total.any():
                     break
             total += each.solve(deadline)
         return total
+
+    @property
+    def settled(self) -> bool:
+        """Whether exact equations decide all unknowns of each system, so that no others say more."""
+        ranks = (each.rank for each in self._all.values())
+        return self.exact == self.equations and all(rank == len(self.often) for rank in ranks)
 
     @property
     def rank(self) -> int:
@@ -250,10 +257,12 @@ class CandidateInference(Attack):
         if not truth:
             return []
         deadline = self.deadline()
-        found = [
-            self._round(unknown, transcript, truth, schema, deadline) for unknown in self.unknown
-        ]
-        return [finding for each in found for finding in each]
+        found: list[Finding] = []
+        for at in deadline.range(len(self.unknown)):
+            share = deadline.part(1 / (len(self.unknown) - at))
+            found += self._round(self.unknown[at], transcript, truth, schema, share)
+            deadline.work += min(share.work, share.max_work)
+        return found
 
     def _round(
         self,
@@ -265,7 +274,7 @@ class CandidateInference(Attack):
     ) -> list[Finding]:
         clients = [client for client in transcript.clients if client in truth]
         outcomes: list[CandidateResult] = []
-        read, large, short, bounds = 0, 0, 0, deadline
+        read, large, short, within = 0, 0, 0, ""
         for client in clients:
             if deadline.over:
                 break
@@ -278,10 +287,11 @@ class CandidateInference(Attack):
                     large += 1
                 elif listed.usable and (column.place is not None or listed.y is not None):
                     share = deadline.part(1 / (len(clients) - read))
-                    told = list(self._at(entries, column, listed, values, known, share))
-                    outcomes += told
-                    if share.over if not told else told[0].system.cut_short:
-                        short, bounds = short + 1, share
+                    told, cut = self._at(entries, column, listed, values, known, share)
+                    outcomes += filter(None, [told])
+                    if cut:
+                        within = "time" if share.late else f"{share.max_work:.2g} operations each"
+                        short += 1
                     deadline.work += min(share.work, share.max_work)
             read += not deadline.over
         number, partial = len(clients), deadline.partial(read, len(clients), "clients")
@@ -295,8 +305,8 @@ class CandidateInference(Attack):
             )
             partial = "; ".join(filter(None, (partial, long)))
         if short:
-            cut = f"of {short} of {number} clients not all sums were read {bounds} each"
-            partial = "; ".join(filter(None, (partial, cut)))
+            unread = f"of {short} of {number} clients not all sums were read within {within}"
+            partial = "; ".join(filter(None, (partial, unread)))
         if outcomes:
             named = [each.named for each in outcomes if each.named is not None]
             return [
@@ -362,28 +372,32 @@ class CandidateInference(Attack):
         values: np.ndarray,
         schema: Any,
         deadline: Deadline,
-    ) -> Iterator[CandidateResult]:
-        """Yield the client's result; nothing if no release is readable."""
+    ) -> tuple[CandidateResult | None, bool]:
+        """The client's result, None if no release is readable, and whether some were not read or solved."""
         x, y = column.filled(listed, values)
         view, system = View.of(schema, x, y), CandidateSystems(np.repeat(listed.often, len(values)))
+        reading = deadline.part(READING)
         for entry in entries:
             cells = sum(part.units.size for part in entry.release.parts.values())
-            if not deadline.spend(cells * len(system.often)):
+            if not reading.spend(cells * len(system.often)):
                 system.cut_short = True
                 break
-            system.read(entry, view, deadline)
+            system.read(entry, view, reading)
             if column.place is None:
                 system.read_exactly(entry, view)
-        if system.equations:
-            weights = system.solve(deadline)
-            exact = system.decide(weights, deadline)
-            named = None
-            if exact is not None and exact.consistent:
-                named = Named.of(exact, listed.member, deadline)
-                sure = np.where(exact.low > 0, SURE, -SURE)
-                weights = np.where(exact.decided, sure, weights)
-            scored = column.scored(listed, values, weights.reshape(len(listed), -1), system)
-            yield replace(scored, named=named, client=entries[0].client)
+        deadline.work += min(reading.work, reading.max_work)
+        if not system.equations:
+            return None, system.cut_short
+        system.cut_short = system.cut_short and not system.settled
+        weights = system.solve(deadline)
+        exact = system.decide(weights, deadline)
+        named = None
+        if exact is not None and exact.consistent:
+            named = Named.of(exact, listed.member, deadline)
+            sure = np.where(exact.low > 0, SURE, -SURE)
+            weights = np.where(exact.decided, sure, weights)
+        scored = column.scored(listed, values, weights.reshape(len(listed), -1), system)
+        return replace(scored, named=named, client=entries[0].client), system.cut_short
 
     def _told(self, unknown: str, outcomes: Sequence[CandidateResult], partial: str) -> Finding:
         members = sum(each.members for each in outcomes)
