@@ -21,7 +21,7 @@ from scipy.special import expit, log_expit, logit
 from privfed.errors import InputError
 from privfed.privacy.accountant import Accountant, Amount
 from privfed.privacy.conversion import to_delta
-from privfed.questions.exact import shown
+from privfed.questions.exact import shown, shown_percent
 
 Deltas = Callable[[np.ndarray], np.ndarray]  #: Gives delta at each epsilon
 _DELTAS = tuple(Fraction(1, 10**power) for power in range(1, 13))
@@ -161,7 +161,7 @@ def largest_epsilon(found: float, delta: float, accused: float) -> float:
     """
     if Tradeoff.approximate(0.0, delta).found(accused) >= found:
         raise InputError(
-            f"no epsilon keeps to that: accusing {_percent(accused)} of the others finds as many by guessing; "
+            f"no epsilon keeps to that: accusing {shown_percent(accused)} of the others finds as many by guessing; "
             "accept more, or say that fewer are accused"
         )
     low, high = 0.0, 1.0
@@ -281,29 +281,25 @@ class Risk:
         """The figures in words, about what the guarantee protects."""
         return (
             *(self._membership(rate, subject) for rate in self.found),
-            f"The advantage (TPR minus FPR) of any attack is at most {_percent(self.advantage)}.",
+            f"The advantage (TPR minus FPR) of any attack is at most {shown_percent(self.advantage)}.",
             self._flagging(subject),
             self._reconstruction(subject),
         )
 
     def _membership(self, rate: float, subject: Subject) -> str:
         return (
-            f"An attack that flags {_percent(rate)} of {subject.others} identifies at most "
-            f"{_percent(self.found[rate])} of {subject.rest}."
+            f"An attack that flags {shown_percent(rate)} of {subject.others} identifies at most "
+            f"{shown_percent(self.found[rate])} of {subject.rest}."
         )
 
     def _flagging(self, subject: Subject) -> str:
         return (
-            f"If {_percent(self.prior)} of all suspected {subject.many} {subject.were}, and 1 % of the others "
-            f"are accused wrongly, an accusation is right with probability at most {_percent(self.posterior)}."
+            f"If {shown_percent(self.prior)} of all suspected {subject.many} {subject.were}, and 1 % of the others "
+            f"are accused wrongly, an accusation is right with probability at most {shown_percent(self.posterior)}."
         )
 
     def _reconstruction(self, subject: Subject) -> str:
         return (
-            f"{subject.guessed} with a prior probability of {_percent(self.prior)} can be reconstructed "
-            f"with probability at most {_percent(self.reconstructed)}."
+            f"{subject.guessed} with a prior probability of {shown_percent(self.prior)} can be reconstructed "
+            f"with probability at most {shown_percent(self.reconstructed)}."
         )
-
-
-def _percent(share: float) -> str:
-    return f"{shown(100 * share, 3)} %"

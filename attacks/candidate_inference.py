@@ -91,18 +91,22 @@ class CandidateSystems:
     exact: int = 0
     kinds: set[str] = field(default_factory=set)
     sums: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    cut_short: bool = False  #: Whether there are releases that were not read, or systems not solved
     _all: dict[str, CandidateSystem] = field(default_factory=dict)
 
-    def read(self, entry: TranscriptEntry, view: View) -> None:
+    def read(self, entry: TranscriptEntry, view: View, deadline: Deadline) -> None:
         """Add the equations of a release; of samples the first few."""
         for told in linear_equations(entry, view):
-            self._add("", told, entry.kind)
+            self._add("", told, entry.kind, deadline)
         for draw, told in sample_equations(entry, view):
             if draw not in self._all and len(self._all) > SAMPLES:
                 break
-            self._add(draw, told, entry.kind)
+            self._add(draw, told, entry.kind, deadline)
 
-    def _add(self, draw: str, told: LinearEquations, kind: str) -> None:
+    def _add(self, draw: str, told: LinearEquations, kind: str, deadline: Deadline) -> None:
+        if not deadline.spend(len(told.told) * len(self.often) ** 2 / 10):
+            self.cut_short = True
+            return
         if draw not in self._all:
             self._all[draw] = CandidateSystem(self.often * (REPEATED if draw else 1))
         self._all[draw].add(told)
@@ -130,6 +134,7 @@ class CandidateSystems:
         total = np.zeros(len(self.often))
         for each in self._all.values():
             if not deadline.spend(float(len(self.often)) ** 3) and total.any():
+                self.cut_short = True
                 break
             total += each.solve(deadline)
         return total
@@ -259,7 +264,7 @@ class CandidateInference(Attack):
     ) -> list[Finding]:
         clients = [client for client in transcript.clients if client in truth]
         outcomes: list[CandidateResult] = []
-        read, large = 0, 0
+        read, large, short = 0, 0, 0
         for client in clients:
             if deadline.over:
                 break
@@ -272,7 +277,9 @@ class CandidateInference(Attack):
                     large += 1
                 elif listed.usable and (column.place is not None or listed.y is not None):
                     share = deadline.part(1 / (len(clients) - read))
-                    outcomes += self._at(entries, column, listed, values, known, share)
+                    told = list(self._at(entries, column, listed, values, known, share))
+                    outcomes += told
+                    short += share.over if not told else told[0].system.cut_short
                     deadline.work += min(share.work, share.max_work)
             read += not deadline.over
         number, partial = len(clients), deadline.partial(read, len(clients), "clients")
@@ -285,13 +292,16 @@ class CandidateInference(Attack):
                 + f" would take some {(most * tried) ** 3:.0e} operations a client"
             )
             partial = "; ".join(filter(None, (partial, long)))
+        if short:
+            cut = f"of {short} of {number} clients not all sums were read {share} each"
+            partial = "; ".join(filter(None, (partial, cut)))
         if outcomes:
             named = [each.named for each in outcomes if each.named is not None]
             return [
                 self._told(unknown, outcomes, partial),
                 *([self._named(named, outcomes, partial)] if named else []),
             ]
-        if not large:
+        if not large and not short:
             return []
         return [self.finding(_metric(unknown), 0.0, of=1.0, partial=partial, simulation=False)]
 
@@ -356,9 +366,10 @@ class CandidateInference(Attack):
         view, system = View.of(schema, x, y), CandidateSystems(np.repeat(listed.often, len(values)))
         for entry in entries:
             cells = sum(part.units.size for part in entry.release.parts.values())
-            if not deadline.spend(cells * len(system.often) * (1 + len(system.often) / 10)):
+            if not deadline.spend(cells * len(system.often)):
+                system.cut_short = True
                 break
-            system.read(entry, view)
+            system.read(entry, view, deadline)
             if column.place is None:
                 system.read_exactly(entry, view)
         if system.equations:

@@ -16,7 +16,7 @@ from privfed.attacks.finding import Finding, Risk, Severity
 from privfed.errors import WireError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript
-from privfed.leaks.reading.texts import NUMBER
+from privfed.leaks.reading.digits import NUMBER
 from privfed.leaks.table import Shape
 
 DRAWS = 20  #: Tables that are drawn to see how many matches come by chance

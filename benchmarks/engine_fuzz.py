@@ -1,4 +1,5 @@
-"""Bent and random bytes at every door: the owner's side, its socket, the server's reading of replies, a relay.
+"""Bent and random bytes at every door: the owner's side, its socket, the server's reading of replies, a relay, and
+what an engine's node sends in place of bytes.
 
 ``python benchmarks/engine_fuzz.py [100000]`` prints what became of the messages, and memory before and after.
 """
@@ -15,9 +16,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
 
 import msgspec
 from engine_trials import Hospital, batch_of, gate_of, question
@@ -27,7 +32,7 @@ from privfed.engines.batches import LIMIT, Batch, Carrier, Replies
 from privfed.engines.directory import Directory
 from privfed.engines.owner_side import OwnerSide
 from privfed.engines.relay import RelayReply, RelayRequest
-from privfed.engines.remote import RemoteDisclosure
+from privfed.engines.remote import Carry, RemoteDisclosure
 from privfed.engines.sockets import SocketServer
 from privfed.errors import PrivfedError, WireError
 from privfed.exchange.channel import RetryLimits
@@ -168,6 +173,73 @@ def _said(data: bytes, batches: Mapping[str, bytes], _: float) -> list[tuple[str
     return [(node, data) for node in batches]
 
 
+def at_the_engines(folder: Path, count: int, seed: int = 0) -> Counter[str]:
+    """Nodes of Flower, and sites of FLARE where it is installed, that reply with anything: silence, or a typed error."""
+    rng, found = random.Random(seed), Counter[str]()
+    side = OwnerSide(gate_of(Hospital(folder, "node")))
+    asked = [adapter(side, rng) for stack, adapter in ADAPTERS.items() if find_spec(stack)]
+    for number in range(count):
+        try:
+            replies = asked[number % len(asked)]({"node": batch_of()}, 0.01)
+        except PrivfedError as error:
+            found[type(error).__name__] += 1
+            continue
+        assert all(type(data) is bytes for data in replies.values())
+        found["read" if replies else "silence"] += 1
+    side.gate.ledger.close()
+    return found
+
+
+def anything(data: bytes, rng: random.Random) -> object:
+    """A reply, or what could be sent instead of one."""
+    odd: tuple[object, ...] = (None, 1, 2.5, True, "text", [b"bytes"], [], {"batch": data})
+    return rng.choice((data, bent(data, rng)[1], rng.choice(odd)))
+
+
+def _flower(side: OwnerSide, rng: random.Random) -> Carry:
+    from flower_grid import InProcess
+    from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+
+    from privfed.engines.flower import FlowerDisclosure
+
+    class Odd(InProcess):
+        def push_messages(self, messages: Any) -> list[str]:
+            return list(super().push_messages(messages))
+
+        def pull_messages(self, message_ids: Any) -> Any:
+            for reply in (replies := super().pull_messages(message_ids)):
+                sent = anything(side.answer(batch_of(), "server"), rng)
+                records = [ArrayRecord(), MetricRecord({"batch": 1}), ConfigRecord({})]
+                if isinstance(sent, bytes | int | float | str | list):
+                    records += 3 * [ConfigRecord({"batch": sent})]
+                named = {rng.choice(("privfed", "privfed", "other")): rng.choice(records)}
+                reply.content = RecordDict(rng.choice((named, named, {})))
+            return replies
+
+    return FlowerDisclosure(Odd({1: Path("nobody")}), SMALL, ["node"])._carry
+
+
+def _flare(side: OwnerSide, rng: random.Random) -> Carry:
+    from privfed.engines import flare
+
+    class Site:
+        name = "site"
+
+        def __call__(self, **_: Any) -> Site:
+            return self
+
+        def ask(self, batch: bytes) -> object:
+            if rng.random() < 0.1:
+                raise RuntimeError("at the site")
+            return anything(side.answer(batch, "server"), rng)
+
+    with mock.patch.object(flare, "collab", SimpleNamespace(clients=[Site()])):
+        return flare.sites(["node"])
+
+
+ADAPTERS = {"flwr": _flower, "nvflare": _flare}
+
+
 def at_the_socket(folder: Path, count: int, seed: int = 0) -> Counter[str]:
     """Break off, announce too much, send half: each visitor gets a whole reply or nothing."""
     rng, found = random.Random(seed), Counter[str]()
@@ -199,7 +271,8 @@ if __name__ == "__main__":
     with TemporaryDirectory() as made:
         at = Path(made)
         trials: dict[str, tuple[Callable[[int], Counter[str]], int]] = {
-            "the owner's side": (partial(at_the_owner, at), number // 2),
+            "the owner's side": (partial(at_the_owner, at), number * 4 // 10),
+            "engines' nodes": (partial(at_the_engines, at), number // 10),
             "the server's reading": (partial(at_the_server, at), number // 10),
             "relays and directories": (at_small_doors, number * 3 // 10),
             "sockets": (partial(at_the_socket, at), number // 10),

@@ -203,13 +203,15 @@ def private_forests(epsilons: Sequence[str] = EPSILONS, seeds: int = 2) -> None:
         write_rows(known, TABLE, ("epsilon",), seed=f"0 to {seeds - 1}")
 
 
+PARTS = {
+    "bits": bits,
+    "tables": tables,
+    "power_sums": power_sums,
+    "learners": learners,
+    "private_forests": private_forests,
+}
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    for part in [globals()[name] for name in sys.argv[1:]] or [
-        bits,
-        tables,
-        power_sums,
-        learners,
-        private_forests,
-    ]:
-        part()
+    for name in sys.argv[1:] or PARTS:
+        PARTS[name]()

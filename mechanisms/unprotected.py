@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from privfed.errors import InputError
+from privfed.errors import InputError, PolicyError
 from privfed.privacy.loss import Loss
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection, unmasked
 from privfed.privacy.noise import Noise
-from privfed.questions.exact import Number, exact
+from privfed.questions.exact import Number, exact, round_up, shown
 
 
 class Open(Mechanism):
@@ -59,19 +59,38 @@ class Training(Mechanism):
     """Releases what private training made, such as Opacus's, at the price that its own accountant gave.
 
     A guard's ``spend`` and ``delta`` are the (epsilon, delta) of one release, under the policy's unit and
-    relation: of a record, where each record's gradient was clipped and noise was added to their sum. None of
-    it is derived here, and every total says on whose word it is. Clipping what was made afterwards costs
+    relation: of a record, where each record's gradient was clipped and noise was added to their sum. That it
+    was is its word, and every total says on whose word it is. Clipping what was made afterwards costs
     nothing (post-processing). That training failed is not covered: the update of zero then leaves as it is.
 
+    With the training's settings a release costs a rho too, by which many rounds add up to little more than its
+    accountant says of them together: see :func:`.sampled_gaussian`. A ``spend`` below what they cost is refused.
+
+    Args:
+        delta: of one release.
+        noise: Opacus's noise multiplier, sigma over the clip.
+        rate: the probability with which a step takes a record: Opacus samples so unless told otherwise.
+        steps: batches in one release.
     """
 
     name: ClassVar[str] = "training"
     currency: ClassVar[str | None] = "epsilon"
 
-    def __init__(self, *, delta: Number = 0) -> None:
-        self.delta = str(delta)
+    def __init__(
+        self, *, delta: Number = 0, noise: Number = 0, rate: Number = 0, steps: int = 0
+    ) -> None:
+        self.delta, self.noise, self.rate = str(delta), str(noise), str(rate)
+        self.steps = steps
         if not exact(delta, "delta", zero=True) < 1:
             raise InputError('training: delta is below 1, such as "1e-6"')
+        settings = exact(noise, "noise", zero=True), exact(rate, "rate", zero=True), steps
+        if any(settings) and not (
+            all(settings) and settings[1] <= 1 and steps > 0 and float(delta)
+        ):
+            raise InputError(
+                'training: its settings are noise, rate and steps, with a delta; write noise = "1.2", '
+                'rate = "0.04", steps = 24'
+            )
 
     def supports(self, group: Mapping[str, BoundedPart]) -> bool:
         """A model's update alone: what is summed over a table, no training has made private."""
@@ -82,9 +101,21 @@ class Training(Mechanism):
         return Protection(self, group, spend, stated=self.dearest(spend))
 
     def dearest(self, spend: Fraction) -> Loss:
-        """The same, whatever was trained."""
+        """The same, whatever was trained (PolicyError: the settings cost more than is spent)."""
         delta = exact(self.delta, "delta", zero=True)
-        return Loss(spend, delta=delta) if delta else Loss.pure(spend)
+        if not self.steps:
+            return Loss(spend, delta=delta) if delta else Loss.pure(spend)
+        from privfed.privacy.sampled_gaussian import sampled_gaussian
+
+        settings = float(self.noise), float(self.rate), self.steps
+        rho, epsilon = sampled_gaussian(*settings, float(delta))
+        if spend < epsilon:
+            raise PolicyError(
+                f"training: noise {self.noise}, rate {self.rate} and {self.steps} steps cost epsilon "
+                f"{shown(round_up(epsilon), 4)} at delta {self.delta}, and spend says {shown(spend, 4)}; write what "
+                "its accountant says"
+            )
+        return Loss(spend, rho, delta)
 
     def protect(
         self,

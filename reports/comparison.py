@@ -8,7 +8,7 @@ from typing import Any
 from scipy.stats import t as student
 
 from privfed.attacks.finding import Finding
-from privfed.questions.exact import shown
+from privfed.questions.exact import shown, shown_percent
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.epsilons import Epsilons, epsilons
 from privfed.reports.metrics import MetricValue
@@ -182,7 +182,7 @@ def _spent(policy: PolicyReport) -> str:
 
 
 def _detection(policy: PolicyReport) -> str:
-    return "no bound" if not policy.finite or policy.silent else percent(policy.detection)
+    return "no bound" if not policy.finite or policy.silent else shown_percent(policy.detection)
 
 
 def _epsilons(name: str, *rows: Sequence[Epsilons]) -> Iterator[Line]:

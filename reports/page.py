@@ -10,7 +10,7 @@ import jinja2
 
 from privfed.accountants.risk import RECORD, Subject
 from privfed.attacks.finding import Finding
-from privfed.questions.exact import shown
+from privfed.questions.exact import shown, shown_percent
 from privfed.questions.part import Unit
 from privfed.reports import charts, remarks
 from privfed.reports.account import ClientAccount, KindLine
@@ -58,6 +58,7 @@ def page(report: Report, models: Mapping[str, str] | None = None) -> str:
         "number": number,
         "epsilon": epsilon,
         "percent": percent,
+        "at_most": shown_percent,
         "size": size,
         "plain": plain_words,
         "protected": lambda policy: subject(policy).one,

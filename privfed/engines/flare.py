@@ -54,7 +54,11 @@ def sites(clients: Sequence[str], each: int = 1) -> Directory[tuple[str, int]]:
         def one(node: tuple[str, int]) -> tuple[tuple[str, int], bytes]:
             called = proxies[node](timeout=max(seconds, 0.001), optional=True)
             place = {} if each == 1 else {"place": node[1]}
-            return node, called.ask(batch=batches[node], **place) or b""
+            try:
+                reply = called.ask(batch=batches[node], **place)
+            except Exception:  # of the site's making
+                reply = b""
+            return node, reply if isinstance(reply, bytes) else b""
 
         with ThreadPoolExecutor(min(MAX_CONNECTIONS, len(batches) or 1)) as threads:
             for done in as_completed([threads.submit(one, node) for node in batches]):

@@ -137,8 +137,10 @@ def _message(node: int, data: bytes) -> Message:
     return Message(_content(data), node, f"query.{ACTION}", ttl=LIFE)
 
 
-def _bytes(message: Message) -> bytes:
-    data = message.content[RECORD][FIELD]
+def _bytes(message: Message, field: str = FIELD) -> bytes:
+    """The bytes that a message carries; none where it is made otherwise, whoever made it."""
+    record = message.content.get(RECORD)
+    data = record.get(field) if isinstance(record, ConfigRecord) else None
     return data if isinstance(data, bytes) else b""
 
 
@@ -197,7 +199,7 @@ class MaskedFedAvg(FedAvg):  # type: ignore[misc, unused-ignore]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """The model with the mean of all updates; PolicyError: the owners' policies do not agree."""
         valid, _ = self._check_and_log_replies(replies, is_train=True, validate=False)
-        shares = [m.content[RECORD][SHARE] for m in valid if RECORD in m.content]
+        shares = [share for m in valid if (share := _bytes(m, SHARE))]
         mean = mean_update(shares, [each.shape for each in self._sent.to_numpy_ndarrays()])
         if mean is None:
             log.warning("round %d: a share is missing; the model stays as it was", server_round)

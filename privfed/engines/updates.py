@@ -20,6 +20,7 @@ from privfed.exchange.messages import Release, Request
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
 from privfed.privacy.policy import Policy
+from privfed.privacy.policy_objects import mechanism_of
 from privfed.questions import wire
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
 from privfed.questions.query import Query, View
@@ -28,6 +29,7 @@ from privfed.tables.schema import Column, Schema
 
 #: Grid units of a clip: 2^24 at least, 2^25 at most, so that truncation moves a cell by 6e-8 of it.
 FINENESS = 24
+RECORD = ("record", "add-or-remove")  #: The unit and relation of what a training's settings say
 #: The data dictionary of a client who has no table beside her model.
 NO_TABLE = Schema((Column("none", lower=0, upper=1),), name="a model's update")
 
@@ -113,7 +115,8 @@ class UpdateGate:
 
     Raises:
         QueryError: the clip is no size.
-        PolicyError: masked sums of which owners may be missing; a round of training has no steps to open them.
+        PolicyError: masked sums of which owners may be missing; a round of training has no steps to open them. Or
+            training costs more, by its settings, than its guard spends.
     """
 
     def __init__(
@@ -133,6 +136,13 @@ class UpdateGate:
         queries = (ModelUpdate, *rest.pop("queries", ()))
         #: Answers for rules and trees too.
         self.gate = Gate(owner, self._records, policy, ledger, queries=queries, **rest)
+        for each in policy.guards.get(ModelUpdate.kind, ()):
+            mechanism_of(each).dearest(each.amount(None))
+            if "steps" in each.options and (policy.unit, policy.relation) != RECORD:
+                raise PolicyError(
+                    "training: its settings say what one record more or less costs; leave noise, rate and steps "
+                    "out for another unit or relation, and write what its accountant says of that"
+                )
 
     def answer(
         self,

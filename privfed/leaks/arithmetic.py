@@ -21,7 +21,7 @@ from privfed.leaks.table import RawTable
 
 #: Most numbers of a release of which all pairs are formed, and all triples.
 PAIRS, TRIPLES = 300, 60
-#: Most numbers of which neighbours are subtracted; most arrays, and pairs of arrays of one shape.
+#: Most numbers of which neighbours are subtracted, of all arrays; most arrays, and pairs of arrays of one shape.
 LONG, BLOCKS, ARRAYS = 5_000_000, 2000, 300
 _EPSILON = float(np.finfo(float).eps)
 _MEND = "what left can be combined; release each statistic once, with noise, over the same records"
@@ -93,9 +93,12 @@ def combinations_of(released: Released, records: int) -> Iterator[Results]:
     if sum(len(widths) for _, widths in numbers) <= PAIRS:
         yield from _of_few(numbers, records)
         return
-    small = [one for one in numbers[:BLOCKS] if 2 <= len(one[1]) <= LONG]
+    small = sorted(
+        (one for one in numbers[:BLOCKS] if len(one[1]) >= 2), key=lambda one: len(one[1])
+    )
+    most = int(np.cumsum([len(one[1]) for one in small]).searchsorted(LONG, side="right"))
     yield from _merged(
-        "the difference of two neighbouring released numbers", starmap(_neighbours, small)
+        "the difference of two neighbouring released numbers", starmap(_neighbours, small[:most])
     )
     yield from _merged("the difference to an array of the same shape", _arrays(numbers))
 
@@ -162,6 +165,8 @@ def _triples(values: np.ndarray, cells: np.ndarray, locate: Callable[[int], str]
     simple = simplicity(np.abs(values)) > 0.05
     dull = (simple[first] | simple[second])[:, None] | simple[None, :]
     dull |= (first[:, None] == np.arange(len(values))) | (second[:, None] == np.arange(len(values)))
+    # where either adds nothing, the other is all of it
+    dull |= np.minimum(np.abs(product)[:, None], np.abs(values)) <= 2 * slack
     kept = np.flatnonzero(~dull.ravel())
     rule = "a released number times a second plus a third"
     width = len(values)
@@ -174,17 +179,26 @@ def _triples(values: np.ndarray, cells: np.ndarray, locate: Callable[[int], str]
 
 
 def _neighbours(block: Block, widths: np.ndarray) -> Parts:
-    """Differences of numbers that lie side by side, as in running totals."""
-    where = np.arange(block.values.size).reshape(block.values.shape)
-    pairs = [(where[1:].ravel(), where[:-1].ravel())]
-    for axis in range(1, where.ndim):
-        turned = np.moveaxis(where, axis, 0)
-        pairs.append((turned[1:].ravel(), turned[:-1].ravel()))
-    after, before = (np.concatenate(places) for places in zip(*pairs, strict=True))
-    values = block.values.reshape(-1).astype(float)
-    a, b = values[after], values[before]
-    error = widths[after] + widths[before] + 2 * _EPSILON * (np.abs(a) + np.abs(b))
-    return a - b, error, lambda at: block.leaf.element(int(after[at]))
+    """Differences of numbers that lie side by side along an axis, as in running totals."""
+    values, shape = block.values.astype(float), block.values.shape
+    sizes, widths = np.abs(values), widths.reshape(shape)
+    differences, errors, places = [], [], []
+    for axis in range(values.ndim):
+        after, before = ((*(slice(None),) * axis, one) for one in (slice(1, None), slice(-1)))
+        error = widths[after] + widths[before] + 2 * _EPSILON * (sizes[after] + sizes[before])
+        differences.append((values[after] - values[before]).ravel())
+        errors.append(error.ravel())
+        places.append((axis, error.shape))
+
+    def locate(at: int) -> str:
+        for axis, kept in places:
+            if at < (count := int(np.prod(kept))):
+                where = np.array(np.unravel_index(at, kept)) + (np.arange(len(kept)) == axis)
+                return block.leaf.element(int(np.ravel_multi_index(where, shape)))
+            at -= count
+        raise IndexError(at)
+
+    return np.concatenate(differences), np.concatenate(errors), locate
 
 
 def _arrays(numbers: list[Numbers]) -> Iterator[Parts]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from privfed.leaks.precision import DOUBLE, Precision, precisions_of, split_by_grid, widths_of
 from privfed.leaks.reading.dates import DAY
+from privfed.leaks.reading.encodings import SANE
 from privfed.leaks.reading.leaf import Leaf
 from privfed.leaks.texts import Runs, runs_of
 
@@ -21,9 +22,9 @@ PLACES = 4096
 TOGETHER = 50_000  #: So few numbers are indexed together, whatever their precision
 #: From how many numbers on a block's are not looked at one by one for their decimals.
 LARGE = 200_000
+MANY = 2_000_000  #: Of more than so many numbers in all none but a small block's are.
 SHORT_TEXT = 1 << 14  #: Texts shorter than this are looked through together
 DIGESTS = (16, 20, 28, 32, 48, 64)  #: How many bytes a UUID or a digest has
-SANE = 0.9  #: Share of sane numbers from which bytes are read as an array of floats
 #: Types as which bytes are read whole.
 TYPES = ("<f8", ">f8", "<f4", ">f4", "<f2", "<i8", "<i4", "<i2")
 
@@ -173,16 +174,16 @@ class Released:
 
     @cached_property
     def widths(self) -> list[np.ndarray]:
-        """For each block, flattened, the distance of neighbouring numbers at each; of floats in a
-        large block, what their type can tell apart."""
+        """For each block, flattened, the distance of neighbouring numbers at each; in a large block, or where
+        many numbers left, what their type can tell apart."""
         flat = [block.values.reshape(-1) for block in self.blocks]
-        small = [len(one) <= LARGE or one.dtype.kind != "f" for one in flat]
+        most = LARGE if sum(map(len, flat)) <= MANY else CHUNK // 16
+        small = [len(one) <= most for one in flat]
         read = [one.astype(float) for one, kept in zip(flat, small, strict=True) if kept]
         ends = np.cumsum([len(one) for one in read])
         parts = iter(np.split(widths_of(np.concatenate([np.empty(0), *read])), ends[:-1]))
         return [
-            next(parts) if kept else np.nan_to_num(np.spacing(np.abs(one)).astype(float))
-            for one, kept in zip(flat, small, strict=True)
+            next(parts) if kept else _spacings(one) for one, kept in zip(flat, small, strict=True)
         ]
 
     @cached_property
@@ -237,6 +238,13 @@ def _chunks(blocks: Sequence[Block]) -> Iterator[tuple[str, np.ndarray, np.ndarr
                 lengths[kind] = 0
     for kind, parts in waiting.items():
         yield _merged(kind, parts)
+
+
+def _spacings(values: np.ndarray) -> np.ndarray:
+    """What their type can tell apart at each."""
+    if values.dtype.kind != "f":
+        return np.ones(len(values))
+    return np.asarray(np.nan_to_num(np.spacing(np.abs(values)).astype(float)))
 
 
 def _merged(

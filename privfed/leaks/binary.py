@@ -1,8 +1,12 @@
 """Raw values as the bytes of floats, as digits run together, and as digests."""
 
+from __future__ import annotations
+
 import hashlib
 import re
+import string
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -11,6 +15,7 @@ from privfed.leaks.artefact import Released
 from privfed.leaks.chance import densities, surprise
 from privfed.leaks.evidence import Evidence
 from privfed.leaks.precision import NO_GRADE, decimals_of
+from privfed.leaks.reading.texts import long_words
 from privfed.leaks.table import RawTable
 
 FORMATS = ("<f8", ">f8", "<f4", ">f4")  #: How values may be written, as types of NumPy
@@ -30,22 +35,49 @@ _HASHES = ("md5", "sha1", "sha224", "sha256", "sha384", "sha512", "blake2b", "bl
 
 def bytes_in(released: Released, table: RawTable) -> Evidence | None:
     """The most surprising string of bytes in which raw values stand."""
-    long = np.flatnonzero(decimals_of(table.cells.sizes) == NO_GRADE)
-    signed = table.numbers.ravel()[table.cells.first[long]]
-    if not len(signed):
+    floats = table.memoised("floats", lambda: _Floats.of(table))
+    if floats is None:
         return None
-    with np.errstate(over="ignore"):
-        written = {kind: np.r_[signed, -signed].astype(kind) for kind in FORMATS}
-    telling = {kind: one.view("<u4").reshape(len(one), -1) for kind, one in written.items()}
-    marked, bits = _marked([four[:, _telling(kind)] for kind, four in telling.items()])
     found = []
     for path, data in released.strings:
-        likely = _likely(data, marked, bits)
-        for kind, values in written.items():
+        likely = _likely(data, floats.marked, floats.bits)
+        for kind in FORMATS if len(likely) else ():
             begins = likely - 4 * _telling(kind)
-            begins = begins[(begins >= 0) & (begins <= len(data) - values.itemsize)]
-            found.append(_standing(table, path, data, kind, values, np.tile(long, 2), begins))
+            width = np.dtype(kind).itemsize
+            begins = begins[(begins >= 0) & (begins <= len(data) - width)]
+            found.append(_standing(table, path, data, kind, floats, begins))
     return max((one for one in found if one), key=lambda one: one.nats, default=None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Floats:
+    """Raw values that have all their digits, as the bytes of floats of each format: what they are as whole
+    numbers, ascending, the cell of each, and which hashes four telling bytes of any have."""
+
+    ordered: dict[str, np.ndarray]
+    cells: dict[str, np.ndarray]
+    marked: np.ndarray
+    bits: int
+
+    @classmethod
+    def of(cls, table: RawTable) -> _Floats | None:
+        """Of a table's cells, and of their negatives."""
+        long = np.flatnonzero(decimals_of(table.cells.sizes) == NO_GRADE)
+        signed = table.numbers.ravel()[table.cells.first[long]]
+        if not len(signed):
+            return None
+        with np.errstate(over="ignore"):
+            written = {kind: np.r_[signed, -signed].astype(kind) for kind in FORMATS}
+        telling = [
+            one.view("<u4").reshape(len(one), -1)[:, _telling(kind)]
+            for kind, one in written.items()
+        ]
+        ordered, cells = {}, {}
+        for kind, one in written.items():
+            whole = one.view(f"u{one.itemsize}")
+            order = np.argsort(whole, kind="stable")
+            ordered[kind], cells[kind] = whole[order], np.tile(long, 2)[order]
+        return cls(ordered, cells, *_marked(telling))
 
 
 def _telling(kind: str) -> int:
@@ -81,23 +113,21 @@ def _standing(
     path: str,
     data: bytes,
     kind: str,
-    values: np.ndarray,
-    cells: np.ndarray,
+    floats: _Floats,
     begins: np.ndarray,
 ) -> Evidence | None:
     """Values of one format that stand at some of the offsets."""
-    whole = np.dtype(f"u{values.itemsize}")
-    order = np.argsort(values.view(whole), kind="stable")
-    ordered = values.view(whole)[order]
+    ordered = floats.ordered[kind]
+    width = ordered.itemsize
     octets = np.frombuffer(data, np.uint8)
-    seen = octets[begins[:, None] + np.arange(values.itemsize)].view(whole).ravel()
+    seen = octets[begins[:, None] + np.arange(width)].view(ordered.dtype).ravel()
     place = np.minimum(np.searchsorted(ordered, seen), len(ordered) - 1)
     hit = np.flatnonzero(ordered[place] == seen)
     if not len(hit):
         return None
-    at = cells[order[place[hit]]]
+    at = floats.cells[kind][place[hit]]
     size = table.cells.sizes[at]
-    cell = np.spacing(size.astype(f"f{values.itemsize}")).astype(float)
+    cell = np.spacing(size.astype(f"f{width}")).astype(float)
     chance = np.minimum(densities(table.cells.sizes, at) * cell, 1.0)
     _, first = np.unique(at, return_index=True)
     cell_at = int(table.cells.first[at[0]])
@@ -108,11 +138,11 @@ def _standing(
         partial("{}, byte {}".format, path, int(begins[hit[0]])),
         partial(table.where, cell_at),
         len(first),
-        f"{8 * values.itemsize} bits, {'little' if kind[0] == '<' else 'big'} end first",
+        f"{8 * width} bits, {'little' if kind[0] == '<' else 'big'} end first",
         partial(table.shown, cell_at),
         _BYTES,
         plain=1,
-        certain=values.itemsize == 8 or len(data) > SCANNED,
+        certain=width == 8 or len(data) > SCANNED,
     )
 
 
@@ -177,7 +207,7 @@ def digests_of(released: Released) -> dict[str, str]:
     """What may be digests in the texts that left, and where each stood."""
     seen: dict[str, str] = {}
     for path, text in released.worded:
-        for token in _DIGEST.findall(text):
+        for token in long_words(_DIGEST, text, string.hexdigits, 32):
             seen.setdefault(token.lower(), path)
     return seen
 

@@ -4,28 +4,39 @@ from __future__ import annotations
 
 import numpy as np
 
+DULL = 3.0  #: Scores below this are not worth a closer look
 NEIGHBOURS = 16  #: How many raw values on each side tell how dense they lie
+ONE_SIDE, UNEVEN = 8, 4.0  #: From how many on, and how many times denser, one side's tell alone
 
 
 def densities(ordered: np.ndarray, places: np.ndarray, deviations: float = 2.0) -> np.ndarray:
     """How many raw values lie in a unit of length near some of them.
 
     The count of neighbours is raised by some of its standard deviations, so that a gap that chance
-    made does not pass for a rare value.
+    made does not pass for a rare value; and where those on one side alone lie much denser, as at the
+    end of a column beside which another begins far away, they tell.
 
     Args:
         ordered: different raw values, ascending.
         places: positions in it.
         deviations: by how many.
     """
-    size = len(ordered)
     first = np.maximum(places - NEIGHBOURS, 0)
-    last = np.minimum(places + NEIGHBOURS, size - 1)
-    counted = last - first + 1.0
-    spread = ordered[last] - ordered[first]
-    near = np.abs(ordered[places])
-    width = np.where(spread > 0, spread, np.where(near > 0, near, 1.0))
-    return np.asarray((counted + deviations * np.sqrt(counted)) / width)
+    last = np.minimum(places + NEIGHBOURS, len(ordered) - 1)
+    here, below, above = ordered[places], ordered[first], ordered[last]
+    near = np.abs(here)
+    spread = above - below
+    dense = _raised(last - first + 1.0, deviations)
+    dense /= np.where(spread > 0, spread, np.where(near > 0, near, 1.0))
+    for count, width in ((places - first, here - below), (last - places, above - here)):
+        told = (count >= ONE_SIDE) & (width > 0)
+        side = _raised(count, deviations) / np.where(told, width, np.inf)
+        dense = np.where(side > UNEVEN * dense, side, dense)
+    return dense
+
+
+def _raised(counts: np.ndarray, deviations: float) -> np.ndarray:
+    return np.asarray(counts + deviations * np.sqrt(counts))
 
 
 def surprises(groups: np.ndarray, chances: np.ndarray, trials: np.ndarray) -> np.ndarray:

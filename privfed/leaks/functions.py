@@ -18,6 +18,7 @@ from privfed.leaks.table import Cells, RawTable
 #: Most sums of two that are formed; of larger tables, those of neighbours in order or rank.
 PAIRS = 250_000
 NEAR = 2  #: How far apart neighbours may be
+SPARSE = 8  #: How many of a column's steps lie at least between two whose midpoint tells something
 _EPSILON = float(np.finfo(float).eps)
 
 #: A function's values of one table; none where the table has no such.
@@ -189,6 +190,24 @@ def _partners(column: np.ndarray, columns: int) -> Iterator[tuple[np.ndarray, np
         yield ranked[:-apart], ranked[apart:]
 
 
+def _between(table: RawTable) -> Cells:
+    """Midpoints of values next to each other in their column, as trees' thresholds are, from 32-bit floats;
+    of such as are some steps of the column apart, for in a full lattice any midpoint is one."""
+    _, own, where = table.sample
+    values, cells = [np.empty(0)], [np.empty(0, np.int64)]
+    for column, places, step in zip(own.T, where.T, table.steps, strict=True):
+        ordered, at = np.unique(column[np.isfinite(column)], return_index=True)
+        for apart in range(1, NEAR + 1):
+            low, high = ordered[:-apart], ordered[apart:]
+            sparse = high - low > SPARSE * step
+            values.append((low[sparse] + high[sparse]) / 2)
+            cells.append(places[np.isfinite(column)][at[:-apart][sparse]])
+    made = Cells.of(np.concatenate(values), np.concatenate(cells))
+    with np.errstate(over="ignore"):
+        single = np.spacing(made.sizes.astype(np.float32)).astype(float)
+    return Cells(made.sizes, made.first, np.where(np.isfinite(single), single, 0.0))
+
+
 def _of_three(factor: float) -> Values:
     """A multiple of the sum of three records."""
 
@@ -343,6 +362,7 @@ FUNCTIONS = [
             _FEW,
             {
                 **{f"{name} of two raw values": _of_two(name) for name in PAIRWISE},
+                "the midpoint of two raw values next to each other": _between,
                 "the sum of three raw values": _of_three(1.0),
                 "the mean of three raw values": _of_three(1 / 3),
                 "a quantile between two raw values": _quantiles,

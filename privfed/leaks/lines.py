@@ -17,7 +17,7 @@ from itertools import islice
 import numpy as np
 
 from privfed.leaks.artefact import Located, Released
-from privfed.leaks.chance import densities, surprise
+from privfed.leaks.chance import DULL, densities, surprise
 from privfed.leaks.evidence import Evidence
 from privfed.leaks.reading.dates import DAY, dates_in, may_be_dated
 from privfed.leaks.reading.leaf import CELLS
@@ -49,7 +49,7 @@ _KEY = re.compile(
 AHEAD = 64
 #: Words of a key: parted by what is no letter or digit, and where a capital follows a small letter.
 _WORD = re.compile(r"[^\W_]+?(?=[\W_]|$|(?<=[a-z0-9])(?=[A-Z]))")
-_PLAIN = frozenset("0123456789.+-eE")
+_PLAIN = frozenset("0123456789.+-")
 MEND = "cells of one record stand together; leave the record out, or pool at least k records"
 
 
@@ -216,13 +216,13 @@ class Lines:
 
 def _read_numbers(found: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Numbers as they are written, and the width of the last digit of each."""
-    values, powers = [], []
-    for one in found:
-        plain = _PLAIN.issuperset(one)
-        values.append(float(one) if plain else ungrouped(one))
-        simple = plain and "e" not in one and "E" not in one
-        behind = len(one.partition(".")[2]) if simple else 0
-        powers.append(-behind if simple else _last_digit(one, values[-1] % 1 > 0))
+    if _PLAIN.issuperset("".join(found)):
+        values = [*map(float, found)]
+        powers = [one.find(".") + 1 - len(one) if "." in one else 0 for one in found]
+    else:
+        values = [float(one) if _PLAIN.issuperset(one) else ungrouped(one) for one in found]
+        each = zip(found, values, strict=True)
+        powers = [_last_digit(one, value % 1 > 0) for one, value in each]
     value = np.array(values, dtype=float)
     return value, np.maximum(10.0 ** np.array(powers, dtype=float), np.abs(value) * 2.0**-50)
 
@@ -373,24 +373,25 @@ def of_two_records(lines: Lines, table: RawTable) -> Evidence | None:
     value, width, named, line, dated = lines.tokens
     if table.records < 3 or table.numbers.shape[1] < 2:
         return None
-    best: tuple[float, int, tuple[int, int]] = (0.0, 0, (0, 0))
     usable = np.flatnonzero(~dated & np.isfinite(value) & (width < 1e-2 * np.abs(value)))
     places, counts = np.unique(line[usable], return_counts=True)
     many = places[counts > 1][: COMPARED // 10]
+    tried = float(np.log(4 * max(1, len(many))))
+    best: tuple[float, int, tuple[int, int]] = (DULL + tried, -1, (0, 0))
     for at in many:
         tokens = usable[line[usable] == at][:12]
         for factor in (1.0, 2.0):
             score, pair = _pair(
-                table, value[tokens] * factor, width[tokens] * factor, named[tokens]
+                table, value[tokens] * factor, width[tokens] * factor, named[tokens], best[0]
             )
             best = max(best, (score, int(at), pair))
-    if best[0] <= 0:
+    if best[1] < 0:
         return None
     first, second = best[2]
     return Evidence(
         "lines",
         "the sums or means of two records, over several columns",
-        best[0] - float(np.log(4 * max(1, len(many)))),
+        best[0] - tried,
         partial(lines.locate, best[1]),
         partial(str, f"records {first} and {second}{table.whose}"),
         mend="a mean of two gives both away to either; pool more records, or add noise",
@@ -399,9 +400,10 @@ def of_two_records(lines: Lines, table: RawTable) -> Evidence | None:
 
 
 def _pair(
-    table: RawTable, value: np.ndarray, width: np.ndarray, named: np.ndarray
+    table: RawTable, value: np.ndarray, width: np.ndarray, named: np.ndarray, beyond: float
 ) -> tuple[float, tuple[int, int]]:
-    """The pair of records whose sums are most of the values, and how surprising that is.
+    """The pair of records whose sums are most of the values, and how surprising that is; none where that
+    cannot be beyond something.
 
     Candidates are found by the token and column that fit the fewest pairs.
     """
@@ -416,7 +418,9 @@ def _pair(
     told = gain - np.where(named < 0, np.log(len(value)), 0.0)  # any might be the column's
     told = np.where(fits, np.maximum(told, 0.0), 0.0)
     pairs = float(np.log(table.records * (table.records - 1) / 2))
-    if told.max(axis=1).sum() <= pairs:
+    most = np.zeros(int(table.groups.max()) + 1)
+    np.maximum.at(most, table.groups[: numbers.shape[1]], told.max(axis=1))
+    if most.sum() - pairs <= beyond:
         return 0.0, (0, 0)
     expected = np.where(fits, np.exp(-gain) * table.records**2 / 2, np.inf)
     first_found: list[tuple[np.ndarray, np.ndarray]] = []

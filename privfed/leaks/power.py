@@ -48,7 +48,10 @@ def is_powerless(table: RawTable, settings: ScanSettings) -> bool:
     """Whether neither a cell, a record, a column nor the whole table would be noticed."""
     if len(too_common(table, settings)) < len(table.names) + len(table.texts):
         return False
-    return not any(_noticed(plant, table, settings) for plant in _plants(table))
+    return table.memoised(
+        ("powerless", settings),
+        lambda: not any(_noticed(plant, table, settings) for plant in _plants(table)),
+    )
 
 
 def _plants(table: RawTable) -> Iterable[object]:

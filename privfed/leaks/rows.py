@@ -7,9 +7,10 @@ ones) give a record away together.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
+from itertools import product
 
 import numpy as np
 
@@ -23,7 +24,11 @@ from privfed.leaks.windows import Windows, hashes_of
 #: Most that a value's simplicity counts in a row, whose other values are no simpler for it.
 SIMPLE = 0.25
 LARGE = 100_000  #: From how many numbers on a block is large
-HASH = 22  #: Logarithm of the size of the table that drops windows at once
+HASH = 24  #: Logarithm of the size of the tables that drop windows at once
+FEW = 1 << 14  #: Of so few windows all are looked up
+CHUNK = 1 << 16  #: How many windows are looked up at a time
+MIX = np.uint64(0x9E3779B97F4A7C15)  #: Odd, and what hashes of several keys are made by
+BEGUN = 8  #: By how many keys a record's beginning is known
 MEND = "no row may leave; release sums or means over many records, with noise"
 
 
@@ -38,6 +43,7 @@ class Stream:
     _starts: list[int] = field(init=False)
     _windows: Windows = field(init=False)
     _known: dict[int, np.ndarray] = field(init=False, default_factory=dict)
+    _begun: tuple[RawTable | None, np.ndarray] = field(init=False)
 
     def __post_init__(self) -> None:
         flat = [
@@ -45,15 +51,40 @@ class Stream:
         ]
         self.keys = self.precision.keys(np.nan_to_num(np.concatenate(flat).astype(float)))
         self._starts = np.cumsum([0, *map(len, flat[:-1])]).tolist()
-        self._windows = Windows(self.keys)
+        self._windows, self._begun = Windows(self.keys), (None, np.empty(0))
 
-    def windows(self, width: int) -> np.ndarray:
-        """A hash of each window of so many keys."""
+    def begun(self, table: RawTable) -> np.ndarray:
+        """Places of some keys that may be those with which some columns of a record begin."""
+        if len(self.keys) <= FEW:
+            return np.arange(len(self.keys))
+        if self._begun[0] is not table:
+            marked, length = table.memoised(
+                ("begun", self.precision), partial(_beginnings, table, self.precision)
+            )
+            found = [np.empty(0, np.int64)]
+            for start in range(0, len(self.keys) - length + 1, CHUNK):
+                some = self.keys[start : start + CHUNK + length - 1]
+                found.append(np.flatnonzero(marked[_hashes_of(some, length)]) + start)
+            self._begun = table, np.concatenate(found)
+        return self._begun[1]
+
+    def varied(self, places: np.ndarray, width: int) -> np.ndarray:
+        """Those from which so many keys are not all alike."""
+        return np.asarray(places[self._changed[places + width - 1] > self._changed[places]])
+
+    @cached_property
+    def _changed(self) -> np.ndarray:
+        """How many keys up to each are not the one before."""
+        return np.cumsum(np.diff(self.keys, prepend=0) != 0, dtype=np.int32)
+
+    def hashes(self, places: np.ndarray, width: int) -> np.ndarray:
+        """Of the windows of so many keys at some places."""
+        if len(places) * width < len(self.keys):
+            return hashes_of(self.keys[places[:, None] + np.arange(width)])
         if width not in self._known:
-            count = max(0, len(self.keys) - width + 1)
-            ends = slice(width, width + count)
-            self._known[width] = self._windows.hashes(slice(0, count), ends)
-        return self._known[width]
+            count = len(self.keys) - width + 1
+            self._known[width] = self._windows.hashes(slice(0, count), slice(width, None))
+        return np.asarray(self._known[width][places])
 
     def locate(self, place: int) -> str:
         """The path to the number at a position of the stream."""
@@ -108,14 +139,71 @@ def aligned(
     return max(found, key=lambda one: one.nats, default=None)
 
 
+def _hashes_of(keys: np.ndarray, length: int) -> np.ndarray:
+    """Of so many keys side by side, along the last axis, from each on; below 2^HASH."""
+    plain, count = keys.view(np.uint64), keys.shape[-1] - length + 1
+    mixed = np.zeros((*keys.shape[:-1], count), np.uint64)
+    with np.errstate(over="ignore"):
+        for at in range(length):
+            mixed = (mixed + plain[..., at : at + count]) * MIX
+    return np.asarray(mixed >> np.uint64(64 - HASH))
+
+
+def _beginnings(table: RawTable, precision: Precision) -> tuple[np.ndarray, int]:
+    """Which hashes the first keys of the columns have that are looked for, and how many keys these are."""
+    spans = list(spans_of(table))
+    length = min(BEGUN, *(last - first for _, first, last in spans))
+    marked = np.zeros(1 << HASH, dtype=bool)
+    for coded, cut in product({span[0] for span in spans}, (False, True)):
+        hashes = _hashes_of(_Keys.known(table, coded, precision, cut).keys, length)
+        for first in {span[1] for span in spans if span[0] == coded}:
+            marked[hashes[:, first]] = True
+    return marked, length
+
+
+@dataclass(frozen=True, eq=False)
+class _Keys:
+    """Whole records at one precision, with codes of texts or not, their keys, and of each column that was
+    asked for the log of how likely its values are."""
+
+    whole: np.ndarray
+    keys: np.ndarray
+    windows: Windows
+    logs: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def log_chances(self, columns: range, precision: Precision) -> np.ndarray:
+        """The log of how likely a row drawn column by column is each, of some columns."""
+        for at in set(columns) - set(self.logs):
+            column = np.nan_to_num(self.whole[:, at])
+            self.logs[at] = _log_chances(column, self.keys[:, at], precision)
+        return np.asarray(sum(self.logs[at] for at in columns))
+
+    @classmethod
+    def known(cls, table: RawTable, coded: bool, precision: Precision, cut: bool) -> _Keys:
+        """Worked out once."""
+        key = ("keys", coded, precision, cut)
+        return table.memoised(key, partial(cls.of, table, *key[1:]))
+
+    @classmethod
+    def of(cls, table: RawTable, coded: bool, precision: Precision, cut: bool) -> _Keys:
+        """Rounded to the nearest, or cut off."""
+        whole = np.column_stack([table.numbers, table.codes]) if coded else table.numbers
+        plain = np.nan_to_num(whole)
+        cell = precision.cell(plain)
+        keys = precision.keys(np.trunc(plain / cell) * cell if cut else plain)
+        return cls(whole, keys, Windows(keys.reshape(-1)))
+
+
 @dataclass(frozen=True, eq=False)
 class _Records:
-    """Some columns of all records at one precision, their keys, and the order of the keys' hashes."""
+    """Some columns of all records at one precision, their keys, the order of the keys' hashes, and what
+    says how likely each is."""
 
     part: np.ndarray
     keys: np.ndarray
     hashes: np.ndarray
     order: np.ndarray
+    log_chances: Callable[[], np.ndarray]
 
     @classmethod
     def of(
@@ -123,25 +211,28 @@ class _Records:
     ) -> _Records:
         """Rounded to the nearest, or cut off."""
         coded, first, last = span
-        whole = np.column_stack([table.numbers, table.codes]) if coded else table.numbers
-        part = whole[:, first:last]
-        plain = np.nan_to_num(part)
-        cell = precision.cell(plain)
-        keys = precision.keys(np.trunc(plain / cell) * cell if cut else plain)
-        hashes = hashes_of(keys)
+        all_keys = _Keys.known(table, coded, precision, cut)
+        begins = np.arange(len(all_keys.keys)) * all_keys.keys.shape[1] + first
+        hashes = all_keys.windows.hashes(begins, begins + last - first)
         order = np.argsort(hashes)
-        return cls(part, keys, hashes[order], order)
+        part, keys = all_keys.whole[:, first:last], all_keys.keys[:, first:last]
+        logs = partial(all_keys.log_chances, range(first, last), precision)
+        return cls(part, keys, hashes[order], order, logs)
 
 
 def _rows(span: tuple[bool, int, int], stream: Stream, table: RawTable) -> Iterator[Evidence]:
     """Records among the windows of one stream."""
-    precision = stream.precision
-    windows = stream.windows(span[2] - span[1])
+    precision, width = stream.precision, span[2] - span[1]
+    begun, windows = stream.begun(table), len(stream.keys) - width + 1
+    begun = stream.varied(begun[: begun.searchsorted(windows)], width)
+    if not len(begun):
+        return
+    hashes = stream.hashes(begun, width)
     for cut in (False, True):
         key = (span, precision, cut)
         records = table.memoised(key, partial(_Records.of, table, *key))
         part, keys = records.part, records.keys
-        hit, record = _equal(records, windows, stream)
+        hit, record = _equal(records, begun, hashes, stream)
         if not len(hit):
             continue
         usable = (keys[record] != keys[record][:, :1]).any(axis=1)
@@ -149,10 +240,10 @@ def _rows(span: tuple[bool, int, int], stream: Stream, table: RawTable) -> Itera
         hit, record = hit[usable], record[usable]
         if not len(hit):
             continue
-        logs = _log_chances(part, keys, precision)
+        logs = records.log_chances()
         least = int(np.argmin(logs[record]))
-        single = -float(np.log(len(windows) * len(part)) + logs[record[least]])
-        trials, share = float(len(windows)), min(1.0, float(np.exp(logs).sum()))
+        single = -float(np.log(windows * len(part)) + logs[record[least]])
+        trials, share = float(windows), min(1.0, float(np.exp(logs).sum()))
         together = float(chernoff(np.array([len(hit)]), np.array([trials]), np.array([share]))[0])
         at = int(record[least])
         yield Evidence(
@@ -169,33 +260,32 @@ def _rows(span: tuple[bool, int, int], stream: Stream, table: RawTable) -> Itera
         )
 
 
-def _equal(records: _Records, windows: np.ndarray, stream: Stream) -> tuple[np.ndarray, np.ndarray]:
-    """Windows whose keys are a record's, and the records: by a table of bits, by hash, in full."""
-    maybe = np.arange(len(windows))
-    if len(windows) > 1 << 14:
+def _equal(
+    records: _Records, places: np.ndarray, hashes: np.ndarray, stream: Stream
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which windows' keys are a record's, and the records: by a table of bits, by hash, in full."""
+    if len(hashes) > 1 << 14:
         marked = np.zeros(1 << HASH, dtype=bool)
         marked[records.hashes >> np.uint64(64 - HASH)] = True
-        maybe = np.flatnonzero(marked[windows >> np.uint64(64 - HASH)])
-    place = np.searchsorted(records.hashes, windows[maybe])
+        maybe = np.flatnonzero(marked[hashes >> np.uint64(64 - HASH)])
+        places, hashes = places[maybe], hashes[maybe]
+    place = np.searchsorted(records.hashes, hashes)
     place = np.minimum(place, len(records.hashes) - 1)
-    alike = records.hashes[place] == windows[maybe]
-    maybe, record = maybe[alike], records.order[place[alike]]
+    alike = records.hashes[place] == hashes
+    maybe, record = places[alike], records.order[place[alike]]
     if not len(maybe):
         return maybe, record
     same = stream.keys[maybe[:, None] + np.arange(records.keys.shape[1])] == records.keys[record]
     return maybe[same.all(axis=1)], record[same.all(axis=1)]
 
 
-def _log_chances(part: np.ndarray, keys: np.ndarray, precision: Precision) -> np.ndarray:
-    """Logarithm of the chance that a row drawn column by column equals each record."""
-    logs = np.zeros(len(part))
-    for column, key in zip(np.nan_to_num(part).T, keys.T, strict=True):
-        _, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
-        often = counts[inverse]
-        sizes = np.unique(column)
-        cell = precision.cell(column)
-        dense = densities(sizes, np.searchsorted(sizes, column), deviations=0) / len(sizes)
-        likely = np.where(often == 1, np.minimum(dense * cell, 1.0), often / len(column))
-        simple = 1 / (1 + np.abs(column) / cell)
-        logs += np.log(np.maximum(likely, np.minimum(simple, SIMPLE)))
-    return logs
+def _log_chances(column: np.ndarray, keys: np.ndarray, precision: Precision) -> np.ndarray:
+    """Logarithm of the chance that a value drawn from a column equals each."""
+    _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    often = counts[inverse]
+    sizes = np.unique(column)
+    cell = precision.cell(column)
+    dense = densities(sizes, np.searchsorted(sizes, column), deviations=0) / len(sizes)
+    likely = np.where(often == 1, np.minimum(dense * cell, 1.0), often / len(column))
+    simple = 1 / (1 + np.abs(column) / cell)
+    return np.asarray(np.log(np.maximum(likely, np.minimum(simple, SIMPLE))))

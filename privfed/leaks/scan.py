@@ -18,7 +18,8 @@ import numpy as np
 from privfed.leaks import binary, words
 from privfed.leaks.arithmetic import combinations_of
 from privfed.leaks.artefact import Released
-from privfed.leaks.cells import compare
+from privfed.leaks.cells import Compared
+from privfed.leaks.chance import DULL
 from privfed.leaks.columns import RULES, alike, vectors_of
 from privfed.leaks.directions import parallel
 from privfed.leaks.evidence import Evidence
@@ -99,7 +100,8 @@ def unexplained(
             evidence, score = one
             beyond = max(1.0, floor_of(evidence.family, settings, tables) - float(np.log(DRAWS)))
             other = score(drawn)
-            if other is not None and max(0.0, WRONG * other.nats) + beyond >= evidence.nats:
+            least = max(DULL, other.nats if other else DULL)
+            if WRONG * least + beyond >= evidence.nats:
                 left.remove(one)
         if not left:
             break
@@ -132,10 +134,10 @@ def _families(
 ) -> Iterator[tuple[str, Iterable[Score]]]:
     """The rules of each family as functions of the table; what they need else is worked out once."""
     numeric = table.numbers.shape[1] > 0
-    functions = {
-        family: [partial(compare, one, released, tolerance) for one in listed if numeric]
-        for family, listed in groupby(FUNCTIONS, lambda one: one.family)
-    }
+    functions: dict[str, list[Score]] = {}
+    for family, listed in groupby(FUNCTIONS, lambda one: one.family):
+        compared = Compared(list(listed) if numeric else [], released, tolerance)
+        functions[family] = [partial(compared.score, at) for at in range(len(compared.functions))]
     naming = [at for at, column in enumerate(table.texts) if column.naming]
     yield "values", functions["values"]
     yield "names", [partial(words.names_in, released, at) for at in naming]

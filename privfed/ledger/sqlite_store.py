@@ -193,7 +193,9 @@ class SqliteStore(Store):
 
     def _fault(self, error: sqlite3.Error) -> LedgerError:
         if "no such table" in str(error):
-            return LedgerError(f"{self}: is no ledger; give the file that a gate wrote")
+            return LedgerError(
+                f"{self}: is no ledger, or was copied while its gate ran; copy it by privfed ledger backup"
+            )
         return LedgerError(f"{self}: {error}")
 
     @property

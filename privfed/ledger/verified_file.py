@@ -15,6 +15,7 @@ class Verified(NamedTuple):
     """What verifying a file found: its data set, head, the heads that were known, and what it copies.
 
     Of a ledger that was written here, ``secret_fault`` says what is wrong with the secret beside it; no gate opens it.
+    ``unvouched`` are the rows at which a key replaced another without that one's signature.
     """
 
     dataset: str
@@ -22,6 +23,7 @@ class Verified(NamedTuple):
     known: tuple[Head, ...]
     copy_of: Path | None = None
     secret_fault: LedgerError | None = None
+    unvouched: tuple[int, ...] = ()
 
 
 def verified(
@@ -44,4 +46,9 @@ def verified(
                 ledger.check_secret()
             except LedgerError as error:
                 fault = error
-        return Verified(ledger.dataset, reached, (*known, *published), original, fault)
+        lost = tuple(
+            one.seq
+            for one in ledger.signing_keys()
+            if one.body["replaces"] and not one.body["signature"]
+        )
+        return Verified(ledger.dataset, reached, (*known, *published), original, fault, lost)

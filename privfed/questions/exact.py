@@ -79,6 +79,11 @@ def shown(value: Fraction | float, digits: int = 4) -> str:
     return _shown(value, digits, ROUND_CEILING)
 
 
+def shown_percent(share: Fraction | float, digits: int = 3) -> str:
+    """Write a bound that is a fraction in per cent, rounded up to some digits."""
+    return f"{shown(100 * share, digits)} %"
+
+
 def shown_down(value: Fraction | float, digits: int = 4) -> str:
     """Write what is left of an epsilon for people, rounded down to some digits."""
     return _shown(value, digits, ROUND_FLOOR)

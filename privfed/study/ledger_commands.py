@@ -159,8 +159,11 @@ def intact(told: Verified) -> str:
     known = "" if told.known else f", and {UNKNOWN}"
     if told.copy_of is not None:
         known = f", a copy of {told.copy_of}: what is spent stands there"
+    keys = "".join(
+        f"; at row {row} a key was replaced without its signature" for row in told.unvouched
+    )
     shut = "" if told.secret_fault is None else f"; but no gate opens it: {told.secret_fault}"
-    return f"{told.head.seq} rows, head {told.head}{known}{shut}"
+    return f"{told.head.seq} rows, head {told.head}{known}{keys}{shut}"
 
 
 def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:

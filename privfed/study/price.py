@@ -22,7 +22,7 @@ from privfed.privacy.mechanism import Protection
 from privfed.privacy.pairs import DominatingPair
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import accountant_of, mechanism_of
-from privfed.questions.exact import shown, shown_down
+from privfed.questions.exact import shown, shown_down, shown_percent
 from privfed.questions.part import Part
 from privfed.questions.query import CohortQuery, LocalEffect
 from privfed.reports.words import in_words
@@ -97,7 +97,7 @@ class Price:
     def percent(self, line: KindPrice) -> str:
         """Format a line's fraction of the budget, rounded up."""
         share = self.share(line)
-        return "-" if share is None else f"{shown(100 * share, 3)} %"
+        return "-" if share is None else shown_percent(share)
 
     @property
     def by_kind(self) -> str:
@@ -105,7 +105,7 @@ class Price:
         shares: dict[str, Fraction] = {}
         for line in self.lines:
             shares[line.kind] = shares.get(line.kind, Fraction(0)) + (self.share(line) or 0)
-        taken = (f"{kind} {shown(100 * share, 3)} %" for kind, share in shares.items() if share)
+        taken = (f"{kind} {shown_percent(share)}" for kind, share in shares.items() if share)
         return ", ".join(taken) or "nothing"
 
     def to_dict(self) -> dict[str, Any]:
@@ -353,7 +353,7 @@ def percent_of(part: Amount, whole: Amount, *, rest: bool = False) -> str:
     if rest:
         left = 100 * (1 - taken)
         return f"{shown_down(left if left >= Fraction(1, 1000) else Fraction(0), 3)} %"
-    return f"{shown(100 * taken, 3)} %"
+    return shown_percent(taken)
 
 
 def any_fits(prices: Sequence[Price], left: Mapping[str, Sequence[Left]]) -> bool:

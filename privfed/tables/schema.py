@@ -41,6 +41,10 @@ class Column:
             raise SchemaError('a column has no name; write name = "..."')
         if self.kind not in KINDS:
             raise SchemaError(f"column {self.name!r}: kind must be one of {', '.join(KINDS)}")
+        if self.categories and self.kind != "category":
+            raise SchemaError(
+                f'column {self.name!r}: lists categories; write kind = "category" too'
+            )
         if self.kind == "category":
             self._check_categories()
         else:
@@ -50,6 +54,10 @@ class Column:
         if len(self.categories) < 2 or len(set(self.categories)) != len(self.categories):
             raise SchemaError(
                 f'column {self.name!r}: list at least two different categories = ["...", "..."]'
+            )
+        if (self.lower, self.upper) != (None, None):
+            raise SchemaError(
+                f"column {self.name!r}: categories have no lower and upper; leave these out, or write another kind"
             )
         if self.fill is not None and self.fill not in self.categories:
             raise SchemaError(f"column {self.name!r}: fill must be one of its categories")

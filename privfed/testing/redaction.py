@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from privfed.leaks.reading.dates import DAY, dates_in, may_be_dated
-from privfed.leaks.reading.texts import NUMBER
+from privfed.leaks.reading.digits import NUMBER
 from privfed.leaks.table import RawTable
 from privfed.leaks.texts import SHORTEST
 

@@ -251,6 +251,19 @@ def test_time_that_is_up_keeps_what_was_found() -> None:
         CandidateInference(max_candidates=1)
 
 
+def test_sums_that_were_not_read_for_want_of_work_are_told() -> None:
+    """Some of them, or all; and what was found by the others stays."""
+    heard = released([WIDE, TREE], OWNERS, "open", None)
+    whole, *_ = CandidateInference(unknown=[""]).run(heard, OWNERS, SCHEMA)
+    assert not whole.partial
+    for work, found in ((1e6, True), (5e5, False)):
+        bounded = CandidateInference(unknown=[""])
+        bounded.max_work = work
+        one, *_ = bounded.run(heard, OWNERS, SCHEMA)
+        assert "of 4 of 4 clients not all sums were read within" in one.partial
+        assert (one.value > 0) == found
+
+
 def test_clients_of_too_many_records_are_told() -> None:
     """Whoever holds more records than a list takes is left out, and the finding says so."""
     owners = {"c0": table(60, 0), "c1": table(20, 1), "c2": table(20, 2)}

@@ -70,7 +70,7 @@ def test_a_finite_guarantee_is_said_with_its_numbers() -> None:
     assert "at most ε&nbsp;2.5" in text
     assert "Differential privacy at ε = " in text and ", δ = 1e-05 for each record" in text
     assert "a chance of 1 in" not in text
-    assert "20.0 %" in text
+    assert "<b>20 %</b>" in text
     assert "Unprotected</p>" not in text
     assert (
         "Tight composition (PLD) of all that the policy allows:\nε 2 at" in text

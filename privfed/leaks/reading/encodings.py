@@ -23,6 +23,7 @@ LARGEST = 1 << 30  #: Most bytes that anything is unpacked to
 PLACES = 4000  #: Most places inside foreign bytes at which a compressed stream is tried
 PROBED = 1024  #: How many bytes of a stream are tried before all of it is
 PACKED = 1 << 26  #: Largest bytes of which MessagePack is tried as a whole
+SANE = 0.9  #: Share of sane numbers from which bytes are read as floats
 _STREAMS = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda", b"\x1f\x8b\x08")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 #: Opcodes whose argument is no datum: names of modules, classes, memo slots, frames, versions.
@@ -145,7 +146,7 @@ def _pickle(data: bytes) -> Decoded:
 
 def _arguments(data: bytes) -> Iterator[object]:
     numbers: list[float] = []
-    kind, order = "", "<"
+    kind, order, record = "", "<", 0
     for opcode, argument, _ in pickletools.genops(data):
         if opcode.name in _STRUCTURE or argument is None:
             continue
@@ -155,14 +156,26 @@ def _arguments(data: bytes) -> Iterator[object]:
         if isinstance(argument, str):
             named = _TYPE.match(argument)
             kind = named[1] if named else kind
+            record = int(kind[1:]) if kind[:1] == "V" else record
             order = argument if argument in ("<", ">") else order
             yield argument
             if not argument.isascii() and max(argument) <= "\xff":
                 # bytes, before protocol 3
                 yield from _array(argument.encode("latin-1"), kind, order)
         elif isinstance(argument, bytes | bytearray):
+            yield from _fields(bytes(argument), record)
             yield from _array(bytes(argument), kind, order)
     yield numbers
+
+
+def _fields(data: bytes, width: int) -> Iterator[np.ndarray]:
+    """Of records of a fixed width, as a tree's nodes are, the fields that are floats by their sizes."""
+    if width and width % 8 == 0 and data and len(data) % width == 0:
+        words = np.abs(np.frombuffer(data, "<f8").reshape(-1, width // 8))
+        floats = (((words > 1e-6) & (words < 1e9)) | (words == 0)).mean(axis=0) > SANE
+        floats &= (words > 0).any(axis=0)
+        if 0 < floats.sum() < len(floats):
+            yield words[:, floats]
 
 
 def _array(data: bytes, kind: str, order: str) -> Iterator[object]:
@@ -172,6 +185,8 @@ def _array(data: bytes, kind: str, order: str) -> Iterator[object]:
         if width in (1, 2, 4, 8, 16) and len(data) % width == 0 and len(data) > 0:
             with suppress(TypeError):  # a type that NumPy does not know
                 yield np.frombuffer(data, np.dtype(order + kind))
+                if width == 1:  # which is taken for bytes too
+                    return
     yield data
 
 

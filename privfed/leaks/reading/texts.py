@@ -7,8 +7,9 @@ import base64
 import binascii
 import json
 import re
+import string
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import Any
 from urllib.parse import unquote
@@ -16,17 +17,11 @@ from urllib.parse import unquote
 import numpy as np
 
 from privfed.leaks.reading.dates import dates_in, may_be_dated
+from privfed.leaks.reading.digits import NUMBER, plain_numbers
 from privfed.leaks.reading.encodings import decoded
 from privfed.leaks.reading.leaf import Leaf
 
 DIGIT = re.compile(r"\d")
-#: A number that no letter or digit touches in front, nor letters and a digit behind: ``E11.9``, ``v2.1``
-#: and ``4f2a`` are labels, ``12.5kg`` is none. Its first character is looked for before what stands in
-#: front of it, which passes over other text quickly.
-NUMBER = re.compile(
-    r"[-+.\d](?<![A-Za-z_\d].)(?<!\d\..)(?:(?<=[-+])(?:\d++\.?+\d*+|\.\d++)|(?<=\d)\d*+\.?+\d*+|(?<=\.)\d++)"
-    r"(?:[eE][-+]?\d++)?+(?![A-Za-z_]+\d)"
-)
 #: Thousands set apart by commas, points, quotes or spaces; the other mark of the two is decimal.
 _MARKS = "'\u2019 \u00a0\u2009\u202f_"
 _GROUPED = re.compile(
@@ -36,18 +31,21 @@ COMMA = re.compile(r"(?<![\w,.])\d+,\d+(?![\d,]|\.\d)")  #: A comma that may be 
 _GROUPED_HINT = re.compile(rf"\d[{_MARKS},.]\d{{3}}")
 _HEXFLOAT = re.compile(r"[-+]?0x[01]\.[0-9a-f]+p[-+]?\d+")
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{16,}(?:\r?\n[A-Za-z0-9+/_-]{16,})*={0,6}")
+_ALPHABET = f"{string.ascii_letters}{string.digits}+/_-"
 _BASE85 = re.compile(r"[!-~]{20,}")
 _LITERAL = re.compile(r"""(?<![\w'])b'(?:[^'\\]|\\.)*'|(?<![\w"])b"(?:[^"\\]|\\.)*\"""")
 #: Longest text in which every sort of notation is tried; longer ones are read for plain numbers,
 #: and as a whole for the encodings.
 LONG = 1 << 20
+JSON = ("JSON", "JSON lines")
 
 
 def numbers_in(path: str, text: str) -> Iterator[Leaf]:
     """The numbers that are written in a text, in order, one leaf for each way of reading them."""
     if not DIGIT.search(text):
         return
-    yield from _read(path, text, NUMBER, float)
+    if len(values := plain_numbers(text)):
+        yield Leaf(path, values, _Places(text, NUMBER, len(values)))
     if len(text) <= LONG:
         if _GROUPED_HINT.search(text):
             yield from _read(path, text, _GROUPED, ungrouped)
@@ -130,18 +128,37 @@ def encoded_in(text: str) -> Iterator[tuple[str, object]]:
 
 def _json(text: str) -> Iterator[tuple[str, object]]:
     try:
-        yield "JSON", json.loads(text)
+        yield JSON[0], json.loads(text)
     except (ValueError, RecursionError):
         lines = text.splitlines()
         if len(lines) > 1:
-            yield from _attempt("JSON lines", lambda: [json.loads(line) for line in lines if line])
+            whole = f"[{','.join(filter(None, lines))}]"
+            yield from _attempt(JSON[1], lambda: json.loads(whole))
 
 
 def _tokens(text: str) -> Iterator[str]:
     """Runs of letters and digits that may be encoded bytes: no words, no plain numbers."""
-    for token in _ENCODED.findall(text):
+    for token in long_words(_ENCODED, text, _ALPHABET, 16):
         if not token.isdigit() and (len(token) >= 32 or not token.isalpha()):
             yield token
+
+
+def long_words(pattern: re.Pattern[str], text: str, letters: str, length: int) -> Iterator[str]:
+    """What a pattern finds, all of whose matches begin with a run of at least so many of some letters.
+
+    Runs are looked for first: most texts have none.
+    """
+    plain, run = text.encode("latin-1", "replace").translate(_marked(letters)), b"/" * length
+    place = plain.find(run)
+    while place >= 0 and (found := pattern.search(text, place)):
+        yield found[0]
+        place = plain.find(run, found.end())
+
+
+@cache
+def _marked(letters: str) -> bytes:
+    """A table that makes slashes of some letters, and points of all else."""
+    return bytes(46 + (chr(one) in letters) for one in range(256))
 
 
 def _bytes_of(token: str) -> Iterator[tuple[str, object]]:

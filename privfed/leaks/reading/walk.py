@@ -15,7 +15,7 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from numbers import Number
 from pathlib import Path, PurePath
 from typing import Any
@@ -25,7 +25,7 @@ import numpy as np
 from privfed.leaks.reading.encodings import decoded, streams_inside
 from privfed.leaks.reading.leaf import CELLS, ROWS, Leaf, RowText
 from privfed.leaks.reading.package_objects import reader_of
-from privfed.leaks.reading.texts import encoded_in, numbers_in
+from privfed.leaks.reading.texts import JSON, LONG, encoded_in, numbers_in
 
 DEPTH = 60  #: How deep objects may nest, encodings counted
 NESTED = 6  #: How many encodings may lie one in another
@@ -184,7 +184,9 @@ class _Walk:
                 column = [record[key] for record in records]
                 yield from self._items(f"{path}{name}", column, depth + 1, nested)
         if self._rows and 1 < len(keys) <= CELLS:
-            lines = ("; ".join(_cells(keys, record)) for record in records[:ROWS])
+            first = records[:ROWS]
+            cells = [_cells(name, [one[key] for one in first]) for key, name in keys.items()]
+            lines = ("; ".join(filter(None, line)) for line in zip(*cells, strict=True))
             yield Leaf(path, "\n".join(lines), row=True)
 
     def _array(self, path: str, array: np.ndarray, depth: int, nested: int) -> Iterator[Leaf]:
@@ -216,10 +218,12 @@ class _Walk:
         if not text:
             return
         yield Leaf(path, text)
-        yield from numbers_in(path, text)
-        if nested < NESTED:
-            for how, found in encoded_in(text):
-                yield from self.leaves(f"{path} as {how}", found, depth + 1, nested + 1)
+        encoded = encoded_in(text) if nested < NESTED else iter(())
+        first = list(islice(encoded, 1))
+        if len(text) <= LONG or not (first and first[0][0] in JSON):  # whose numbers follow
+            yield from numbers_in(path, text)
+        for how, found in chain(first, encoded):
+            yield from self.leaves(f"{path} as {how}", found, depth + 1, nested + 1)
 
     def _bytes(self, path: str, data: bytes, depth: int, nested: int) -> Iterator[Leaf]:
         whole = False
@@ -260,9 +264,11 @@ def _cell(label: str, part: object) -> str:
     return f"{label.strip('.[]')}={shown}"
 
 
-def _cells(names: Mapping[Any, str], record: Mapping[Any, object]) -> Iterator[str]:
-    """The cells of one record, of which the names of the keys are known."""
-    return (_cell(names[key], part) for key, part in record.items() if isinstance(part, _CELL))
+def _cells(label: str, parts: Sequence[object]) -> list[str]:
+    """Of a column each cell beside the column's name; nothing for what is no cell."""
+    if set(map(type, parts)) <= {int, float}:
+        return [f"{label.strip('.[]')}={part}" for part in parts]
+    return [_cell(label, part) if isinstance(part, _CELL) else "" for part in parts]
 
 
 def _rows_of(path: str, values: np.ndarray) -> Iterator[Leaf]:
@@ -286,12 +292,16 @@ def _as_table(
         flat = set(map(type, chain.from_iterable(rows)))
         if flat and flat <= {int, float, bool} and len(set(map(len, rows))) == 1:
             return _floats([*chain.from_iterable(rows)]).reshape(len(rows), -1), None
-    if isinstance(first, dict) and all(row.keys() == first.keys() for row in rows):
-        names = {key: _key(key, place) for place, key in enumerate(first)}
-        numeric = [key for key in first if all(type(row[key]) in (int, float) for row in rows)]
-        if numeric:
-            values = _floats([row[key] for row in rows for key in numeric])
-            return values.reshape(len(rows), -1), [names[key] for key in numeric]
+    if isinstance(first, dict) and (
+        len(set(map(tuple, rows))) == 1 or all(row.keys() == first.keys() for row in rows)
+    ):
+        columns = {}
+        for place, key in enumerate(first):
+            column = [row[key] for row in rows]
+            if set(map(type, column)) <= {int, float}:
+                columns[_key(key, place)] = _floats(column)
+        if columns:
+            return np.column_stack(list(columns.values())), list(columns)
     return None
 
 

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from engine_fuzz import at_small_doors, at_the_owner, at_the_server, at_the_socket
+from engine_fuzz import (
+    ADAPTERS,
+    at_small_doors,
+    at_the_engines,
+    at_the_owner,
+    at_the_server,
+    at_the_socket,
+)
 from engine_load import load
 from engine_trials import Hospital, batch_of, gate_of
 from hypothesis import given
@@ -37,6 +45,12 @@ def test_bent_bytes_at_relays_directories_and_sockets(tmp_path: Path) -> None:
     """A typed error, a closed connection, or a value of the right form."""
     assert set(at_small_doors(1000)) == {"read", "a typed error"}
     assert set(at_the_socket(tmp_path, 100)) == {"answered", "closed"}
+
+
+@pytest.mark.skipif(not any(map(find_spec, ADAPTERS)), reason="no engine is installed")
+def test_whatever_an_engine_s_node_sends_is_bytes_or_silence(tmp_path: Path) -> None:
+    """Messages of another make, other values than bytes, errors: none ends a study."""
+    assert set(at_the_engines(tmp_path, 200)) == {"read", "silence"}
 
 
 SIDE: list[OwnerSide] = []

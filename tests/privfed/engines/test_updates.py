@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from privfed.engines.updates import ModelUpdate, TrainedRecords, UpdateGate, mean_update
-from privfed.errors import PolicyError, PrivfedError, QueryError
+from privfed.errors import InputError, PolicyError, PrivfedError, QueryError
 from privfed.exchange.messages import Reason, Refusal, Release, Request
 from privfed.guards import checks
 from privfed.guards.adapters import _flare, _flower
@@ -155,6 +155,47 @@ def test_what_training_protected_costs_what_its_accountant_says_and_every_total_
     while own.release([np.ones(3)], round=left + 1) is not None:
         left += 1
     assert left == 4  # five deltas of 1e-6 are half of the budget's; the other half converts rho
+
+
+SETTINGS: dict[str, Any] = {"delta": "1e-6", "noise": "2.5", "rate": "0.0417", "steps": 24}
+
+
+def test_many_rounds_of_training_with_known_settings_add_up_by_their_rho() -> None:
+    """Each costs what its accountant says; four together a quarter of what four such epsilons would."""
+
+    def four(**settings: Any) -> float:
+        policy = Policy(
+            {"model.update": (Guard.of("training", spend="0.41", **settings),)},
+            accountant="approximate",
+            budget=Budget.of("8", "1e-5"),
+        )
+        own = UpdateGate("a", Policy.from_dict(policy.to_dict()), Ledger(), clip=5.0)
+        for number in range(4):
+            assert own.release([np.ones(3)], round=number) is not None
+        row = next(own.gate.ledger.entries(events=("reserved",)))
+        assert Loss.from_dict(row.body["loss"]).epsilon == Fraction("0.41")
+        spent = own.gate.ledger.spent(own.gate.accountant).total
+        return float(own.gate.accountant.odometer(spent, Fraction("1e-5"))[0])
+
+    assert 0.8 < four(**SETTINGS) < four(delta="1e-6") / 4
+
+
+def test_training_whose_settings_cost_more_than_it_says_opens_no_gate() -> None:
+    """Its own word is held against its settings, which are all given or none."""
+    cheap = Guard.of("training", spend="0.1", **SETTINGS)
+    with pytest.raises(PolicyError, match=r"cost epsilon 0\.39.* and spend says 0\.1"):
+        UpdateGate(
+            "a", Policy({"model.update": (cheap,)}, accountant="approximate"), Ledger(), clip=5.0
+        )
+    sound = {"model.update": (Guard.of("training", spend="0.41", **SETTINGS),)}
+    others: list[dict[str, Any]] = [{"relation": "replace-one"}, {"unit": "client"}]
+    for other in others:
+        policy = Policy(sound, accountant="approximate", **other)
+        with pytest.raises(PolicyError, match="leave noise, rate and steps out"):
+            UpdateGate("a", policy, Ledger(), clip=5.0)
+    for lacking in SETTINGS:
+        with pytest.raises(InputError, match="noise, rate and steps, with a delta"):
+            Training(**{**SETTINGS, lacking: 0})
 
 
 def test_an_accountant_that_has_no_rho_for_it_refuses_what_training_protected() -> None:

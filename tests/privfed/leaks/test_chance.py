@@ -57,3 +57,14 @@ def test_densities_are_not_too_low() -> None:
     assert (found >= 20).mean() > 0.95
     assert np.median(found) < 60
     assert densities(np.array([5.0]), np.array([0]))[0] > 0
+
+
+def test_densities_beside_a_gap() -> None:
+    """The last values of a column are as dense as without another column far away, on either side."""
+    values = np.sort(RNG.uniform(0, 100, 300))
+    places = np.arange(len(values))
+    alone = densities(values, places)
+    beside = densities(np.r_[values, values + 1e9], places)
+    above = densities(np.r_[values - 1e9, values], places + len(values))
+    assert (beside > alone / 5).all() and (above > alone / 5).all()
+    assert (beside < alone * 3).all() and (above < alone * 3).all()

@@ -10,15 +10,22 @@ import pickle
 import uuid
 import zlib
 from collections.abc import Callable
+from dataclasses import astuple
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.tree import DecisionTreeRegressor
 
-from privfed.leaks.artefact import Located, Released
+from privfed.leaks.arithmetic import _neighbours, _triples
+from privfed.leaks.artefact import Block, Located, Released
+from privfed.leaks.functions import NEAR, _between
 from privfed.leaks.lines import Lines
+from privfed.leaks.reading.leaf import Leaf
 from privfed.leaks.table import raw_tables
 from privfed.testing import RawValueLeft, assert_no_raw, flatten, sentinels
 
@@ -254,6 +261,75 @@ def test_rolling_means_are_caught() -> None:
     long = sentinels(LIKE[["age", "days"]], 200)
     with pytest.raises(RawValueLeft, match="mean of three"):
         assert_no_raw(long["days"].rolling(3).mean().dropna().tolist(), long, alpha=1e-3)
+
+
+class TestThresholds:
+    """What a tree trained on the table splits at lies midway between two records."""
+
+    @staticmethod
+    def grown(seed: int) -> bytes:
+        """A tree of a table of 300 records, pickled."""
+        return pickle.dumps(DecisionTreeRegressor(max_depth=6).fit(*_fees(seed)))
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_a_pickled_tree_is_caught(self, seed: int) -> None:
+        """Its nodes are records of whole numbers and floats in turn."""
+        with pytest.raises(RawValueLeft, match="next to each other") as caught:
+            assert_no_raw(self.grown(seed), _fees(seed)[0])
+        assert "as pickle" in str(caught.value)
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_a_tree_of_others_is_not(self, seed: int) -> None:
+        """Of as many other records, drawn alike."""
+        assert_no_raw(self.grown(seed + 10), _fees(seed)[0])
+
+    @given(st.integers(2, 200), st.sampled_from([0.5, 1.0, 5.0]))
+    def test_a_lattice_has_none(self, count: int, step: float) -> None:
+        """Midpoints of a full lattice are everybody's."""
+        (table,) = raw_tables(np.arange(1, count + 1)[:, None] * step)
+        assert len(_between(table)) == 0
+
+    @given(st.lists(st.floats(0.1, 1e6), min_size=3, max_size=30, unique=True))
+    def test_each_is_the_middle_of_two_neighbours(self, values: list[float]) -> None:
+        """And comes from the lower of the two."""
+        (table,) = raw_tables(np.array(values)[:, None])
+        ordered = np.sort(values)
+        for middle, cell in zip(*astuple(_between(table))[:2], strict=True):
+            low = int(np.flatnonzero(ordered == values[cell])[0])
+            assert middle in (ordered[low : low + 1] + ordered[low + 1 : low + 1 + NEAR]) / 2
+
+
+def _fees(seed: int) -> tuple[pd.DataFrame, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    fees = {"net": rng.lognormal(5, 1, 300), "gross": rng.lognormal(6, 1, 300)}
+    return pd.DataFrame(fees).round(2), rng.normal(size=300)
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.integers(0, 99))
+def test_neighbours_are_subtracted_along_each_axis(shape: list[int], seed: int) -> None:
+    """Each difference is of the number that its path names and of one beside it."""
+    values = np.random.default_rng(seed).normal(size=shape)
+    leaf = Leaf("a", values)
+    differences, errors, locate = _neighbours(Block(leaf, values), np.zeros(values.size))
+    named = {leaf.element(at): index for at, index in enumerate(np.ndindex(*shape))}
+    beside = []
+    for at, difference in enumerate(differences):
+        after = np.array(named[locate(at)])
+        steps = [after - one for one in np.eye(len(shape), dtype=int) if (after >= one).all()]
+        before = [
+            tuple(one) for one in steps if values[tuple(after)] - values[tuple(one)] == difference
+        ]
+        beside += [(tuple(after), one) for one in before]
+    assert len(set(beside)) == len(differences) == len(errors)
+    assert len(differences) == sum(values.size - values.size // side for side in shape)
+
+
+def test_a_number_and_next_to_nothing_is_the_number_alone() -> None:
+    """Else each tiny product of what left beside it would count as another hit."""
+    values = np.array([45680.5, 3e-5, 0.0437, 7.3e-6, 2.9])
+    made = _triples(values, np.array([0.1, 1e-9, 1e-5, 1e-9, 1e-5]), str)
+    assert len(made.values) > 0
+    assert np.abs(made.values - values[0]).min() > 0.2
 
 
 def test_lines_of_other_people_are_not_caught() -> None:

@@ -229,6 +229,8 @@ def test_a_key_is_made_checked_and_replaced(
         assert (
             status(["ledger", "verify", path, "--public-key", str(tmp_path / public)]) == expected
         )
+        marked = capsys.readouterr().out.count("at row 4 a key was replaced without its signature")
+        assert marked == (expected == FINE)
     (tmp_path / "policy.toml").write_text('name = "no key"\n')
     command = ["ledger", "verify", path, "--public-key", str(tmp_path / "policy.toml")]
     assert status(command) == BAD_INPUT

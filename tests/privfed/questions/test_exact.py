@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed.errors import InputError
-from privfed.questions.exact import exact, float_up, readable, round_up, shown, text
+from privfed.questions.exact import exact, float_up, readable, round_up, shown, shown_percent, text
 
 
 def test_three_tenths_fit() -> None:
@@ -132,3 +132,12 @@ def test_shown_is_never_below(value: Fraction) -> None:
     """What is printed of an epsilon is at least the epsilon, and at most a thousandth more."""
     told = Fraction(shown(value))
     assert value <= told <= value * Fraction(1002, 1000)
+
+
+@given(st.floats(1e-12, 1))
+def test_a_bound_in_per_cent_is_never_below(share: float) -> None:
+    """At most 32.94 per cent are 33, and not 32.9."""
+    assert Fraction(shown_percent(share).removesuffix(" %")) >= 100 * Fraction(repr(share)) * (
+        1 - Fraction(1, 10**15)
+    )
+    assert shown_percent(0.32941) == "33 %"

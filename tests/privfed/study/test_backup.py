@@ -134,6 +134,18 @@ def test_a_backup_is_of_one_moment_of_a_ledger_in_use(path: Path, tmp_path: Path
     assert [head.seq for head in heads] == sorted(head.seq for head in heads)
 
 
+def test_a_file_copied_under_a_running_gate_names_the_command_that_copies(tmp_path: Path) -> None:
+    """What was not yet written into the file itself is missing from the copy; a backup has it."""
+    path, taken = tmp_path / "new.db", tmp_path / "taken.db"
+    with closing(Ledger(path, "clinic")):
+        shutil.copy(path, taken)
+        with pytest.raises(
+            LedgerError, match="copied while its gate ran; copy it by privfed ledger"
+        ):
+            Ledger.read(taken)
+        back_up(path, tmp_path / "copy")
+
+
 def test_another_one_s_secret_is_not_copied(path: Path, tmp_path: Path) -> None:
     """A copy is refused that could not answer as its original does; nothing else is a ledger."""
     (tmp_path / "copy").mkdir()

@@ -1,0 +1,70 @@
+"""What training with sampled records, clipped gradients and Gaussian noise (DP-SGD) costs, as its settings say.
+
+Each step takes every record with a probability q and adds Gaussian noise of sigma clips to the sum of their
+clipped gradients (Abadi et al. 2016). A record more or less is dominated by the pair P = (1 - q) N(0, sigma^2)
++ q N(1, sigma^2) against Q = N(0, sigma^2), T steps by T independent ones (Zhu, Dong and Wang 2022).
+"""
+
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
+from scipy.special import logsumexp
+
+from privfed.errors import InputError
+from privfed.questions.exact import round_up
+
+#: Orders at which the divergence is taken. It grows with the order, so that a ratio between two of them is
+#: at most that of the upper one's divergence and the lower one's order.
+ORDERS = 1 + np.geomspace(1e-3, 1e5, 600)
+STEPS, SPREADS = 30, 1000  #: Grid steps in one step's typical loss, and in all steps' together
+ROUNDING = 1e-12  #: More than what transforms leave of rounding in all masses of a tail
+
+
+@lru_cache(maxsize=64)
+def sampled_gaussian(noise: float, rate: float, steps: int, delta: float) -> tuple[Fraction, float]:
+    """The rho of delta-approximate rho-zCDP, rounded up, and the epsilon at delta, of T steps.
+
+    Composed on a grid of losses that dominates the pair (Doroshenko et al. 2022). Let E be the losses from l to h,
+    with P(L > h) <= delta / 2 and Q(L < l) <= delta / 2. As l <= 0 <= h, P(L < l) <= Q(L < l) and Q(L > h) <= P(L > h),
+    so that E fails under either with at most delta, and rho is the greatest divergence of order alpha over alpha,
+    either way round, of both given E: delta-approximate zCDP by its definition (Bun and Steinke 2016, Definition 8.1),
+    which post-processing keeps. Beyond the last order a divergence is at most the greatest loss.
+
+    A mass is known to some 1e-17 of all, whatever its size. So P's are taken from P's composition where the loss is not
+    negative, Q's from Q's where it is, and the other's follow, e^-|loss| times as large: both come from the same points
+    of the same curve, as H(Q, P) at 1 / x is 1 - 1 / x + H(P, Q) at x, over x.
+    """
+    spread = rate / noise
+    width = max(1e-6, min(spread / STEPS, spread * np.sqrt(steps) / SPREADS))
+    composed = from_gaussian_mechanism(
+        noise, value_discretization_interval=width, sampling_prob=rate
+    ).self_compose(steps)
+    taken, added = composed._pmf_remove.to_dense_pmf(), composed._pmf_add.to_dense_pmf()
+    gains, falls = (x._lower_loss + np.arange(x.size) for x in (taken, added))
+    losses = width * np.append(-falls[falls > 0][::-1], gains[gains >= 0])
+    larger = np.append(
+        np.asarray(added._probs)[falls > 0][::-1], np.asarray(taken._probs)[gains >= 0]
+    )
+    p, q = larger * np.exp(np.minimum(losses, 0.0)), larger * np.exp(-np.maximum(losses, 0.0))
+    above = taken._infinity_mass + np.append(np.cumsum(p[::-1])[::-1][1:], 0.0)
+    below = added._infinity_mass + np.append(0.0, np.cumsum(q)[:-1])
+    tail = delta / 2 - ROUNDING
+    if not (below.min() <= tail and above.min() <= tail):
+        raise InputError(
+            f"training: delta {delta:g} is below what is told apart; write 1e-9 or more"
+        )
+    low = min(np.flatnonzero(below <= tail)[-1], np.searchsorted(losses, 0.0))
+    high = max(np.flatnonzero(above <= tail)[0], np.searchsorted(losses, 0.0))
+    kept = np.arange(low, high + 1)[p[low : high + 1] > 0]
+    one, other = np.log(p[kept] / p[kept].sum()), np.log(q[kept] / q[kept].sum())
+    rho = max(_ratio(one, other), _ratio(other, one))
+    return round_up(rho * (1 + 1e-6)), composed.get_epsilon_for_delta(delta)
+
+
+def _ratio(one: np.ndarray, other: np.ndarray) -> float:
+    """The greatest Renyi divergence over its order, of two distributions' log-masses on the same points."""
+    found = np.array([logsumexp(a * one + (1 - a) * other) / (a - 1) for a in ORDERS])
+    between = found[1:] / ORDERS[:-1]
+    return float(max(found[0], between.max(), (one - other).max() / ORDERS[-1]))
