@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -160,7 +161,10 @@ def _stands_for(loss: Loss) -> bool:
     return sum(each.law.loses(each.units) for each in loss.laws) >= (loss.epsilon or loss.rho or 0)
 
 
-def retrospective(allowed: Sequence[KindAllowance], delta: float, own: float) -> ComposedGuarantee:
+@lru_cache(maxsize=256)  # owners of one policy, and a sweep's seeds, are told alike
+def retrospective(
+    allowed: tuple[KindAllowance, ...], delta: float, own: float
+) -> ComposedGuarantee:
     """The tightest figure at a delta that is valid for all that a policy allowed.
 
     Whatever a server asks, when, and for what reason, every answer of a kind is a randomised
@@ -208,7 +212,7 @@ def of_entries(
 
     ``allowed`` is none where the policy in force does not bound how often or how much.
     """
-    held = allowed if allowed is not None and _held(list(entries), allowed) else ()
+    held = tuple(allowed) if allowed is not None and _held(list(entries), allowed) else ()
     return retrospective(held, delta, own)
 
 

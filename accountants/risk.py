@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -46,6 +47,7 @@ class Tradeoff:
         return cls(np.array([float(epsilon)]), np.array([float(delta)]))
 
     @classmethod
+    @lru_cache(maxsize=64)
     def zcdp(cls, rho: float, delta: float = 0.0) -> Tradeoff:
         """Of rho-zCDP except with probability delta: its conversions, and its orders."""
         if rho == 0:
@@ -264,6 +266,7 @@ class Risk:
     reconstructed: float  #: how often a record that is guessed with that prior can be reconstructed
 
     @classmethod
+    @lru_cache(maxsize=64)
     def of(cls, curve: Tradeoff, prior: float = 0.01) -> Risk:
         """Read all figures off one curve."""
         return cls(

@@ -1,7 +1,6 @@
 """Models on disk: one JSON file each, made again by the installed learner that it names."""
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,21 +12,33 @@ from privfed.tables.toml_file import naming
 
 _WANTED = "give a model.json of a study, or what privfed.learners.save wrote"
 LARGEST = 2**30  #: Largest file that is read, in bytes
-#: A list without lists or tables in it, over several lines; no text in JSON holds a line break.
-_ROW = re.compile(r"\[\n\s*([^\[\]{}]*?)\n\s*\]")
-_BREAK = re.compile(r"\n\s*")
 
 
 def save(model: FederatedLearner, path: str | Path) -> None:
     """Write a fitted model as JSON; :func:`load` makes it again; InputError if it is no plain data."""
     data = model.to_dict()
     try:
-        text = json.dumps(data, indent=2, allow_nan=False)
+        text = _written(data)
     except (TypeError, ValueError) as error:
         name = type(model).__name__
         raise InputError(f"readable() of {name} gives no plain data: {error}") from None
-    rows = _ROW.sub(lambda row: f"[{_BREAK.sub(' ', row[1])}]", text)
-    Path(path).write_text(rows + "\n", encoding="utf-8")
+    Path(path).write_text(text + "\n", encoding="utf-8")
+
+
+def _written(value: Any, indent: str = "\n") -> str:
+    """JSON by lines; a list without lists or tables in it is one line."""
+    inside = indent + "  "
+    if isinstance(value, dict) and value:
+        names = [key if isinstance(key, str) else json.dumps(key) for key in value]
+        told = zip(names, value.values(), strict=True)
+        lines = [f"{json.dumps(name)}: {_written(one, inside)}" for name, one in told]
+        return f"{{{inside}{(',' + inside).join(lines)}{indent}}}"
+    if isinstance(value, list | tuple) and any(
+        isinstance(one, dict | list | tuple) for one in value
+    ):
+        lines = [_written(one, inside) for one in value]
+        return f"[{inside}{(',' + inside).join(lines)}{indent}]"
+    return json.dumps(value, allow_nan=False)
 
 
 def load(path: str | Path, *, learner: type[FederatedLearner] | None = None) -> FederatedLearner:

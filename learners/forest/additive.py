@@ -4,18 +4,21 @@ A line is known at the shared thresholds alone, so a column's line and bins are 
 the score, as those of gradient boosting do; the intercept is the first tree's.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
-from sklearn.tree import DecisionTreeRegressor
-from sklearn.tree._tree import NODE_DTYPE
-from sklearn.tree._tree import Tree as ArrayTree
 
 from privfed.learners.private import PrivateModel
 from privfed.questions.tree import Tree
+
+if TYPE_CHECKING:  # a second of imports, for those who want scikit-learn's own form
+    from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
+    from sklearn.tree import DecisionTreeRegressor
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +142,8 @@ def to_sklearn(
 
     Values and thresholds meet as 32-bit floats there.
     """
+    from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
+
     number, features = model.outcome.kind == "number", len(model.schema.features)
     kind = GradientBoostingRegressor if number else GradientBoostingClassifier
     few = max(2, len(classes))
@@ -165,6 +170,10 @@ def _regressors(
     grown: AdditiveTree, values: np.ndarray, unit: float, features: int
 ) -> Iterator[DecisionTreeRegressor]:
     """A regression tree of scikit-learn's for each output; impurities are variances times ``unit``."""
+    from sklearn.tree import DecisionTreeRegressor
+    from sklearn.tree._tree import NODE_DTYPE
+    from sklearn.tree._tree import Tree as ArrayTree
+
     tree = grown.tree
     inner, count = tree.feature >= 0, len(tree.feature)
     nodes = np.zeros(count, NODE_DTYPE)

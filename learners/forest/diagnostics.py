@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import chi2_contingency
+from scipy import stats
 from sklearn.base import clone
 
 from privfed.errors import InputError
@@ -111,7 +111,7 @@ def _root_split(trees: BinaryTrees, learned: np.ndarray, fresh: np.ndarray) -> t
     table = table[:, table.sum(axis=0) > 0]
     if table.shape[1] < 2 or not table.any(axis=1).all():
         return gain, 1.0
-    return gain, float(chi2_contingency(table, correction=False).pvalue)
+    return gain, float(stats.chi2_contingency(table, correction=False).pvalue)
 
 
 def _auc(trees: BinaryTrees, fractions: np.ndarray, fresh: np.ndarray) -> float:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from sklearn import config_context
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from privfed.learners.genetic_tree.fitness import macro_f1
 from privfed.learners.genetic_tree.structures import DEEPEST, NIL, length, of_tree
@@ -35,6 +34,9 @@ def cart(
         a structured array: feature (-1 at leaves), left, right, cut (up to it goes left), size (in
         records), values (class fractions, or a mean), and expected, 0 if not given.
     """
+    # not above: half of the time that naming this learner, as a price does, would take
+    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
     kind = DecisionTreeClassifier if classes else DecisionTreeRegressor
     x = np.ascontiguousarray(x, dtype=np.float32)
     with config_context(skip_parameter_validation=True):  # it takes as long as a small tree

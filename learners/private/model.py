@@ -77,7 +77,7 @@ class PrivateModel:
             raise InputError(
                 "no gradient was released: nothing is known of how far the model is off"
             )
-        spread = np.einsum("ij,jk,ik->i", directions, self.covariance, directions)
+        spread = np.einsum("ij,ij->i", directions @ self.covariance, directions)
         return np.asarray(np.sqrt(np.maximum(spread, 0)))
 
     def partial_dependence(self, column: int) -> tuple[np.ndarray, np.ndarray]:

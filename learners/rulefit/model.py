@@ -58,7 +58,7 @@ class RuleEnsemble:
                 "intervals are known of short private models alone; write max_terms = 20, and a private policy"
             )
         design, reach = self.terms.design(x), deviations_of(level)
-        spread = np.einsum("ij,jk,ik->i", design, self.covariance, design) + self.residual_variance
+        spread = np.einsum("ij,ij->i", design @ self.covariance, design) + self.residual_variance
         centre = design @ self.weights
         return np.column_stack([centre - reach * (s := np.sqrt(spread)), centre + reach * s])
 
@@ -131,7 +131,7 @@ class RuleEnsemble:
         if self.covariance is None:
             return heights, None
         covariance = self.covariance[np.ix_(own, own)]
-        spread = np.einsum("ij,jk,ik->i", design, covariance, design)
+        spread = np.einsum("ij,ij->i", design @ covariance, design)
         reach = WIDENING * deviations_of(level) * np.sqrt(np.maximum(spread, 0))
         return heights, np.column_stack([heights - reach, heights + reach])
 

@@ -89,7 +89,7 @@ class _Shortening:
         self.logistic = fitted.outcome.kind != "number"
         self.directions, self.spread = directions, np.zeros(len(directions))
         if self.covariance is not None:
-            spread = np.einsum("ij,jk,ik->i", directions, self.covariance, directions)
+            spread = np.einsum("ij,ij->i", directions @ self.covariance, directions)
             self.spread = np.maximum(spread, 0)
         self.variance = float(np.average(self.spread, weights=self.weights))
 
@@ -128,7 +128,7 @@ class _Shortening:
         missed = (self.scores - weights[0] - design @ weights[1:]) ** 2 + self.spread
         if covariance is not None:
             every = np.column_stack([np.ones(len(design)), design])
-            missed -= np.einsum("ij,jk,ik->i", every, covariance, every)
+            missed -= np.einsum("ij,ij->i", every @ covariance, every)
         means = self.mass @ design / self.mass.sum()
         spread = self.mass @ (design - means) ** 2 / self.mass.sum()
         unit = 1 if self.logistic else 2  # scaled to [-1/2, 1/2] there, to [-1, 1] here

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -157,6 +158,10 @@ class Prepared:
             everyone = Records.from_frame(self.train, self.schema)
             outside = Records.from_frame(self.test, self.schema)
             return {**dict.fromkeys(sorted(totals), everyone), "held out": outside}
+        return dict(self._records)
+
+    @cached_property
+    def _records(self) -> dict[str, Records]:
         return self._by_owner(self.train)
 
     def controls(self) -> dict[str, Records]:

@@ -145,7 +145,8 @@ class Fault(NamedTuple):
 def encode_column(series: pd.Series[Any], column: Column) -> tuple[np.ndarray, list[Fault]]:
     """Encode a column, shape (records,), and list all that is wrong with it."""
     faults = []
-    absent, here = np.flatnonzero(series.isna()), np.flatnonzero(series.notna())
+    missing = series.isna().to_numpy()
+    absent, here = np.flatnonzero(missing), np.flatnonzero(~missing)
     if len(absent) and column.fill is None:
         fact = f"column {column.name!r} has no value in {len(absent)} of {len(series)} records"
         remedy = "write fill = ... for it in the schema, or leave those records out"
@@ -187,11 +188,12 @@ def _encode_numbers(
         if looks_european(series.iloc[text].astype(str)):
             remedy = 'they have commas before their decimals: write decimal = "," under [data]'
         faults.append(Fault(fact, text, remedy))
-    broken = np.flatnonzero(np.isfinite(numbers) & (numbers != np.floor(numbers)))
-    if column.kind == "integer" and len(broken):
-        fact = f"column {column.name!r} is an integer but {len(broken)} of its cells hold fractions"
-        remedy = 'round them, or declare kind = "number" in the schema'
-        faults.append(Fault(fact, broken, remedy))
+    if column.kind == "integer":
+        broken = np.flatnonzero(np.isfinite(numbers) & (numbers != np.floor(numbers)))
+        if len(broken):
+            fact = f"column {column.name!r} is an integer but {len(broken)} of its cells hold fractions"
+            remedy = 'round them, or declare kind = "number" in the schema'
+            faults.append(Fault(fact, broken, remedy))
     if column.fill is not None:
         numbers = np.where(np.isnan(numbers), float(column.fill), numbers)
     return numbers, faults

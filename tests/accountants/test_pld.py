@@ -166,7 +166,7 @@ def test_what_has_no_curve_is_refused_and_falls_back() -> None:
     ):
         with pytest.raises(UnsupportedLoss):
             pld.epsilon_at([loss], 1e-6)
-    assert pld.retrospective([allowed(Loss.open("why"))], 1e-6, 3.0).method == "filter"
+    assert pld.retrospective((allowed(Loss.open("why")),), 1e-6, 3.0).method == "filter"
 
 
 def allowed(*losses: Loss, times: int = 1) -> pld.KindAllowance:
@@ -176,7 +176,7 @@ def allowed(*losses: Loss, times: int = 1) -> pld.KindAllowance:
 
 def test_a_bare_zcdp_loss_is_composed_by_renyi_curves() -> None:
     """Where the law is not known the Rényi figure stands, close to the filter's own."""
-    kinds = [allowed(Loss.zcdp("0.01"), times=10), allowed(laplace(0.1), times=10)]
+    kinds = (allowed(Loss.zcdp("0.01"), times=10), allowed(laplace(0.1), times=10))
     rhos = [loss.rho * kind.times for kind in kinds for loss in kind.losses if loss.rho]
     total = (sum(rhos, Fraction(0)), Fraction(0))
     own = ZeroConcentrated().guarantee(total, Fraction(1, 10**6))[0]
@@ -205,7 +205,7 @@ def test_a_tight_figure_holds_against_a_server_that_chooses_by_what_it_saw() -> 
     naive = pld.epsilon_at(charged, 1e-5)
     assert naive == pytest.approx(1.714, abs=0.02)
     assert np.maximum(told - math.exp(naive) * other, 0).sum() > 0.15
-    kinds = [allowed(Loss.pure(1)), allowed(Loss.pure(4))]
+    kinds = (allowed(Loss.pure(1)), allowed(Loss.pure(4)))
     figure = pld.retrospective(kinds, 1e-5, 99.0)
     for one, two in ((told, other), (other, told)):
         assert np.maximum(one - math.exp(figure.epsilon) * two, 0).sum() <= 1e-5
@@ -213,8 +213,8 @@ def test_a_tight_figure_holds_against_a_server_that_chooses_by_what_it_saw() -> 
 
 def test_without_a_bound_on_what_may_be_asked_the_filters_figure_stands() -> None:
     """A tight total is reported for what was allowed before the first charge only, and says so."""
-    planned = pld.retrospective([allowed(laplace(0.1), times=50)], 1e-6, 5.0)
-    adaptive = pld.retrospective([], 1e-6, 5.0)
+    planned = pld.retrospective((allowed(laplace(0.1), times=50),), 1e-6, 5.0)
+    adaptive = pld.retrospective((), 1e-6, 5.0)
     assert (planned.method, planned.label) == ("pld", pld.PLANNED) and planned.epsilon < 4
     assert (adaptive.epsilon, adaptive.label) == (5.0, pld.ADAPTIVE)
 
