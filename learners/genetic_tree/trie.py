@@ -15,7 +15,7 @@ from privfed.learners.genetic_tree.structures import NIL, length
 
 #: Most bytes of a trie beyond what one candidate needs; a fuller one starts anew.
 MEMORY = 16 * 2**20
-BATCH = 2**17  #: Most records that are sorted in one batch, unless one node has more
+BATCH = 2**14  #: Most records that are sorted in one batch, unless one node has more
 _UNKNOWN, _NONE = -1, -2
 
 
