@@ -98,7 +98,8 @@ def read_models(
     found = [_by_quantiles(pool, score), *_by_shadows(pool, model, transcript)]
     if isinstance(target, PersonalLearner):
         found += by_structure(pool, target, transcript)
-        found = [replace(each, question=OWN_QUESTION, harm=OWN_HARM) for each in found]
+        own: dict[str, Any] = {"question": OWN_QUESTION, "harm": OWN_HARM, "at_home": True}
+        found = [replace(each, **own, measure="", limit="") for each in found]
     return [pool.told(each) for each in found], {}
 
 

@@ -232,6 +232,18 @@ def test_what_the_guarantee_allows_is_no_alarm(value: float, allowed: bool) -> N
     assert open_.broken == (told,), "nothing is allowed where nothing is guaranteed"
 
 
+def test_what_a_clients_own_model_tells_is_not_said_to_be_within_the_guarantee() -> None:
+    """It never left, so that no charge bounds it; nor does it contradict one."""
+    own = replace(SCARE, of=1.0, value=0.7, severity="some", at_home=True)
+    report = _policy(_client(), (own,))
+    assert report.above == report.broken == () and report.at_home == (own,)
+    assert report.attacks.at_home == ("recovery",) and report.attacks.allowed == ()
+    assert not report.breaches
+    said = "in clients' own models, which stay with them and no guarantee covers"
+    for text in (summary(Report(Study.built_in(), (report,))), _page(report)):
+        assert said in text.lower().replace("&#39;", "'") and "guarantee allows: " not in text
+
+
 def test_a_hundred_clients_of_an_honest_policy_are_hardly_ever_convicted() -> None:
     """Noisy scores at a hundred clients, a draw each: the area errs, and that convicts nobody."""
     rng, distance, clients = np.random.default_rng(0), 0.02, 100
