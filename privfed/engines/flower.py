@@ -44,6 +44,8 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 SHARE = "share"  #: The place of a masked update's bytes
 POLL = 0.5  #: Seconds between two looks for replies
+#: Seconds after which a message may be lost: of one that a node took before it was killed, nothing more is heard.
+LOST = 60.0
 
 
 class FlowerDisclosure(RemoteDisclosure):
@@ -70,7 +72,9 @@ class FlowerDisclosure(RemoteDisclosure):
                         yield reply.metadata.src_node_id, content_bytes(reply)
                 sleep(POLL if sent else 0)
 
-        super().__init__(schema, clients, Directory(clients, nodes=nodes, send=send), **rest)
+        directory = Directory(clients, nodes=nodes, send=send)
+        directory.lost = LOST
+        super().__init__(schema, clients, directory, **rest)
 
 
 def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:

@@ -23,14 +23,13 @@ class Progress:
         self._took: dict[str, deque[float]] = {}  # seconds to each owner's last answers
         self._answered: list[str] = []
         self._named: set[str] = set()  # who was called silent, and has not answered since
-        self._missed: set[str] = set()  # who could not be reached in this round
 
     @contextmanager
     def round(self, clients: Collection[str]) -> Iterator[None]:
         """One exchange with some owners."""
         self._rounds, self._began = self._rounds + 1, monotonic()
         with self._lock:
-            self._answered, self._missed = [], set()
+            self._answered = []
             self._since = dict.fromkeys(clients, f"{datetime.now().astimezone():%H:%M:%S}")
         over = threading.Event()
         watch = threading.Thread(target=self._watch, args=(over,), daemon=True)
@@ -56,10 +55,9 @@ class Progress:
                 self._tell(f"{client}: answers again")
 
     def missed(self, client: str) -> None:
-        """Name an owner, once a round, whose gate or node could not be reached."""
+        """Name an owner at once whose gate or node could not be reached."""
         with self._lock:
-            if client in self._since and client not in self._missed:
-                self._missed.add(client)
+            if client in self._since and client not in self._named:
                 self._name(client)
 
     def _name(self, client: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -106,8 +107,10 @@ class RemoteDisclosure(ChannelDisclosure):
     def _insist(self, waiting: Sequence[_Waiting]) -> None:
         """Send the remaining messages repeatedly until the deadline."""
         latest, pause = monotonic() + self._patience.deadline, self._patience.first
+        lost = self._carry.lost if isinstance(self._carry, Carrier) else math.inf
         while (left := [one for one in waiting if one.left]) and monotonic() < latest:
-            if not self._try(left, max(self._patience.first, (latest - monotonic()) / 2)):
+            seconds, lost = min((latest - monotonic()) / 2, lost), 2 * lost
+            if not self._try(left, max(self._patience.first, seconds)):
                 sleep(min(pause, max(0.0, latest - monotonic())))
                 pause = min(2 * pause, self._patience.longest)
 
