@@ -89,7 +89,8 @@ def test_a_message_that_a_killed_node_took_is_sent_again_long_before_the_deadlin
     found = Directory(["north"], nodes=nodes.nodes, send=send)
     found.lost = 60.0
     patience = RetryLimits(3600.0, 0.01, 0.01)
-    assert federation(Hospital(Path(), "north"), carry=found, patience=patience).ask(QUERY).only
+    federated = federation(Hospital(Path(), "north"), carry=found, patience=patience)
+    assert federated.ask(QUERY).only.releases
     assert waited == [60.0, 120.0, 240.0]
 
 
