@@ -19,7 +19,13 @@ from privfed.attacks.membership import between_draws
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Unit
-from privfed.reports.account import ChargedQuery, ClientAccount, KindLine, PolicyAccount
+from privfed.reports.account import (
+    BlockAccount,
+    ChargedQuery,
+    ClientAccount,
+    KindLine,
+    PolicyAccount,
+)
 from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.reports.page import cost, figure_of, number, page, percent, size, verdict
 from privfed.reports.text import summary
@@ -59,8 +65,22 @@ def _client(**changes: Any) -> ClientAccount:
     return ClientAccount(**(plain | changes))
 
 
+def _block(epsilon: float) -> BlockAccount:
+    risk = Risk({0.001: 0.02, 0.01: 0.1, 0.1: 0.3}, 0.2, 0.01, 0.1, 0.1)
+    return BlockAccount(epsilon, 1e-5, "filter", 0.5, epsilon, risk)
+
+
 def _page(*policies: PolicyReport) -> str:
     return page(Report(Study.built_in(), policies, "0"))
+
+
+@pytest.mark.parametrize(("own", "said"), [(2.0, True), (3.0, False)])
+def test_why_more_is_spent_so_far_than_a_study_s_own_epsilon_is_said(
+    own: float, said: bool
+) -> None:
+    """Of all studies, and whenever somebody stops: the two figures stand on one page."""
+    text = _page(_policy(_client(block=_block(own))))
+    assert ("so it can exceed this study's own ε" in text) == said
 
 
 def test_a_finite_guarantee_is_said_with_its_numbers() -> None:
