@@ -46,6 +46,8 @@ SHARE = "share"  #: The place of a masked update's bytes
 POLL = 0.5  #: Seconds between two looks for replies
 #: Seconds after which a message may be lost: of one that a node took before it was killed, nothing more is heard.
 LOST = 60.0
+#: Seconds to a first answer: a node looks for messages every 3, and starts a process for the greeting and the question.
+FIRST = 20.0
 
 
 class FlowerDisclosure(RemoteDisclosure):
@@ -73,7 +75,7 @@ class FlowerDisclosure(RemoteDisclosure):
                 sleep(POLL if sent else 0)
 
         directory = Directory(clients, nodes=nodes, send=send)
-        directory.lost = LOST
+        directory.lost, directory.usual = LOST, FIRST
         super().__init__(schema, clients, directory, **rest)
 
 
