@@ -7,6 +7,7 @@ from functools import partial
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
+os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # it would tell a third party of studies
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import numpy as np
