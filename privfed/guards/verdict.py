@@ -68,7 +68,8 @@ class GuardVerdict:
 
     def text(self) -> str:
         """Lines for a console."""
-        rows = [f"{found.state:11}{found.attack:20}{says(found)}" for found in self.findings]
+        wide = max((len(found.attack) for found in self.findings), default=0) + 2
+        rows = [f"{found.state:11}{found.attack:{wide}}{says(found)}" for found in self.findings]
         level = f"A right guard is convicted at most with probability {LEVEL:g}."
         return "\n".join([f"{self.guard}: {self.sentence}", *rows, f"{CAVEAT} {level}"])
 
