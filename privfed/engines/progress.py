@@ -1,12 +1,16 @@
 """What a server tells of a round under way: who has answered, and, soon, who is silent."""
 
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from statistics import median_low
 from time import monotonic
 
-SILENCE = 8.0  #: Seconds after which a silent owner is named; then after twice as long, and so on
+#: Seconds beyond what an owner's answers usually take after which it is called silent; then after twice as long.
+SILENCE = 8.0
+LATELY = 9  #: How many of an owner's last answers say what is usual
 
 
 class Progress:
@@ -16,15 +20,17 @@ class Progress:
         self._tell, self._silence, self._lock = tell, silence, threading.Lock()
         self._rounds, self._began = 0, 0.0
         self._since: dict[str, str] = {}  # who is waited for, and since when
+        self._took: dict[str, deque[float]] = {}  # seconds to each owner's last answers
         self._answered: list[str] = []
         self._named: set[str] = set()  # who was called silent, and has not answered since
+        self._missed: set[str] = set()  # who could not be reached in this round
 
     @contextmanager
     def round(self, clients: Collection[str]) -> Iterator[None]:
         """One exchange with some owners."""
         self._rounds, self._began = self._rounds + 1, monotonic()
         with self._lock:
-            self._answered = []
+            self._answered, self._missed = [], set()
             self._since = dict.fromkeys(clients, f"{datetime.now().astimezone():%H:%M:%S}")
         over = threading.Event()
         watch = threading.Thread(target=self._watch, args=(over,), daemon=True)
@@ -43,17 +49,31 @@ class Progress:
             if self._since.pop(client, None) is None:
                 return
             seconds = monotonic() - self._began
+            self._took.setdefault(client, deque(maxlen=LATELY)).append(seconds)
             self._answered.append(f"{client} {seconds:.1f} s")
             if client in self._named:
                 self._named.remove(client)
                 self._tell(f"{client}: answers again")
 
+    def missed(self, client: str) -> None:
+        """Name an owner, once a round, whose gate or node could not be reached."""
+        with self._lock:
+            if client in self._since and client not in self._missed:
+                self._missed.add(client)
+                self._name(client)
+
+    def _name(self, client: str) -> None:
+        self._named.add(client)
+        self._tell(f"{client}: no answer since {self._since[client]}")
+
     def _watch(self, over: threading.Event) -> None:
-        """Name the silent after a while, and again after twice as long."""
-        wait = self._silence
-        while not over.wait(wait):
+        """Name each owner when its answer is overdue, and again after twice as long."""
+        due = {c: median_low(self._took.get(c, (0.0,))) + self._silence for c in self._since}
+        while due and not over.wait(max(0.0, min(due.values()) - (monotonic() - self._began))):
             with self._lock:
-                for client, since in self._since.items():
-                    self._named.add(client)
-                    self._tell(f"{client}: no answer since {since}")
-            wait *= 2
+                for client, at in list(due.items()):
+                    if client not in self._since:
+                        del due[client]
+                    elif at <= monotonic() - self._began:
+                        self._name(client)
+                        due[client] = 2 * at

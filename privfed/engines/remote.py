@@ -20,10 +20,9 @@ from privfed.engines.batches import (
 )
 from privfed.engines.journal import Journal, JournalLine
 from privfed.engines.progress import Progress
-from privfed.errors import SchemaError, WireError
+from privfed.errors import ChannelError, SchemaError, WireError
 from privfed.exchange.channel import (
     ChannelDisclosure,
-    ChannelError,
     Opened,
     RetryLimits,
     check_follows,
@@ -70,7 +69,7 @@ class RemoteDisclosure(ChannelDisclosure):
     ) -> None:
         self._progress = None if tell is None else Progress(tell)
         if self._progress is not None and isinstance(carry, Carrier):
-            carry.heard = self._progress.heard
+            carry.heard, carry.missed = self._progress.heard, self._progress.missed
         self.journal = Journal() if journal is None else journal
         channels = {client: partial(_alone, client) for client in clients}
         super().__init__(schema, channels, patience=patience, session=self.journal.session, **rest)
