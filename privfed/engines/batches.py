@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -44,6 +45,9 @@ class Carrier:
 
     heard: Callable[[str], None] = staticmethod(lambda client: None)  #: A reply has come
     missed: Callable[[str], None] = staticmethod(lambda client: None)  #: None will, this time
+    #: Seconds after which a batch without a reply may be lost, and is sent again; then after twice as long.
+    lost: float = math.inf
+    usual: float = 0.0  #: Seconds that an owner's first answer may take before she is called silent
 
 
 def schema_digest(schema: Schema) -> str:

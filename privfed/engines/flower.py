@@ -7,6 +7,7 @@ from functools import partial
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
+os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # it would tell a third party of studies
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import numpy as np
@@ -44,6 +45,10 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 SHARE = "share"  #: The place of a masked update's bytes
 POLL = 0.5  #: Seconds between two looks for replies
+#: Seconds after which a message may be lost: of one that a node took before it was killed, nothing more is heard.
+LOST = 60.0
+#: Seconds to a first answer: a node looks for messages every 3, and starts a process for the greeting and the question.
+FIRST = 20.0
 
 
 class FlowerDisclosure(RemoteDisclosure):
@@ -70,7 +75,9 @@ class FlowerDisclosure(RemoteDisclosure):
                         yield reply.metadata.src_node_id, content_bytes(reply)
                 sleep(POLL if sent else 0)
 
-        super().__init__(schema, clients, Directory(clients, nodes=nodes, send=send), **rest)
+        directory = Directory(clients, nodes=nodes, send=send)
+        directory.lost, directory.usual = LOST, FIRST
+        super().__init__(schema, clients, directory, **rest)
 
 
 def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:

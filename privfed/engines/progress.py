@@ -16,21 +16,23 @@ LATELY = 9  #: How many of an owner's last answers say what is usual
 class Progress:
     """Tells by ``tell``, a line at a time, of each round: seconds to each owner's answer, and silence."""
 
-    def __init__(self, tell: Callable[[str], None], silence: float = SILENCE) -> None:
-        self._tell, self._silence, self._lock = tell, silence, threading.Lock()
+    def __init__(
+        self, tell: Callable[[str], None], silence: float = SILENCE, usual: float = 0.0
+    ) -> None:
+        self._tell, self._silence, self._usual = tell, silence, usual
+        self._lock = threading.Lock()
         self._rounds, self._began = 0, 0.0
         self._since: dict[str, str] = {}  # who is waited for, and since when
         self._took: dict[str, deque[float]] = {}  # seconds to each owner's last answers
         self._answered: list[str] = []
         self._named: set[str] = set()  # who was called silent, and has not answered since
-        self._missed: set[str] = set()  # who could not be reached in this round
 
     @contextmanager
     def round(self, clients: Collection[str]) -> Iterator[None]:
         """One exchange with some owners."""
         self._rounds, self._began = self._rounds + 1, monotonic()
         with self._lock:
-            self._answered, self._missed = [], set()
+            self._answered = []
             self._since = dict.fromkeys(clients, f"{datetime.now().astimezone():%H:%M:%S}")
         over = threading.Event()
         watch = threading.Thread(target=self._watch, args=(over,), daemon=True)
@@ -56,10 +58,9 @@ class Progress:
                 self._tell(f"{client}: answers again")
 
     def missed(self, client: str) -> None:
-        """Name an owner, once a round, whose gate or node could not be reached."""
+        """Name an owner at once whose gate or node could not be reached."""
         with self._lock:
-            if client in self._since and client not in self._missed:
-                self._missed.add(client)
+            if client in self._since and client not in self._named:
                 self._name(client)
 
     def _name(self, client: str) -> None:
@@ -68,7 +69,8 @@ class Progress:
 
     def _watch(self, over: threading.Event) -> None:
         """Name each owner when its answer is overdue, and again after twice as long."""
-        due = {c: median_low(self._took.get(c, (0.0,))) + self._silence for c in self._since}
+        usual = {c: median_low(self._took.get(c, (self._usual,))) for c in self._since}
+        due = {client: seconds + self._silence for client, seconds in usual.items()}
         while due and not over.wait(max(0.0, min(due.values()) - (monotonic() - self._began))):
             with self._lock:
                 for client, at in list(due.items()):

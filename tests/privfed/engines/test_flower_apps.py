@@ -56,6 +56,15 @@ def test_a_nodes_process_loads_what_passing_bytes_on_needs_alone() -> None:
     assert not {"pandas", "scipy", "sklearn", "opendp"} & set(names.stdout.split())
 
 
+@pytest.mark.parametrize("module", ["flower", "flower_node"])
+def test_flower_tells_nobody_of_a_study(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its telemetry is off before it is loaded, whichever side loads it."""
+    monkeypatch.delenv("FLWR_TELEMETRY_ENABLED", raising=False)
+    code = f"import privfed.engines.{module}, flwr.supercore.telemetry as one; print(one.FLWR_TELEMETRY_ENABLED)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "0\n"
+
+
 def test_a_nodes_app_passes_bytes_to_its_owners_socket(tmp_path: Path) -> None:
     """The reply is the owner's, byte for byte."""
     hospital = Hospital(tmp_path)
