@@ -16,12 +16,15 @@ _EXACT = 2**52  #: Least and greatest whole numbers of a target's scale: sums st
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """A client's records as integers, made once."""
+    """A client's records in each feature's order, made once."""
 
     x: np.ndarray  #: values, shape (features, records)
-    ranks: np.ndarray  #: dense ranks of each feature's values, shape (features, records)
-    values: np.ndarray  #: each feature's different values, rising, one feature behind the other
-    starts: np.ndarray  #: where each feature's values start
+    #: each record's place in the order of a feature, and the record at each place, of the least types that
+    #: hold them; shape (features * records,)
+    places: np.ndarray
+    order: np.ndarray
+    rising: np.ndarray  #: values in that order, one feature behind the other
+    tied: bool  #: whether any feature has one value twice
     target: np.ndarray  #: class codes, or a numeric target in whole units, shape (records,)
     classes: int  #: number of classes; 0 for a numeric target
     #: centre, unit: of a numeric target, what unit 0 stands for, and the size of a unit
@@ -30,20 +33,23 @@ class Ranked:
 
     @classmethod
     def of(cls, x: np.ndarray, y: np.ndarray, classes: int, middle: float = 0.0) -> Ranked:
-        """Rank records x, shape (records, features); a numeric target's centre without records is `middle`."""
+        """Order records x, shape (records, features); a numeric target's centre without records is `middle`."""
         columns = np.ascontiguousarray(x.T, dtype=float)
-        distinct = [np.unique(column, return_inverse=True) for column in columns]
-        values = [np.empty(0), *(each for each, _ in distinct)]
-        ranks = np.array([rank for _, rank in distinct], np.int64).reshape(columns.shape)
-        starts = np.cumsum([len(each) for each in values[:-1]])
+        order = np.argsort(columns, axis=1, kind="stable")
+        places = np.empty(columns.shape, np.uint32)
+        np.put_along_axis(places, order, np.arange(len(x), dtype=np.uint32)[None], axis=1)
+        rising = np.take_along_axis(columns, order, axis=1)
+        tied = bool((rising[:, 1:] == rising[:, :-1]).any())
+        least = np.min_scalar_type(max(len(x) - 1, 0))
+        ordered = places.ravel(), order.astype(least).ravel(), rising.ravel(), tied
         if classes:
-            codes = y.astype(np.int64)
-            return cls(columns, ranks, np.concatenate(values), starts, codes, classes)
+            codes = y.astype(np.min_scalar_type(classes))
+            return cls(columns, *ordered, codes, classes)
         centre = float(np.mean(y)) if len(y) else middle
         reach = float(np.abs(y - centre).max(initial=0.0)) or 1.0
         unit = reach * max(len(y), 1) / _EXACT
         whole = np.rint((y - centre) / unit).astype(np.int64)
-        return cls(columns, ranks, np.concatenate(values), starts, whole, 0, centre, unit)
+        return cls(columns, *ordered, whole, 0, centre, unit)
 
     @property
     def features(self) -> int:
@@ -53,19 +59,18 @@ class Ranked:
     def __len__(self) -> int:
         return len(self.target)
 
-    def middles(self, feature: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Thresholds between two ranks of a feature, never the higher value itself."""
-        first, second = (self.values[self.starts[feature] + rank] for rank in (low, high))
-        middle = first / 2 + second / 2
-        return np.asarray(np.where(middle < second, middle, first))
-
 
 @dataclass(frozen=True, eq=False)
 class Cuts:
-    """Where pairs are cut: those that can be, by their number; and the threshold of each."""
+    """Where pairs are cut: those that can be, by their number, and of each what is known."""
 
     pairs: np.ndarray
     thresholds: np.ndarray
+    sizes: np.ndarray  #: records on the left
+    #: class counts on the left and on the right, or sums of the target; shape (pairs, 2, classes or 1)
+    sums: np.ndarray
+    #: of these pairs, each pair's in its feature's order: those on the left come first
+    records: np.ndarray
 
 
 def best_cuts(table: Ranked, records: np.ndarray, sizes: np.ndarray, features: np.ndarray) -> Cuts:
@@ -76,54 +81,60 @@ def best_cuts(table: Ranked, records: np.ndarray, sizes: np.ndarray, features: n
         records: record numbers, pair by pair.
         sizes, features: of each pair: its records, at least one, and feature; shape (pairs,).
     """
-    pair = np.repeat(np.arange(len(sizes)), sizes)
-    rank_bits, tail_bits = (
-        _bits(most) for most in (table.ranks.max(initial=0), (table.classes or len(table)) - 1)
-    )
-    tail = table.target[records] if table.classes else records
-    column = np.repeat(features, sizes)
-    keys = ((pair << rank_bits) | table.ranks[column, records]) << tail_bits
-    keys |= tail
-    keys.sort()
-    tail = keys & ((1 << tail_bits) - 1)
-    keys >>= tail_bits  # pair and rank
     ends = np.cumsum(sizes)
-    cut = np.flatnonzero(keys[1:] != keys[:-1])
-    cut = cut[pair[cut] == pair[cut + 1]]  # between neighbours of one pair
-    if not len(cut):
-        return Cuts(np.empty(0, np.int64), np.empty(0))
-    of = pair[cut]
-    scores = _scores(table, tail, cut, ends[of] - sizes[of], ends[of])
-    chosen = _first_greatest(scores, of)
-    best, mask = cut[chosen], (1 << rank_bits) - 1
-    of = of[chosen]
-    return Cuts(of, table.middles(features[of], keys[best] & mask, keys[best + 1] & mask))
-
-
-def _bits(most: int) -> int:
-    return max(int(most).bit_length(), 1)
+    starts, bits = ends - sizes, max(len(table) - 1, 1).bit_length()
+    keyed = np.uint32 if len(sizes) << bits <= 2**32 else np.uint64
+    at = np.repeat(features * len(table), sizes)
+    keys = table.places[at + records].astype(keyed, copy=False)
+    keys |= np.repeat(np.arange(len(sizes), dtype=keyed) << keyed(bits), sizes)
+    keys.sort()
+    keys &= keyed((1 << bits) - 1)
+    at += keys.view(np.int64) if keyed is np.uint64 else keys
+    records = table.order[at]
+    sums, scores = _scores(table, table.target[records], starts, sizes)
+    scores[ends - 1] = -1.0  # no cut behind the last record, or between equal values
+    if table.tied:
+        values = table.rising[at]
+        scores[:-1][values[1:] == values[:-1]] = -1.0
+    greatest = np.maximum.reduceat(scores, starts)
+    winners = np.flatnonzero(scores == np.repeat(greatest, sizes))
+    first = winners[np.searchsorted(winners, starts)]
+    pairs = np.flatnonzero(greatest >= 0)
+    if len(pairs) < len(sizes):
+        records = records[np.repeat(greatest >= 0, sizes)]
+    first = first[pairs]
+    low, high = table.rising[at[first]], table.rising[at[first + 1]]
+    middle = low / 2 + high / 2
+    thresholds = np.where(middle < high, middle, low)  # never the higher value itself
+    below, whole = sums[:, first].T, sums[:, ends[pairs] - 1].T
+    parts = np.stack([below, whole - below], axis=1)
+    return Cuts(pairs, thresholds, first + 1 - starts[pairs], parts, records)
 
 
 def _scores(
-    table: Ranked, tail: np.ndarray, cut: np.ndarray, start: np.ndarray, end: np.ndarray
-) -> np.ndarray:
-    """Score cuts, each the last record on the left of a range [start, end)."""
-    left, right = (cut + 1 - start).astype(float), (end - cut - 1).astype(float)
-    squares = [np.zeros(len(cut)), np.zeros(len(cut))]
-    numbers = range(table.classes) if table.classes else (0,)
-    for number in numbers:
-        each = tail == number if table.classes else table.target[tail]
-        sums = np.concatenate([[0], np.cumsum(each, dtype=np.int64)])
-        before, at, whole = sums[start], sums[cut + 1], sums[end]
-        squares[0] += (at - before).astype(float) ** 2
-        squares[1] += (whole - at).astype(float) ** 2
-    return np.asarray(squares[0] / left + squares[1] / right)
-
-
-def _first_greatest(scores: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Position of the first greatest score of each group; groups stand together."""
-    starts = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
-    greatest = np.maximum.reduceat(scores, starts)
-    sizes = np.diff(np.concatenate([starts, [len(scores)]]))
-    winners = np.flatnonzero(scores == np.repeat(greatest, sizes))
-    return np.asarray(winners[np.searchsorted(winners, starts)])
+    table: Ranked, target: np.ndarray, starts: np.ndarray, sizes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of each class, or the target's, up to each record of its pair; and the score of a cut behind it."""
+    left = np.arange(1.0, len(target) + 1) - np.repeat(starts.astype(float), sizes)
+    right = np.repeat(sizes.astype(float), sizes) - left
+    sums = np.empty((table.classes or 1, len(target)))
+    lower, upper = np.zeros(len(target)), np.zeros(len(target))
+    others, beyond = left, right  # of classes that are still to come, on either side
+    for number in range(max(table.classes - 1, 1)):
+        each = target == number if table.classes else target
+        running = np.concatenate([[0], np.cumsum(each, dtype=np.int64)])
+        before = running[starts]
+        one = np.subtract(running[1:], np.repeat(before, sizes), out=sums[number])
+        other = np.repeat((running[starts + sizes] - before).astype(float), sizes) - one
+        others, beyond = others - one, beyond - other
+        lower += one**2
+        upper += np.square(other, out=other)
+    if table.classes > 1:
+        sums[-1] = others
+        lower += np.square(others, out=others)
+        upper += np.square(beyond, out=beyond)
+    right[starts + sizes - 1] = 1.0  # nothing lies behind a pair's last record
+    lower /= left
+    upper /= right
+    lower += upper
+    return sums, lower

@@ -1,7 +1,8 @@
 """Candidates fitted to a client's records, their common beginnings fitted once.
 
 A node of the trie is a set of records; its child by a feature is known, known not to exist, or yet to be
-fitted: all that a level of all candidates needs in one batch.
+fitted: all that a level of all candidates needs in one batch. Of nodes at the candidates' depth the sums alone
+are kept, and what nothing is scored on is not fitted for a score.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,8 +14,8 @@ from privfed.learners.genetic_tree.splits import Ranked, best_cuts
 from privfed.learners.genetic_tree.structures import NIL, length
 
 #: Most bytes of a trie beyond what one candidate needs; a fuller one starts anew.
-MEMORY = 32 * 2**20
-BATCH = 2**20  #: Most records that are sorted in one batch, unless one node has more
+MEMORY = 16 * 2**20
+BATCH = 2**14  #: Most records that are sorted in one batch, unless one node has more
 _UNKNOWN, _NONE = -1, -2
 
 
@@ -48,10 +49,9 @@ class _Rows:
 
 @dataclass(frozen=True, eq=False)
 class LeafAssignments:
-    """Where candidates end, leaf by leaf: the candidate's number, the root's, the node's."""
+    """Where candidates end, leaf by leaf: the candidate's number, the node's."""
 
     candidate: np.ndarray
-    root: np.ndarray
     node: np.ndarray
 
 
@@ -76,38 +76,46 @@ class Trie:
         self._clear()
 
     def _clear(self) -> None:
-        self._records = _Rows(np.int32), _Rows(np.int32)  # to fit to, to score on
-        self._starts, self._sizes = _Rows(np.int64, 2), _Rows(np.int64, 2)
-        self._sums = _Rows(np.float64, 2, self.table.classes or 3)
-        self._final = _Rows(np.bool_)  # nothing left to split
-        self._cut, self._sibling = _Rows(np.float64), _Rows(np.int32)  # of left children
+        classes, numbers = self.table.classes, self.table.order.dtype.type
+        count = np.int32 if classes else np.float64
+        #: to fit to: class counts, or n and sum; to score on: class counts, or n, sum and sum of squares
+        self._fitted, self._scored = _Rows(count, classes or 2), _Rows(count, classes or 3)
+        self._open, self._cut = _Rows(np.int32), _Rows(np.float64)  # number among open nodes, or -1
+        self._records = _Rows(numbers), _Rows(numbers)  # of open nodes, to fit to and to score on
+        self._starts, self._sizes = _Rows(np.int64, 2), _Rows(np.int32, 2)
         self._child = _Rows(np.int32, self.table.features)
-        for pair in self.roots:
-            self._add(pair, [np.array([len(each)]) for each in pair], np.zeros(1))
+        for fit, held in self.roots:
+            own = self.table.target[fit]
+            sums = np.bincount(own, minlength=classes) if classes else [len(own), own.sum()]
+            scored = self._summed(held, np.zeros(len(held), np.intp), 1)
+            open_ = np.array([len(own) > 0 and own.min() < own.max()])
+            self._add(np.array([sums]), scored, np.zeros(1), open_)
+            if open_[0]:
+                sizes = np.array([[len(fit), len(held)]])
+                self._keep(np.zeros((1, 2), np.int64), sizes, (fit, held))
 
     # --- what is known of nodes --------------------------------------------------------------
 
     def fitted(self, node: np.ndarray | int) -> np.ndarray:
-        """Of the records that nodes were fitted to: class counts, or n, sum and sum of squares."""
-        return np.asarray(self._sums.all[node, 0])
+        """Of the records that nodes were fitted to: class counts, or n and sum."""
+        return np.asarray(self._fitted.all[node])
 
     def scored(self, node: np.ndarray | int) -> np.ndarray:
-        """The same of the records that nodes are scored on."""
-        return np.asarray(self._sums.all[node, 1])
+        """Of the records that nodes are scored on: class counts, or n, sum and sum of squares."""
+        return np.asarray(self._scored.all[node])
 
     def children(self, node: int, feature: int) -> tuple[int, int, float] | None:
         """Left and right child by a feature and the threshold between; none for a leaf."""
-        if self._final.all[node]:
+        number = self._open.all[[node]]
+        if number[0] < 0:
             return None
-        left = int(self._children(np.array([node]), np.array([feature]))[0])
-        if left == _NONE:
-            return None
-        return left, int(self._sibling.all[left]), float(self._cut.all[left])
+        left = int(self._children(number, np.array([feature]), last=False)[0])
+        return None if left == _NONE else (left, left + 1, float(self._cut.all[left]))
 
     @property
     def bytes(self) -> int:
         """What the trie takes."""
-        rows = [self._starts, self._sizes, self._sums, self._final, self._cut, self._sibling]
+        rows = [self._fitted, self._scored, self._open, self._cut, self._starts, self._sizes]
         return sum(each.bytes for each in [*self._records, *rows, self._child])
 
     # --- walking -----------------------------------------------------------------------------
@@ -124,116 +132,109 @@ class Trie:
             yield self._block(genes, candidate[start : start + block], root[start : start + block])
 
     def _block(self, genes: np.ndarray, candidate: np.ndarray, root: np.ndarray) -> LeafAssignments:
-        live = np.array([candidate, root, root, np.zeros_like(root)])  # ..., node, position
+        live = np.array([candidate, root, np.zeros_like(root)])  # ..., node, position
         found = []
         for level in range(self.depth):
-            gene = genes[live[0], live[3]]
-            ends = (gene == NIL) | self._final.all[live[2]]
-            found.append(live[:3, ends])
-            live, gene = live[:, ~ends], gene[~ends]
-            left = self._children(live[2], gene)
-            found.append(live[:3, left == _NONE])
+            gene, number = genes[live[0], live[2]], self._open.all[live[1]]
+            goes_on = (gene != NIL) & (number >= 0)
+            goes_on[goes_on] = self._sizes.all[number[goes_on], 1] > 0  # else no score depends on it
+            found.append(live[:2, ~goes_on])
+            live = live[:, goes_on]
+            left = self._children(number[goes_on], gene[goes_on], last=level == self.depth - 1)
+            found.append(live[:2, left == _NONE])
             live, left = live[:, left != _NONE], left[left != _NONE]
             half = length(self.depth - level - 1)
-            lower = (
-                np.array([left, live[3] + 1]),
-                np.array([self._sibling.all[left], live[3] + 1 + half]),
-            )
-            live = np.hstack([np.vstack([live[:2], side]) for side in lower])
-        return LeafAssignments(*np.hstack([*found, live[:3]]))
+            live = np.hstack([live, live])
+            live[1] = np.concatenate([left, left + 1])
+            live[2, : len(left)] += 1
+            live[2, len(left) :] += 1 + half
+        return LeafAssignments(*np.hstack([*found, live[:2]]))
 
-    def _children(self, node: np.ndarray, gene: np.ndarray) -> np.ndarray:
-        """Left children, fitted where they were not yet known."""
-        known = self._child.all[node, gene]
-        if (known == _UNKNOWN).any():
+    def _children(self, number: np.ndarray, gene: np.ndarray, last: bool) -> np.ndarray:
+        """Left children of open nodes, fitted where they were not yet known; `last` if none will have any."""
+        known = self._child.all[number, gene]
+        missing = known == _UNKNOWN
+        if missing.any():
             features = self.table.features
-            missing = known == _UNKNOWN
-            pairs = np.unique(node[missing] * features + gene[missing])
-            self._fit_all(pairs // features, pairs % features)
-            known = self._child.all[node, gene]
+            pairs = np.unique(number[missing] * features + gene[missing])
+            number_, feature = pairs // features, pairs % features
+            batch = np.cumsum(self._sizes.all[number_, 0]) // BATCH
+            for each in range(int(batch[0]), int(batch[-1]) + 1):
+                if (batch == each).any():
+                    self._fit(number_[batch == each], feature[batch == each], last)
+            known = self._child.all[number, gene]
         return np.asarray(known)
 
     # --- fitting -----------------------------------------------------------------------------
 
-    def _fit_all(self, node: np.ndarray, feature: np.ndarray) -> None:
-        """Fit pairs of a node and a feature, a bounded number of records at a time."""
-        batch = np.cumsum(self._sizes.all[node, 0]) // BATCH
-        for number in np.unique(batch):
-            self._fit(node[batch == number], feature[batch == number])
-
-    def _fit(self, node: np.ndarray, feature: np.ndarray) -> None:
-        self._child.all[node, feature] = _NONE
-        records, sizes = self._gather(node, 0)
-        cuts = best_cuts(self.table, records, sizes, feature)
+    def _fit(self, number: np.ndarray, feature: np.ndarray, last: bool) -> None:
+        """Fit pairs of an open node and a feature."""
+        self._child.all[number, feature] = _NONE
+        sizes = self._sizes.all[number, 0].astype(np.int64)
+        cuts = best_cuts(self.table, self._gather(number, 0), sizes, feature)
         if not len(cuts.pairs):
             return
-        node, feature = node[cuts.pairs], feature[cuts.pairs]
-        first = self._sibling.size
-        self._child.all[node, feature] = first + np.arange(len(node))
-        halves = [self._halve(node, kind, feature, cuts.thresholds) for kind in (0, 1)]
-        self._add(
-            [records for records, _ in halves],
-            [sizes for _, sizes in halves],
-            np.concatenate([cuts.thresholds, cuts.thresholds]),
-        )
+        number, feature, sizes = number[cuts.pairs], feature[cuts.pairs], sizes[cuts.pairs]
+        self._child.all[number, feature] = self._open.size + 2 * np.arange(len(number))
+        parts = np.column_stack([cuts.sizes, sizes - cuts.sizes]).ravel()
+        sums = cuts.sums.reshape(len(parts), -1)
+        fitted = sums if self.table.classes else np.column_stack([parts, sums])
+        # the records to score on, in their order: floating-point sums of squares depend on it
+        held, within = self._gather(number, 1), self._sizes.all[number, 1]
+        values = self.table.x.ravel()[np.repeat(feature * len(self.table), within) + held]
+        high = values > np.repeat(cuts.thresholds, within)
+        half = np.repeat(2 * np.arange(len(number)), within) + high
+        open_ = np.zeros(len(parts), bool) if last else self._mixed(cuts.records, parts, sums)
+        scored = self._summed(held, half, len(parts))
+        self._add(fitted, scored, np.repeat(cuts.thresholds, 2), open_)
+        if not open_.any():
+            return
+        other = np.bincount(half, minlength=len(parts))
+        rows = np.argsort(high, kind="stable")  # all on the left of their pair, then all on the right
+        below = np.cumsum(other.reshape(-1, 2).T.ravel()).reshape(2, -1).T.ravel() - other
+        starts = np.column_stack([np.cumsum(parts) - parts, below])
+        both = np.column_stack([parts, other])
+        self._keep(starts[open_], both[open_], (cuts.records, held[rows]))
 
-    def _gather(self, node: np.ndarray, kind: int) -> tuple[np.ndarray, np.ndarray]:
-        """Records of nodes, node by node, and how many each has."""
-        sizes, starts = self._sizes.all[node, kind], self._starts.all[node, kind]
-        shift = np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
-        return self._records[kind].all[shift + np.arange(len(shift))], sizes
+    def _mixed(self, records: np.ndarray, sizes: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        """Which nodes, each with records, have several values of the target."""
+        if self.table.classes:
+            return np.asarray(sums.max(axis=1) < sizes)
+        target, starts = self.table.target[records], np.cumsum(sizes) - sizes
+        return np.asarray(np.minimum.reduceat(target, starts) < np.maximum.reduceat(target, starts))
 
-    def _halve(
-        self, node: np.ndarray, kind: int, feature: np.ndarray, thresholds: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Records of all left children, then of all right ones, and how many each has."""
-        records, sizes = self._gather(node, kind)
-        low = self.table.x[np.repeat(feature, sizes), records] <= np.repeat(thresholds, sizes)
-        lower = np.bincount(np.repeat(np.arange(len(node)), sizes)[low], minlength=len(node))
-        return (
-            np.concatenate([records[low], records[~low]]),
-            np.concatenate([lower, sizes - lower]),
-        )
+    def _summed(self, records: np.ndarray, node: np.ndarray, count: int) -> np.ndarray:
+        """Class counts of each node, or n, sum and sum of squares; shape (nodes, sums)."""
+        target, classes = self.table.target[records], self.table.classes
+        if classes:
+            cells = np.bincount(node * classes + target, minlength=count * classes)
+            return cells.reshape(-1, classes)
+        value = target.astype(float)
+        weights = None, value, value**2
+        return np.column_stack([np.bincount(node, each, minlength=count) for each in weights])
 
     def _add(
-        self, records: Sequence[np.ndarray], sizes: Sequence[np.ndarray], cuts: np.ndarray
+        self, fitted: np.ndarray, scored: np.ndarray, cuts: np.ndarray, open_: np.ndarray
     ) -> None:
-        """Append nodes, the left children before the right ones."""
-        count = len(cuts)
-        starts = [
-            kept.size + np.cumsum(size) - size
-            for kept, size in zip(self._records, sizes, strict=True)
-        ]
-        sums = [self._summed(*each) for each in zip(records, sizes, strict=True)]
-        self._final.extend(self._settled(records[0], sizes[0], sums[0]))
+        """Append nodes, each left child before its right one."""
+        self._fitted.extend(fitted)
+        self._scored.extend(scored)
+        self._cut.extend(cuts)
+        self._open.extend(np.where(open_, self._child.size + np.cumsum(open_) - 1, -1))
+
+    def _keep(
+        self, starts: np.ndarray, sizes: np.ndarray, records: tuple[np.ndarray, np.ndarray]
+    ) -> None:
+        """Append what open nodes need to be split, by where theirs start among some records."""
+        self._starts.extend(starts + [kept.size for kept in self._records])
+        self._sizes.extend(sizes)
+        self._child.extend(np.full((len(starts), self.table.features), _UNKNOWN))
         for kept, new in zip(self._records, records, strict=True):
             kept.extend(new)
-        self._starts.extend(np.column_stack(starts))
-        self._sizes.extend(np.column_stack(sizes))
-        self._sums.extend(np.stack(sums, axis=1))
-        self._sibling.extend(self._sibling.size + np.arange(count) + count // 2)
-        self._cut.extend(cuts)
-        self._child.extend(np.full((count, self.table.features), _UNKNOWN))
 
-    def _summed(self, records: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """Class counts of each node, or n, sum and sum of squares; shape (nodes, sums)."""
-        node, target = np.repeat(np.arange(len(sizes)), sizes), self.table.target[records]
-        classes = self.table.classes
-        if classes:
-            cells = np.bincount(node * classes + target, minlength=len(sizes) * classes)
-            return cells.reshape(-1, classes).astype(float)
-        value = target.astype(float)
-        sums = [np.bincount(node, each, minlength=len(sizes)) for each in (value, value**2)]
-        return np.column_stack([sizes, *sums])
-
-    def _settled(self, records: np.ndarray, sizes: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        """Which nodes have one value of the target only, or no record."""
-        if self.table.classes:
-            return np.asarray(sums.max(axis=1) == sizes)
-        settled = np.ones(len(sizes), dtype=bool)
-        filled, target = sizes > 0, self.table.target[records]
-        if filled.any():
-            starts = (np.cumsum(sizes) - sizes)[filled]
-            least = np.minimum.reduceat(target, starts)
-            settled[filled] = least == np.maximum.reduceat(target, starts)
-        return settled
+    def _gather(self, number: np.ndarray, kind: int) -> np.ndarray:
+        """Records of open nodes, node by node."""
+        sizes, starts = self._sizes.all[number, kind], self._starts.all[number, kind]
+        shift = np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
+        shift += np.arange(len(shift))
+        return self._records[kind].all[shift]
