@@ -54,6 +54,8 @@ class Finding:
     simulation: bool = True
     measure: Limit = ""  #: what the value is, whether or not a guarantee bounds it
     limit: Limit = ""  #: the same, where a guarantee bounds it
+    #: whether it read what stays with a client, as a personal model does: no release, so that no guarantee bounds it
+    at_home: bool = False
     partial: str = ""  #: why it is not all that the attack could find, or empty
     #: the least value that would have been found with probability :data:`POWER`; None if unknown
     detectable: float | None = None

@@ -37,10 +37,10 @@ from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions.part import PartType
 from privfed.questions.query import CohortQuery, LocalEffect, Query, View
 
-QUESTIONS = 12  #: Most queries of a kind that are evaluated again at a client, evenly spaced
+#: Most queries of a kind that are evaluated again at a client, evenly spaced; fewer where these take too much work.
+QUESTIONS = (12, 6, 3, 1)
 #: Most members of a client that are doubted, and as many outsiders; fewest for a look at all.
 DOUBTED, FEWEST = 24, 3
-ROW, CALL = 3e4, 3e7  #: Work of evaluating one query on one record, and on none, in multiply-adds
 IMAGINED = 4  #: Simulated secrets for each record in doubt, half to learn by and half to check
 CELLS = 2000  #: Most numbers of an answer that are compared where coins were tossed
 
@@ -69,15 +69,22 @@ class LeaveOneOut(Attack):
         """See :class:`Attack`: one finding; none without the truth, which this attacker knows."""
         if not truth:
             return []
-        deadline, doubts = self.deadline(), []
-        for client in (client for client in transcript.clients if client in truth):
-            known = known_schema(schema, truth[client])
-            asked = _asked(transcript.of(client=client), known)
-            if asked and len(truth[client].x):
-                doubts.append(LeaveOneOutTest.of(client, asked, truth, known))
-        round_work = sum(each.work for each in doubts)
-        affordable = int(self.max_work / max(round_work, 1.0))
-        if doubts and affordable < FEWEST:
+        deadline = self.deadline()
+        doubts = [
+            LeaveOneOutTest.of(client, asked, truth, known)
+            for client in transcript.clients
+            if client in truth and len(truth[client].x)
+            if (known := known_schema(schema, truth[client]))
+            if (asked := _asked(transcript.of(client=client), known))
+        ]
+        for most in QUESTIONS:
+            for each in doubts:
+                each.ask(most)
+            round_work = sum(each.work for each in doubts)
+            affordable = int(self.max_work / max(round_work, 1.0))
+            if affordable >= FEWEST:
+                break
+        else:
             deadline.spend(FEWEST * round_work)
             return []
         doubted = min(DOUBTED, affordable)
@@ -179,8 +186,8 @@ def _entries(listed: np.ndarray) -> list[tuple[Any, ...]]:
     return [tuple(row.ravel().tolist()) for row in listed]
 
 
-def _asked(transcript: Transcript, schema: Any) -> list[ReplayableQuery]:
-    """The queries to evaluate: some of each kind, the first and the last among them."""
+def _asked(transcript: Transcript, schema: Any) -> dict[str, list[ReplayableQuery]]:
+    """The queries that can be evaluated again, by kind."""
     by_kind: dict[str, list[ReplayableQuery]] = {}
     for entry in transcript:
         query, parts = question_of(entry), _compared(entry)
@@ -200,23 +207,23 @@ def _asked(transcript: Transcript, schema: Any) -> list[ReplayableQuery]:
             by_kind.setdefault(entry.kind, []).append(
                 ReplayableQuery(query, parts, frozenset(listed))
             )
-    chosen: list[ReplayableQuery] = []
-    for alike in by_kind.values():
-        places = np.linspace(0, len(alike) - 1, min(QUESTIONS, len(alike)))
-        chosen += [alike[int(place)] for place in places]
-    return chosen
+    return by_kind
 
 
 @dataclass(eq=False)
 class LeaveOneOutTest:
-    """The test at one client: members in doubt, by index, and other records in doubt."""
+    """The test at one client: members in doubt, by index, and other records in doubt.
+
+    ``asked`` is chosen by :meth:`ask` of all that can be evaluated again.
+    """
 
     client: str
-    asked: Sequence[ReplayableQuery]
+    everything: Mapping[str, Sequence[ReplayableQuery]]
     own: RecordArrays
     members: np.ndarray
     others: RecordArrays
     schema: Any
+    asked: list[ReplayableQuery] = field(default_factory=list)
     _inside: Side = field(default_factory=lambda: Side(1.0))
     _outside: Side = field(default_factory=lambda: Side(-1.0))
 
@@ -238,7 +245,11 @@ class LeaveOneOutTest:
 
     @classmethod
     def of(
-        cls, client: str, asked: Sequence[ReplayableQuery], truth: Truth, schema: Any
+        cls,
+        client: str,
+        everything: Mapping[str, Sequence[ReplayableQuery]],
+        truth: Truth,
+        schema: Any,
     ) -> LeaveOneOutTest:
         """Prepare; which records are in doubt is drawn from a fixed seed."""
         rng, own = np.random.default_rng(0), RecordArrays.of([truth[client]])
@@ -247,7 +258,15 @@ class LeaveOneOutTest:
         )
         outside = rng.permutation(len(others) - len(own))[:DOUBTED]
         members = rng.permutation(len(own))[:DOUBTED]
-        return cls(client, asked, own, members, others.take(outside), schema)
+        return cls(client, everything, own, members, others.take(outside), schema)
+
+    def ask(self, most: int) -> None:
+        """Choose so many queries of each kind at most, evenly spaced, the first and the last among them."""
+        places = {
+            kind: np.linspace(0, len(alike) - 1, min(most, len(alike)))
+            for kind, alike in self.everything.items()
+        }
+        self.asked = [self.everything[kind][int(at)] for kind in places for at in places[kind]]
 
     @property
     def drawn(self) -> bool:
@@ -262,7 +281,7 @@ class LeaveOneOutTest:
     @property
     def work(self) -> float:
         """Multiply-adds of one round: one member and one outsider, under every simulated secret."""
-        return 6 * IMAGINED * len(self.asked) * (CALL + ROW * len(self.own))
+        return 6 * IMAGINED * sum(each.query.work(len(self.own)) for each in self.asked)
 
     @property
     def proven(self) -> int:

@@ -26,6 +26,7 @@ from privfed.questions.query import View
 
 #: In place of an owner's name: the one with the most records, who knows most.
 LARGEST = "largest"
+BY_AN_OWNER = " (by an owner)"  #: Added to an attack's name
 
 
 def run_as(
@@ -49,7 +50,7 @@ def run_as(
         return []
     question = f"To a data owner who is told every total: {attack.question}"
     return [
-        replace(found, attack=f"{found.attack} (by an owner)", question=question, exposed={})
+        replace(found, attack=found.attack + BY_AN_OWNER, question=question, exposed={})
         for found in attack.run(seen, known, schema)
     ]
 

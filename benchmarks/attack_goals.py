@@ -1,4 +1,6 @@
-"""What each attack and audit is to reach, and what it reaches: python benchmarks/attack_goals.py [part...]
+"""What each attack and audit is to reach, and what it reaches.
+
+    python benchmarks/attack_goals.py [lists worst ...]
 
 Writes benchmarks/results/attacks.csv, part by part; with parts named (see PARTS), only their rows anew.
 Five clients share scikit-learn's diabetes and breast cancer data; all else is simulated. The goals are
@@ -7,7 +9,6 @@ those that the toolkit was built to.
 
 from __future__ import annotations
 
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ import pandas as pd
 from attack_pool import divided
 from attack_speed import made_up
 from linkage import SETTINGS, halves
-from result_rows import RESULTS, commit, machine, read_rows, today, write_rows
+from result_rows import RESULTS, arguments, commit, machine, read_rows, today, write_rows
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
@@ -373,7 +374,7 @@ def write(part: str, figures: list[Figure]) -> None:
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    for name in sys.argv[1:] or PARTS:
+    for name in arguments(__doc__, parts=PARTS).parse_args().parts:
         figures = []
         for one in PARTS[name]():
             print(*one, sep="; ", flush=True)

@@ -2,18 +2,20 @@
 
     python benchmarks/attack_speed.py [--rows 1000 10000 100000] [--learners tree forest] [--attacks pool]
 
-Five clients share made-up records of twelve columns, in the `published` policy of a fuzzy tree or of a forest.
-A row is written as soon as an attack ends, and is not measured again while it stands in
+Five clients share made-up records of twelve columns, in the learner's `published` policy, with ledgers on disk as a
+study keeps them. A row is written as soon as an attack ends, and is not measured again while it stands in
 `results/attacks_cost.csv`; seconds are the processor's, memory with the releases themselves.
 """
 
 from __future__ import annotations
 
+import gc
 import resource
 import time
 from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -22,16 +24,24 @@ from result_rows import RESULTS, arguments, progress, read_rows, write_rows
 from privfed.attacks.base import Truth
 from privfed.engines.local import LocalDisclosure
 from privfed.exchange.transcript import Transcript
-from privfed.learners import FedForestRegressor, FuzzyTreeRegressor
+from privfed.learners import (
+    FedForestRegressor,
+    FuzzyTreeRegressor,
+    GeneticTreeRegressor,
+    RuleFitRegressor,
+)
+from privfed.learners.base import FederatedLearner
 from privfed.questions import plugins
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 
 CLIENTS, FEATURES = 5, 12
 TABLE, KEYS = "attacks_cost", ("learner", "rows", "attack")
-LEARNERS: dict[str, Callable[[], FedForestRegressor | FuzzyTreeRegressor]] = {
+LEARNERS: dict[str, Callable[[], FederatedLearner]] = {
     "tree": FuzzyTreeRegressor,
     "forest": lambda: FedForestRegressor(random_state=0),
+    "RuleFit": lambda: RuleFitRegressor(random_state=0),
+    "genetic": lambda: GeneticTreeRegressor(random_state=0),
 }
 
 
@@ -53,16 +63,11 @@ def main(rows: int, learner: str, names: list[str]) -> None:
         return
     frame, schema = made_up(rows)
     owned = frame.assign(owner=[f"clinic {i % CLIENTS}" for i in range(rows)])
-    model = LEARNERS[learner]()
-    federation = LocalDisclosure.from_frame(
-        owned, "y", client="owner", schema=schema, policy=model.published(), seed=0
-    )
-    model.fit(federation)
+    transcript = trained(LEARNERS[learner](), owned, schema)
     truth = {
         str(owner): Records.from_frame(part.drop(columns="owner"), schema)
         for owner, part in owned.groupby("owner")
     }
-    transcript = federation.transcript()
     for name in progress(names, f"{learner}, {rows} records, {len(transcript)} releases"):
         context = get_context("fork")
         receiver, sender = context.Pipe(duplex=False)
@@ -76,6 +81,26 @@ def main(rows: int, learner: str, names: list[str]) -> None:
         child.join()
         known.append({"learner": learner, "rows": str(rows), "attack": name, **told})
         write_rows(known, TABLE, KEYS, seed="0")
+
+
+def trained(model: FederatedLearner, owned: pd.DataFrame, schema: Schema) -> Transcript:
+    """What one training released; nothing else of it stays in memory."""
+    with TemporaryDirectory() as folder:
+        federation = LocalDisclosure.from_frame(
+            owned,
+            "y",
+            client="owner",
+            schema=schema,
+            policy=model.published(),
+            seed=0,
+            ledgers=folder,
+        )
+        model.fit(federation)
+        transcript = federation.transcript()
+        federation.close()
+    del model, federation
+    gc.collect()
+    return transcript
 
 
 def measure(

@@ -10,7 +10,6 @@ share of wrong bounds the stated alpha; that of each number of convictions the n
 from __future__ import annotations
 
 import math
-import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from result_rows import PaperRows
+from result_rows import PaperRows, arguments
 from scipy.special import ndtr
 
 from privfed.attacks.finding import Finding
@@ -393,5 +392,5 @@ SECTIONS = {
 }
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or SECTIONS:
+    for name in arguments(__doc__, parts=SECTIONS).parse_args().parts:
         SECTIONS[name]()

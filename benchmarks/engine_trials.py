@@ -26,7 +26,8 @@ from privfed.engines.journal import Journal
 from privfed.engines.owner_side import OwnerSide
 from privfed.engines.remote import Carry, RemoteDisclosure
 from privfed.engines.sockets import SocketCarrier, SocketServer, call_socket
-from privfed.exchange.channel import ChannelError, HeadStore, RetryLimits
+from privfed.errors import ChannelError
+from privfed.exchange.channel import HeadStore, RetryLimits
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate
 from privfed.privacy.accountant import Budget

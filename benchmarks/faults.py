@@ -10,7 +10,6 @@ is not measured again while it stands there.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
-from result_rows import RESULTS, read_rows, write_rows
+from result_rows import RESULTS, arguments, read_rows, write_rows
 
 from privfed.attacks.finding import Finding
 from privfed.attacks.worst_record import WorstRecord
@@ -576,6 +575,6 @@ def honest() -> None:
 SECTIONS = (honest, noise, sources, pure, sensitivities, bits, gates)
 
 if __name__ == "__main__":
-    for section in SECTIONS:
-        if section.__name__ in (sys.argv[1:] or [each.__name__ for each in SECTIONS]):
-            section()
+    sections = {section.__name__: section for section in SECTIONS}
+    for name in arguments(__doc__, parts=sections).parse_args().parts:
+        sections[name]()

@@ -11,7 +11,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-from privfed.engines.flower import client_app, node_socket
+from privfed.engines.flower_node import client_app, node_socket
 
 
 class InProcess(Grid):  # type: ignore[misc]

@@ -9,7 +9,6 @@ scikit-learn's diabetes and breast cancer, which five clinics share.
 from __future__ import annotations
 
 import math
-import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from result_rows import RESULTS, read_rows, write_rows
+from result_rows import RESULTS, arguments, read_rows, write_rows
 from sklearn.datasets import load_diabetes
 
 from privfed.attacks.base import HELD_OUT, Attack
@@ -213,5 +212,5 @@ PARTS = {
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    for name in sys.argv[1:] or PARTS:
+    for name in arguments(__doc__, parts=PARTS).parse_args().parts:
         PARTS[name]()

@@ -49,6 +49,7 @@ def arguments(
     *,
     seeds: int | None = None,
     first_seed: int | None = None,
+    parts: Iterable[str] = (),
     **lists: Sequence[Any],
 ) -> argparse.ArgumentParser:
     """Make a parser with the options that benchmarks share.
@@ -57,12 +58,23 @@ def arguments(
         doc: the module's docstring; its first line is the description.
         seeds: default of ``--seeds``, if there is one.
         first_seed: default of ``--first-seed``, if there is one.
+        parts: what may be run alone, each by its name; all of them if none is named.
         lists: defaults of options that take several values, such as ``data`` and ``epsilons``.
     """
     parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     for name, default in {"seeds": seeds, "first-seed": first_seed}.items():
         if default is not None:
             parser.add_argument(f"--{name}", type=int, default=default)
+    if known := list(parts):
+
+        def part(name: str) -> str:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"no {name!r} here: write {', '.join(known)}")
+            return name
+
+        parser.add_argument(
+            "parts", nargs="*", type=part, default=known, help=f"all, or of {', '.join(known)}"
+        )
     for name, values in lists.items():
         parser.add_argument(f"--{name}", nargs="+", type=type(values[0]), default=list(values))
     return parser

@@ -123,7 +123,7 @@ def _page(folder: Path, section: str, files: Sequence[Path]) -> str:
     parts += _once(shown)
     stems = ", ".join(f"`{file.name}`" for file in files)
     left = len(tables) - len(shown)
-    parts.append(f"{left} further tables are in the files" if left else "The tables are in")
+    parts.append(f"{left} further tables are in the files" if left else "The tables are in files")
     parts.append(f"of `benchmarks/results`: {stems}.\n")
     if section in COMMANDS:
         parts.append(f"Measured anew by\n\n{COMMANDS[section]}\n")
@@ -236,10 +236,11 @@ def _tables(data: pd.DataFrame) -> Iterable[tuple[str, str]]:
         lines = data[SETTINGS].fillna("").astype(str).to_numpy().tolist()
         yield f"### Settings that were chosen by measurement\n\n{_markdown(SETTINGS, lines)}", ""
     elif set(GOALS) <= set(data):
-        told = data[GOALS[1:]].fillna("").to_numpy().tolist()
+        noted = data["note"].map(lambda note: f", {note}", na_action="ignore").fillna("")
+        told = data.assign(on=data["on"] + noted)[GOALS[1:]].fillna("").to_numpy().tolist()
         lines = [[number(value) for value in line] for line in told]
         named = "### What each is to reach, and what it reaches"
-        yield f"{named}\n\n{_markdown(GOALS[1:], lines)}", _told(data)
+        yield f"{named}\n\n{_markdown(GOALS[1:], lines)}", _told(data.drop(columns="note"))
     elif set(COSTS) <= set(data):
         yield f"### What each default attack costs\n\n{_costs(data)}", _told(data)
     else:
@@ -251,28 +252,18 @@ def _tables(data: pd.DataFrame) -> Iterable[tuple[str, str]]:
 
 
 def _costs(data: pd.DataFrame) -> str:
-    """Seconds and memory by attack, learner and records, of attacks that read anything; and what was not looked at."""
-    data = data.fillna("")
-    read = data[~data["states"].str.contains("nothing to read")]
-    sizes = list(dict.fromkeys(zip(data["learner"], data["rows"], strict=True)))
-    lines, short = [], []
-    for attack, own in read.groupby("attack"):
-        known = {(row.learner, row.rows): row for row in own.itertuples()}
-        cells = []
-        for size in sizes:
-            row = known.get(size)
-            idle = row is not None and "not looked" in str(row.states)
-            cells.append(
-                "-"
-                if row is None
-                else "not looked"
-                if idle
-                else f"{row.seconds:g} s, {row.gigabytes:g} GB"
-            )
-            if idle and row is not None:
-                short.append(f"- `{attack}`, {size[0]}, {size[1]:,}: {row.why}")
-        lines.append([f"`{attack}`", *cells])
-    heading = ["attack", *(f"{learner}, {rows:,}" for learner, rows in sizes)]
+    """Seconds and memory of attacks that read anything, by number of records; and what was not looked at."""
+    read = data.fillna("")[~data["states"].str.contains("nothing to read")]
+    sizes, lines, short = sorted(set(read["rows"])), [], []
+    for (attack, learner), own in read.groupby(["attack", "learner"]):
+        cells = dict.fromkeys(sizes, "nothing to read")
+        for row in own.itertuples():
+            cells[row.rows] = f"{row.seconds:g} s, {row.gigabytes:g} GB"
+            if "not looked" in str(row.states):
+                cells[row.rows] = "not looked"
+                short.append(f"- `{attack}`, {learner}, {row.rows:,}: {row.why}")
+        lines.append([f"`{attack}`", str(learner), *cells.values()])
+    heading = ["attack", "releases of", *(f"{rows:,} records" for rows in sizes)]
     return _markdown(heading, lines) + "\nNot looked:\n\n" + "\n".join(short) + "\n"
 
 

@@ -57,6 +57,10 @@ class QueryError(PrivfedError):
         self.reason = reason
 
 
+class ChannelError(PrivfedError):
+    """The client could not be reached this time; the same request may be sent again."""
+
+
 class WireError(PrivfedError):
     """Bytes that are no message: truncated, oversized, of another type."""
 

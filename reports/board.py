@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from privfed.errors import InputError
 from privfed.reports import remarks
-from privfed.reports.budget import PolicyReport, Report
+from privfed.reports.budget import AT_HOME, PolicyReport, Report
 from privfed.reports.page import SUBJECTS, claim, figure, number, size, strongest, verdict
 
 
@@ -137,6 +137,8 @@ def _risk(policy: PolicyReport) -> Iterator[str]:
         yield f"Tried in the simulation: {strongest(found)}.{allowed}"
     if policy.above and not policy.broken:
         yield f"Tried in the simulation, and within what the guarantee allows: {verdict(policy.above[0])}."
+    if policy.at_home:
+        yield f"Tried in the simulation, {AT_HOME}: {verdict(policy.at_home[0])}."
     tried = policy.attacks
     if tried.looked:
         yield (

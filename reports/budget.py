@@ -41,15 +41,20 @@ def _largest(values: Sequence[float | None]) -> float | None:
     return max(known) if len(known) == len(values) and known else None
 
 
+#: Said before what attacks found in personal models.
+AT_HOME = "in clients' own models, which stay with them and no guarantee covers"
+
+
 class Attacks(NamedTuple):
     """Names of attacks by the strongest state of each; ``not_looked`` gives the reason, or that they do not apply.
 
     Audits try a guarantee and no record: those that contradict nothing stand apart. So do those that find no
-    more than the guarantee allows.
+    more than the guarantee allows, and what is found in models that stay with a client.
     """
 
     found: tuple[str, ...]
     allowed: tuple[str, ...]
+    at_home: tuple[str, ...]
     looked: tuple[str, ...]
     not_looked: Mapping[str, str]
     audited: tuple[str, ...]
@@ -177,11 +182,18 @@ class PolicyReport:
 
     @property
     def above(self) -> tuple[Finding, ...]:
-        """The findings above baseline, most severe first."""
+        """What attacks on releases found above baseline, most severe first."""
+        return tuple(one for one in self._by_severity if not one.at_home)
+
+    @property
+    def at_home(self) -> tuple[Finding, ...]:
+        """What was found above baseline in models that stay with a client, which no guarantee bounds."""
+        return tuple(one for one in self._by_severity if one.at_home)
+
+    @property
+    def _by_severity(self) -> list[Finding]:
         grave = [finding for finding in self.findings if finding.severity != "none"]
-        return tuple(
-            sorted(grave, key=lambda f: (-_SEVERITIES.index(f.severity), not f.harm, -f.above))
-        )
+        return sorted(grave, key=lambda f: (-_SEVERITIES.index(f.severity), not f.harm, -f.above))
 
     @property
     def attacks(self) -> Attacks:
@@ -189,7 +201,8 @@ class PolicyReport:
         attacks = [one for one in self.findings if one.attack != "coverage"]
         found = dict.fromkeys(one.attack for one in attacks if one.state == "found")
         excess = {one.attack for one in self.broken}
-        allowed = tuple(name for name in found if name not in excess)
+        at_home = tuple(dict.fromkeys(one.attack for one in self.at_home))
+        allowed = tuple(name for name in found if name not in {*excess, *at_home})
         cut = {one.attack: one.why_not for one in attacks if one.state == "not looked"}
         cut = {name: why for name, why in cut.items() if name not in found}
         silent = dict.fromkeys(one.attack for one in attacks if one.attack not in {*found, *cut})
@@ -197,7 +210,7 @@ class PolicyReport:
         audited = tuple(name for name in silent if name.startswith("audit "))
         idle = dict.fromkeys(self.inapplicable, "it reads nothing of these releases")
         reached = tuple(name for name in found if name in excess)
-        return Attacks(reached, allowed, looked, cut | idle, audited)
+        return Attacks(reached, allowed, at_home, looked, cut | idle, audited)
 
     @property
     def handed_over(self) -> tuple[str, ...]:

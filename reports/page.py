@@ -14,7 +14,7 @@ from privfed.questions.exact import shown, shown_down, shown_percent
 from privfed.questions.part import Unit
 from privfed.reports import charts, remarks
 from privfed.reports.account import ClientAccount, KindLine
-from privfed.reports.budget import PolicyReport, Report, Strength
+from privfed.reports.budget import AT_HOME, PolicyReport, Report, Strength
 from privfed.reports.epsilons import drawn
 from privfed.reports.metrics import MetricValue
 from privfed.reports.provenance import provenance
@@ -65,6 +65,7 @@ def page(report: Report, models: Mapping[str, str] | None = None) -> str:
     }
     environment.globals |= {
         "guarantees": GUARANTEES,
+        "at_home": AT_HOME,
         "subject": subject,
         "answered": answered,
         "verdict": verdict,

@@ -9,7 +9,7 @@ from privfed.ledger import Entry
 from privfed.ledger.statement import Line
 from privfed.privacy.loss import Loss
 from privfed.questions.exact import shown
-from privfed.reports.budget import PolicyReport, Report
+from privfed.reports.budget import AT_HOME, PolicyReport, Report
 from privfed.reports.composed import Composed
 from privfed.reports.metrics import MetricValue
 from privfed.reports.page import figure_of, verdict
@@ -67,6 +67,7 @@ def _rows(policy: PolicyReport, withheld: bool) -> Iterator[tuple[str, str]]:
     for label, what, names in (
         ("found by", "", attacks.found),
         ("found", "within what the guarantee allows: ", attacks.allowed),
+        ("found", f"{AT_HOME}: ", attacks.at_home),
         ("nothing found", "", attacks.looked),
         ("not looked", "", () if policy.handed_over else attacks.not_looked),  # none is needed
         ("audits", "nothing is contradicted by ", attacks.audited),

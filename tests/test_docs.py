@@ -452,6 +452,18 @@ def test_every_path_link_and_name_leads_somewhere() -> None:
         assert resolve_name(name) is not None
 
 
+def test_every_exploit_names_the_tests_that_carry_it_out() -> None:
+    """And each test of an exploit stands in the page's list."""
+    source = (ROOT / "tests/privfed/owner/test_unmasking.py").read_text(encoding="utf-8")
+    tests = set(re.findall(r"^def test_(\w+)", source, re.MULTILINE))
+    rows = PAGES["masked-sums"].split("held by `test_…` |\n")[1].split("\n\n")[0].splitlines()[1:]
+    held = [set(re.findall(r"`(\w{12,})`", row)) for row in rows]
+    assert all(held) and set().union(*held) <= tests
+    exploits = source.split("# --- the list of exploits")[1]
+    listed = set(re.findall(r"^def test_(\w+)", exploits, re.MULTILINE))
+    assert listed - set().union(*held) == {"any_so_many_shares_give_the_seed"}
+
+
 def test_the_architecture_names_every_room_and_no_module_that_is_not_there() -> None:
     """Each room has a row; each module in the core's rows is a file of its room."""
     rows = dict(

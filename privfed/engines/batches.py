@@ -1,11 +1,17 @@
 """Batches of messages to a client, and of replies: what a round asks travels together, split by size."""
 
+from __future__ import annotations
+
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from privfed.questions import wire
-from privfed.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from privfed.tables.schema import Schema
 
 #: Maximum bytes of messages, or of replies, in one batch; a larger message goes alone. Engines copy a
 #: batch several times in memory.
@@ -35,9 +41,13 @@ class Replies:
 
 
 class Carrier:
-    """What carries batches to clients, and calls ``heard`` with the name of each whose reply has come."""
+    """What carries batches to clients, and tells by its name of each client as soon as it knows."""
 
-    heard: Callable[[str], None] = staticmethod(lambda client: None)
+    heard: Callable[[str], None] = staticmethod(lambda client: None)  #: A reply has come
+    missed: Callable[[str], None] = staticmethod(lambda client: None)  #: None will, this time
+    #: Seconds after which a batch without a reply may be lost, and is sent again; then after twice as long.
+    lost: float = math.inf
+    usual: float = 0.0  #: Seconds that an owner's first answer may take before she is called silent
 
 
 def schema_digest(schema: Schema) -> str:

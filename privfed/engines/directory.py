@@ -31,12 +31,16 @@ class Directory(Carrier, Generic[Node]):
         """Carry each client's batch; clients without a node, or with a silent one, are sought next time."""
         if not set(batches) <= set(self._found):
             self._greet(set(self._nodes()) - set(self._found.values()), min(seconds, GREETING))
+        for client in set(batches) - set(self._found):
+            self.missed(client)
         to = {self._found[client]: client for client in batches if client in self._found}
         received: dict[str, bytes] = {}
         for node, data in self._send({n: batches[client] for n, client in to.items()}, seconds):
             if data and node in to:
                 received[to[node]] = data
                 self.heard(to[node])
+            elif node in to:
+                self.missed(to[node])
         for client in to.values():
             if client not in received:
                 self._found.pop(client)

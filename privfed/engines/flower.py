@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
@@ -21,15 +20,21 @@ from flwr.app import (
     MetricRecord,
     RecordDict,
 )
-from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
 from privfed.engines.directory import Directory
+from privfed.engines.flower_node import (
+    ACTION,
+    LIFE,
+    RECORD,
+    client_app,
+    content_bytes,
+    content_of,
+)
 from privfed.engines.local import LocalDisclosure
 from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.simulated import behind_sockets, remote_over
-from privfed.engines.sockets import call_socket
 from privfed.engines.updates import UpdateGate, arrays_of, mean_update
 from privfed.errors import InputError
 from privfed.exchange.channel import ChannelDisclosure
@@ -38,11 +43,12 @@ from privfed.tables.schema import Schema
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-#: The ClientApp's action, and the place of its bytes in a message.
-ACTION, RECORD, FIELD = "ask", "privfed", "batch"
 SHARE = "share"  #: The place of a masked update's bytes
-LIFE = 3600.0  #: Seconds that a message lives; a late reply is still used
 POLL = 0.5  #: Seconds between two looks for replies
+#: Seconds after which a message may be lost: of one that a node took before it was killed, nothing more is heard.
+LOST = 60.0
+#: Seconds to a first answer: a node looks for messages every 3, and starts a process for the greeting and the question.
+FIRST = 20.0
 
 
 class FlowerDisclosure(RemoteDisclosure):
@@ -66,30 +72,12 @@ class FlowerDisclosure(RemoteDisclosure):
                     awaited.discard(reply.metadata.reply_to_message_id)
                     sent.discard(reply.metadata.reply_to_message_id)
                     if reply.has_content():
-                        yield reply.metadata.src_node_id, _bytes(reply)
+                        yield reply.metadata.src_node_id, content_bytes(reply)
                 sleep(POLL if sent else 0)
 
-        super().__init__(schema, clients, Directory(clients, nodes=nodes, send=send), **rest)
-
-
-def client_app(socket: Callable[[Context], str | Path]) -> ClientApp:
-    """Make a ClientApp that passes bytes to the socket of its node's context, and does nothing else."""
-    app = ClientApp()
-
-    def ask(message: Message, context: Context) -> Message:
-        try:
-            reply = call_socket(socket(context), _bytes(message), seconds=LIFE)
-        except Exception:
-            reply = b""
-        return Message(_content(reply), reply_to=message)
-
-    app.query(ACTION)(ask)
-    return app
-
-
-def node_socket(context: Context) -> str:
-    """Return the socket of a node's configuration: ``--node-config 'socket="/path/server.sock"'``."""
-    return str(context.node_config["socket"])
+        directory = Directory(clients, nodes=nodes, send=send)
+        directory.lost, directory.usual = LOST, FIRST
+        super().__init__(schema, clients, directory, **rest)
 
 
 def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:
@@ -129,19 +117,8 @@ def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T])
     return done[0]
 
 
-def _content(data: bytes) -> RecordDict:
-    return RecordDict({RECORD: ConfigRecord({FIELD: data})})
-
-
 def _message(node: int, data: bytes) -> Message:
-    return Message(_content(data), node, f"query.{ACTION}", ttl=LIFE)
-
-
-def _bytes(message: Message, field: str = FIELD) -> bytes:
-    """The bytes that a message carries; none where it is made otherwise, whoever made it."""
-    record = message.content.get(RECORD)
-    data = record.get(field) if isinstance(record, ConfigRecord) else None
-    return data if isinstance(data, bytes) else b""
+    return Message(content_of(data), node, f"query.{ACTION}", ttl=LIFE)
 
 
 def guard(gate: UpdateGate) -> Callable[[Message, Context, Callable[..., Message]], Message]:
@@ -199,7 +176,7 @@ class MaskedFedAvg(FedAvg):  # type: ignore[misc, unused-ignore]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """The model with the mean of all updates; PolicyError: the owners' policies do not agree."""
         valid, _ = self._check_and_log_replies(replies, is_train=True, validate=False)
-        shares = [share for m in valid if (share := _bytes(m, SHARE))]
+        shares = [share for m in valid if (share := content_bytes(m, SHARE))]
         mean = mean_update(shares, [each.shape for each in self._sent.to_numpy_ndarrays()])
         if mean is None:
             log.warning("round %d: a share is missing; the model stays as it was", server_round)

@@ -1,21 +1,29 @@
 """What a server tells of a round under way: who has answered, and, soon, who is silent."""
 
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from statistics import median_low
 from time import monotonic
 
-SILENCE = 8.0  #: Seconds after which a silent owner is named; then after twice as long, and so on
+#: Seconds beyond what an owner's answers usually take after which it is called silent; then after twice as long.
+SILENCE = 8.0
+LATELY = 9  #: How many of an owner's last answers say what is usual
 
 
 class Progress:
     """Tells by ``tell``, a line at a time, of each round: seconds to each owner's answer, and silence."""
 
-    def __init__(self, tell: Callable[[str], None], silence: float = SILENCE) -> None:
-        self._tell, self._silence, self._lock = tell, silence, threading.Lock()
+    def __init__(
+        self, tell: Callable[[str], None], silence: float = SILENCE, usual: float = 0.0
+    ) -> None:
+        self._tell, self._silence, self._usual = tell, silence, usual
+        self._lock = threading.Lock()
         self._rounds, self._began = 0, 0.0
         self._since: dict[str, str] = {}  # who is waited for, and since when
+        self._took: dict[str, deque[float]] = {}  # seconds to each owner's last answers
         self._answered: list[str] = []
         self._named: set[str] = set()  # who was called silent, and has not answered since
 
@@ -43,17 +51,31 @@ class Progress:
             if self._since.pop(client, None) is None:
                 return
             seconds = monotonic() - self._began
+            self._took.setdefault(client, deque(maxlen=LATELY)).append(seconds)
             self._answered.append(f"{client} {seconds:.1f} s")
             if client in self._named:
                 self._named.remove(client)
                 self._tell(f"{client}: answers again")
 
+    def missed(self, client: str) -> None:
+        """Name an owner at once whose gate or node could not be reached."""
+        with self._lock:
+            if client in self._since and client not in self._named:
+                self._name(client)
+
+    def _name(self, client: str) -> None:
+        self._named.add(client)
+        self._tell(f"{client}: no answer since {self._since[client]}")
+
     def _watch(self, over: threading.Event) -> None:
-        """Name the silent after a while, and again after twice as long."""
-        wait = self._silence
-        while not over.wait(wait):
+        """Name each owner when its answer is overdue, and again after twice as long."""
+        usual = {c: median_low(self._took.get(c, (self._usual,))) for c in self._since}
+        due = {client: seconds + self._silence for client, seconds in usual.items()}
+        while due and not over.wait(max(0.0, min(due.values()) - (monotonic() - self._began))):
             with self._lock:
-                for client, since in self._since.items():
-                    self._named.add(client)
-                    self._tell(f"{client}: no answer since {since}")
-            wait *= 2
+                for client, at in list(due.items()):
+                    if client not in self._since:
+                        del due[client]
+                    elif at <= monotonic() - self._began:
+                        self._name(client)
+                        due[client] = 2 * at

@@ -8,8 +8,7 @@ from queue import SimpleQueue
 from privfed.engines.batches import LIMIT
 from privfed.engines.remote import Carry
 from privfed.engines.sockets import SocketServer, call_socket
-from privfed.errors import WireError
-from privfed.exchange.channel import ChannelError
+from privfed.errors import ChannelError, WireError
 from privfed.questions import wire
 
 GRACE = 10.0  #: Seconds that a relay may take beyond its time limit

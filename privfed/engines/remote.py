@@ -20,10 +20,9 @@ from privfed.engines.batches import (
 )
 from privfed.engines.journal import Journal, JournalLine
 from privfed.engines.progress import Progress
-from privfed.errors import SchemaError, WireError
+from privfed.errors import ChannelError, SchemaError, WireError
 from privfed.exchange.channel import (
     ChannelDisclosure,
-    ChannelError,
     Opened,
     RetryLimits,
     check_follows,
@@ -68,9 +67,10 @@ class RemoteDisclosure(ChannelDisclosure):
         tell: Callable[[str], None] | None = None,
         **rest: Any,
     ) -> None:
-        self._progress = None if tell is None else Progress(tell)
-        if self._progress is not None and isinstance(carry, Carrier):
-            carry.heard = self._progress.heard
+        self._carrier = carry if isinstance(carry, Carrier) else Carrier()
+        self._progress = None if tell is None else Progress(tell, usual=self._carrier.usual)
+        if self._progress is not None:
+            self._carrier.heard, self._carrier.missed = self._progress.heard, self._progress.missed
         self.journal = Journal() if journal is None else journal
         channels = {client: partial(_alone, client) for client in clients}
         super().__init__(schema, channels, patience=patience, session=self.journal.session, **rest)
@@ -107,8 +107,10 @@ class RemoteDisclosure(ChannelDisclosure):
     def _insist(self, waiting: Sequence[_Waiting]) -> None:
         """Send the remaining messages repeatedly until the deadline."""
         latest, pause = monotonic() + self._patience.deadline, self._patience.first
+        lost = self._carrier.lost
         while (left := [one for one in waiting if one.left]) and monotonic() < latest:
-            if not self._try(left, max(self._patience.first, (latest - monotonic()) / 2)):
+            seconds, lost = min((latest - monotonic()) / 2, lost), 2 * lost
+            if not self._try(left, max(self._patience.first, seconds)):
                 sleep(min(pause, max(0.0, latest - monotonic())))
                 pause = min(2 * pause, self._patience.longest)
 

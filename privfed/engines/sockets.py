@@ -17,8 +17,7 @@ from time import monotonic
 from typing import Any, Self
 
 from privfed.engines.batches import LIMIT, Carrier
-from privfed.errors import InputError
-from privfed.exchange.channel import ChannelError
+from privfed.errors import ChannelError, InputError
 
 log = logging.getLogger("privfed.owner")
 STALL = 60.0  #: Seconds for a message to arrive whole, and for each part of a reply to be taken
@@ -90,6 +89,7 @@ class SocketCarrier(Carrier):
             try:
                 reply = call_socket(self._paths[client], batches[client], seconds=seconds)
             except ChannelError:
+                self.missed(client)
                 return None
             self.heard(client)
             return client, reply

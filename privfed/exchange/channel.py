@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import tenacity
 
-from privfed.errors import InputError, LedgerError, PrivfedError, WireError
+from privfed.errors import ChannelError, InputError, LedgerError, WireError
 from privfed.exchange.disclosure import Disclosure, distinct, places
 from privfed.exchange.messages import (
     Absent,
@@ -37,10 +37,6 @@ Channel = Callable[[bytes], bytes]
 
 #: What a client's envelope held, and the envelope itself with head and signature.
 Opened = tuple[Reply | DryRunReply, Envelope]
-
-
-class ChannelError(PrivfedError):
-    """The client could not be reached this time; the same request may be sent again."""
 
 
 UNREACHED = (ChannelError, WireError, OSError, TimeoutError)  #: What a request is sent again after

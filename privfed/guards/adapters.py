@@ -14,6 +14,8 @@ from copy import deepcopy
 from functools import partial
 from importlib import import_module
 from itertools import count
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import numpy as np
@@ -58,7 +60,7 @@ def opened(spec: str, options: Mapping[str, Any] | None = None) -> Opening:
 
 def _new(made: Any, options: Mapping[str, Any] | None) -> Any:
     """A guard without a past: a class is called, what has a memory of its own is copied."""
-    if inspect.isclass(made) or options:
+    if inspect.isclass(made) or options is not None:
         return made(**(options or {}))
     return deepcopy(made)
 
@@ -177,12 +179,26 @@ def _in_time() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def why_silent(answer: Answering, given: Given) -> str:
+    """Why nothing leaves of a given input: what the guard raised, and where in its code; empty if it answers."""
+    try:
+        return "it returns nothing" if _asked(partial(answer, given)) is None else ""
+    except Exception as error:  # noqa: BLE001
+        frames = [each for each in extract_tb(error.__traceback__) if each.filename != __file__]
+        at = f", {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+        return f"{type(error).__name__}{at}"
+
+
 def _row(ask: Callable[[], list[np.ndarray] | None]) -> np.ndarray | None:
     try:
-        with _in_time():
-            told = ask()
+        return _asked(ask)
     except Exception:  # noqa: BLE001  # a guard that fails lets nothing leave, whatever it says
         return None
+
+
+def _asked(ask: Callable[[], list[np.ndarray] | None]) -> np.ndarray | None:
+    with _in_time():
+        told = ask()
     if told is None:
         return None
     return np.concatenate([np.ravel(each).astype(float) for each in told]) if told else np.zeros(0)

@@ -6,7 +6,8 @@ from typing import Any
 
 from privfed import __version__
 from privfed.attacks.finding import Finding
-from privfed.guards.adapters import opened
+from privfed.errors import InputError
+from privfed.guards.adapters import opened, why_silent
 from privfed.guards.checks import CHECKS, LEVEL
 from privfed.guards.claim import GuardClaim
 from privfed.guards.trial import GuardTrial
@@ -67,7 +68,8 @@ class GuardVerdict:
 
     def text(self) -> str:
         """Lines for a console."""
-        rows = [f"{found.state:11}{found.attack:20}{says(found)}" for found in self.findings]
+        wide = max((len(found.attack) for found in self.findings), default=0) + 2
+        rows = [f"{found.state:11}{found.attack:{wide}}{says(found)}" for found in self.findings]
         level = f"A right guard is convicted at most with probability {LEVEL:g}."
         return "\n".join([f"{self.guard}: {self.sentence}", *rows, f"{CAVEAT} {level}"])
 
@@ -104,7 +106,13 @@ def check_guard(
         trial: shapes, table and runs; see :class:`.GuardTrial`.
 
     Raises:
-        InputError: there is no such guard, or nothing to try it on.
+        InputError: there is no such guard, nothing to try it on, or it answers nothing at all.
     """
     case = GuardTrial(opened(guard, options), claim, **trial)
+    usual = [case.nothing, case.pairs[0].present]
+    if all(whys := [why_silent(case.open(), given) for given in usual]):
+        raise InputError(
+            f"guard {guard!r}: nothing leaves it, whatever is tried ({whys[-1]}); mend that, or, where a "
+            "function makes the guard, write what it is called with: --options '{}'"
+        )
     return GuardVerdict(guard, claim, [check(case) for check in CHECKS], case.runs)

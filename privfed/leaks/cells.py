@@ -93,9 +93,11 @@ def _hits(cells: Cells, index: Index, tolerance: float) -> Hits:
     slack = cells.slack[nearest] if isinstance(cells.slack, np.ndarray) else cells.slack
     close = np.flatnonzero(distance <= index.reaches[places] + slack + tolerance * values)
     places, nearest = places[close], nearest[close]
+    if not len(close):
+        return Hits(places, nearest, np.empty(0))
     width = np.maximum(2 * distance[close], index.cells[places])
     chance = np.minimum(densities(cells.sizes, nearest) * width, 1.0)
-    if not len(close) or _expected(index, places, chance):
+    if _expected(index, places, chance):
         return Hits(places[:0], nearest[:0], chance[:0])
     return Hits(places, nearest, chance)
 

@@ -33,13 +33,15 @@ COMMON = 0.25  #: A cell that this share of the records or more have says nothin
 POINTED = 2_000_000  #: Most records that a line's cells may point to
 #: What it costs one line, in nats, that all lines together are looked at too; chance of a line that is told.
 FIRST_SHARE, MATCHED = 0.1, 0.05
+WHOLE = 0.25  #: How often a number that is shorter than its column's lacks only zeros
 #: By how many tokens and columns, those that fit the fewest, pairs of records are looked for; most pairs.
 FIRST, CANDIDATES = 6, 20_000
+SUMMED, NONE = 12, -2  #: How many tokens of a line may be sums; what a line of fewer has instead
 #: A number, as one group, with thousands set apart or not (in a list of numbers, commas part them); letters
 #: and digits behind it make a label.
 _TOKEN = re.compile(
     r"((?<![A-Za-z_\d.])[-+]?(?:(?<!\d,)(?!^[-+\d,.]+$)\d{1,3}(?:[,'\u2019 \u00a0\u202f_]\d{3})++(?:\.\d++)?(?!,\d)"
-    r"|\d{1,3}(?:\.\d{3})++,\d++|\d++\.?+\d*+|\.\d++)(?:[eE][-+]?\d++)?)(?![A-Za-z_]+\d)",
+    r"|[1-9]\d{0,2}(?:\.\d{3})++,\d++(?!\.\d)|\d++\.?+\d*+|\.\d++)(?:[eE][-+]?\d++)?)(?![A-Za-z_]+\d)",
     re.MULTILINE,
 )
 #: What names it in front of it, and how much of that is read.
@@ -63,11 +65,11 @@ class Lines:
     runs: list[tuple[Runs, np.ndarray]] = field(default_factory=list)
     #: the two groups of released numbers of which each further line is made
     differences: list[str] = field(default_factory=list)
+    different: int = 0  #: how many different lines there are that say something
     _line_of: list[int] = field(default_factory=list)
     _tokens: list[np.ndarray] = field(default_factory=list)
     _named: dict[str, int] = field(default_factory=dict)
-    _before: dict[str, int] = field(default_factory=dict)
-    _reaches: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=dict)
+    _reaches: dict[int, np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def of(cls, released: Released, table: RawTable) -> Lines:
@@ -87,8 +89,8 @@ class Lines:
 
     def _read(self) -> None:
         text = self.text.joined if self.text.texts else ""
-        lengths = np.array([len(line) + 1 for line in text.split("\n")])
-        ends = np.cumsum(lengths)
+        listed = text.split("\n")
+        ends = np.cumsum([len(line) + 1 for line in listed])
         dates = list(dates_in(text)) if may_be_dated(text) else []
         undated, done = [], 0
         for start, end, *_ in dates:  # no number is read in a date
@@ -102,7 +104,8 @@ class Lines:
         when = np.array([(start, seconds, timed) for start, _, seconds, timed in dates])
         when = when.reshape(-1, 3)
         starts = np.r_[starts, [one.start() for one in commas], when[:, 0]].astype(np.int64)
-        named = [*map(self._column_before, parts[:-1:2]), *[-1] * (len(commas) + len(when))]
+        before = {gap: self._column_before(gap) for gap in set(parts[:-1:2])}
+        named = [*map(before.__getitem__, parts[:-1:2]), *[-1] * (len(commas) + len(when))]
         dated = np.arange(len(starts)) >= len(value)
         value = np.r_[value, when[:, 1]]
         width = np.r_[width, np.where(when[:, 2] > 0, 1.0, DAY)]
@@ -111,6 +114,8 @@ class Lines:
         counts = np.bincount(line, minlength=len(ends))
         pieces = np.maximum(1, -(-counts // TOKENS))
         first = np.cumsum(pieces) - pieces
+        parted = dict(zip(listed, pieces.tolist(), strict=True))  # what is said twice, once
+        self.different += sum(count for one, count in parted.items() if one.strip())
         rank = np.arange(len(line)) - np.repeat(np.cumsum(counts) - counts, counts)
         place = first[line] + rank // TOKENS
         read = np.column_stack([value, width, named, np.zeros(len(value)), dated])[order]
@@ -123,10 +128,8 @@ class Lines:
 
     def _column_before(self, gap: str) -> int:
         """The column that what stands in front of a number names."""
-        if gap not in self._before:
-            key = _KEY.search(gap[-AHEAD:].rpartition("\n")[2])
-            self._before[gap] = self._column(key[1]) if key else -1
-        return self._before[gap]
+        key = _KEY.search(gap[-AHEAD:].rpartition("\n")[2])
+        return self._column(key[1]) if key else -1
 
     def _subtract(self, released: Released, records: int) -> None:
         """Differences of two groups of numbers, as totals with and without one record; of means too."""
@@ -144,6 +147,7 @@ class Lines:
             for at, one in enumerate(few)
             for other in few[at + 1 : at + 4]
             if len(one[1]) == len(other[1])
+            and not np.array_equal(one[0].values.ravel(), other[0].values.ravel())
         )
         more = np.repeat([1.0, records, records + 1.0], [1, 2, 2])[:, None]
         less = np.where(more > 1, more - 1, 1.0)
@@ -153,6 +157,7 @@ class Lines:
             value, error = np.abs(more * first - less * second), more * (width + narrow)
             line, at = np.nonzero(np.isfinite(value) & (value > 4 * error))
             place = len(self._line_of) + line
+            self.different += len(np.unique(line))
             columns = np.asarray(named)[at]
             kept = value[line, at], error[line, at], columns, place, np.zeros(len(at))
             self._tokens.append(np.array(kept).T)
@@ -174,8 +179,12 @@ class Lines:
         value, width, named, line, dated = np.concatenate(self._tokens).T
         return value, width, named.astype(int), line.astype(int), dated.astype(bool)
 
-    def reaches(self, at: int, table: RawTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The tokens that may be of a numeric column, and from where to where its values fit each."""
+    def reaches(self, at: int, table: RawTable) -> np.ndarray:
+        """The tokens that may be of a numeric column, from where to where its values fit each, how wide a
+        token's last digit is, and what the way it is read costs, shape (5, tokens).
+
+        One that is shorter than the column's values was rounded, or its last zeros were left out.
+        """
         if at not in self._reaches:
             value, width, named, _, dated = self.tokens
             fit = np.isfinite(value) & ~np.isin(np.abs(value), np.abs(table.public))
@@ -188,7 +197,13 @@ class Lines:
             fit = np.flatnonzero(fit & ((named == -1) | (named == at)))
             value, width, dated = value[fit], width[fit], dated[fit]
             reach = np.maximum(width * np.where(dated, 0.999, 0.5 + 1e-6), np.abs(value) * 1e-12)
-            self._reaches[at] = fit, value - np.where(dated, 0, reach), value + reach
+            step = float(table.steps[at])
+            short = (step > 0) & (width > 1.5 * step) & ~dated
+            cost = np.where(short, -np.log1p(-WHOLE), 0.0)
+            read = np.stack([fit, value - np.where(dated, 0, reach), value + reach, width, cost])
+            whole = np.stack([fit, value - step / 4, value + step / 4, width, cost])[:, short]
+            whole[3:] = [[step], [-np.log(WHOLE)]]
+            self._reaches[at] = np.concatenate([read, whole], axis=1)
         return self._reaches[at]
 
     @cached_property
@@ -216,13 +231,16 @@ class Lines:
 
 def _read_numbers(found: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Numbers as they are written, and the width of the last digit of each."""
-    if _PLAIN.issuperset("".join(found)):
-        values = [*map(float, found)]
-        powers = [one.find(".") + 1 - len(one) if "." in one else 0 for one in found]
-    else:
-        values = [float(one) if _PLAIN.issuperset(one) else ungrouped(one) for one in found]
-        each = zip(found, values, strict=True)
-        powers = [_last_digit(one, value % 1 > 0) for one, value in each]
+    all_plain = _PLAIN.issuperset("".join(found))
+    plain = [all_plain or _PLAIN.issuperset(one) for one in found]
+    each = zip(found, plain, strict=True)
+    values = [float(one) if short else ungrouped(one) for one, short in each]
+    powers = [
+        (one.find(".") + 1 - len(one) if "." in one else 0)
+        if short
+        else _last_digit(one, value % 1 > 0)
+        for one, short, value in zip(found, plain, values, strict=True)
+    ]
     value = np.array(values, dtype=float)
     return value, np.maximum(10.0 ** np.array(powers, dtype=float), np.abs(value) * 2.0**-50)
 
@@ -269,8 +287,8 @@ def together(lines: Lines, table: RawTable) -> Evidence | None:
     scores -= np.log(table.records)
     _, once = np.unique(records, return_index=True)
     chance = np.exp(-np.maximum(scores[once], 0.0))
-    one = float(scores[0]) - float(np.log(len(lines)))
-    many = surprise(chance, len(lines))
+    one = float(scores[0]) - float(np.log(lines.different))
+    many = surprise(chance, lines.different)
     return Evidence(
         "lines",
         "several cells of one record, side by side",
@@ -324,27 +342,28 @@ def _named(table: RawTable, columns: list[int]) -> str:
 
 def _number_matches(lines: Lines, table: RawTable) -> Iterator[_Matches]:
     """Tokens against the numeric columns."""
-    _, width, named, line, _ = lines.tokens
+    _, _, named, line, _ = lines.tokens
     for at, (order, ordered) in enumerate(table.ranked):
-        fit, low, high = lines.reaches(at, table)
-        if not len(fit) or not len(ordered):
+        reaches = lines.reaches(at, table)
+        if not reaches.size or not len(ordered):
             continue
-        first = ordered.searchsorted(low, side="left")
-        last = ordered.searchsorted(high, side="right")
+        first = ordered.searchsorted(reaches[1], side="left")
+        last = ordered.searchsorted(reaches[2], side="right")
         counts = last - first
         kept = np.flatnonzero((counts > 0) & (counts < max(2, COMMON * len(ordered))))
         if not len(kept):
             continue
-        fit, first, last, counts = fit[kept], first[kept], last[kept], counts[kept]
+        first, last, counts = first[kept], last[kept], counts[kept]
+        fit, (width, cost) = reaches[0, kept].astype(int), reaches[3:, kept]
         sizes = ordered[np.r_[True, ordered[1:] != ordered[:-1]]]
-        step = np.maximum(width[fit], table.steps[at])
+        step = np.maximum(width, table.steps[at])
         near = sizes.searchsorted(ordered[first])
         own = densities(sizes, near, deviations=0) * step / len(sizes)
         share = np.clip(np.maximum(own, (counts - 1) / len(ordered)), 1e-15, 1.0)
         # any different token of the same line might have been the column's
         pairs = np.bincount(lines.line_of_pair[np.unique(lines.pairs[fit])])
         nats = -np.log(share) - np.where(named[fit] >= 0, 0.0, np.log(pairs[line[fit]]))
-        many = np.maximum(nats, 0.0)
+        many = np.maximum(nats - cost, 0.0)
         yield _Matches(line[fit], np.full(len(fit), at), many, first, last, order)
 
 
@@ -376,73 +395,96 @@ def of_two_records(lines: Lines, table: RawTable) -> Evidence | None:
     usable = np.flatnonzero(~dated & np.isfinite(value) & (width < 1e-2 * np.abs(value)))
     places, counts = np.unique(line[usable], return_counts=True)
     many = places[counts > 1][: COMPARED // 10]
-    tried = float(np.log(4 * max(1, len(many))))
+    if not len(many):
+        return None
+    tried = float(np.log(4 * len(many)))
+    first = line[usable].searchsorted(many)
+    tokens = usable[np.minimum(first[:, None] + np.arange(SUMMED), len(usable) - 1)]
+    there = line[tokens] == many[:, None]
+    factors = np.repeat([1.0, 2.0], len(many))[:, None]
+    tokens, there = np.tile(tokens, (2, 1)), np.tile(there, (2, 1))
+    values = value[tokens] * factors
+    widths = np.maximum(width[tokens] * factors, np.abs(values) * 1e-12)
+    told, expected = _told(table, values, widths, np.where(there, named[tokens], NONE))
+    there = there.sum(axis=1)
     best: tuple[float, int, tuple[int, int]] = (DULL + tried, -1, (0, 0))
-    for at in many:
-        tokens = usable[line[usable] == at][:12]
-        for factor in (1.0, 2.0):
-            score, pair = _pair(
-                table, value[tokens] * factor, width[tokens] * factor, named[tokens], best[0]
-            )
-            best = max(best, (score, int(at), pair))
+    pairs = float(np.log(table.records * (table.records - 1) / 2))
+    bound = _summed(told.max(axis=2), there, table) - pairs
+    for at in np.argsort(-bound, kind="stable"):
+        if bound[at] <= best[0]:
+            break
+        kept = slice(there[at])
+        score, pair = _pair(
+            table, values[at, kept], widths[at, kept], told[at, :, kept], expected[at, :, kept]
+        )
+        best = max(best, (score - pairs, int(many[at % len(many)]), pair))
     if best[1] < 0:
         return None
-    first, second = best[2]
+    one, other = sorted(best[2])
     return Evidence(
         "lines",
         "the sums or means of two records, over several columns",
         best[0] - tried,
         partial(lines.locate, best[1]),
-        partial(str, f"records {first} and {second}{table.whose}"),
+        partial(str, f"records {one} and {other}{table.whose}"),
         mend="a mean of two gives both away to either; pool more records, or add noise",
         plain=4,
     )
 
 
+def _told(
+    table: RawTable, value: np.ndarray, width: np.ndarray, named: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """What each line's tokens tell as sums of each column, in nats, shape (lines, columns, tokens); and how
+    many pairs of records are expected to have such a sum."""
+    scales, least, most = table.memoised("sums", lambda: _sums(table.numbers))
+    value, width, named = value[:, None], width[:, None], named[:, None]
+    fits = (named == -1) | (named == np.arange(len(scales))[:, None])
+    fits &= (value + width >= least) & (value - width <= most)
+    steps = table.steps[:, None]  # sums are as many of them apart as values are
+    units = (value - least) / np.where(steps > 0, steps, np.inf)
+    fits &= steps * (np.abs(units - np.rint(units)) - 1e-6) <= width
+    gain = np.log(np.maximum(scales, 1e-300) / np.maximum(width, steps))
+    any_of = np.log((named != NONE).sum(axis=2, keepdims=True))  # any might be the column's
+    told = np.maximum(gain - np.where(named == -1, any_of, 0.0), 0.0)
+    expected = np.where(fits, np.exp(-gain) * table.records**2 / 2, np.inf)
+    return np.where(fits, told, 0.0), expected
+
+
+def _summed(nats: np.ndarray, tokens: np.ndarray | int, table: RawTable) -> np.ndarray:
+    """What each row tells over groups of columns that depend on one another, no more than it has tokens."""
+    groups = table.groups[: table.numbers.shape[1]]
+    best = [nats[:, groups == one].max(axis=1) for one in np.unique(groups)]
+    ranked = -np.sort(-np.column_stack(best), axis=1)
+    counted = np.arange(ranked.shape[1]) < np.reshape(tokens, (-1, 1))
+    return np.where((ranked > 0).sum(axis=1) > 1, (ranked * counted).sum(axis=1), 0.0)
+
+
 def _pair(
-    table: RawTable, value: np.ndarray, width: np.ndarray, named: np.ndarray, beyond: float
+    table: RawTable, value: np.ndarray, width: np.ndarray, told: np.ndarray, expected: np.ndarray
 ) -> tuple[float, tuple[int, int]]:
-    """The pair of records whose sums are most of the values, and how surprising that is; none where that
-    cannot be beyond something.
+    """The pair of records whose sums are most of the values, and how much these tell.
 
     Candidates are found by the token and column that fit the fewest pairs.
     """
     numbers = table.numbers
-    width = np.maximum(width, np.abs(value) * 1e-12)
     order = table.memoised("order", lambda: np.argsort(numbers, axis=0, kind="stable"))
-    scales, least, most = table.memoised("sums", lambda: _sums(numbers))
-    fits = (named < 0) | (named == np.arange(numbers.shape[1])[:, None])
-    fits &= (value + width >= least) & (value - width <= most)
-    fine = np.maximum(width, table.steps[:, None])
-    gain = np.log(np.maximum(scales, 1e-300) / fine)
-    told = gain - np.where(named < 0, np.log(len(value)), 0.0)  # any might be the column's
-    told = np.where(fits, np.maximum(told, 0.0), 0.0)
-    pairs = float(np.log(table.records * (table.records - 1) / 2))
-    most = np.zeros(int(table.groups.max()) + 1)
-    np.maximum.at(most, table.groups[: numbers.shape[1]], told.max(axis=1))
-    if most.sum() - pairs <= beyond:
-        return 0.0, (0, 0)
-    expected = np.where(fits, np.exp(-gain) * table.records**2 / 2, np.inf)
-    first_found: list[tuple[np.ndarray, np.ndarray]] = []
+    found: list[tuple[np.ndarray, np.ndarray]] = []
     for at in np.argsort(expected, axis=None)[:FIRST]:
         column, token = divmod(int(at), len(value))
         if expected[column, token] < CANDIDATES:
             ranked = order[:, column]
-            ordered = numbers[ranked, column]
-            first_found.append(_partners(ordered, ranked, value[token], width[token]))
-    if not first_found:
+            found.append(_partners(numbers[ranked, column], ranked, value[token], width[token]))
+    if not found:
         return 0.0, (0, 0)
-    one, other = (np.concatenate(part)[:CANDIDATES] for part in zip(*first_found, strict=True))
+    one, other = (np.concatenate(part)[:CANDIDATES] for part in zip(*found, strict=True))
     if not len(one):
         return 0.0, (0, 0)
     sums = numbers[one] + numbers[other]
     near = np.abs(sums[:, :, None] - value) <= 0.5 * width * (1 + 1e-6) + np.abs(value) * 1e-12
-    nats = np.where(near, told, 0.0).max(axis=2)
-    groups = table.groups[: numbers.shape[1]]
-    nats = np.column_stack([nats[:, groups == one].max(axis=1) for one in np.unique(groups)])
-    total = np.where((nats > 0).sum(axis=1) > 1, nats.sum(axis=1), 0.0)
+    total = _summed(np.where(near, told, 0.0).max(axis=2), len(value), table)
     best = int(np.argmax(total))
-    return float(total[best] - pairs), (int(one[best]), int(other[best]))
+    return float(total[best]), (int(one[best]), int(other[best]))
 
 
 def _sums(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -32,6 +32,10 @@ BEGUN = 8  #: By how many keys a record's beginning is known
 MEND = "no row may leave; release sums or means over many records, with noise"
 
 
+#: Some columns: whether with codes of texts, from, to.
+Span = tuple[bool, int, int]
+
+
 @dataclass(eq=False)
 class Stream:
     """Blocks one after the other, each row by row or (turned) column by column, rounded."""
@@ -44,6 +48,7 @@ class Stream:
     _windows: Windows = field(init=False)
     _known: dict[int, np.ndarray] = field(init=False, default_factory=dict)
     _begun: tuple[RawTable | None, np.ndarray] = field(init=False)
+    _met: tuple[RawTable | None, dict[Span, np.ndarray]] = field(init=False)
 
     def __post_init__(self) -> None:
         flat = [
@@ -52,6 +57,7 @@ class Stream:
         self.keys = self.precision.keys(np.nan_to_num(np.concatenate(flat).astype(float)))
         self._starts = np.cumsum([0, *map(len, flat[:-1])]).tolist()
         self._windows, self._begun = Windows(self.keys), (None, np.empty(0))
+        self._met = None, {}
 
     def begun(self, table: RawTable) -> np.ndarray:
         """Places of some keys that may be those with which some columns of a record begin."""
@@ -67,6 +73,22 @@ class Stream:
                 found.append(np.flatnonzero(marked[_hashes_of(some, length)]) + start)
             self._begun = table, np.concatenate(found)
         return self._begun[1]
+
+    def met(self, table: RawTable, span: Span) -> np.ndarray:
+        """Places of windows, not all alike, whose hash some record's columns have, of any as many columns."""
+        width = span[2] - span[1]
+        alike = [span] if table.bare else [s for s in spans_of(table) if s[2] - s[1] == width]
+        if self._met[0] is not table:
+            self._met = table, {}
+        if (key := alike[0]) not in self._met[1]:
+            begun, windows = self.begun(table), len(self.keys) - width + 1
+            begun = self.varied(begun[: begun.searchsorted(windows)], width)
+            if len(begun):
+                make = partial(_hashes_of_spans, table, alike, self.precision)
+                known = table.memoised(("hashes", self.precision, key), make)
+                begun = begun[_among(self.hashes(begun, width), known)]
+            self._met[1][key] = begun
+        return self._met[1][key]
 
     def varied(self, places: np.ndarray, width: int) -> np.ndarray:
         """Those from which so many keys are not all alike."""
@@ -121,7 +143,7 @@ def _main(block: Block, mixture: Mapping[Precision, int]) -> list[Precision]:
     return list(dict.fromkeys([*most, *sorted(steps, key=lambda p: p.step or 0)[:1]]))
 
 
-def spans_of(table: RawTable) -> Iterator[tuple[bool, int, int]]:
+def spans_of(table: RawTable) -> Iterator[Span]:
     """Which columns are looked for: whether with codes of texts, from, to; all, all but an end, half."""
     for coded in (True, False) if table.texts else (False,):
         width = table.numbers.shape[1] + (table.codes.shape[1] if coded else 0)
@@ -131,9 +153,7 @@ def spans_of(table: RawTable) -> Iterator[tuple[bool, int, int]]:
         yield from ((coded, first, last) for first, last in sorted(spans) if width >= 2)
 
 
-def aligned(
-    span: tuple[bool, int, int], streams: Sequence[Stream], table: RawTable
-) -> Evidence | None:
+def aligned(span: Span, streams: Sequence[Stream], table: RawTable) -> Evidence | None:
     """Windows of released numbers that are some columns of a record, in the table's order."""
     found = [one for stream in streams for one in _rows(span, stream, table)]
     return max(found, key=lambda one: one.nats, default=None)
@@ -206,9 +226,7 @@ class _Records:
     log_chances: Callable[[], np.ndarray]
 
     @classmethod
-    def of(
-        cls, table: RawTable, span: tuple[bool, int, int], precision: Precision, cut: bool
-    ) -> _Records:
+    def of(cls, table: RawTable, span: Span, precision: Precision, cut: bool) -> _Records:
         """Rounded to the nearest, or cut off."""
         coded, first, last = span
         all_keys = _Keys.known(table, coded, precision, cut)
@@ -220,19 +238,36 @@ class _Records:
         return cls(part, keys, hashes[order], order, logs)
 
 
-def _rows(span: tuple[bool, int, int], stream: Stream, table: RawTable) -> Iterator[Evidence]:
+def _hashes_of_spans(table: RawTable, spans: Sequence[Span], precision: Precision) -> np.ndarray:
+    """The hashes of all records' columns, rounded and cut off, ascending."""
+    keys = [(span, precision, cut) for span in spans for cut in (False, True)]
+    each = [table.memoised(key, partial(_Records.of, table, *key)).hashes for key in keys]
+    return np.sort(np.concatenate(each))
+
+
+def _among(hashes: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Which are known: many by a table of bits first."""
+    maybe = np.arange(len(hashes))
+    if len(hashes) > FEW:
+        marked = np.zeros(1 << HASH, dtype=bool)
+        marked[known >> np.uint64(64 - HASH)] = True
+        maybe = np.flatnonzero(marked[hashes >> np.uint64(64 - HASH)])
+    place = np.minimum(known.searchsorted(hashes[maybe]), len(known) - 1)
+    return np.asarray(maybe[known[place] == hashes[maybe]])
+
+
+def _rows(span: Span, stream: Stream, table: RawTable) -> Iterator[Evidence]:
     """Records among the windows of one stream."""
     precision, width = stream.precision, span[2] - span[1]
-    begun, windows = stream.begun(table), len(stream.keys) - width + 1
-    begun = stream.varied(begun[: begun.searchsorted(windows)], width)
-    if not len(begun):
+    places, windows = stream.met(table, span), len(stream.keys) - width + 1
+    if not len(places):
         return
-    hashes = stream.hashes(begun, width)
+    hashes = stream.hashes(places, width)
     for cut in (False, True):
         key = (span, precision, cut)
         records = table.memoised(key, partial(_Records.of, table, *key))
         part, keys = records.part, records.keys
-        hit, record = _equal(records, begun, hashes, stream)
+        hit, record = _equal(records, places, hashes, stream)
         if not len(hit):
             continue
         usable = (keys[record] != keys[record][:, :1]).any(axis=1)
@@ -263,18 +298,10 @@ def _rows(span: tuple[bool, int, int], stream: Stream, table: RawTable) -> Itera
 def _equal(
     records: _Records, places: np.ndarray, hashes: np.ndarray, stream: Stream
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which windows' keys are a record's, and the records: by a table of bits, by hash, in full."""
-    if len(hashes) > 1 << 14:
-        marked = np.zeros(1 << HASH, dtype=bool)
-        marked[records.hashes >> np.uint64(64 - HASH)] = True
-        maybe = np.flatnonzero(marked[hashes >> np.uint64(64 - HASH)])
-        places, hashes = places[maybe], hashes[maybe]
-    place = np.searchsorted(records.hashes, hashes)
-    place = np.minimum(place, len(records.hashes) - 1)
+    """Which windows' keys are a record's, and the records: by hash, then in full."""
+    place = np.minimum(records.hashes.searchsorted(hashes), len(records.hashes) - 1)
     alike = records.hashes[place] == hashes
     maybe, record = places[alike], records.order[place[alike]]
-    if not len(maybe):
-        return maybe, record
     same = stream.keys[maybe[:, None] + np.arange(records.keys.shape[1])] == records.keys[record]
     return maybe[same.all(axis=1)], record[same.all(axis=1)]
 

@@ -27,6 +27,7 @@ _PART = re.compile(r"[^\W_]+")
 FEW = 30  #: Fewer texts than this say too little of the letters that others would have
 CHUNK = 1 << 22  #: How much text is looked at at a time
 KEPT = 1 << 18  #: Longest text of which the hashes of all words are kept for the next table
+_FIRST = np.uint64(48)  #: What leaves of a hash its first bits
 _BYTES = np.arange(256)
 _UPPER = (_BYTES >= 65) & (_BYTES <= 90)
 _DIGIT = (_BYTES >= 48) & (_BYTES <= 57)
@@ -161,6 +162,13 @@ class TextColumn:
         return self.hashes[order], order
 
     @cached_property
+    def marked(self) -> np.ndarray:
+        """With which bits some form's hash begins: most others are dropped at once."""
+        marked = np.zeros(1 << 16, dtype=bool)
+        marked[self.by_hash[0] >> _FIRST] = True
+        return marked
+
+    @cached_property
     def letters(self) -> np.ndarray:
         """The log of how many beginnings of 0, 1, 2, ... letters the column's own letters make."""
         nats = np.zeros(self.keys.shape[1])
@@ -184,7 +192,8 @@ class TextColumn:
         codes = self.codes[order]
         if not self.naming:
             drawn = replace(self, codes=codes)
-            vars(drawn).update(lengths=self.lengths, widths=self.widths, by_hash=self.by_hash)
+            vars(drawn).update(lengths=self.lengths, widths=self.widths)
+            vars(drawn).update(by_hash=self.by_hash, marked=self.marked)
             return drawn
         keys = self.keys.copy()
         for place, same, held in self._alike:
@@ -243,13 +252,16 @@ class Runs:
         """Where runs of so many letters and digits begin and end at words' edges, and their hashes."""
         known = self._known.get(lengths)
         if known is None:
-            listed = []
-            for length in lengths:
-                begins = self.begins[self.begins + length <= len(self.lower)]
-                listed.append(begins[self.ends[begins + length]])
-            begins = np.concatenate([np.empty(0, np.int64), *listed])
-            ends = begins + np.repeat(np.array(lengths, np.int64), [len(one) for one in listed])
-            known = begins, self._windows.hashes(begins, ends)
+            if len(lengths) == 1:
+                last = self.begins.searchsorted(len(self.lower) - lengths[0], side="right")
+                begins = self.begins[:last]
+                begins = begins[self.ends[begins + lengths[0]]]
+                known = begins, self._windows.hashes(begins, begins + lengths[0])
+            else:
+                parts = [(self.begins[:0], self.begins[:0].view(np.uint64))]
+                parts += [self._of_lengths((length,)) for length in lengths]
+                at, hashes = zip(*parts, strict=True)
+                known = np.concatenate(at), np.concatenate(hashes)
             if len(self.lower) <= KEPT:
                 self._known[lengths] = known
         return known
@@ -262,10 +274,11 @@ class Runs:
         if not len(begins):
             return begins, begins, 0
         ordered, which = column.by_hash
-        place = ordered.searchsorted(seen)
+        maybe = np.flatnonzero(column.marked[seen >> _FIRST])
+        place = ordered.searchsorted(seen[maybe])
         place[place == len(ordered)] = 0
-        hit = np.flatnonzero(ordered[place] == seen)
-        return begins[hit], which[place[hit]], len(begins)
+        equal = ordered[place] == seen[maybe]
+        return begins[maybe[equal]], which[place[equal]], len(begins)
 
 
 def runs_of(text: str) -> Iterator[Runs]:

@@ -18,6 +18,7 @@ from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 
 REMEMBERED = 2**24  #: Largest query that is remembered, in bytes
+ROW, CALL = 3e4, 3e7  #: Work of evaluating a query on one record, and on none, in multiply-adds
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +125,10 @@ class Query(ABC):
         too large before anything is charged or read.
         """
         return 2**26 + 6 * 8 * cells
+
+    def work(self, records: int) -> float:
+        """Multiply-adds of evaluating it on so many records, by which attacks count what they put again."""
+        return CALL + ROW * records
 
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False

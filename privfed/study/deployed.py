@@ -148,6 +148,7 @@ class Deployment:
         Raises:
             InputError: a fault of the study, its schema, a key or the output folder.
             LedgerError: a reply is not signed, or a ledger was rewritten.
+            NobodyAnswered: no owner did, or too few for a masked total; written is what there is.
         """
         dry_run(self.study, self.schema, attacks=False, deployed=True)
         folder = self._folder()
@@ -164,7 +165,8 @@ class Deployment:
                     tell=tell,
                     **rest,
                 )
-                tell(self._learn(asking, folder))
+                self._learn(asking, folder)
+                tell("learned")
             except PrivfedError as error:
                 tell(f"stopped: {error}")
                 raise
@@ -195,11 +197,12 @@ class Deployment:
         self.policy.to_toml(folder / "policy.toml")
         return folder
 
-    def _learn(self, asking: RemoteDisclosure, folder: Path) -> str:
-        """Train, write what was made, and say how it ended."""
+    def _learn(self, asking: RemoteDisclosure, folder: Path) -> None:
+        """Train, and write what was made, even where nobody answered."""
         output, model = Output(self.out), learner(self.study, self.choice)
         before, watched = perf_counter(), CountedDisclosure(asking, lambda _: None)
         metrics: dict[str, Any] = {"simulation": False}
+        stopped: NobodyAnswered | None = None
         unmeasured = {"told": "performance not measured", "value": None}
         try:
             model.fit(watched)
@@ -207,13 +210,14 @@ class Deployment:
             asked = asks_evaluation(self.policy)
             metrics |= evaluated(model, watched) if asked else unmeasured
         except NobodyAnswered as silence:
-            metrics |= {**unmeasured, "stopped": str(silence)}
+            stopped, metrics = silence, metrics | {**unmeasured, "stopped": str(silence)}
         heads = {client: [head.seq, head.hash] for client, head in asking.heads.items()}
         output.write(self.choice.name, "heads.json", heads)
         metrics |= {"seconds": perf_counter() - before}
         metrics |= {"questions": watched.asked, "rounds": watched.rounds}
         output.write(self.choice.name, "metrics.json", metrics)
-        return f"stopped: {metrics['stopped']}" if "stopped" in metrics else "learned"
+        if stopped is not None:
+            raise stopped
 
     # --- before and after ------------------------------------------------------------------------
 

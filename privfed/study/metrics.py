@@ -108,7 +108,7 @@ def measure_own(
     Raises:
         NobodyAnswered: no client with held-out records has a model.
     """
-    parts = {str(name): part for name, part in test.groupby(owner, sort=False)}
+    parts = {str(name): part for name, part in test.groupby(owner)}
     without = [name for name in parts if name not in model.homes]
     parts = {name: part for name, part in parts.items() if name in model.homes}
     if not parts:

@@ -18,7 +18,7 @@ from sklearn.base import ClassifierMixin
 
 from privfed.attacks.deadline import MAX_WORK
 from privfed.attacks.finding import POWER, Finding
-from privfed.attacks.leave_one_out import CALL, DOUBTED, FEWEST, ROW
+from privfed.attacks.leave_one_out import DOUBTED, FEWEST
 from privfed.attacks.roc import interval
 from privfed.attacks.shadow_models import (
     QUESTION,
@@ -35,6 +35,7 @@ from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.baselines.pooled import RawBaseline
 from privfed.learners.saved import load
 from privfed.owner.local_store import ENDING, LocalStore
+from privfed.questions.query import CALL, ROW
 from privfed.questions.threads import one_thread
 from privfed.questions.tree import Tree
 from privfed.study.choices import PolicyChoice, ShadowChoice
@@ -98,7 +99,8 @@ def read_models(
     found = [_by_quantiles(pool, score), *_by_shadows(pool, model, transcript)]
     if isinstance(target, PersonalLearner):
         found += by_structure(pool, target, transcript)
-        found = [replace(each, question=OWN_QUESTION, harm=OWN_HARM) for each in found]
+        own: dict[str, Any] = {"question": OWN_QUESTION, "harm": OWN_HARM, "at_home": True}
+        found = [replace(each, **own, measure="", limit="") for each in found]
     return [pool.told(each) for each in found], {}
 
 

@@ -1,4 +1,4 @@
-"""A study on Flower: its ServerApp and ClientApp, and the folder for `flwr run`."""
+"""A study on Flower: its ServerApp, and the folder for `flwr run`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from privfed.study.output import check_empty
 
 if TYPE_CHECKING:
     from flwr.app import Context
-    from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid, ServerApp
 
 
@@ -49,13 +48,6 @@ def _in_a_line(record: logging.LogRecord) -> bool:
     if isinstance(error, PrivfedError):
         record.msg, record.args, record.exc_info = f"privfed: {error}", (), None
     return True
-
-
-def client_app() -> ClientApp:
-    """Make the ClientApp that calls the socket of ``--node-config``."""
-    from privfed.engines import flower
-
-    return flower.client_app(flower.node_socket)
 
 
 def write_skeleton(folder: Path, study: Path | None = None, out: Path | None = None) -> None:
@@ -127,9 +119,9 @@ app = server_app()
 CLIENT = '''\
 """A node's side: bytes pass through its owner's socket, and nothing else happens here."""
 
-from privfed.study.on_flower import client_app
+from privfed.engines.flower_node import client_app, node_socket
 
-app = client_app()
+app = client_app(node_socket)
 '''
 README = """\
 # {name}

@@ -20,7 +20,7 @@ from privfed.attacks.base import HELD_OUT
 from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
-from privfed.attacks.viewpoint import run_as
+from privfed.attacks.viewpoint import BY_AN_OWNER, run_as
 from privfed.audits.guards import FAMILY_WISE, audit_guards, audit_sources
 from privfed.audits.noise import audit_noise
 from privfed.audits.trainings import audit_learner
@@ -373,6 +373,7 @@ def attack(
     for tried in attacks:
         tried.time_limit, tried.relation = seconds or tried.time_limit, relation
         attackable = tried.attackable(transcript)
+        name = tried.name + BY_AN_OWNER * bool(tried.viewpoint)
         known: Mapping[str, Any] = truth
         if isinstance(prepared, Prepared) and (tried.controls or tried.viewpoint):
             own = prepared.truth() if tried.viewpoint else truth
@@ -385,10 +386,10 @@ def attack(
             else:
                 told = tried.run(transcript, known, prepared.schema) if attackable else []
         if attackable and not told and tried.bounds and tried.bounds.over:
-            told = [tried.unfinished()]
+            told = [replace(tried.unfinished(), attack=name)]
         found.extend(told)
         if not told:
-            inapplicable[tried.name] = tried.question
+            inapplicable[name] = tried.question
         progress(1)
     return found + coverage(transcript, attacks) * bool(attacks), inapplicable
 

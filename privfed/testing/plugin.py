@@ -94,9 +94,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers."""
+    """Register the markers, and refuse settings that say nothing."""
     config.addinivalue_line("markers", _MARKER)
     config.addinivalue_line("markers", _LEAKS)
+    if off := set(config.getini(_OFF)):
+        from privfed.leaks.scan import FAMILIES
+
+        if unknown := sorted(off - set(FAMILIES)):
+            known = ", ".join(FAMILIES)
+            raise pytest.UsageError(f"{_OFF}: no rule is called {unknown}; the rules are {known}")
+    if config.getoption(_UPDATE) and _baseline(config) is None:
+        raise pytest.UsageError(
+            f'no baseline is named; write {_BASELINE} = "leaks.json" into the settings'
+        )
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -19,7 +19,13 @@ from privfed.attacks.membership import between_draws
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Unit
-from privfed.reports.account import ChargedQuery, ClientAccount, KindLine, PolicyAccount
+from privfed.reports.account import (
+    BlockAccount,
+    ChargedQuery,
+    ClientAccount,
+    KindLine,
+    PolicyAccount,
+)
 from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.reports.page import cost, figure_of, number, page, percent, size, verdict
 from privfed.reports.text import summary
@@ -59,8 +65,22 @@ def _client(**changes: Any) -> ClientAccount:
     return ClientAccount(**(plain | changes))
 
 
+def _block(epsilon: float) -> BlockAccount:
+    risk = Risk({0.001: 0.02, 0.01: 0.1, 0.1: 0.3}, 0.2, 0.01, 0.1, 0.1)
+    return BlockAccount(epsilon, 1e-5, "filter", 0.5, epsilon, risk)
+
+
 def _page(*policies: PolicyReport) -> str:
     return page(Report(Study.built_in(), policies, "0"))
+
+
+@pytest.mark.parametrize(("own", "said"), [(2.0, True), (3.0, False)])
+def test_why_more_is_spent_so_far_than_a_study_s_own_epsilon_is_said(
+    own: float, said: bool
+) -> None:
+    """Of all studies, and whenever somebody stops: the two figures stand on one page."""
+    text = _page(_policy(_client(block=_block(own))))
+    assert ("so it can exceed this study's own ε" in text) == said
 
 
 def test_a_finite_guarantee_is_said_with_its_numbers() -> None:
@@ -230,6 +250,18 @@ def test_what_the_guarantee_allows_is_no_alarm(value: float, allowed: bool) -> N
     assert ("Within what the guarantee allows: " in _page(report)) == allowed
     open_ = _policy(_client(unprotected=1, epsilon=None), (told,))
     assert open_.broken == (told,), "nothing is allowed where nothing is guaranteed"
+
+
+def test_what_a_clients_own_model_tells_is_not_said_to_be_within_the_guarantee() -> None:
+    """It never left, so that no charge bounds it; nor does it contradict one."""
+    own = replace(SCARE, of=1.0, value=0.7, severity="some", at_home=True)
+    report = _policy(_client(), (own,))
+    assert report.above == report.broken == () and report.at_home == (own,)
+    assert report.attacks.at_home == ("recovery",) and report.attacks.allowed == ()
+    assert not report.breaches
+    said = "in clients' own models, which stay with them and no guarantee covers"
+    for text in (summary(Report(Study.built_in(), (report,))), _page(report)):
+        assert said in text.lower().replace("&#39;", "'") and "guarantee allows: " not in text
 
 
 def test_a_hundred_clients_of_an_honest_policy_are_hardly_ever_convicted() -> None:

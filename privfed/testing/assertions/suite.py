@@ -38,8 +38,9 @@ class Suite:
     recording: bool = False
     test: str = ""
     seen: list[Looked] = field(default_factory=list)
-    #: Digests of accepted findings that were met.
+    #: Digests of accepted findings that were met, and the tests that ran.
     used: set[str] = field(default_factory=set)
+    ran: set[str] = field(default_factory=set)
     #: The raw tables of the running test, none of whose values is to be printed.
     tables: list[RawTable] = field(default_factory=list)
 
@@ -65,6 +66,7 @@ class Suite:
         return {
             "seen": [[one.findings, list(one.blind)] for one in self.seen],
             "used": sorted(self.used),
+            "ran": sorted(self.ran),
             "accepted": self.accepted,
         }
 
@@ -72,6 +74,7 @@ class Suite:
         """Add what a worker tells."""
         self.seen += [Looked(findings, tuple(blind)) for findings, blind in told["seen"]]
         self.used |= set(told["used"])
+        self.ran |= set(told["ran"])
         self.accepted |= told["accepted"]
 
     def summary(self) -> list[str]:
@@ -94,8 +97,11 @@ class Suite:
         return [*lines, f"{stale} accepted findings were not met again"] if stale else lines
 
     def write(self, path: Path) -> None:
-        """Write the accepted findings, in a form that two reviews can be compared by."""
-        kept = {key: told for key, told in sorted(self.accepted.items()) if key in self.used}
+        """Write the accepted findings, in a form that two reviews can be compared by: those that were met,
+        and those of tests that did not run."""
+        listed = sorted(self.accepted.items())
+        away = {key for key, told in listed if told.rpartition(": ")[0] not in self.ran}
+        kept = {key: told for key, told in listed if key in self.used | away}
         text = json.dumps({"format": FORMAT, "accepted": kept}, indent=1)
         path.write_text(text + "\n", encoding="utf-8")
 
@@ -125,6 +131,7 @@ def current() -> Suite:
 def running(suite: Suite, test: str = "") -> Iterator[Suite]:
     """Within it, assertions belong to a suite, and to one of its tests."""
     suite.test = test
+    suite.ran.add(test)
     suite.tables.clear()
     token = _suite.set(suite)
     try:

@@ -75,6 +75,25 @@ def test_a_client_that_comes_back_at_another_node_is_found(folder: Path) -> None
     assert list(federated.ask(QUERY).only.releases) == ["north", "south"]
 
 
+def test_a_message_that_a_killed_node_took_is_sent_again_long_before_the_deadline(
+    folder: Path,
+) -> None:
+    """Such an engine says nothing of it: the first try waits for as long as a message may be lost, the next twice that."""
+    nodes, waited = Nodes(folder, x="north"), list[float]()
+
+    def send(batches: Mapping[str, bytes], seconds: float) -> Iterable[tuple[str, bytes]]:
+        asked = [data for data in batches.values() if wire.decode(data, Batch).messages]
+        waited.extend(seconds for _ in asked)
+        return [] if asked and len(waited) < 3 else nodes.send(batches, seconds)
+
+    found = Directory(["north"], nodes=nodes.nodes, send=send)
+    found.lost = 60.0
+    patience = RetryLimits(3600.0, 0.01, 0.01)
+    federated = federation(Hospital(Path(), "north"), carry=found, patience=patience)
+    assert federated.ask(QUERY).only.releases
+    assert waited == [60.0, 120.0, 240.0]
+
+
 def test_two_nodes_that_speak_for_one_client_end_the_study(folder: Path) -> None:
     """Which of them is the owner's, nobody here can tell."""
     nodes = Nodes(folder, x="north", y="north")

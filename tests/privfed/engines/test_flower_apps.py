@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -31,13 +33,36 @@ def ask(socket: object, batch: bytes) -> Any:
     from flower_grid import become_a_task, deliver
     from flwr.app import ConfigRecord, Message, RecordDict
 
-    from privfed.engines.flower import client_app, node_socket
+    from privfed.engines.flower_node import client_app, node_socket
 
     become_a_task()
     message = Message(RecordDict({"privfed": ConfigRecord({"batch": batch})}), 1, "query.ask")
     return deliver(
         client_app(node_socket), message, {} if socket is None else {"socket": str(socket)}
     )
+
+
+def test_a_nodes_process_loads_what_passing_bytes_on_needs_alone() -> None:
+    """Flower starts one for each message: no table, no statistics, no learner, and nothing of a gate."""
+    loaded = "import sys, privfed.engines.flower_node; print(*sys.modules)"
+    names = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
+    )
+    own = {name for name in names.stdout.split() if name.startswith("privfed.")}
+    assert own == {"privfed.engines", "privfed.errors", "privfed.lazy", "privfed.questions"} | {
+        *("privfed.engines.batches", "privfed.engines.flower_node", "privfed.engines.sockets"),
+        *("privfed.questions.exact", "privfed.questions.wire"),
+    }
+    assert not {"pandas", "scipy", "sklearn", "opendp"} & set(names.stdout.split())
+
+
+@pytest.mark.parametrize("module", ["flower", "flower_node"])
+def test_flower_tells_nobody_of_a_study(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its telemetry is off before it is loaded, whichever side loads it."""
+    monkeypatch.delenv("FLWR_TELEMETRY_ENABLED", raising=False)
+    code = f"import privfed.engines.{module}, flwr.supercore.telemetry as one; print(one.FLWR_TELEMETRY_ENABLED)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "0\n"
 
 
 def test_a_nodes_app_passes_bytes_to_its_owners_socket(tmp_path: Path) -> None:

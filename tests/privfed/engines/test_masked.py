@@ -19,8 +19,8 @@ from privfed import Budget, Guard, LocalDisclosure, Policy, Schema
 from privfed.engines.journal import Journal
 from privfed.engines.owner_side import OwnerSide
 from privfed.engines.remote import RemoteDisclosure
-from privfed.errors import NobodyAnswered, PolicyError
-from privfed.exchange.channel import ChannelError, RetryLimits
+from privfed.errors import ChannelError, NobodyAnswered, PolicyError
+from privfed.exchange.channel import RetryLimits
 from privfed.exchange.disclosure import ReplayDisclosure
 from privfed.exchange.masked_totals import summed, total_of
 from privfed.exchange.messages import Envelope, Reason, Release, Request

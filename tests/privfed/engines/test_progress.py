@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from functools import partial
 from pathlib import Path
 from time import sleep
@@ -34,11 +35,44 @@ def test_the_silent_are_named_while_they_are_waited_for() -> None:
     assert SILENCE < 10
 
 
+def test_silence_counts_from_when_an_answer_was_due() -> None:
+    """An owner whose answers take long is not called silent for that; one that was quick, and stopped, is."""
+    lines: list[str] = []
+    progress = Progress(lines.append, silence=0.2, usual=60)
+    slow, quick, new = "Ashford", "Birch", "Cedar"
+    progress._took = {slow: deque([60.0, 60.0, 0.0, 60.0]), quick: deque([0.0, 0.0, 60.0, 0.0])}
+    with progress.round([slow, quick, new]):
+        while len(lines) < 2:
+            sleep(0.01)
+    assert [line.split(":")[0] for line in lines[:2]] == [quick, quick]
+
+
+def test_who_cannot_be_reached_is_named_at_once_and_once() -> None:
+    """A node whose gate is gone says so long before its owner would be called silent."""
+    lines: list[str] = []
+    progress = Progress(lines.append, silence=60)
+    for _ in range(2):
+        with progress.round(["Ashford"]):
+            progress.missed("Ashford")
+            progress.missed("Ashford")
+            progress.missed("Birch")
+    with progress.round(["Ashford"]):
+        progress.missed("Ashford")
+        progress.heard("Ashford")
+        progress.missed("Ashford")
+    told = [re.sub(r"[\d.:]+( s|$)", "N", line) for line in lines]
+    silent = ["Ashford: no answer since N"]
+    assert told == [
+        *[*silent, "round 1: Ashford silent", "round 2: Ashford silent"],
+        *["Ashford: answers again", "round 3: Ashford N"],
+    ]
+
+
 def test_a_dead_hospital_is_named_and_the_study_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hospital that is killed in a study; the one that lives is told of in each round."""
-    monkeypatch.setattr("privfed.engines.remote.Progress", partial(Progress, silence=0.2))
+    monkeypatch.setattr("privfed.engines.remote.Progress", partial(Progress, silence=60))
     lines: list[str] = []
     hospitals = [Hospital(tmp_path, name, seed=n).start() for n, name in enumerate("ab")]
     asking = federation(

@@ -19,8 +19,7 @@ from privfed.engines.sockets import (
     SocketServer,
     call_socket,
 )
-from privfed.errors import InputError
-from privfed.exchange.channel import ChannelError
+from privfed.errors import ChannelError, InputError
 
 
 def echo(data: bytes) -> bytes:

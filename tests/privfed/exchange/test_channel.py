@@ -16,8 +16,8 @@ from ledger_trials import QUERY, SMALL, SPEND, small_gate
 
 from privfed import Budget, Gate, Guard, Policy, Records
 from privfed.accountants.pure import PureEpsilon
-from privfed.errors import InputError, LedgerError, NobodyAnswered, WireError
-from privfed.exchange.channel import ChannelDisclosure, ChannelError, HeadStore, RetryLimits
+from privfed.errors import ChannelError, InputError, LedgerError, NobodyAnswered, WireError
+from privfed.exchange.channel import ChannelDisclosure, HeadStore, RetryLimits
 from privfed.exchange.messages import (
     Absent,
     DryRun,

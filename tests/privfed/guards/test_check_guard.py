@@ -207,6 +207,8 @@ def test_the_command_prints_and_writes_the_verdict_as_text_data_and_page(
         (["python:guard_examples:Right", "--epsilon", "1", "--options", "[]"], "JSON"),
         (["python:guard_examples:Right", "--epsilon", "1", "--runs", "10"], "--runs 4000"),
         (["python:guard_examples:Right", "--epsilon", "1", "--table", "no.csv"], "no.csv"),
+        (["python:guard_examples:flower_mod", "--epsilon", "1"], "(TypeError, guard_examples.py:1"),
+        (["python:guard_examples:seed", "--epsilon", "1"], "(TypeError); mend that, or"),
     ],
 )
 def test_bad_input_is_one_line_that_says_what_to_write(

@@ -17,7 +17,7 @@ from privfed.cli import BAD_INPUT, FINE, status
 from privfed.engines.owner_file import OwnerFile
 from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.sockets import SocketCarrier
-from privfed.errors import InputError, LedgerError, Note, StudyError
+from privfed.errors import InputError, LedgerError, NobodyAnswered, Note, StudyError
 from privfed.exchange.channel import RetryLimits
 from privfed.learners.saved import load
 from privfed.ledger import Ledger
@@ -129,6 +129,18 @@ def test_a_study_that_was_cut_off_goes_on_without_another_charge(study: Path) ->
         assert chosen.run(connect) == folder
         assert (folder / "model.json").read_bytes() == model
         assert rows(study) == before
+
+
+def test_a_study_that_nobody_answers_ends_as_one_that_failed(study: Path) -> None:
+    """With an error, by which an engine knows; the last line and the metrics say why."""
+    chosen = deployment(study)
+    connect = partial(RemoteDisclosure, carry=lambda batches, seconds: {})
+    with pytest.raises(NobodyAnswered, match="no client could be reached"):
+        chosen.run(connect, patience=RetryLimits(0.05, 0.01, 0.01))
+    folder = chosen.out / "private"
+    assert json.loads((folder / "metrics.json").read_text())["stopped"]
+    assert " stopped: " in (folder / "progress").read_text().splitlines()[-1]
+    assert not (folder / "model.json").exists()
 
 
 def test_heads_are_kept_from_one_study_to_the_next(study: Path) -> None:

@@ -179,4 +179,31 @@ def test_rules_are_switched_off_in_the_settings(pytester: pytest.Pytester) -> No
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
     pytester.makeini("[pytest]\nprivfed_off = nams")
     done = pytester.runpytest_subprocess("-p", "no:cacheprovider")
-    assert "no rule is called" in done.stdout.str()
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    assert done.stderr.str().strip().startswith("ERROR: privfed_off: no rule is called ['nams'];")
+
+
+def test_a_baseline_that_is_not_named_is_told(pytester: pytest.Pytester) -> None:
+    """Else all findings would pass, and none would be written."""
+    pytester.makepyfile(LEAKY)
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--privfed-update-baseline")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    assert "no baseline is named; write privfed_baseline" in done.stderr.str()
+
+
+def test_what_did_not_run_stays_accepted(pytester: pytest.Pytester) -> None:
+    """A baseline that is written anew by a part of the suite keeps the rest; what ran and is mended goes."""
+    pytester.makepyfile(test_one=LEAKY, test_two=LEAKY)
+    pytester.makeini("[pytest]\nprivfed_baseline = leaks.json")
+    update = ("-p", "no:cacheprovider", "--privfed-update-baseline")
+    pytester.runpytest_subprocess(*update, "-n", "2").assert_outcomes(passed=4)
+    held = (pytester.path / "leaks.json").read_text()
+    assert "test_one.py::test_leak" in held and "test_two.py::test_leak" in held
+    pytester.runpytest_subprocess(*update, "test_two.py").assert_outcomes(passed=2)
+    assert (pytester.path / "leaks.json").read_text() == held
+    pytester.makepyfile(
+        test_two="def test_leak(leakcheck): leakcheck.assert_no_raw({}, [[1.5]] * 20, may_be_empty=True)"
+    )
+    pytester.runpytest_subprocess(*update, "test_two.py").assert_outcomes(passed=1)
+    kept = (pytester.path / "leaks.json").read_text()
+    assert "test_one.py::test_leak" in kept and "test_two.py" not in kept

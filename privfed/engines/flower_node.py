@@ -1,0 +1,51 @@
+"""A node's side on Flower: its ClientApp calls its owner's socket.
+
+Flower starts a process for each message of each round, so this imports what passing bytes on needs alone.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # it would tell a third party of studies
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from privfed.engines.sockets import call_socket
+
+#: The ClientApp's action, and the place of its bytes in a message.
+ACTION, RECORD, FIELD = "ask", "privfed", "batch"
+LIFE = 3600.0  #: Seconds that a message lives; a late reply is still used
+
+
+def client_app(socket: Callable[[Context], str | Path]) -> ClientApp:
+    """Make a ClientApp that passes bytes to the socket of its node's context, and does nothing else."""
+    app = ClientApp()
+
+    def ask(message: Message, context: Context) -> Message:
+        try:
+            reply = call_socket(socket(context), content_bytes(message), seconds=LIFE)
+        except Exception:
+            reply = b""
+        return Message(content_of(reply), reply_to=message)
+
+    app.query(ACTION)(ask)
+    return app
+
+
+def node_socket(context: Context) -> str:
+    """Return the socket of a node's configuration: ``--node-config 'socket="/path/server.sock"'``."""
+    return str(context.node_config["socket"])
+
+
+def content_of(data: bytes) -> RecordDict:
+    """The content of a message that carries bytes."""
+    return RecordDict({RECORD: ConfigRecord({FIELD: data})})
+
+
+def content_bytes(message: Message, field: str = FIELD) -> bytes:
+    """The bytes that a message carries; none where it is made otherwise, whoever made it."""
+    record = message.content.get(RECORD)
+    data = record.get(field) if isinstance(record, ConfigRecord) else None
+    return data if isinstance(data, bytes) else b""
