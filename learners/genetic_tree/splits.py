@@ -83,13 +83,13 @@ def best_cuts(table: Ranked, records: np.ndarray, sizes: np.ndarray, features: n
     """
     ends = np.cumsum(sizes)
     starts, bits = ends - sizes, max(len(table) - 1, 1).bit_length()
-    keyed = np.uint32 if len(sizes) << bits <= 2**32 else np.uint64
+    keyed = np.dtype(np.uint32 if len(sizes) << bits <= 2**32 else np.uint64)
     at = np.repeat(features * len(table), sizes)
     keys = table.places[at + records].astype(keyed, copy=False)
-    keys |= np.repeat(np.arange(len(sizes), dtype=keyed) << keyed(bits), sizes)
+    keys |= np.repeat((np.arange(len(sizes)) << bits).astype(keyed), sizes)
     keys.sort()
-    keys &= keyed((1 << bits) - 1)
-    at += keys.view(np.int64) if keyed is np.uint64 else keys
+    keys &= keyed.type((1 << bits) - 1)
+    at += keys.astype(np.int64, copy=False)
     records = table.order[at]
     sums, scores = _scores(table, table.target[records], starts, sizes)
     scores[ends - 1] = -1.0  # no cut behind the last record, or between equal values

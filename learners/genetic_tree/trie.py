@@ -137,7 +137,9 @@ class Trie:
         for level in range(self.depth):
             gene, number = genes[live[0], live[2]], self._open.all[live[1]]
             goes_on = (gene != NIL) & (number >= 0)
-            goes_on[goes_on] = self._sizes.all[number[goes_on], 1] > 0  # else no score depends on it
+            goes_on[goes_on] = (
+                self._sizes.all[number[goes_on], 1] > 0
+            )  # else no score depends on it
             found.append(live[:2, ~goes_on])
             live = live[:, goes_on]
             left = self._children(number[goes_on], gene[goes_on], last=level == self.depth - 1)
@@ -190,7 +192,9 @@ class Trie:
         if not open_.any():
             return
         other = np.bincount(half, minlength=len(parts))
-        rows = np.argsort(high, kind="stable")  # all on the left of their pair, then all on the right
+        rows = np.argsort(
+            high, kind="stable"
+        )  # all on the left of their pair, then all on the right
         below = np.cumsum(other.reshape(-1, 2).T.ravel()).reshape(2, -1).T.ravel() - other
         starts = np.column_stack([np.cumsum(parts) - parts, below])
         both = np.column_stack([parts, other])
@@ -208,7 +212,7 @@ class Trie:
         target, classes = self.table.target[records], self.table.classes
         if classes:
             cells = np.bincount(node * classes + target, minlength=count * classes)
-            return cells.reshape(-1, classes)
+            return np.asarray(cells.reshape(-1, classes))
         value = target.astype(float)
         weights = None, value, value**2
         return np.column_stack([np.bincount(node, each, minlength=count) for each in weights])
@@ -237,4 +241,4 @@ class Trie:
         sizes, starts = self._sizes.all[number, kind], self._starts.all[number, kind]
         shift = np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
         shift += np.arange(len(shift))
-        return self._records[kind].all[shift]
+        return np.asarray(self._records[kind].all[shift])
