@@ -8,8 +8,9 @@ from datetime import datetime
 from statistics import median_low
 from time import monotonic
 
-#: Seconds beyond what an owner's answers usually take after which it is called silent; then after twice as long.
-SILENCE = 8.0
+#: Seconds after which an owner is called silent, or so many times what its answers usually take if that is longer;
+#: then after twice as long.
+SILENCE, OVERDUE = 8.0, 1.5
 LATELY = 9  #: How many of an owner's last answers say what is usual
 
 
@@ -69,8 +70,8 @@ class Progress:
 
     def _watch(self, over: threading.Event) -> None:
         """Name each owner when its answer is overdue, and again after twice as long."""
-        usual = {c: median_low(self._took.get(c, (self._usual,))) for c in self._since}
-        due = {client: seconds + self._silence for client, seconds in usual.items()}
+        known = {c: OVERDUE * median_low(t) for c, t in self._took.items()}
+        due = {c: max(self._silence, known.get(c, self._usual)) for c in self._since}
         while due and not over.wait(max(0.0, min(due.values()) - (monotonic() - self._began))):
             with self._lock:
                 for client, at in list(due.items()):
