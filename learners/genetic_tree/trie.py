@@ -137,9 +137,8 @@ class Trie:
         for level in range(self.depth):
             gene, number = genes[live[0], live[2]], self._open.all[live[1]]
             goes_on = (gene != NIL) & (number >= 0)
-            goes_on[goes_on] = (
-                self._sizes.all[number[goes_on], 1] > 0
-            )  # else no score depends on it
+            scored_on = self._sizes.all[number[goes_on], 1]  # where none is, no score depends on it
+            goes_on[goes_on] = scored_on > 0
             found.append(live[:2, ~goes_on])
             live = live[:, goes_on]
             left = self._children(number[goes_on], gene[goes_on], last=level == self.depth - 1)
@@ -192,9 +191,7 @@ class Trie:
         if not open_.any():
             return
         other = np.bincount(half, minlength=len(parts))
-        rows = np.argsort(
-            high, kind="stable"
-        )  # all on the left of their pair, then all on the right
+        rows = np.argsort(high, kind="stable")  # those on the left of their pair come first
         below = np.cumsum(other.reshape(-1, 2).T.ravel()).reshape(2, -1).T.ravel() - other
         starts = np.column_stack([np.cumsum(parts) - parts, below])
         both = np.column_stack([parts, other])
