@@ -9,14 +9,11 @@ Modules are imported when a command runs, so that ``privfed --help`` loads neith
 
 import errno
 import os
-import signal
 import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from threading import current_thread, main_thread
-from types import FrameType
 from typing import Any
 
 import click
@@ -44,6 +41,7 @@ from privfed.cli.studies import (
     synthesize,
 )
 from privfed.errors import DataWarning, InputError, Note, PrivfedError
+from privfed.interrupts import interrupted, noting
 
 #: Faults of the machine and not of privfed: a disk that is full, read-only or broken, no permission.
 SURROUNDINGS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
@@ -73,9 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def status(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status; errors are one line on standard error."""
-    interrupts: list[int] = []
     try:
-        with _notes(), _noting(interrupts):
+        with _notes(), noting():
             returned: Any = commands.main(arguments, prog_name="privfed", standalone_mode=False)
         return returned if isinstance(returned, int) else FINE
     except click.exceptions.NoArgsIsHelpError as error:
@@ -83,18 +80,18 @@ def status(arguments: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     except click.ClickException as error:
         return bad(error.format_message())
-    except InputError as error:
-        return bad(*error.faults)
-    except PrivfedError as error:
-        return bad(str(error))
     except (KeyboardInterrupt, click.exceptions.Abort):
         return _interrupted()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FINE
     except Exception as error:
-        if interrupts:
+        if interrupted():
             return _interrupted()
+        if isinstance(error, InputError):
+            return bad(*error.faults)
+        if isinstance(error, PrivfedError):
+            return bad(str(error))
         if isinstance(error, OSError) and error.errno in SURROUNDINGS:
             where = f"{error.filename}: " if error.filename else ""
             why = (error.strerror or type(error).__name__).lower()
@@ -106,25 +103,6 @@ def _interrupted() -> int:
     bad("interrupted; no output was written. Persistent ledgers keep what was charged")
     exec("")  # noqa: S102 - Python ends as killed where the last exec of text was interrupted
     return INTERRUPTED
-
-
-@contextmanager
-def _noting(interrupts: list[int]) -> Iterator[None]:
-    """Note each SIGINT beside raising it: libraries that are just imported make other errors of it."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        interrupts.append(number)
-        signal.default_int_handler(number, frame)
-
-    before = signal.getsignal(signal.SIGINT)
-    ours = before is signal.default_int_handler and current_thread() is main_thread()
-    if ours:
-        signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        if ours:
-            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -37,6 +37,7 @@ from tqdm.auto import tqdm
 from privfed import __version__
 from privfed.attacks.finding import Finding
 from privfed.errors import InputError, Note, PrivfedError, StudyError
+from privfed.interrupts import interrupted
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import text
 from privfed.reports.budget import PolicyReport
@@ -288,6 +289,8 @@ def sweep(
     notes: dict[str, None] = {}
     bar = tqdm(work(tasks), desc="sweep", total=len(left), unit=" cell", disable=None)
     for cell, fault, told in bar:
+        if interrupted():
+            raise KeyboardInterrupt  # a library that it interrupted told of a fault
         faults |= {cell.told(): fault} if fault else {}
         notes |= dict.fromkeys(told)
     for note in notes:

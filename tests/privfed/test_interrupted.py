@@ -38,6 +38,10 @@ def test_an_import_that_is_interrupted_is_no_traceback(
             "try:\n        os.kill(os.getpid(), signal.SIGINT)\n"
             "    except KeyboardInterrupt:\n        raise ImportError('C extensions')"
         ),
+        (
+            "from privfed.errors import PluginError\n    try:\n        os.kill(os.getpid(), signal.SIGINT)\n"
+            "    except KeyboardInterrupt:\n        raise PluginError('cannot be loaded')"
+        ),
     ],
 )
 def test_an_interrupt_within_an_import_ends_with_the_shell_s_status(

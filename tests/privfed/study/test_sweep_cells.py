@@ -17,6 +17,8 @@ import pandas as pd
 import pytest
 
 from privfed.cli import BAD_INPUT, FINE, status
+from privfed.cli.common import INTERRUPTED
+from privfed.errors import PluginError
 from privfed.learners import FuzzyTreeRegressor
 from privfed.study import Study
 from privfed.study.sweep import Cell, Sweep, cells, values
@@ -103,6 +105,24 @@ def test_a_sweep_goes_on_after_its_process_ended(
         "a cell may have been killed between its files and its name"
     )
     assert not list(out.glob("cells/.*")), "nothing half-written is left"
+
+
+def test_an_interrupt_that_a_library_hides_ends_a_sweep_all_the_same(
+    write_study: Written,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """An import that is interrupted fails as a learner that cannot be loaded: no fault of its cell."""
+
+    def cut(*_: object) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise PluginError("learner 'FuzzyTreeRegressor' cannot be loaded")
+
+    monkeypatch.setattr("privfed.study.sweep._run", cut)
+    assert sweep(write_study(), tmp_path / "sweep") == INTERRUPTED
+    assert "interrupted; 0 of 3 cells are in" in capsys.readouterr().err
 
 
 def test_the_attacks_of_a_finished_cell_are_added_to_it(
