@@ -66,7 +66,7 @@ def _marks(axes: Axes, clients: Sequence[ClientAccount], kinds: list[str]) -> No
     axes.tick_params(left=False)
     for row in range(1, len(kinds)):
         axes.axhline(row - 0.5, color=RULE, linewidth=0.8)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
 def _spending(axes: Axes, clients: Sequence[ClientAccount]) -> None:

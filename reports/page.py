@@ -138,9 +138,9 @@ def plain_words(text: str) -> str:
 
 
 def share(client: ClientAccount) -> float:
-    """Return how much of its budget a client spent, in per cent and at most 100."""
+    """Return how much of its budget a client spent, in per cent and at most 100; without one, all or nothing."""
     if client.epsilon is None or not client.budget:
-        return 100.0
+        return 0.0 if client.epsilon == 0 else 100.0
     return min(100.0, 100 * client.epsilon / client.budget)
 
 

@@ -155,6 +155,13 @@ def test_sentences_carry_the_figures() -> None:
     assert "of any attack is at most 46.3 %" in words
 
 
+def test_where_nothing_is_told_the_best_attack_finds_as_many_as_it_accuses() -> None:
+    """At epsilon 0 one in a hundred is one in a hundred, and not the next figure above."""
+    words = " ".join(Risk.of(Tradeoff.pure(0)).sentences())
+    assert "flags 1 % of the records that were not used identifies at most 1 % of" in words
+    assert "1.01" not in words and "0.101" not in words
+
+
 def test_sentences_speak_of_what_is_protected() -> None:
     """A person takes part, and a rule is used."""
     risk = Risk.of(Tradeoff.pure(1))

@@ -83,6 +83,16 @@ def test_why_more_is_spent_so_far_than_a_study_s_own_epsilon_is_said(
     assert ("so it can exceed this study's own ε" in text) == said
 
 
+def test_what_stays_with_a_client_is_not_called_unmodified_and_costs_no_bar() -> None:
+    """A personal tree is grown and kept: nothing leaves, and nothing is spent, also without a budget."""
+    report = _policy(_client(epsilon=0.0, budget=None, ceiling=None))
+    (line,) = report.account.kinds
+    kept = replace(line, parts={}, losses=("nothing",))
+    text = _page(replace(report, account=replace(report.account, kinds=(kept,))))
+    assert "nothing leaves" in text and "unmodified</span>" not in text
+    assert '<i style="width:0.0%">' in text
+
+
 def test_a_finite_guarantee_is_said_with_its_numbers() -> None:
     """Epsilon, delta in words, and the risk."""
     text = _page(_policy(_client()))
