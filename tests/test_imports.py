@@ -14,7 +14,7 @@ import privfed.extend
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Errors, the version, names on first use: every room may use them.
-WORDS = {"errors", "lazy", "__version__"}
+WORDS = {"errors", "interrupts", "lazy", "__version__"}
 #: The core's rooms, from the ground up: a room may import those before it.
 FLOORS = ("tables", "questions", "privacy", "exchange", "ledger", "owner", "engines")
 #: The rooms beside the core, and which others each may import.

@@ -48,6 +48,7 @@ def test_help_loads_no_library_of_tables_or_statistics(arguments: list[str]) -> 
     assert {name for name in loaded if name.startswith("privfed.")} <= {
         "privfed.cli",
         "privfed.errors",
+        "privfed.interrupts",
         "privfed.lazy",
     }
 

@@ -121,7 +121,11 @@ def test_an_interrupt_that_a_library_hides_ends_a_sweep_all_the_same(
         raise PluginError("learner 'FuzzyTreeRegressor' cannot be loaded")
 
     monkeypatch.setattr("privfed.study.sweep._run", cut)
-    assert sweep(write_study(), tmp_path / "sweep") == INTERRUPTED
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert sweep(write_study(), tmp_path / "sweep") == INTERRUPTED
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert "interrupted; 0 of 3 cells are in" in capsys.readouterr().err
 
 
