@@ -253,18 +253,23 @@ def _tables(data: pd.DataFrame) -> Iterable[tuple[str, str]]:
 
 def _costs(data: pd.DataFrame) -> str:
     """Seconds and memory of attacks that read anything, by number of records; and what was not looked at."""
-    read = data.fillna("")[~data["states"].str.contains("nothing to read")]
-    sizes, lines, short = sorted(set(read["rows"])), [], []
-    for (attack, learner), own in read.groupby(["attack", "learner"]):
-        cells = dict.fromkeys(sizes, "nothing to read")
+    data = data.fillna("")
+    sizes, lines = sorted(set(data["rows"])), []
+    short: dict[tuple[str, str], list[str]] = {}
+    for (attack, learner), own in data.groupby(["attack", "learner"]):
+        cells = dict.fromkeys(sizes, "not measured")
         for row in own.itertuples():
-            cells[row.rows] = f"{row.seconds:g} s, {row.gigabytes:g} GB"
-            if "not looked" in str(row.states):
-                cells[row.rows] = "not looked"
-                short.append(f"- `{attack}`, {learner}, {row.rows:,}: {row.why}")
-        lines.append([f"`{attack}`", str(learner), *cells.values()])
+            idle = row.states in ("not looked", "nothing to read")
+            told = row.states if idle else f"{row.seconds:g} s, {row.gigabytes:g} GB"
+            cells[row.rows] = str(told)
+            if row.why:
+                why = re.sub(r"^(.*?list takes; ).*list takes; ", r"\1", str(row.why))
+                short.setdefault((str(attack), why), []).append(f"{learner} {row.rows:,}")
+        if set(own["states"]) != {"nothing to read"}:
+            lines.append([f"`{attack}`", str(learner), *cells.values()])
     heading = ["attack", "releases of", *(f"{rows:,} records" for rows in sizes)]
-    return _markdown(heading, lines) + "\nNot looked:\n\n" + "\n".join(short) + "\n"
+    reasons = [f"- `{attack}`, {_few(at)}: {why}" for (attack, why), at in short.items()]
+    return "\n".join([_markdown(heading, lines), "Not looked, or in part:\n", *reasons, ""])
 
 
 # --- a paper's table ---------------------------------------------------------------------------
