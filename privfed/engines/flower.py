@@ -48,7 +48,7 @@ POLL = 0.5  #: Seconds between two looks for replies
 #: Seconds after which a message may be lost: of one that a node took before it was killed, nothing more is heard.
 LOST = 60.0
 #: Seconds to a first answer: a node looks for messages every 3, and starts a process for the greeting and the question.
-FIRST = 20.0
+FIRST = 30.0
 
 
 class FlowerDisclosure(RemoteDisclosure):
