@@ -263,7 +263,7 @@ def _costs(data: pd.DataFrame) -> str:
             told = row.states if idle else f"{row.seconds:g} s, {row.gigabytes:g} GB"
             cells[row.rows] = str(told)
             if row.why:
-                why = re.sub(r"^(.*?list takes; ).*list takes; ", r"\1", str(row.why))
+                why = re.sub(r"^.*list takes; ", "too many records; ", str(row.why))
                 short.setdefault((str(attack), why), []).append(f"{learner} {row.rows:,}")
         if set(own["states"]) != {"nothing to read"}:
             lines.append([f"`{attack}`", str(learner), *cells.values()])
