@@ -76,25 +76,25 @@ class Tradeoff:
         grid = _grid(min(float(reach), 200.0))
         return cls(grid, np.asarray(distribution.get_delta_for_epsilon(grid.tolist())))
 
-    def hits(self, accused: float | np.ndarray) -> np.ndarray:
+    def power(self, accused: float | np.ndarray) -> np.ndarray:
         """1 - f(alpha): the largest share of members found when alpha of the others are accused."""
         alpha = np.atleast_1d(np.asarray(accused, dtype=float))[:, None]
         weight = np.exp(-np.minimum(self.epsilon, 700.0))
         lines = np.minimum(self.delta + alpha / weight, 1 - (1 - self.delta - alpha) * weight)
-        hits = np.minimum(1.0, lines.min(axis=1))
+        power = np.minimum(1.0, lines.min(axis=1))
         if self.concentrated is not None:
             rho, delta = self.concentrated  # beside an event of probability delta
             accused_else = np.minimum(1.0, alpha[:, 0] / (1 - delta))
-            hits = np.minimum(hits, 1 - (1 - delta) * (1 - _concentrated(rho, accused_else)))
-        return np.asarray(hits)
+            power = np.minimum(power, 1 - (1 - delta) * (1 - _concentrated(rho, accused_else)))
+        return np.asarray(power)
 
     def missed(self, accused: float | np.ndarray) -> np.ndarray:
         """f(alpha): the least share of members missed when alpha of the others are accused."""
-        return 1 - self.hits(accused)
+        return 1 - self.power(accused)
 
     def found(self, accused: float) -> float:
         """The best possible true-positive rate of membership inference at a false-positive rate."""
-        return float(self.hits(accused)[0])
+        return float(self.power(accused)[0])
 
     @property
     def advantage(self) -> float:
@@ -114,7 +114,7 @@ class Tradeoff:
         """
         _check_share("prior", prior)
         rates = np.geomspace(1e-9, 1.0, 801) if accused is None else np.array([accused])
-        hits = prior * self.hits(rates)
+        hits = prior * self.power(rates)
         return float(np.max(hits / (hits + (1 - prior) * rates)))
 
     def reconstructed(self, prior: float) -> float:

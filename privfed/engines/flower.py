@@ -76,7 +76,7 @@ class FlowerDisclosure(RemoteDisclosure):
                 sleep(POLL if sent else 0)
 
         directory = Directory(clients, nodes=nodes, send=send)
-        directory.lost, directory.usual = LOST, FIRST
+        directory.lost, directory.first_answer = LOST, FIRST
         super().__init__(schema, clients, directory, **rest)
 
 

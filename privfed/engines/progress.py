@@ -18,9 +18,9 @@ class Progress:
     """Tells by ``tell``, a line at a time, of each round: seconds to each owner's answer, and silence."""
 
     def __init__(
-        self, tell: Callable[[str], None], silence: float = SILENCE, usual: float = 0.0
+        self, tell: Callable[[str], None], silence: float = SILENCE, first_answer: float = 0.0
     ) -> None:
-        self._tell, self._silence, self._usual = tell, silence, usual
+        self._tell, self._silence, self._first_answer = tell, silence, first_answer
         self._lock = threading.Lock()
         self._rounds, self._began = 0, 0.0
         self._since: dict[str, str] = {}  # who is waited for, and since when
@@ -71,7 +71,7 @@ class Progress:
     def _watch(self, over: threading.Event) -> None:
         """Name each owner when its answer is overdue, and again after twice as long."""
         known = {c: OVERDUE * median_low(t) for c, t in self._took.items()}
-        due = {c: max(self._silence, known.get(c, self._usual)) for c in self._since}
+        due = {c: max(self._silence, known.get(c, self._first_answer)) for c in self._since}
         while due and not over.wait(max(0.0, min(due.values()) - (monotonic() - self._began))):
             with self._lock:
                 for client, at in list(due.items()):

@@ -68,7 +68,9 @@ class RemoteDisclosure(ChannelDisclosure):
         **rest: Any,
     ) -> None:
         self._carrier = carry if isinstance(carry, Carrier) else Carrier()
-        self._progress = None if tell is None else Progress(tell, usual=self._carrier.usual)
+        self._progress = (
+            None if tell is None else Progress(tell, first_answer=self._carrier.first_answer)
+        )
         if self._progress is not None:
             self._carrier.heard, self._carrier.missed = self._progress.heard, self._progress.missed
         self.journal = Journal() if journal is None else journal

@@ -38,7 +38,7 @@ def test_the_silent_are_named_while_they_are_waited_for() -> None:
 def test_silence_counts_from_when_an_answer_was_due() -> None:
     """An owner whose answers take long is not called silent for that; one that was quick, and stopped, is."""
     lines: list[str] = []
-    progress = Progress(lines.append, silence=0.2, usual=60)
+    progress = Progress(lines.append, silence=0.2, first_answer=60)
     slow, quick, new = "Ashford", "Birch", "Cedar"
     progress._took = {slow: deque([60.0, 60.0, 0.0, 60.0]), quick: deque([0.0, 0.0, 60.0, 0.0])}
     with progress.round([slow, quick, new]):
