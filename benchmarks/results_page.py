@@ -304,7 +304,7 @@ def _told(data: pd.DataFrame) -> str:
     notes = list(dict.fromkeys(str(n) for n in data.get("note", pd.Series()).dropna()))
     lines = [f"- {note}" for note in notes]
     sources = [
-        f"{name} {_few(dict.fromkeys(data[name].dropna().astype(str)))}"
+        f"{name} {_few(dict.fromkeys(map(_short, data[name].dropna().astype(str))))}"
         for name in SOURCE
         if name != "code" and name in data and data[name].notna().any()
     ]
@@ -318,6 +318,11 @@ def _stale(data: pd.DataFrame) -> list[str]:
     folders = sorted({one.split()[0] for one in then if one != code(one.split()[0])})
     changed = ", ".join(f"`learners/{one}`" for each in folders for one in each.split("+"))
     return [f"{STALE} {changed} changed since."] if changed else []
+
+
+def _short(source: str) -> str:
+    """A commit by its first eight digits; anything else as it is."""
+    return re.sub(r"^([0-9a-f]{8})[0-9a-f]{4}", r"\1", source)
 
 
 def _few(values: Iterable[str]) -> str:
