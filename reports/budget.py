@@ -42,7 +42,7 @@ def _largest(values: Sequence[float | None]) -> float | None:
 
 
 #: Said before what attacks found in personal models.
-AT_HOME = "in clients' own models, which stay with them and no guarantee covers"
+AT_HOME = "in clients' own models, which stay with them and which no guarantee covers"
 
 
 class Attacks(NamedTuple):

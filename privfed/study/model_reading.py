@@ -199,7 +199,7 @@ def by_structure(
     (low, high), by_chance = interval(sum(found), len(found)), interval(sum(chance), len(chance))
     told = replace(
         not_read("structure", ""),
-        metric="share of the used records in doubt without which a client's tree has other splits",
+        metric="share of the used records in doubt found by the splits of a client's tree",
         value=float(np.mean(found)),
         low=low,
         high=high,

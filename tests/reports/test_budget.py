@@ -269,7 +269,7 @@ def test_what_a_clients_own_model_tells_is_not_said_to_be_within_the_guarantee()
     assert report.above == report.broken == () and report.at_home == (own,)
     assert report.attacks.at_home == ("recovery",) and report.attacks.allowed == ()
     assert not report.breaches
-    said = "in clients' own models, which stay with them and no guarantee covers"
+    said = "in clients' own models, which stay with them and which no guarantee covers"
     for text in (summary(Report(Study.built_in(), (report,))), _page(report)):
         assert said in text.lower().replace("&#39;", "'") and "guarantee allows: " not in text
 
