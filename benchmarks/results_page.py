@@ -316,7 +316,8 @@ def _stale(data: pd.DataFrame) -> list[str]:
     """Return a line if the code that any row was measured with is not today's."""
     then = {str(one) for one in data.get("code", pd.Series()).dropna()}
     folders = sorted({one.split()[0] for one in then if one != code(one.split()[0])})
-    changed = ", ".join(f"`learners/{one}`" for each in folders for one in each.split("+"))
+    names = [one for each in folders for one in each.split("+")]
+    changed = ", ".join(f"`{one}`" if "/" in one else f"`learners/{one}`" for one in names)
     return [f"{STALE} {changed} changed since."] if changed else []
 
 
