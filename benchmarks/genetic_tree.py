@@ -59,11 +59,12 @@ class Cell(NamedTuple):
     split: int
     clients: int
     active: float
+    run: int = 0
 
 
 def table(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean gain with its standard deviation over splits, share of clients and nodes, by set and setting."""
-    own = [name for name in Cell._fields if name != "split"]
+    own = [name for name in Cell._fields if name not in ("split", "run")]
     found = rows.groupby([*own, "learner"], sort=False)
     told = found.agg(
         score=("score", "mean"),
@@ -87,7 +88,8 @@ def remaining(given: argparse.Namespace) -> tuple[list[dict[str, Any]], list[Cel
     splits = range(given.first, given.first + given.splits)
     settings = [one for part in given.parts for one in SETTINGS[part]]
     wanted = [
-        Cell(name, split, *one)
+        Cell(name, split, *one, run)
+        for run in range(given.runs)
         for split in splits
         for one in settings
         for name in given.sets.split(",")
@@ -105,6 +107,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--sets", default=",".join(CLASSES))
     parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--runs", type=int, default=1, help="of each split")
     parser.add_argument("--first", type=int, default=FIRST, help="seed of the first split")
     parser.add_argument("--ways", choices=("paper", "all"), default="paper")
     parser.add_argument("--alpha", type=float)
@@ -118,7 +121,7 @@ def main() -> None:
         frame = read(given.data, cell.set)
         data = prepared(frame, cell.set, cell.split, cell.clients, given.alpha, rows=given.rows)
         ways = PAPERS_WAY if given.ways == "paper" else SEARCHES + BOUNDED * (not data.classify)
-        found = measured(data, cell.active, cell.split, ways)
+        found = measured(data, cell.active, cell.split + 1000 * cell.run, ways)
         rows += [cell._asdict() | {"commit": at, **row} for row in found]
         write_rows(rows, given.out, (*Cell._fields, "learner"), seed="split")
         told = {row["learner"]: round(row.get("gain", 0.0), 2) for row in found}

@@ -248,7 +248,7 @@ def main() -> None:
     rows: dict[tuple[str, ...], dict[str, Any]] = {}
     if given.out.exists():
         known = pd.read_csv(given.out, dtype={"epsilon": str, "seed": str}).to_dict("records")
-        rows = {tuple(str(row[key]) for key in KEYS): dict(row) for row in known}
+        rows = {tuple(str(row[key]) for key in KEYS): {**row} for row in known}  # type: ignore[dict-item]
     for cell in cells(given):
         name, task, method, epsilon, split = cell
         digest = code(code_of(method))

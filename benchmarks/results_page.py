@@ -62,7 +62,7 @@ HEADLINES = {
     "rulefit": r"Table 1 and Figure 3, the paper's rules|Figure 2, (federated|Model 2, AUC)|Figure 4",
     "fuzzy_tree": r"Tables? [3457]",
     "forest": r"Tables? [257]\b",
-    "genetic": r"Figure [38]",
+    "genetic": r"Figure (3|7|8(?! \(b)|10(?! \(b)|11)",
     "rule_search": r"Figure 6, (icu, coverage|by level)|Figures 6 and 10",
     "private": r"How well chances rank",
 }
@@ -344,6 +344,7 @@ def main() -> None:
     parser.add_argument("--tables", type=Path, default=TABLES)
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="folder of the pages")
     chosen = parser.parse_args()
+    chosen.out.mkdir(parents=True, exist_ok=True)
     for name, text in pages(chosen.tables).items():
         (chosen.out / name).write_text(text, encoding="utf-8")
         print(f"{chosen.out / name}: {len(text.encode())} bytes")
