@@ -61,11 +61,16 @@ def total_of(shares: Sequence[Release]) -> Release:
 
 
 def summed(transcript: Transcript) -> Transcript:
-    """The transcript with each opened masked sum in place of what opened it last; shares stay out."""
+    """The transcript with each opened masked sum in place of what opened it last; shares stay out.
+
+    A query that reached several clients is kept once.
+    """
     sums: dict[str, _Opened] = {}
+    asked: dict[bytes, bytes] = {}
     entries: list[TranscriptEntry] = []
     for entry in transcript:
         release = entry.release
+        entry = replace(entry, fields=asked.setdefault(entry.fields, entry.fields))
         if not release.view:
             entries.append(entry)
             continue
