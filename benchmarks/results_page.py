@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -236,9 +236,7 @@ def _tables(data: pd.DataFrame) -> Iterable[tuple[str, str]]:
         lines = data[SETTINGS].fillna("").astype(str).to_numpy().tolist()
         yield f"### Settings that were chosen by measurement\n\n{_markdown(SETTINGS, lines)}", ""
     elif set(GOALS) <= set(data):
-        noted = data["note"].map(lambda note: f", {note}", na_action="ignore").fillna("")
-        told = data.assign(on=data["on"] + noted)[GOALS[1:]].fillna("").to_numpy().tolist()
-        lines = [[number(value) for value in line] for line in told]
+        lines = [[number(value) for value in line] for line in _goals(data.fillna(""))]
         named = "### What each is to reach, and what it reaches"
         yield f"{named}\n\n{_markdown(GOALS[1:], lines)}", _told(data.drop(columns="note"))
     elif set(COSTS) <= set(data):
@@ -249,6 +247,23 @@ def _tables(data: pd.DataFrame) -> Iterable[tuple[str, str]]:
         named = f"### {TITLES.get((first, second), f'{first} by {second}')}"
         lines = [[number(value) for value in line] for line in shown.to_numpy().tolist()]
         yield f"{named}\n\n{_markdown(list(map(str, shown)), lines)}", _told(data)
+
+
+def _goals(data: pd.DataFrame) -> Iterator[list[str]]:
+    """Rows of the table of goals; those that differ in nothing but what stands after "planted: " share one."""
+    same = [
+        data["on"].str.partition(": ")[0].rename("kind"),
+        "attack",
+        "measure",
+        "goal",
+        "reached",
+        "note",
+    ]
+    for _, own in data.groupby(same, sort=False):
+        first, note = own.iloc[0], own["note"].iloc[0]
+        others = own["on"].iloc[1:].str.partition(": ")[2]
+        on = "; ".join([first["on"], *others]) + (f" ({note})" if note else "")
+        yield [first["attack"], on, *first[["measure", "goal", "reached"]]]
 
 
 def _costs(data: pd.DataFrame) -> str:

@@ -61,16 +61,11 @@ def total_of(shares: Sequence[Release]) -> Release:
 
 
 def summed(transcript: Transcript) -> Transcript:
-    """The transcript with each opened masked sum in place of what opened it last; shares stay out.
-
-    A query that reached several clients is kept once.
-    """
+    """The transcript with each opened masked sum in place of what opened it last; shares stay out."""
     sums: dict[str, _Opened] = {}
-    asked: dict[bytes, bytes] = {}
     entries: list[TranscriptEntry] = []
     for entry in transcript:
         release = entry.release
-        entry = replace(entry, fields=asked.setdefault(entry.fields, entry.fields))
         if not release.view:
             entries.append(entry)
             continue
@@ -113,6 +108,14 @@ class _Opened:
         return opened({owner: shares[owner] for owner in self._survivors}, self._told)
 
 
-def in_time(lines: Iterable[tuple[str, TranscriptEntry]]) -> Transcript:
-    """The transcript of several owners' releases, each with its time; see :func:`summed`."""
-    return summed(Transcript(tuple(entry for _, entry in sorted(lines, key=lambda line: line[0]))))
+def in_time(lines: Iterable[tuple[str | int, TranscriptEntry]]) -> Transcript:
+    """The transcript of several owners' releases, each with its time or number; see :func:`summed`.
+
+    A query that reached several owners is kept once.
+    """
+    asked: dict[bytes, bytes] = {}
+    once = (
+        (time, replace(entry, fields=asked.setdefault(entry.fields, entry.fields)))
+        for time, entry in lines
+    )
+    return summed(Transcript(tuple(entry for _, entry in sorted(once, key=lambda line: line[0]))))
