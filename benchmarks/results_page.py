@@ -251,19 +251,12 @@ def _tables(data: pd.DataFrame) -> Iterable[tuple[str, str]]:
 
 def _goals(data: pd.DataFrame) -> Iterator[list[str]]:
     """Rows of the table of goals; those that differ in nothing but what stands after "planted: " share one."""
-    same = [
-        data["on"].str.partition(": ")[0].rename("kind"),
-        "attack",
-        "measure",
-        "goal",
-        "reached",
-        "note",
-    ]
-    for _, own in data.groupby(same, sort=False):
-        first, note = own.iloc[0], own["note"].iloc[0]
-        others = own["on"].iloc[1:].str.partition(": ")[2]
-        on = "; ".join([first["on"], *others]) + (f" ({note})" if note else "")
-        yield [first["attack"], on, *first[["measure", "goal", "reached"]]]
+    kind = data["on"].map(lambda on: str(on).partition(": ")[0])
+    for _, own in data.groupby([kind, "attack", "measure", "goal", "reached", "note"], sort=False):
+        first, *others = own["on"]
+        on = "; ".join([first, *(other.partition(": ")[2] for other in others)])
+        note = f" ({own['note'].iloc[0]})" if own["note"].iloc[0] else ""
+        yield [own["attack"].iloc[0], on + note, *own[["measure", "goal", "reached"]].iloc[0]]
 
 
 def _costs(data: pd.DataFrame) -> str:
