@@ -49,9 +49,10 @@ class Numbers:
             if part.type == "artifact" and heard.dtype.kind in "ui":
                 values.append(numbers_inside(heard.astype(np.uint8).tobytes()))
             elif part.type != "bits":
-                values.append(heard.ravel() * float(part.grid))
+                different = np.unique(heard)
+                values.append(different * float(part.grid))
                 if part.grid != 1:
-                    grids.setdefault(float(part.grid), []).append(heard.ravel())
+                    grids.setdefault(float(part.grid), []).append(different)
         merged = {grid: np.unique(np.concatenate(units)) for grid, units in grids.items()}
         kept = np.unique(np.concatenate(values))
         return cls(kept[np.isfinite(kept)], merged)

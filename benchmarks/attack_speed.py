@@ -9,12 +9,12 @@ study keeps them. A row is written as soon as an attack ends, and is not measure
 
 from __future__ import annotations
 
-import gc
 import resource
 import time
 from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
@@ -23,6 +23,7 @@ from result_rows import RESULTS, arguments, progress, read_rows, write_rows
 
 from privfed.attacks.base import Truth
 from privfed.engines.local import LocalDisclosure
+from privfed.exchange.masked_totals import in_time
 from privfed.exchange.transcript import Transcript
 from privfed.learners import (
     FedForestRegressor,
@@ -31,6 +32,7 @@ from privfed.learners import (
     RuleFitRegressor,
 )
 from privfed.learners.base import FederatedLearner
+from privfed.ledger import Ledger
 from privfed.questions import plugins
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
@@ -84,23 +86,31 @@ def main(rows: int, learner: str, names: list[str]) -> None:
 
 
 def trained(model: FederatedLearner, owned: pd.DataFrame, schema: Schema) -> Transcript:
-    """What one training released; nothing else of it stays in memory."""
+    """What one training released, read from its ledgers: the training's own memory ends with its process."""
     with TemporaryDirectory() as folder:
-        federation = LocalDisclosure.from_frame(
-            owned,
-            "y",
-            client="owner",
-            schema=schema,
-            policy=model.published(),
-            seed=0,
-            ledgers=folder,
-        )
-        model.fit(federation)
-        transcript = federation.transcript()
-        federation.close()
-    del model, federation
-    gc.collect()
+        fitting = get_context("fork").Process(target=fit, args=(model, owned, schema, folder))
+        fitting.start()
+        fitting.join()
+        ledgers = [Ledger.read(path) for path in sorted(Path(folder).glob("*.db"))]
+        transcript = in_time(line for ledger in ledgers for line in ledger.disclosed())
+        for ledger in ledgers:
+            ledger.close()
     return transcript
+
+
+def fit(model: FederatedLearner, owned: pd.DataFrame, schema: Schema, folder: str) -> None:
+    """Train once, with ledgers in a folder."""
+    federation = LocalDisclosure.from_frame(
+        owned,
+        "y",
+        client="owner",
+        schema=schema,
+        policy=model.published(),
+        seed=0,
+        ledgers=folder,
+    )
+    model.fit(federation)
+    federation.close()
 
 
 def measure(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -236,9 +236,7 @@ def _tables(data: pd.DataFrame) -> Iterable[tuple[str, str]]:
         lines = data[SETTINGS].fillna("").astype(str).to_numpy().tolist()
         yield f"### Settings that were chosen by measurement\n\n{_markdown(SETTINGS, lines)}", ""
     elif set(GOALS) <= set(data):
-        noted = data["note"].map(lambda note: f", {note}", na_action="ignore").fillna("")
-        told = data.assign(on=data["on"] + noted)[GOALS[1:]].fillna("").to_numpy().tolist()
-        lines = [[number(value) for value in line] for line in told]
+        lines = [[number(value) for value in line] for line in _goals(data.fillna(""))]
         named = "### What each is to reach, and what it reaches"
         yield f"{named}\n\n{_markdown(GOALS[1:], lines)}", _told(data.drop(columns="note"))
     elif set(COSTS) <= set(data):
@@ -249,6 +247,16 @@ def _tables(data: pd.DataFrame) -> Iterable[tuple[str, str]]:
         named = f"### {TITLES.get((first, second), f'{first} by {second}')}"
         lines = [[number(value) for value in line] for line in shown.to_numpy().tolist()]
         yield f"{named}\n\n{_markdown(list(map(str, shown)), lines)}", _told(data)
+
+
+def _goals(data: pd.DataFrame) -> Iterator[list[str]]:
+    """Rows of the table of goals; those that differ in nothing but what stands after "planted: " share one."""
+    kind = data["on"].map(lambda on: str(on).partition(": ")[0])
+    for _, own in data.groupby([kind, "attack", "measure", "goal", "reached", "note"], sort=False):
+        first, *others = own["on"]
+        on = "; ".join([first, *(other.partition(": ")[2] for other in others)])
+        note = f" ({own['note'].iloc[0]})" if own["note"].iloc[0] else ""
+        yield [own["attack"].iloc[0], on + note, *own[["measure", "goal", "reached"]].iloc[0]]
 
 
 def _costs(data: pd.DataFrame) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from privfed.errors import InputError, WireError
-from privfed.exchange.masked_totals import summed
+from privfed.exchange.masked_totals import in_time
 from privfed.exchange.messages import Envelope, Release, Request
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions import wire
@@ -79,13 +79,14 @@ class Journal:
     @property
     def transcript(self) -> Transcript:
         """All releases, in order of arrival."""
-        entries = []
+        return in_time(enumerate(self._released()))
+
+    def _released(self) -> Iterator[TranscriptEntry]:
         for line in self.replies:
             reply = wire.decode(line.envelope, Envelope).open()
             if isinstance(reply, Release):
                 asked = wire.decode(line.message, Request)
-                entries.append(TranscriptEntry(line.client, asked.kind, asked.fields, reply))
-        return summed(Transcript(tuple(entries)))
+                yield TranscriptEntry(line.client, asked.kind, asked.fields, reply)
 
     def _append(self, entries: Sequence[bytes]) -> None:
         if self._file is None or not entries:

@@ -108,6 +108,14 @@ class _Opened:
         return opened({owner: shares[owner] for owner in self._survivors}, self._told)
 
 
-def in_time(lines: Iterable[tuple[str, TranscriptEntry]]) -> Transcript:
-    """The transcript of several owners' releases, each with its time; see :func:`summed`."""
-    return summed(Transcript(tuple(entry for _, entry in sorted(lines, key=lambda line: line[0]))))
+def in_time(lines: Iterable[tuple[str | int, TranscriptEntry]]) -> Transcript:
+    """The transcript of several owners' releases, each with its time or number; see :func:`summed`.
+
+    A query that reached several owners is kept once.
+    """
+    asked: dict[bytes, bytes] = {}
+    once = (
+        (time, replace(entry, fields=asked.setdefault(entry.fields, entry.fields)))
+        for time, entry in lines
+    )
+    return summed(Transcript(tuple(entry for _, entry in sorted(once, key=lambda line: line[0]))))
