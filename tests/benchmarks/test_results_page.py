@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
+import pytest
 from result_rows import code
 from results_page import COVERAGE, LARGEST, ROOT, SECTIONS, STALE, TABLES, pages
 from results_pictures import PICTURES, draw
@@ -13,6 +14,12 @@ from results_pictures import PICTURES, draw
 def page(folder: Path) -> str:
     """All pages, one below the other."""
     return "\n".join(pages(folder).values())
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, str]:
+    """The pages of all tables."""
+    return pages(TABLES)
 
 
 def fresh(text: str) -> list[str]:
@@ -38,18 +45,17 @@ def test_a_table_is_stale_where_the_learners_code_changed_since(tmp_path: Path) 
     assert told.index("Figure 3 (P)") < flag < told.index("Figure 8 (P)")
 
 
-def test_the_pages_are_what_the_command_makes() -> None:
+def test_the_pages_are_what_the_command_makes(made: dict[str, str]) -> None:
     """To the letter but for what is stale by now, each short enough; the pictures that they show are there."""
-    for name, told in pages(TABLES).items():
+    for name, told in made.items():
         written = (ROOT / "docs" / name).read_text(encoding="utf-8")
         assert fresh(written) == fresh(told), "run: python benchmarks/results_page.py"
         assert len(told.encode()) <= LARGEST, name
     assert all((ROOT / "docs" / "results" / f"{name}.png").exists() for name in PICTURES)
 
 
-def test_every_page_is_summed_up_on_the_first() -> None:
+def test_every_page_is_summed_up_on_the_first(made: dict[str, str]) -> None:
     """With a link to it, and a sentence on what holds and on what does not."""
-    made = pages(TABLES)
     summary = [line for line in made["results.md"].splitlines() if line.startswith("| [")]
     others = [name for name in made if name != "results.md"]
     assert len(summary) == len(others) >= 6
@@ -60,10 +66,9 @@ def test_every_page_is_summed_up_on_the_first() -> None:
         assert len(holds) > 20 and len(fails) > 20
 
 
-def test_every_figure_of_a_paper_is_said_to_be_run_reduced_or_not() -> None:
+def test_every_figure_of_a_paper_is_said_to_be_run_reduced_or_not(made: dict[str, str]) -> None:
     """On its section's page, with our repetitions beside the paper's; what was measured is in a file."""
     known = pd.read_csv(COVERAGE, dtype=str, keep_default_na=False)
-    made = pages(TABLES)
     assert set(known["state"]) <= {"run", "reduced", "not run"}
     assert not known.duplicated(["section", "item"]).any()
     for row in known.to_dict("records"):
