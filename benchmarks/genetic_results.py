@@ -4,25 +4,28 @@
 
 reads what of these the folder holds, and then `python benchmarks/results_page.py` shows it:
 
-    iid.csv, dirichlet.csv, numbers.csv, tenth.csv    of genetic_tree.py: equal shares, --alpha 1, numbers,
-                                                      --participation 0.1
-    private*.csv                                      of genetic_private.py
-    membership.csv                                    of genetic_membership.py
+    trees.csv         of genetic_tree.py: base, sizes, shares
+    runs.csv          of genetic_tree.py base --sets nursery --splits 1 --runs 10
+    ways.csv          of genetic_tree.py base --ways all
+    dirichlet.csv     of genetic_tree.py base --alpha 1
+    private*.csv      of genetic_private.py
+    membership.csv    of genetic_membership.py
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 from result_rows import PaperRows, arguments
 
-from privfed.study.papers.genetic import NUMBERS
+from privfed.study.papers.genetic import CLIENTS, NUMBERS, SHARES, SIZES
 from privfed.study.papers.genetic import PAPER as THEIRS
 
 PAPER = "FedGA-Tree"
-#: What the learners of genetic_tree.py are called, and of which clients and nodes are counted too.
+#: What the learners of genetic_tree.py are called.
 LEARNERS = {
     "local": "own tree",
     "paper": "paper's way",
@@ -35,94 +38,160 @@ LEARNERS = {
     "IBM": "IBM tree",
     "IBM, secure sum": "IBM tree, secure sum",
 }
-COUNTED = ("local", "paper", "folds+own", "IBM, secure sum")
-NOTE = (
-    "{} of the paper's 10 splits, each run once (the paper: ten times); 20 clients, P = {}, G = 100{}; means "
-    "over clients, after ± the deviation over splits; the mean over sets is of the splits that all have"
-)
+BASE = ((CLIENTS, 1.0),)
 
 
-def gains(told: PaperRows, raw: pd.DataFrame, titles: dict[str, str], note: str) -> None:
-    """For each figure a table: a line for each set, and one for the mean over sets."""
-    sets = list(dict.fromkeys(raw["set"]))
-    whole = raw.groupby("split")["set"].nunique()
-    common = raw[raw["split"].isin(whole[whole == len(sets)].index)]
-    parts = {name: raw[raw["set"] == name] for name in sets}
-    if len(common) and len(sets) > 1:
-        parts[f"mean of {len(sets)} sets"] = common
-    for figure, title in titles.items():
+@dataclass(frozen=True)
+class FigureRows:
+    """What a figure shows of genetic_tree.py's rows: columns are its learners, or several settings of one."""
+
+    title: str
+    shows: str  #: a column of the rows
+    settings: Sequence[tuple[int, float]] = BASE
+    learners: Sequence[str] = tuple(LEARNERS)
+    numbers: bool = False
+    sets: Sequence[str] = ()  #: all, where none is named
+    over: str = "split"  #: what the deviation is over
+
+    def own(self, raw: pd.DataFrame) -> pd.DataFrame:
+        """Its rows, each with ``row`` and ``column`` of the table, and its ``value``."""
+        settings = pd.Series(list(zip(raw["clients"], raw["active"], strict=True)), raw.index)
+        kept = settings.isin(self.settings) & raw["learner"].isin(self.learners)
+        kept &= raw["set"].isin(list(NUMBERS)) == self.numbers
+        kept &= raw["set"].isin(self.sets or set(raw["set"]))
+        columns = raw["learner"].map(LEARNERS)
+        if len(self.settings) > 1:
+            alike = len({active for _, active in self.settings}) == 1
+            words = "{0} clients" if alike else "{1:.0%} active"
+            columns = settings.map(lambda one: words.format(*one))
+        table = raw.assign(column=columns, value=raw[self.shows])[kept]
+        return table.dropna(subset=["value"])
+
+    def add(self, told: PaperRows, raw: pd.DataFrame) -> None:
+        """A line for each set, and one for the mean over sets, of the splits that all have."""
+        table = self.own(raw)
+        sets, columns = list(dict.fromkeys(table["set"])), dict.fromkeys(table["column"])
+        whole = table.groupby("split").apply(lambda one: len(set(zip(one["set"], one["column"], strict=True))))  # fmt: skip
+        full = whole[whole == len(sets) * len(columns)].index
+        if len(self.settings) > 1:
+            table = table[table["split"].isin(full)]
+        splits = table.groupby("set")[self.over].nunique()
+        parts = {name: table[table["set"] == name] for name in sets}
+        if len(full) and len(sets) > 1:
+            parts[f"mean of {len(sets)} sets"] = table[table["split"].isin(full)]
         for row, own in parts.items():
-            for learner, column in LEARNERS.items():
-                if figure != "gain" and learner not in COUNTED:
-                    continue
-                found = own[own["learner"] == learner].dropna(subset=[figure])
-                values = found.groupby("split")[figure].mean()
-                if len(values):
-                    theirs = own is common and title.startswith("Figure 3")
-                    known = THEIRS.get((learner, figure), "") if theirs else ""
-                    told.add(
-                        title,
-                        row,
-                        column=column,
-                        theirs=known,
-                        note=note,
-                        ours=float(values.mean()),
-                        spread=_spread(values),
-                    )
+            for column, cell in own.groupby("column", sort=False):
+                values = cell.groupby(self.over)["value"].mean()
+                known = THEIRS.get((str(cell["learner"].iloc[0]), self.shows), "")
+                told.add(
+                    self.title,
+                    row,
+                    column=str(column),
+                    theirs=known if row not in sets and self.title.startswith("Figure 3") else "",
+                    note=self.note(int(splits.min()), int(splits.max())),
+                    ours=float(values.mean()),
+                    spread=_spread(values),
+                )
+
+    def note(self, few: int, many: int) -> str:
+        """How much was run."""
+        count = f"{many}" if few == many else f"{few} to {many}"
+        ran = f"{count} of the paper's 10 splits, each run once (the paper: ten times)"
+        if self.over == "run":
+            ran = f"one split, {count} runs (the paper: ten)"
+        better = "; a smaller error is better" * (self.numbers and self.shows == "gain")
+        return (
+            f"{ran}; P = {40 if self.numbers else 20}, G = 100{better}; means over clients, after ± the "
+            f"deviation over {self.over}s; the mean over sets is of the splits that all have"
+        )
 
 
 def _spread(values: pd.Series) -> float | str:
     return float(values.std()) if len(values) > 1 else ""
 
 
-#: By file: what its tables are called by figure, P, and what else is to be said.
+GAIN = "gain in macro F1 over each client's own tree, in %"
+CHANGE = "change of the mean squared error to each client's own tree, in %"
+APART = "edit distance of a client's tree to its own structure"
+SECURE = ("IBM, secure sum",)
+GROWN = ("local", "paper", *SECURE)
+#: By file of genetic_tree.py's rows: what is told of them.
 TREES = {
-    "iid.csv": (
-        {
-            "gain": "Figure 3 (a), gain in macro F1 over each client's own tree, in %",
-            "share": "Figure 3 (b), clients that gain, in %",
-            "nodes": "Figure 4 (a), decision nodes of a client's tree",
-        },
-        20,
-        "",
+    "trees.csv": (
+        FigureRows(f"Figure 3 (a), {GAIN}", "gain"),
+        FigureRows("Figure 3 (b), clients that gain, in %", "share", learners=("paper", *SECURE)),
+        FigureRows("Figure 4 (a), decision nodes of a client's tree", "nodes", learners=GROWN),
+        FigureRows(f"Figure 4 (b), {APART}", "distance"),
+        FigureRows("Figure 5 (b), macro F1 on nursery", "score", sets=("nursery",)),
+        FigureRows("Figure 6 (a), gain in macro F1, in %", "gain", SIZES, ("paper",)),
+        FigureRows("Figure 6 (b), gain of IBM trees, in %", "gain", SIZES, SECURE),
+        FigureRows("Figure 7 (a), gain in macro F1, in %", "gain", SHARES, ("paper",)),
+        FigureRows("Figure 7 (b), gain of IBM trees, in %", "gain", SHARES, SECURE),
+        FigureRows(f"Figure 8 (a), {CHANGE}", "gain", numbers=True),
+        FigureRows(
+            "Figure 8 (b), clients with a smaller error, in %",
+            "share",
+            learners=("paper",),
+            numbers=True,
+        ),
+        FigureRows(
+            "Figure 9 (a), decision nodes of a client's tree, for numbers",
+            "nodes",
+            learners=GROWN,
+            numbers=True,
+        ),
+        FigureRows(f"Figure 9 (b), {APART}, for numbers", "distance", numbers=True),
+        FigureRows(
+            "Figure 10 (a), change of the mean squared error, in %",
+            "gain",
+            SIZES,
+            ("paper",),
+            numbers=True,
+        ),
+        FigureRows(
+            "Figure 10 (b), change of the mean squared error, in %",
+            "gain",
+            SHARES,
+            ("paper",),
+            numbers=True,
+        ),
     ),
-    "tenth.csv": (
-        {"gain": "Figure 7, gain in macro F1 with a tenth of the clients active, in %"},
-        20,
-        ", one client in ten active in each generation",
+    "runs.csv": (
+        FigureRows(
+            "Figure 5 (a), macro F1 on one split of nursery", "score", learners=GROWN, over="run"
+        ),
     ),
-    "numbers.csv": (
-        {
-            "gain": "Figure 8 (a), change of the mean squared error to each client's own tree, in %",
-            "share": "Figure 8 (b), clients with a smaller error, in %",
-            "nodes": "Figure 9 (a), decision nodes of a client's tree, for numbers",
-        },
-        40,
-        "; a smaller error is better; of the paper's sets: abalone, houses and sulfur",
+    "ways.csv": (
+        FigureRows("Gain in macro F1 by what the clients choose by, in %", "gain"),
+        FigureRows(
+            "Change of the mean squared error by what the clients choose by, in %",
+            "gain",
+            numbers=True,
+        ),
+        FigureRows(
+            "Gain in macro F1 by what the clients choose by, a tenth of them active, in %",
+            "gain",
+            SHARES[-1:],
+        ),
     ),
     "dirichlet.csv": (
-        {
-            "gain": "Gain in macro F1, classes divided by a Dirichlet(1) law, in %",
-            "share": "Clients that gain, classes divided by a Dirichlet(1) law, in %",
-        },
-        20,
-        ", clients with fewer than 10 records left out",
+        FigureRows("Gain in macro F1, classes divided by a Dirichlet(1) law, in %", "gain"),
+        FigureRows("Clients that gain, classes divided by a Dirichlet(1) law, in %", "share"),
     ),
 }
 
 
 def trees(folder: Path) -> Iterable[tuple[str, PaperRows]]:
     """What genetic_tree.py found."""
-    for file, (titles, population, more) in TREES.items():
+    for file, figures in TREES.items():
         if not (folder / file).exists():
             continue
         raw = pd.read_csv(folder / file)
-        splits = raw.groupby("set")["split"].nunique()
-        few, many = splits.min(), splits.max()
-        count = f"{many}" if few == many else f"{few} to {many}"
         told = _rows(raw)
-        gains(told, raw, titles, NOTE.format(count, population, more))
-        yield f"genetic_tree_{Path(file).stem}", told
+        for figure in figures:
+            if len(figure.own(raw)):
+                figure.add(told, raw)
+        yield f"genetic_{Path(file).stem}", told
 
 
 def _rows(raw: pd.DataFrame) -> PaperRows:

@@ -11,7 +11,8 @@ deviation, so that a constant has 1) and, cut at its median, as a class. A peer 
 not go beside privfed runs under the interpreter that ``--environment`` names.
 
 Rows are kept as they come in benchmarks/results/league.csv (--out): an interrupted run goes on, and a
-method, set, epsilon or split more adds its own rows alone. docs/tuning.md names the sets that our settings were chosen on.
+method, set, epsilon or split more adds its own rows alone; rows that code since changed has measured (ours: the
+private engine's; a peer's: its file's) are measured anew where they are among the run's. docs/tuning.md names the sets that our settings were chosen on.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import numpy as np
 import pandas as pd
 from peers import problem as peers
 from peers.problem import Feature, Problem
-from result_rows import RESULTS, arguments, write_rows
+from result_rows import RESULTS, arguments, code, commit, machine, today, write_rows
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 from sklearn.model_selection import train_test_split
 
@@ -164,6 +165,13 @@ def entrants() -> Mapping[str, tuple[str, str]]:
     return found
 
 
+def code_of(method: str) -> str:
+    """What a method's rows hang on: the private engine, the fuzzy tree, or the peer's own file."""
+    stem, alone = entrants()[method]
+    ours = "fuzzy_tree" if alone else "private"
+    return ours if stem == "ours" else f"benchmarks/peers/{stem}.py"
+
+
 def problem_of(
     name: str, task: str, epsilon: str, split: int, most: int, wide: float
 ) -> tuple[Problem, np.ndarray]:
@@ -237,22 +245,24 @@ def main() -> None:
         parser.error(f"no method {unknown[0]!r}; there are {', '.join(entrants())}")
     pythons = dict(each.split("=", 1) for each in given.environment if each)
     warnings.simplefilter("ignore")
-    rows: list[dict[str, Any]] = []
+    rows: dict[tuple[str, ...], dict[str, Any]] = {}
     if given.out.exists():
-        rows = pd.read_csv(given.out, dtype={"epsilon": str, "seed": str}).to_dict("records")  # type: ignore[assignment]
-    known = {tuple(map(str, (row[key] for key in KEYS))) for row in rows}
+        known = pd.read_csv(given.out, dtype={"epsilon": str, "seed": str}).to_dict("records")
+        rows = {tuple(str(row[key]) for key in KEYS): {**row} for row in known}  # type: ignore[dict-item]
     for cell in cells(given):
-        if tuple(map(str, cell)) in known:
-            continue
         name, task, method, epsilon, split = cell
+        digest = code(code_of(method))
+        if rows.get(key := tuple(map(str, cell)), {}).get("code") == digest:
+            continue
         problem, wanted = problem_of(name, task, epsilon, split, given.most, given.wide)
         told, seconds = predicted(problem, method, pythons.get(entrants()[method][0]))
         found = scores(wanted, told, task == "numbers", float(problem.train["y"].mean()))
         row = dict(zip(KEYS, cell, strict=True)) | {"records": len(problem.train) + len(wanted)}
         row |= {score: round(value, 5) for score, value in found.items()}
-        rows.append(row | {"seconds": round(seconds, 2)})
-        print(*rows[-1].values(), flush=True)
-        write_rows(rows, given.out, KEYS, seed=str(split))
+        row |= {"seconds": round(seconds, 2), "code": digest, "seed": str(split)}
+        print(*row.values(), flush=True)
+        rows[key] = row | {"commit": commit(), "date": today(), "machine": machine()}
+        write_rows(list(rows.values()), given.out, KEYS, seed=str(split))
 
 
 if __name__ == "__main__":

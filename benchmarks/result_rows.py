@@ -26,7 +26,8 @@ import pandas as pd
 from tqdm import tqdm
 
 T = TypeVar("T")
-RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
 #: Where rows come from; ``code`` is :func:`code` of what was measured.
 SOURCE = ("commit", "date", "seed", "machine", "code")
 #: Beginnings of file names, and the learners' folders whose code their figures hang on.
@@ -217,13 +218,14 @@ def commit() -> str:
 
 @cache
 def code(folders: str) -> str:
-    """Return folders of ``learners``, joined by plus, and a digest of their code.
+    """Return folders of ``learners`` or files from the root, joined by plus, and a digest of their code.
 
     Comments, docstrings and layout do not count.
     """
     found = sha256()
-    for folder in folders.split("+"):
-        for file in sorted((RESULTS.parent.parent / "learners" / folder).glob("*.py")):
+    for one in folders.split("+"):
+        place = ROOT / (one if "/" in one else f"learners/{one}")
+        for file in [place] if place.is_file() else sorted(place.glob("*.py")):
             found.update(f"{file.name} {meaning(file.read_text(encoding='utf-8'))}".encode())
     return f"{folders} {found.hexdigest()[:12]}"
 

@@ -62,7 +62,7 @@ HEADLINES = {
     "rulefit": r"Table 1 and Figure 3, the paper's rules|Figure 2, (federated|Model 2, AUC)|Figure 4",
     "fuzzy_tree": r"Tables? [3457]",
     "forest": r"Tables? [257]\b",
-    "genetic": r"Figure [38]",
+    "genetic": r"Figure (3|7|8(?! \(b)|10(?! \(b)|11)",
     "rule_search": r"Figure 6, (icu, coverage|by level)|Figures 6 and 10",
     "private": r"How well chances rank",
 }
@@ -324,7 +324,8 @@ def _stale(data: pd.DataFrame) -> list[str]:
     """Return a line if the code that any row was measured with is not today's."""
     then = {str(one) for one in data.get("code", pd.Series()).dropna()}
     folders = sorted({one.split()[0] for one in then if one != code(one.split()[0])})
-    changed = ", ".join(f"`learners/{one}`" for each in folders for one in each.split("+"))
+    names = [one for each in folders for one in each.split("+")]
+    changed = ", ".join(f"`{one}`" if "/" in one else f"`learners/{one}`" for one in names)
     return [f"{STALE} {changed} changed since."] if changed else []
 
 
@@ -351,6 +352,7 @@ def main() -> None:
     parser.add_argument("--tables", type=Path, default=TABLES)
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="folder of the pages")
     chosen = parser.parse_args()
+    chosen.out.mkdir(parents=True, exist_ok=True)
     for name, text in pages(chosen.tables).items():
         (chosen.out / name).write_text(text, encoding="utf-8")
         print(f"{chosen.out / name}: {len(text.encode())} bytes")

@@ -71,10 +71,14 @@ def league(data: pd.DataFrame) -> Figure:
         for number, method in enumerate(methods):
             line = own[own["method"] == method].groupby("epsilon")[score].agg(["mean", "std"])
             style = _style(number % len(COLOURS)) | {"linestyle": STROKES[number // len(COLOURS)]}
-            axis.errorbar(line.index, line["mean"], line["std"].fillna(0), label=method, capsize=2, **style)  # fmt: skip
-        axis.set(xscale="log", xlabel="epsilon", ylabel=score, title=f"{name}, {task}")
-        if score == "rmse":
-            axis.set_ylim(top=min(axis.get_ylim()[1], 1.3))
+            at = line.index * 1.025 ** (number - len(methods) / 2)  # side by side
+            axis.errorbar(at, line["mean"], line["std"].fillna(0), label=method, capsize=2, elinewidth=0.7, **style)  # fmt: skip
+        label = "AUC" if task == "classes" else "RMSE over deviation"
+        axis.set(xscale="log", xlabel="epsilon", ylabel=label, title=f"{name}, {task}")
+        axis.set_xticks(tried := sorted(set(own["epsilon"])), [f"{one:g}" for one in tried])
+        axis.set_xticks([], minor=True)
+        low, high = axis.get_ylim()
+        axis.set_ylim(*((max(low, 0.5), high) if score == "auc" else (low, min(high, 1.3))))
     for axis in axes.flat[len(places) :]:
         axis.remove()
     _finish(figure, axes)

@@ -148,7 +148,7 @@ def test_a_peer_learns_what_one_column_decides_and_says_the_same_after_a_journey
 def test_an_interrupted_league_goes_on_and_an_unknown_method_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Rows stand in the file as they come; a second run carries out what is missing alone."""
+    """Rows stand in the file as they come; a second run carries out what is missing or stale alone."""
     problem(200).train.rename(columns={"y": "class"}).to_csv(tmp_path / "banknote.csv", index=False)
     monkeypatch.setattr(league, "DATA", tmp_path)
     league.load.cache_clear()
@@ -166,6 +166,14 @@ def test_an_interrupted_league_goes_on_and_an_unknown_method_is_named(
     rows = pd.read_csv(out)
     assert list(rows["method"]) == ["logistic", "AdaSSP"]
     assert rows["auc"].iloc[0] == first["auc"].iloc[0] and rows["auc"].between(0, 1).all()
+    stale = rows.assign(code=["benchmarks/peers/linear.py 0", rows["code"][1]], auc=0.0)
+    stale.to_csv(out, index=False)
+    monkeypatch.undo()
+    monkeypatch.setattr(league, "DATA", tmp_path)
+    run("--methods", "logistic", "AdaSSP")
+    again = pd.read_csv(out)
+    assert list(again["auc"]) == [first["auc"].iloc[0], 0.0]  # the other's code has not changed
+    assert list(again["code"]) == list(rows["code"])
     titles = [title for title, *_ in league_tables(rows)]
     assert titles[0].startswith("Mean ranks") and "1" in titles[1]
     with pytest.raises(SystemExit):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from hashlib import sha256
 from pathlib import Path
 
 import pandas as pd
@@ -37,6 +38,8 @@ def test_code_is_known_by_what_it_does(tmp_path: Path, monkeypatch: pytest.Monke
     )
     assert result_rows.meaning(same[0]) == result_rows.meaning(same[1])
     assert result_rows.meaning(same[0]) != result_rows.meaning(same[0].replace("+", "-"))
+    folder, file = (result_rows.code(one) for one in ("forest", "benchmarks/peers/linear.py"))
+    assert len({folder.split()[1], file.split()[1], sha256().hexdigest()[:12]}) == 3
     monkeypatch.setattr(result_rows, "RESULTS", tmp_path / "benchmarks" / "results")
     path = write_rows(rows_of("wine"), "forest_x", ("set",), seed="0")
     assert pd.read_csv(path)["code"][0].startswith("forest ")

@@ -69,19 +69,18 @@ def test_every_page_is_summed_up_on_the_first(made: dict[str, str]) -> None:
 def test_every_figure_of_a_paper_is_said_to_be_run_reduced_or_not(made: dict[str, str]) -> None:
     """On its section's page, with our repetitions beside the paper's; what was measured is in a file."""
     known = pd.read_csv(COVERAGE, dtype=str, keep_default_na=False)
-    assert set(known["state"]) == {"run", "reduced", "not run"}
+    assert set(known["state"]) <= {"run", "reduced", "not run"}
     assert not known.duplicated(["section", "item"]).any()
     for row in known.to_dict("records"):
         told = made[f"results-{row['section'].replace('_', '-')}.md"]
         shown = " | ".join(row[key] for key in ("item", "shows", "state", "ours", "paper"))
         assert f"| {shown} |" in told
         assert bool(row["ours"]) is (row["state"] != "not run") and row["section"] in SECTIONS
-    measured = pd.concat(
-        pd.read_csv(file, dtype=str) for file in TABLES.glob("*.csv") if "genetic_tree" in file.name
-    )
+    measured = pd.concat(pd.read_csv(file, dtype=str) for file in TABLES.glob("genetic_*.csv"))
     figures = set(measured["table"].str.extract(r"^(Figure \d+(?: \(.\))?)")[0].dropna())
-    listed = known[(known["section"] == "genetic") & (known["state"] != "not run")]
-    assert figures == set(listed["item"])
+    listed = set(known["item"][(known["section"] == "genetic") & (known["state"] != "not run")])
+    assert all({one, one.partition(" (")[0]} & listed for one in figures)
+    assert listed <= figures | {one.partition(" (")[0] for one in figures}
 
 
 def test_words_for_the_summary_stand_there_alone(tmp_path: Path) -> None:

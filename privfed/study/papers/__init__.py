@@ -13,6 +13,7 @@ from privfed.study.papers import (
     forest,
     fuzzy_trees,
     genetic,
+    learned_rules,
     rule_search,
     simulations,
     trauma,
@@ -152,6 +153,24 @@ TABLES: Mapping[str, PaperTable] = {
     ),
     "rule-search/figure-9": PaperTable(
         "coverage and precision by theta (simulated patients)", (), 3, rule_search.table("theta")
+    ),
+    "rule-search/figure-10": PaperTable(
+        "balanced accuracy and F1 of learned rules by epsilon, beside coverage and precision",
+        (learned_rules.SET,),
+        10,
+        learned_rules.table(learned_rules.by_epsilon, (learned_rules.NU,)),
+    ),
+    "rule-search/figure-11": PaperTable(
+        "the same by nu",
+        (learned_rules.SET,),
+        10,
+        learned_rules.table(learned_rules.by_nu, learned_rules.NUS),
+    ),
+    "rule-search/figure-12": PaperTable(
+        "number of learned rules by the share of the population that holds them",
+        (learned_rules.SET,),
+        1,
+        learned_rules.figure_12,
     ),
 }
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from privfed.errors import InputError
@@ -18,7 +20,7 @@ class PaperSet:
 
     digest: str  #: of the table that our figures were measured on, see :func:`digest`
     origin: str  #: where it comes from, in words
-    source: str = ""  #: ``openml:NAME`` or a bundled set; nothing where a file is needed
+    source: str = ""  #: ``openml:NAME``, a bundled set or sktime; nothing where a file is needed
 
 
 SETS = {
@@ -100,6 +102,11 @@ SETS = {
         "93d85d07fdecde547330e655fb085025727a2c0c5c5939648f066d7fc48a5108",
         "the sulfur recovery unit's table (Fortuna et al. 2007), y1 last",
     ),
+    "basic_motions": PaperSet(
+        "9a4a3c784a73c2a32cc2f2f6897388fc96c656ba4a0696c6c6ab2617a74f3dd1",
+        "UEA's BasicMotions (it comes with `pip install sktime`), a line for each trajectory and step",
+        "sktime",
+    ),
 }
 
 
@@ -112,12 +119,29 @@ def table(name: str, folder: Path | None) -> pd.DataFrame:
     path = None if folder is None else folder / f"{name}.csv"
     if path is not None and path.is_file():
         return load_csv(path).frame
-    if about.source:
+    if about.source == "sktime" and find_spec("sktime"):
+        return motions()
+    if about.source and about.source != "sktime":
         return load(about.source).frame
     raise InputError(
         f"data set {name!r} is not bundled; get {about.origin}, save it as {name}.csv, and name its "
         "folder by --data"
     )
+
+
+def motions() -> pd.DataFrame:
+    """BasicMotions as sktime has it: a line for each trajectory and step, and whether the motion is vigorous."""
+    from sktime.datasets import load_basic_motions
+
+    signals, doing = load_basic_motions(return_type="numpy3d")
+    count, sensors, steps = signals.shape
+    frame = pd.DataFrame(signals.transpose(0, 2, 1).reshape(-1, sensors)).add_prefix("x")
+    places = {
+        "trajectory": np.repeat(np.arange(count), steps),
+        "step": np.tile(np.arange(steps), count),
+    }
+    vigorous = np.isin(doing, ["running", "badminton"]).astype(int)
+    return frame.assign(**places, vigorous=np.repeat(vigorous, steps))
 
 
 def digest(frame: pd.DataFrame) -> str:

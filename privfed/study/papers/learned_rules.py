@@ -1,0 +1,178 @@
+"""DP-RuL's Figures 10 to 12: protocols over rules that individuals learned, and what the rules found are worth.
+
+The hospitals' patients are not public: the trajectories are BasicMotions (80 recordings of six sensors,
+vigorous motion or not), a third of them held out. Who they belong to is not known: each of 400 individuals is
+SIMULATED as a draw of four of the others, from which the genetic learner makes its rules, so that nothing is
+assumed of how symbols are distributed. Every search goes through a gate, three quarters of epsilon for
+structures and a quarter for thresholds and intervals. ``all rules`` stands for every valid structure with the
+median of its holders' parameters, without noise: the paper's black line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from privfed.engines.cohort import CohortDisclosure
+from privfed.errors import InputError
+from privfed.learners import RuleSearch
+from privfed.learners.rule_search.population_rules import (
+    PopulationRules,
+    WeightedRule,
+    coverage,
+    utility,
+)
+from privfed.learners.rule_search.rule_index import RuleIndex
+from privfed.learners.stl.grammar import Grammar
+from privfed.learners.stl.learner import GeneticRules
+from privfed.study.papers.table import Measured
+
+SET = "basic_motions"
+BOUND = 20.0  #: public, of each sensor
+EVERY = 5  #: one step of so many is kept
+PEOPLE, EACH, SEED = 400, 4, 1
+EPSILONS = (30, 300, 3000)
+LEVELS = (2, 8)  #: epsilon of searches by level, whose unit is one rule
+#: Where nu is varied, and epsilon of the searches where it is.
+NU, NUS, FIXED = 0.02, (0.01, 0.02, 0.05, 0.1), 300
+#: The strategy, and parameters of its own, by protocol.
+PROTOCOLS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "baseline, Q = 1000": ("equal", {"questions": 1000}),
+    "paper's adaptive (UCT), C = 0.1": ("uct", {}),
+    "ours, best first": ("adaptive", {}),
+}
+BY_LEVEL, ALL = "ours, by level (unit: one rule)", "all valid rules, no noise"
+Cell = tuple[str, int, float]  #: protocol, epsilon, nu
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """Trajectories (samples, steps, variables) and labels, each individual's rules, and who is held out."""
+
+    signals: np.ndarray
+    labels: np.ndarray
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame) -> Learned:
+        """Read a table of a line for each trajectory and step."""
+        ordered = frame.sort_values(["trajectory", "step"])
+        shape = (ordered["trajectory"].nunique(), ordered["step"].nunique(), -1)
+        sensors = [name for name in frame if name not in ("trajectory", "step", "vigorous")]
+        signals = ordered[sensors].to_numpy(float).reshape(shape)[:, ::EVERY]
+        labels = ordered["vigorous"].to_numpy(int).reshape(shape[:2])[:, 0] == 1
+        return cls(signals, labels)
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """Trajectories in random order; the first third is held out."""
+        return np.random.default_rng(SEED).permutation(len(self.signals))
+
+    @property
+    def held(self) -> np.ndarray:
+        """The trajectories that no individual sees."""
+        return self.order[: len(self.order) // 3]
+
+    @cached_property
+    def book(self) -> RuleIndex:
+        """Each individual's rules, from its own draw of as many of each class."""
+        variables = self.signals.shape[2]
+        names = tuple((f"x{i}", -BOUND, BOUND) for i in range(variables))
+        grammar = Grammar(names, most_operators=2, horizon=self.signals.shape[1] - 1)
+        own, rng = self.order[len(self.held) :], np.random.default_rng(SEED)
+        classes = [own[self.labels[own] == label] for label in (True, False)]
+        rules = {}
+        for person in range(PEOPLE):
+            mine = np.concatenate([rng.choice(one, EACH // 2, replace=False) for one in classes])
+            learner = GeneticRules(
+                grammar, rules=8, population=10, generations=2, seed=10**6 * SEED + person
+            )
+            found = learner.learn(self.signals[mine], self.labels[mine])
+            rules[f"{person:05d}"] = [one.rule for one in found]
+        return RuleIndex.of(rules, grammar)
+
+    def worth(self, rules: PopulationRules) -> dict[str, float]:
+        """Balanced accuracy and F1 of rules on the trajectories held out."""
+        return utility(rules.predict(self.signals[self.held]), self.labels[self.held])
+
+    def valid(self, nu: float) -> Mapping[tuple[int, ...], int]:
+        """Structures that a share ``nu`` of the individuals holds, and how many do."""
+        return self.book.valid(nu * self.book.people)
+
+    def every_rule(self, nu: float) -> PopulationRules:
+        """Every valid structure with the median of its holders' parameters."""
+        book, rules = self.book, []
+        for structure, holders in self.valid(nu).items():
+            ranges = np.array(book.grammar.ranges(structure))
+            held = book.parameters(structure, len(ranges))[:, book.answers(structure)]
+            values = ranges[:, 0] + np.median(held, axis=1) * (ranges[:, 1] - ranges[:, 0])
+            rule = book.grammar.formula(structure, values.tolist())
+            rules.append(WeightedRule(rule, holders / book.people))
+        return PopulationRules(tuple(rules), book.grammar.names)
+
+    def searched(self, protocol: str, epsilon: int, nu: float, seed: int) -> dict[str, float]:
+        """Coverage and precision of one search, and what its rules are worth."""
+        strategy, own = PROTOCOLS.get(protocol, ("levels", {}))
+        total, grammar = Fraction(epsilon), self.book.grammar
+        model = RuleSearch(
+            strategy, epsilon=total * 3 / 4, parameter_epsilon=total / 4, min_support=nu, random_state=seed,
+            max_operators=grammar.most_operators, horizon=grammar.horizon, **own,
+        )  # fmt: skip
+        try:
+            model.fit(CohortDisclosure.of(self.book, model.private(total), seed=seed + 1))
+        except InputError as error:
+            if "too small" not in str(error):
+                raise
+            model.found_, model.rules_ = [], PopulationRules((), grammar.names)
+        right, precise = coverage([one.structure for one in model.found_], self.valid(nu))
+        return {"coverage": right, "precision": precise, **self.worth(model.rules_)}
+
+
+#: What is told of a search, in words.
+TOLD = {"coverage": "coverage", "precision": "precision", "balanced_accuracy": "balanced accuracy", "f1": "F1"}  # fmt: skip
+
+
+def by_epsilon() -> Iterator[tuple[str, Cell]]:
+    """Figure 10's cells: where the figures stand, and what is searched."""
+    for protocol in (*PROTOCOLS, BY_LEVEL):
+        for epsilon in EPSILONS if protocol in PROTOCOLS else LEVELS:
+            yield f"epsilon {epsilon:,}", (protocol, epsilon, NU)
+
+
+def by_nu() -> Iterator[tuple[str, Cell]]:
+    """Figure 11's."""
+    for protocol in PROTOCOLS:
+        yield from ((f"nu {nu:g}", (protocol, FIXED, nu)) for nu in NUS)
+
+
+def table(
+    cells: Callable[[], Iterator[tuple[str, Cell]]], reference: tuple[float, ...]
+) -> Callable[[Mapping[str, pd.DataFrame], int], Iterator[Measured]]:
+    """What searches find and are worth; ``reference``: the nu at which all valid rules stand beside them."""
+
+    def run(data: Mapping[str, pd.DataFrame], runs: int) -> Iterator[Measured]:
+        learned = Learned.of(data[SET])
+        for place, (protocol, epsilon, nu) in cells():
+            rows = pd.DataFrame([learned.searched(protocol, epsilon, nu, run) for run in range(runs)])  # fmt: skip
+            for score, words in TOLD.items():
+                if len(values := rows[score].dropna()):
+                    yield Measured(protocol, f"{words}, {place}", None, values.tolist())
+        for nu in reference:
+            for score, value in learned.worth(learned.every_rule(nu)).items():
+                yield Measured(ALL, f"{TOLD[score]}, nu {nu:g}", None, [value])
+
+    return run
+
+
+def figure_12(data: Mapping[str, pd.DataFrame], runs: int) -> Iterator[Measured]:
+    """Valid rules by the share of the population that must hold them; nothing in it is random but the draw."""
+    learned = Learned.of(data[SET])
+    for nu in NUS:
+        yield Measured(
+            "valid rules", f"held by {100 * nu:g} %", None, [float(len(learned.valid(nu)))]
+        )
