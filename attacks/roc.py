@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from privfed.privacy.laws import Law
 
 RATES = (0.001, 0.01, 0.1)  #: FPR at which findings state the TPR
 FOUND_AT = "found at false positives of"  #: Under this name findings hold those rates
+#: Bounds of so many counts at once, of so few trials, are looked up.
+FEW, TABLED = 32, 10_000
 REACH = 40  #: Deviations of noise beyond which outputs are left aside, each side
 
 
@@ -142,7 +145,17 @@ def at_least(hits: ArrayLike, trials: ArrayLike, alpha: float) -> Any:
 def at_most(hits: ArrayLike, trials: ArrayLike, alpha: float) -> Any:
     """The upper bound of :func:`clopper_pearson` alone."""
     k, n = _counts(hits, trials, alpha)
+    whole = k.astype(int)
+    if np.ndim(trials) == 0 and k.size >= FEW and n.flat[0] <= TABLED and (whole == k).all():
+        return _upper_bounds(int(n.flat[0]), float(alpha))[whole]
     return np.where(k < n, betaincinv(k + 1, np.maximum(n - k, 1), 1 - alpha), 1.0)
+
+
+@lru_cache(maxsize=64)
+def _upper_bounds(trials: int, alpha: float) -> np.ndarray:
+    """:func:`at_most` of 0 to all trials: audits ask it of the same trials thousands of times."""
+    hits = np.arange(trials)
+    return np.append(betaincinv(hits + 1, trials - hits, 1 - alpha), 1.0)
 
 
 def _counts(hits: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[np.ndarray, np.ndarray]:

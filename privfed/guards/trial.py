@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -63,14 +64,14 @@ class GuardTrial:
         if not self.cells:
             raise InputError("a model has at least one cell: write --shape 20x4,20")
 
-    @property
+    @cached_property
     def cells(self) -> int:
         """Numbers of an update."""
-        return sum(int(np.prod(shape)) for shape in self.shapes)
+        return sum(map(math.prod, self.shapes))
 
     def update(self, flat: np.ndarray) -> list[np.ndarray]:
         """The arrays of a flat update, double precision."""
-        ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes])[:-1]
+        ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
         return [
             np.array(part.reshape(shape))
             for part, shape in zip(np.split(flat, ends), self.shapes, strict=True)
@@ -90,7 +91,7 @@ class GuardTrial:
         """Neighbours, the worst for an honest guard first; see :attr:`.GuardClaim.reach`."""
         if self.table is not None:
             return self._tables(self.table)
-        cells, sizes = self.cells, np.array([int(np.prod(shape)) for shape in self.shapes])
+        cells, sizes = self.cells, np.array([math.prod(shape) for shape in self.shapes])
         named = {
             "all arrays alike": np.repeat(1 / np.sqrt(np.maximum(sizes, 1)), sizes),
             "one cell": np.eye(1, cells)[0],
@@ -131,7 +132,7 @@ class GuardTrial:
             runs: how many.
             first: round from which on answers are looked at.
         """
-        found = np.zeros((runs, 3 + RAW))
+        found, looked_at = np.zeros((runs, 3 + RAW)), cache(partial(self._looked_at, pair))
         for run in range(runs):
             rows = rounds(self.open(), given)[first:]
             told = [row for row in rows if row is not None]
@@ -141,11 +142,11 @@ class GuardTrial:
                 found[run, 0] += row @ pair.direction if along else row.sum()
                 found[run, 2] += row.sum()
             if told:
-                raw = told[0][self.looked_at(pair, told[0].size)]
+                raw = told[0][looked_at(told[0].size)]
                 found[run, 3 : 3 + raw.size] = raw
         return np.nan_to_num(found, nan=-1e300, posinf=1e300, neginf=-1e299)
 
-    def looked_at(self, pair: Pair, size: int) -> np.ndarray:
+    def _looked_at(self, pair: Pair, size: int) -> np.ndarray:
         """Indices of cells that are looked at one by one: those that move, the last one too."""
         moved = np.arange(size)
         if pair.direction is not None and size == self.cells:

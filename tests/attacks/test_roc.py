@@ -9,6 +9,7 @@ import pytest
 
 from privfed.attacks.roc import (
     RocCurve,
+    at_most,
     discrete,
     exposure,
     gaussian_area,
@@ -68,6 +69,17 @@ def test_intervals_are_those_of_clopper_and_pearson() -> None:
     """By their closed form at the ends."""
     assert interval(0, 20) == (0.0, pytest.approx(1 - 0.025 ** (1 / 20)))
     assert interval(20, 20) == (pytest.approx(0.025 ** (1 / 20)), 1.0)
+
+
+@pytest.mark.parametrize("trials", [3, 40, 997])
+def test_many_bounds_at_once_are_each_alone(trials: int) -> None:
+    """To the bit, from none to all; what cannot be counted is refused as before."""
+    hits = np.resize(np.arange(trials + 1), 1000)
+    alone = [float(at_most(int(each), trials, 0.01)) for each in hits[: trials + 1]]
+    assert (at_most(hits, trials, 0.01) == np.resize(alone, 1000)).all()
+    assert at_most(hits / 2, trials, 0.01)[1] < alone[1]
+    with pytest.raises(InputError, match="0 <= hits <= trials"):
+        at_most(hits + 1, trials, 0.01)
 
 
 def test_ties_and_ends() -> None:

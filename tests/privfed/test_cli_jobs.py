@@ -156,7 +156,7 @@ def test_the_output_of_one_seed_of_test_noise_repeats(
 
 
 def test_attack_and_report_work_on_a_finished_folder(finished: Path) -> None:
-    """Both rewrite the report in place; the ledgers stay byte for byte."""
+    """Both rewrite the report in place; the ledgers stay byte for byte, and no record is told."""
     before = (finished / "private" / "heads.json").read_bytes()
     (finished / "report.html").unlink()
     assert status(["report", str(finished)]) == FINE
@@ -166,6 +166,7 @@ def test_attack_and_report_work_on_a_finished_folder(finished: Path) -> None:
     told = json.loads((finished / "private" / "findings.json").read_text())
     attacks = {finding["attack"] for finding in told["findings"]} | set(told["inapplicable"])
     assert attacks >= set(plugins.available("attacks"))
+    assert "records" not in told  # those are for whoever asks, with --scores
     assert status(["attack", str(finished), "--attack-time-limit", "1e-9"]) == FINE
     told = json.loads((finished / "private" / "findings.json").read_text())
     assert any("in 1e-09 seconds" in finding["partial"] for finding in told["findings"])

@@ -340,7 +340,7 @@ def test_attacks_read_what_their_own_study_released(
     from privfed.study.output import Output
 
     for name in ("one", "two"):
-        assert status(["audit", study(name, "2"), "--out", str(tmp_path / name)]) == FINE
+        assert status(["run", study(name, "2"), "--out", str(tmp_path / name)]) == FINE
     assert len(Output.opened(tmp_path / "two").transcript("private")) == 2 * EACH
     report = json.loads((tmp_path / "two" / "report.json").read_text())
     assert report["policies"][0]["released"] == 2 * 2 * EACH
