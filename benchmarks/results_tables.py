@@ -2,7 +2,6 @@
 
     python benchmarks/rule_search_curves.py curves --profiles icu --out curves
     python benchmarks/results_tables.py curves curves            # rule_search_curves.csv
-    python benchmarks/results_tables.py learned learned          # rule_search_learned.py's folder
     python benchmarks/results_tables.py simulations simulations  # rulefit_simulations.py's folder
     python benchmarks/results_tables.py trauma trauma            # rulefit_trauma.py's folder
     python benchmarks/results_tables.py cutoffs cutoffs          # a folder of rulefit_cutoffs.py's tables
@@ -55,15 +54,7 @@ PROTOCOLS = {
     "uct-sqrt2": "paper's adaptive (UCT), C = sqrt 2",
     "adaptive1000": "ours, best first",
     "adaptive5000": "ours, best first, wide",
-    "adaptive": "ours, best first",
     "levels": "ours, by level (unit: one rule)",
-    "all rules": "all valid rules, no noise",
-}
-WORTH = {
-    "coverage": "coverage",
-    "precision": "precision",
-    "balanced_accuracy": "balanced accuracy",
-    "f1": "F1",
 }
 NOTHING = "no precision where no run found a rule"
 SIMULATED = "simulated population with the published marginals, number 11; the hospitals' data are not public"
@@ -99,36 +90,6 @@ def curves(folder: Path) -> Iterator[Row]:
             for column, value in told.items():
                 yield Row(DP_RUL, f"Figure 7, {profile}", PROTOCOLS[str(method)], column, None,
                           value, None, note)  # fmt: skip
-
-
-def learned(folder: Path) -> Iterator[Row]:
-    """Figures 6 and 10 to 12 over learned rules."""
-    files = sorted(folder.glob("learned-*.csv"))
-    data = pd.concat([pd.read_csv(file) for file in files]).drop_duplicates()
-    for task, own in data.groupby("task", sort=False):
-        note = (
-            f"{task}: real trajectories, {own['people'].iloc[0]} simulated individuals; a third of "
-            f"the trajectories held out; {own['run'].max() + 1} runs; nu 0.02 unless varied, epsilon "
-            "300 where nu is"
-        )
-        rules = f"learned rules ({task})"
-        for (protocol, epsilon, nu), part in own.groupby(["protocol", "epsilon", "nu"], sort=False):
-            name = PROTOCOLS[str(protocol)]
-            for score, values in {label: part[column] for column, label in WORTH.items()}.items():
-                if protocol == "levels":
-                    yield Row(DP_RUL, f"Figures 6 and 10, {rules}, by level (unit: one rule)", score,
-                              f"epsilon {epsilon:g}", None, *_mean(values), note)  # fmt: skip
-                elif protocol != "all rules" and nu == 0.02:
-                    figure = "Figure 6" if score in ("coverage", "precision") else "Figure 10"
-                    yield Row(DP_RUL, f"{figure}, {rules}, {score}", name, f"epsilon {epsilon:,g}",
-                              None, *_mean(values), note)  # fmt: skip
-                varied = protocol == "all rules" or (protocol != "levels" and epsilon == 300)
-                if varied and score in ("balanced accuracy", "F1"):
-                    yield Row(DP_RUL, f"Figure 11, {rules}, {score}", name, f"nu {nu:g}", None,
-                              *_mean(values), note)  # fmt: skip
-            if protocol == "all rules":
-                yield Row(DP_RUL, f"Figure 12, {rules}", "valid rules",
-                          f"held by {100 * float(str(nu)):g} %", None, float(part["found"].iloc[0]), None, note)  # fmt: skip
 
 
 # --- RuleFit -----------------------------------------------------------------------------------
@@ -268,7 +229,6 @@ def cutoffs(folder: Path) -> Iterator[Row]:
 
 WHAT: dict[str, tuple[str, Callable[[Path], Iterator[Row]], str]] = {
     "curves": ("rule_search_curves.csv", curves, "0 up"),
-    "learned": ("rule_search_learned.csv", learned, "1; runs 0 up"),
     "simulations": ("rulefit_simulations.csv", simulations, "0 up"),
     "trauma": ("rulefit_trauma.csv", trauma, "0 up"),
     "cutoffs": ("rulefit_cutoffs.csv", cutoffs, "0 up"),

@@ -161,10 +161,10 @@ def table(
             rows = pd.DataFrame([learned.searched(protocol, epsilon, nu, run) for run in range(runs)])  # fmt: skip
             for score, words in TOLD.items():
                 if len(values := rows[score].dropna()):
-                    yield Measured(protocol, f"{words}, {place}", None, values.tolist())
+                    yield Measured(f"{protocol}, {place}", words, None, values.tolist())
         for nu in reference:
             for score, value in learned.worth(learned.every_rule(nu)).items():
-                yield Measured(ALL, f"{TOLD[score]}, nu {nu:g}", None, [value])
+                yield Measured(f"{ALL}, nu {nu:g}", TOLD[score], None, [value])
 
     return run
 
