@@ -46,7 +46,8 @@ def plot(table: pd.DataFrame, y: str = "value", *, ax: Axes | None = None) -> Ax
             axes.fill_between(mean.index, *band, color=shade, alpha=0.15, lw=0)
             axes.plot(mean.index, mean, "o-", color=shade, label=str(name))
         if len(mean) and bound in part:
-            axes.plot(mean.index, each[bound].mean(), ":", color=shade, lw=1.2)
+            most = each[bound].mean()
+            axes.plot(mean.index, most, ":", color=shade, lw=1.2, label="at most, by the guarantee")
         open_ended = part.loc[part["epsilon"].isna(), y]
         if len(open_ended):
             told = f"{name}: no guarantee"
@@ -92,7 +93,10 @@ def figure(table: pd.DataFrame) -> Figure:
             plot(table, y, ax=axes)
         for axes in grid[len(shown) :]:
             axes.set_axis_off()
-        told = dict(zip(*reversed(grid[0].get_legend_handles_labels()), strict=True))
+        drawings = [one.get_legend_handles_labels() for one in reversed(grid)]
+        told = {
+            name: line for lines, names in drawings for line, name in zip(lines, names, strict=True)
+        }
         drawn.legend(told.values(), told.keys(), frameon=False, loc="outside upper center", ncols=3)
     return drawn
 

@@ -84,6 +84,8 @@ def test_one_figure_has_a_panel_for_each_thing_that_was_measured(tmp_path: Path)
         "epsilon: of one release, audited",
         "bytes sent by all owners",
     ]
+    told = [text.get_text() for text in drawn.legends[0].get_texts()]
+    assert told.count("at most, by the guarantee") == 1 and "constant baseline" in told
     write_sweep(table, tmp_path, "a")
     assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
