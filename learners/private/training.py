@@ -117,7 +117,9 @@ class _Learning:
                 self.outcome = replace(self.outcome, lower=float(low), upper=float(high))
             middles = self.outcome.targets((target.edges[:-1] + target.edges[1:]) / 2)[:, 0]
             self.means = np.array([float(target.shares @ middles)])
-            self.variance = float(target.shares @ (middles - self.means[0]) ** 2) + 1e-4
+            away = np.abs(middles - self.means[0])
+            self.variance = float(target.shares @ away**2) + 1e-4
+            self.reach = _reach(target.shares, away / math.sqrt(self.variance))
             moved = target.shares - counted.shares
             unsure = _unsure(target.shares, moved, self.outcome.targets(target.edges)[:, 0], noise)
             self.free = math.sqrt(min(self.variance, unsure))
@@ -272,7 +274,7 @@ class _Learning:
     def _window(self, predictions: np.ndarray | None, variance: float) -> ResidualBounds:
         """Limits of residuals, by the synthetic records' predictions so far."""
         if self.outcome.kind == "number":
-            clip = max(SETTINGS.residual_clip * math.sqrt(variance), 0.05)
+            clip = max(self.reach * math.sqrt(variance), 0.05)
             least = 0.5 if predictions is None else clip
             return ResidualBounds(np.array([-0.5]), np.array([0.5]), min(0.5, least))
         if predictions is None:
@@ -361,6 +363,16 @@ class _Learning:
         present = self.present(answer)
         noise = answer.deviation("sums") / present
         return NoisyMoments(answer.total("sums") / present, np.full(basis.size, noise**2))
+
+
+def _reach(shares: np.ndarray, away: np.ndarray) -> float:
+    """The least limit of residuals, in their std, beyond which little of the target's own variance lies.
+
+    Noise is in proportion to the limit, and few giants hold most of what there is to explain.
+    """
+    tried = np.linspace(*SETTINGS.residual_clips, 13)
+    beyond = np.maximum(away - tried[:, None], 0) ** 2 @ shares
+    return float(tried[min(int((beyond > SETTINGS.clipped_variance).sum()), len(tried) - 1)])
 
 
 def _unsure(shares: np.ndarray, moved: np.ndarray, edges: np.ndarray, noise: float) -> float:

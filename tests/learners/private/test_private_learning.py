@@ -13,7 +13,8 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from privfed import Column, LocalDisclosure, Schema
 from privfed.learners import RuleFitClassifier, RuleFitRegressor, private
-from privfed.learners.private.training import _unsure
+from privfed.learners.private.settings import SETTINGS
+from privfed.learners.private.training import _reach, _unsure
 from privfed.learners.rulefit.private_way import as_rules
 from privfed.privacy.conversion import largest_rho
 from privfed.study.price import price
@@ -315,6 +316,22 @@ def test_trees_and_steps_add_up_to_the_scores(schema: str) -> None:
     for features, cuts, leaves in model.trees():
         total += leaves[(x[:, features] >= cuts) @ (1 << np.arange(len(cuts)))]
     assert total == pytest.approx(model.scores(x), abs=1e-9)
+
+
+def test_residuals_are_clipped_the_later_the_more_of_the_variance_giants_hold() -> None:
+    """A uniform target at the lesser limit, a Laplace one later, one whose variance is a few giants' at the greater."""
+    rng = np.random.default_rng(0)
+    giants = np.where(rng.random(10**5) < 0.01, 30.0, 0.0)
+    found = []
+    for values in (rng.uniform(size=10**5), rng.laplace(size=10**5), giants):
+        away = np.abs(values - values.mean()) / values.std()
+        reach = _reach(np.full(len(away), 1 / len(away)), away)
+        over = np.maximum(away - np.array([[reach], [reach - 0.125]]), 0) ** 2
+        cut_off, earlier = over.mean(axis=1)
+        assert cut_off <= SETTINGS.clipped_variance or reach == SETTINGS.residual_clips[1]
+        assert earlier > SETTINGS.clipped_variance or reach == SETTINGS.residual_clips[0]
+        found.append(reach)
+    assert found[0] == 1.5 < found[1] < found[2] == 3.0
 
 
 def test_what_a_histogram_leaves_open_of_a_mean() -> None:
