@@ -32,9 +32,8 @@ class ShuffledResponse(DominatingPair):
     q. All else follows from others' truths. The pair is symmetric: (A + D, C) and (C + 1 - A - D, C).
     """
 
-    others: (
-        int  #: further individuals who answer honestly and do not tell the receiver their answers
-    )
+    #: further individuals who answer honestly and do not tell the receiver their answers
+    others: int
 
     def __post_init__(self) -> None:
         if not 0 < self.size < math.inf or self.others < 0:

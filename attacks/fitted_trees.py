@@ -21,9 +21,8 @@ class FittedTrees:
     parameters: Mapping[str, Any]  #: of its constructor
     forest: Forest  #: splits of all trees
     value: np.ndarray  #: each node's class frequencies, or mean; float, shape (nodes, classes or 1)
-    counts: (
-        np.ndarray
-    )  #: distinct training records of each node, as the file tells them; shape (nodes,)
+    #: distinct training records of each node, as the file tells them; shape (nodes,)
+    counts: np.ndarray
     width: int  #: number of features
     features: tuple[str, ...] = ()  #: their names, if it was fitted to a table with names
     labels: tuple[str, ...] = ()  #: of the classes, none for a regressor

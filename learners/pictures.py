@@ -95,9 +95,8 @@ class TreeNode:
     """A node as it is drawn, with the branches below it."""
 
     text: str  #: in its box
-    branches: list[tuple[str, TreeNode]] = field(
-        default_factory=list
-    )  #: condition, and where it leads
+    #: condition, and where it leads
+    branches: list[tuple[str, TreeNode]] = field(default_factory=list)
 
 
 def drawn(own: Tree, columns: Sequence[Column], leaf: Callable[[int], str]) -> TreeNode:

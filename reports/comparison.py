@@ -48,9 +48,8 @@ class PolicyComparison:
 
     name: str  #: the policy's name
     lines: tuple[Line, ...]  #: guarantee, budget, what left, three epsilons, scores
-    findings: tuple[
-        Line, ...
-    ]  #: what attacks and audits found in either; the change is new, gone or both
+    #: what attacks and audits found in either; the change is new, gone or both
+    findings: tuple[Line, ...]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from pathlib import Path
 
@@ -101,3 +102,11 @@ def test_sizes(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.count("\n") <= 600
     assert [n.name for n in ast.walk(ast.parse(text)) if too_long(n)] == []  # type: ignore[attr-defined]
+
+
+def test_no_comment_on_a_field_is_torn_from_it() -> None:
+    """A formatter puts a long one into brackets of its own, or behind them: it belongs above the field."""
+    torn = re.compile(
+        r"^ +\w+: [^\n]*[\[(]\n[^\n#]*(  #: [^\n]*\n +[\])]$|\n +[\])]  #: )", re.MULTILINE
+    )
+    assert not [path for path in SOURCES if torn.search(path.read_text(encoding="utf-8"))]

@@ -47,9 +47,8 @@ class Carrier:
     missed: Callable[[str], None] = staticmethod(lambda client: None)  #: None will, this time
     #: Seconds after which a batch without a reply may be lost, and is sent again; then after twice as long.
     lost: float = math.inf
-    first_answer: float = (
-        0.0  #: Seconds that an owner's first answer may take before she is called silent
-    )
+    #: Seconds that an owner's first answer may take before she is called silent.
+    first_answer: float = 0.0
 
 
 def schema_digest(schema: Schema) -> str:

@@ -43,9 +43,8 @@ class Line:
     remaining: Fraction | None = None
     secure: bool = True  #: whether all noise was; test noise protects no record
     basis: str = ""  #: what the figures rest on beside what is derived, in words; or nothing
-    unmasked: Fraction | None = (
-        None  #: epsilon if the masks of its sums fail, or none without masks
-    )
+    #: epsilon if the masks of its sums fail, or none without masks
+    unmasked: Fraction | None = None
     share: Amount = ()  #: of a study: what it reserved of the budget, or nothing
 
     @property

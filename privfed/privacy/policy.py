@@ -363,9 +363,8 @@ class TrustedShuffler:
     gate can be this shuffler: a cohort's gate holds everybody's answers in order, and knows who was asked.
     """
 
-    people: (
-        int  #: who answer each question honestly and keep their answers from the receiver, at least
-    )
+    #: who answer each question honestly and keep their answers from the receiver, at least
+    people: int
     delta: Fraction = Fraction(1, 100_000)  #: at which the shuffled epsilon is stated
 
     def __post_init__(self) -> None:

@@ -330,9 +330,8 @@ class Regressor:
     model: FederatedLearner
     records: pd.DataFrame
     schema: Schema
-    owner: np.ndarray | None = (
-        None  #: of each record, where each owner has a model; shape (records,)
-    )
+    #: of each record, where each owner has a model; shape (records,)
+    owner: np.ndarray | None = None
 
     def predict(self, places: np.ndarray) -> np.ndarray:
         """Return predictions, shape (indices,)."""

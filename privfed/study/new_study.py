@@ -53,9 +53,8 @@ class NewStudy:
     folder: Path  #: new or empty; its files are written there
     table: str  #: a file's path or a bundled set's name
     target: str  #: the column to predict
-    owner: str | None = (
-        None  #: the column that names each record's data owner; None: five simulated
-    )
+    #: the column that names each record's data owner; None: five simulated
+    owner: str | None = None
     individual: str | None = None  #: the column that names the person behind each record
     learner: str = ""  #: by name; default: RuleFit
     epsilon: str = "4"  #: the whole budget

@@ -55,9 +55,8 @@ class Study:
     runs: int = 1  #: number of runs per policy, with fresh noise each
     #: whether whole trainings on planted records audit each private policy
     audit_training: bool = False
-    about: AboutChoice = field(
-        default_factory=AboutChoice
-    )  #: who answers for it, and why it is done
+    #: who answers for it, and why it is done
+    about: AboutChoice = field(default_factory=AboutChoice)
     folder: Path = Path()  #: where relative paths start
 
     @classmethod
