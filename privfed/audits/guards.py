@@ -26,7 +26,7 @@ SOURCES = "audit of the owners' noise sources"  #: What findings of :func:`audit
 FAMILY_WISE = 0.01  #: How often all audits of one policy together may convict an innocent mechanism
 TRIALS, GROUP_TRIALS = 40_000, 6_000  #: Outputs of one audit, on one cell and on the real group
 DELTA = Fraction(1, 10**5)  #: Where a claim in rho is stated, if the policy has no delta of its own
-OWNERS, CALLS = 2, (3, 64)  #: Owners of an audited source, and each one's calls by a use
+OWNERS, CALLS = 2, (3, 256)  #: Owners of an audited source, and each one's calls by a use
 DRAWN = (
     2**11
 )  #: Cells of a use that each owner draws, about: secure noise takes 20 microseconds a cell
