@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -53,7 +54,8 @@ def dry_run(
         learner(study)
     for choice in study.policies:
         with faults.collected():
-            model = learner(study, choice)
+            with naming(f"policy {choice.name!r}") if choice.learner else nullcontext():
+                model = learner(study, choice)
             model.check(schema)
             with naming(f"policy {choice.name!r}"):
                 if deployed:
@@ -202,17 +204,19 @@ def _strangers(who: str, params: Iterable[str], known: Iterable[str]) -> list[st
 
 
 def _typed(params: Mapping[str, Any], build: Callable[..., Any], where: str) -> dict[str, Any]:
-    """Convert parameters to a function's types."""
+    """Convert parameters to a function's types; TOML has no null, and "none" stands for it."""
     typed = dict(params)
     try:
         named = get_type_hints(build)
     except NameError:  # types that a plugin imports for its checker alone
         return typed
     for key in (key for key in typed if key in named):
+        if typed[key] == "none" and type(None) in get_args(named[key]):
+            typed[key] = None
         try:
             typed[key] = msgspec.convert(typed[key], named[key])
         except msgspec.ValidationError as error:
-            why = in_words_of_toml(error)
+            why = in_words_of_toml(error).replace(" | null", ' or "none"')
             if get_origin(named[key]) is Literal:
                 why = f"must be one of {', '.join(map(str, get_args(named[key])))}"
             raise StudyError(f"{where}, params: {key} {why}") from None

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 import shutil
 import tomllib
 import warnings
@@ -105,12 +106,14 @@ class Cell:
 
     def told(self) -> str:
         """The cell in one line."""
-        epsilon = self.choice.epsilon
         varied = "".join(f", {key} = {value}" for key, value in self.varied.items())
-        return (
-            f"{self.key[:12]}  {self.choice.name}{f', epsilon {epsilon}' if epsilon else ''}, "
-            f"seed {self.study.seed}{varied}"
-        )
+        return f"{self.key[:12]}  {self.series}, seed {self.study.seed}{varied}"
+
+    @property
+    def series(self) -> str:
+        """Its policy, and at which epsilon."""
+        epsilon = self.choice.epsilon
+        return f"{self.choice.name}, epsilon {epsilon}" if epsilon else self.choice.name
 
 
 def cells(
@@ -286,15 +289,17 @@ def sweep(
     work = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
     tasks = (joblib.delayed(carry_out)(cell, out, attacked) for cell in left)
     faults: dict[str, str] = {}
-    notes: dict[str, None] = {}
+    notes: dict[tuple[str, str], list[str]] = {}  # of each policy and epsilon, but for figures
     bar = tqdm(work(tasks), desc="sweep", total=len(left), unit=" cell", disable=None)
     for cell, fault, told in bar:
         if interrupted():
             raise KeyboardInterrupt  # a library that it interrupted told of a fault
         faults |= {cell.told(): fault} if fault else {}
-        notes |= dict.fromkeys(told)
-    for note in notes:
-        warnings.warn(note, Note, stacklevel=2)
+        for note in told:
+            notes.setdefault((cell.series, re.sub(r"\d", "", note)), []).append(note)
+    for (series, _), found in notes.items():
+        runs = f", {len(found)} runs, one of them" if len(found) > 1 else ""
+        warnings.warn(f"policy {series}{runs}: {found[0]}", Note, stacklevel=2)
     return table(planned, held), faults
 
 
@@ -349,7 +354,7 @@ def carry_out(cell: Cell, out: Path, attacked: bool) -> tuple[Cell, str, list[st
     except PrivfedError as error:
         return cell, str(error), []
     told = (Output(folder).read(name, METRICS) or {}).get("warnings", [])
-    return cell, "", [f"policy {name!r}: {note}" for note in told]
+    return cell, "", told
 
 
 def _run(cell: Cell, output: Output, attacked: bool) -> None:

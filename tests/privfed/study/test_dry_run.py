@@ -12,6 +12,7 @@ from privfed.learners import FuzzyTreeRegressor, RuleFitRegressor
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions import plugins
 from privfed.study import LearnerChoice, Study, dry_run
+from privfed.study.schema_of_study import public_schema
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +115,26 @@ def test_a_viewpoint_is_an_owners(study: Study) -> None:
     with pytest.raises(StudyError, match=r"no owner 'Ashfrod'.*did you mean 'Ashford'"):
         dry_run.check_viewpoints(asked, ["Ashford", "Dunmore"])
     dry_run.check_viewpoints(asked, ["Ashfrod"])
+
+
+def test_none_stands_for_what_toml_has_no_word_for(study: Study) -> None:
+    """Where the parameter may be none; elsewhere, and written otherwise, it is refused."""
+    written = LearnerChoice("RuleFitRegressor", {"max_terms": "none"})
+    assert dry_run.learner(replace(study, learner=written)).get_params()["max_terms"] is None
+    otherwise = LearnerChoice("RuleFitRegressor", {"max_terms": "all"})
+    with pytest.raises(StudyError, match='expected int or "none", got str'):
+        dry_run.learner(replace(study, learner=otherwise))
+    never = LearnerChoice("RuleFitRegressor", {"n_rounds": "none"})
+    with pytest.raises(StudyError, match="n_rounds expected int, got str"):
+        dry_run.learner(replace(study, learner=never))
+
+
+def test_a_fault_of_a_policys_own_learner_names_the_policy(study: Study) -> None:
+    """Several policies may have learners of one name."""
+    wrong = LearnerChoice("RuleFitRegressor", {"n_rounds": "many"})
+    policies = tuple(replace(one, learner=wrong) for one in study.policies)
+    with pytest.raises(StudyError) as told:
+        dry_run.dry_run(replace(study, policies=policies), public_schema(study))
+    assert [f"policy {one.name!r}: learner" in str(told.value) for one in policies] == [
+        True for _ in policies
+    ]

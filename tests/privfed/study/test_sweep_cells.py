@@ -18,10 +18,11 @@ import pytest
 
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.cli.common import INTERRUPTED
-from privfed.errors import PluginError
+from privfed.errors import Note, PluginError
 from privfed.learners import FuzzyTreeRegressor
 from privfed.study import Study
 from privfed.study.sweep import Cell, Sweep, cells, values
+from privfed.study.sweep import sweep as carry_all_out
 
 Written = Callable[..., Path]
 
@@ -272,6 +273,24 @@ def test_one_cell_that_cannot_run_does_not_lose_the_others(
     assert sweep(study, out, epsilon="4", runs=2) == BAD_INPUT
     assert "2 faults" in capsys.readouterr().err
     assert len(pd.read_csv(out / "sweep.csv")) == 2
+
+
+def test_equal_notes_of_one_series_are_one_line(
+    write_study: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Notes that differ in figures alone, with how many runs gave them; another epsilon is another line."""
+
+    def noted(cell: Cell, out: Path, attacked: bool) -> tuple[Cell, str, list[str]]:
+        return cell, "", [f"noise of {cell.study.seed} records"] if cell.choice.epsilon else []
+
+    monkeypatch.setattr("privfed.study.sweep.carry_out", noted)
+    planned = cells(Study.from_toml(write_study()), ["1", "8"], 3)
+    with Sweep(tmp_path / "sweep").opened(), pytest.warns(Note) as told:
+        carry_all_out(planned, tmp_path / "sweep")
+    assert [str(one.message) for one in told] == [
+        "policy private, epsilon 1, 3 runs, one of them: noise of 1 records",
+        "policy private, epsilon 8, 3 runs, one of them: noise of 1 records",
+    ]
 
 
 def test_figures_are_plain_json(write_study: Written, tmp_path: Path) -> None:
