@@ -124,9 +124,12 @@ def _check_free(target: Path, overwrite: bool) -> None:
             "name a new folder"
         )
     if not overwrite:
+        held, lost = "output", ""
+        if (target / STUDY).is_file():
+            held = "study"
+            lost = " (which removes its ephemeral ledgers, and so the record of what was spent)"
         raise InputError(
-            f"--out {target}: holds an earlier study; name a new folder, or add --overwrite "
-            "(which removes its ephemeral ledgers, and so the record of what was spent)"
+            f"--out {target}: holds an earlier {held}; name a new folder, or add --overwrite{lost}"
         )
 
 
