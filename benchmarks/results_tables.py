@@ -215,7 +215,7 @@ def _splits(splits: pd.DataFrame) -> Iterator[Row]:
 def cutoffs(folder: Path) -> Iterator[Row]:
     """Appendix B."""
     data = pd.concat([pd.read_csv(file) for file in sorted(folder.glob("*.csv"))])
-    for (model, bins, levels), own in data.groupby(["model", "bins", "cutoffs"], sort=False):
+    for (model, bins, levels), own in data.groupby(["model", "n_bins", "n_quantiles"], sort=False):
         row = f"{bins} bins, {levels} cut-offs" if int(str(bins)) else "no histogram"
         note = (
             f"means of {len(own)} repetitions; five clients of 200 records; all rules kept; processor "

@@ -117,7 +117,7 @@ def without_histogram(train: pd.DataFrame, test: pd.DataFrame, seed: int) -> dic
 def one(model: int, setting: dict[str, Any], number: int) -> dict[str, Any]:
     rng = np.random.default_rng([model, number])
     test, train = draw(model, RECORDS, rng), split(draw(model, RECORDS, rng), (0.2,) * 5)
-    if setting["bins"]:
+    if setting["n_bins"]:
         found = with_histogram(setting, train, test, number)
     else:
         found = without_histogram(train, test, number)
@@ -131,18 +131,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("cutoffs"), help="cells there are kept")
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
-    kept, keys = chosen.out / "cutoffs.csv", ["model", "bins", "cutoffs", "repetition"]
+    kept, keys = chosen.out / "cutoffs.csv", ["model", *SETTINGS[0], "repetition"]
     table = pd.read_csv(kept) if kept.exists() else pd.DataFrame(columns=keys)
     known = set(table[keys].itertuples(index=False, name=None))
     for n, model, setting in product(range(chosen.repetitions), chosen.models, SETTINGS):
-        if (model, setting["bins"], setting["cutoffs"], n) in known:
+        if (model, *setting.values(), n) in known:
             continue
         row = {"repetition": n, **one(model, setting, n)}
         print({name: round(value, 3) for name, value in row.items()}, flush=True)
         table = pd.concat([table, pd.DataFrame([row])], ignore_index=True)
         write_rows(table, kept, keys, seed="repetition")
     print(f"{len(NAMES)} covariates, {RECORDS} records, 5 clients; medians; 0 bins: no histogram")
-    medians = table.groupby(["model", "bins", "cutoffs"], sort=False).median()
+    medians = table.groupby(keys[:-1], sort=False).median(numeric_only=True)
     print(medians.round(4).to_string())
 
 

@@ -185,7 +185,7 @@ def main() -> None:
     for number, model in product(range(chosen.repetitions), chosen.models):
         for rows in repetition(model, number, known):
             table = pd.concat([table, pd.DataFrame(rows)], ignore_index=True)
-            write_rows(table, earlier, keys, seed="repetition")
+            write_rows(table, earlier, [*keys, "method"], seed="repetition")
             cell = " ".join(str(rows[0][key]) for key in keys)
             print(f"{cell}, {time.perf_counter() - start:.0f} s", flush=True)
     for metric in METRICS:
