@@ -81,9 +81,18 @@ def write_sweep(table: pd.DataFrame, folder: Path, name: str) -> None:
 
 def _html(table: pd.DataFrame) -> str:
     told: str = table.to_html(
-        index=False, float_format="{:.4g}".format, border=0, na_rep="none", justify="left"
+        index=False,
+        float_format=lambda value: f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}",
+        formatters={str(name): _yes for name in table.select_dtypes(bool)},
+        border=0,
+        na_rep="none",
+        justify="left",
     )
     return told
+
+
+def _yes(value: object) -> str:
+    return "yes" if value else ""
 
 
 def _curve(table: pd.DataFrame, measure: str) -> str:
