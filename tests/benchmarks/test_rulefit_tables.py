@@ -30,7 +30,7 @@ def test_cutoffs_are_kept_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert ran == [0] * 7 + [1] * 7
     rows = list(results_tables.cutoffs(tmp_path))
     assert len(rows) == 7 * 6 and {row.ours for row in rows} == {0.5}
-    assert "2 repetitions" in rows[0].note
+    assert "2 repetitions" in str(rows[0].note)
 
 
 def test_simulations_are_kept_by_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,4 +51,4 @@ def test_simulations_are_kept_by_method(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.setattr(sys, "argv", given)
         rulefit_simulations.main()
     rows = list(results_tables.simulations(tmp_path))
-    assert len(rows) == 3 * 6 and "2 repetitions" in rows[0].note
+    assert len(rows) == 3 * 6 and "2 repetitions" in str(rows[0].note)
