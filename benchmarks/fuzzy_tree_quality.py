@@ -169,19 +169,16 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("table", type=Path)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", choices=("tables", "figure"))
     given = parser.parse_args()
     frame = pd.read_csv(given.table)
     part = frame.pop("split")
     schema = Schema.infer(frame.drop(columns="client"), "y")
     train, test = frame[part == "train"], frame[part == "test"]
     rows = PaperRows("federated fuzzy regression trees", f"0 to {given.repeats - 1}")
-    if given.only != "figure":
-        tables(rows, train, test, schema)
-    if given.only != "tables":
-        figure(rows, train, test, schema, given.repeats)
+    tables(rows, train, test, schema)
+    figure(rows, train, test, schema, given.repeats)
     print(pd.DataFrame(rows.rows).drop(columns=["paper", "note"]).to_string(index=False))
-    print(rows.write("fuzzy_tree_quality" + (f"_{given.only}" if given.only else "")))
+    print(rows.write("fuzzy_tree_quality"))
 
 
 if __name__ == "__main__":

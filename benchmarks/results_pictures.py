@@ -166,7 +166,7 @@ PICTURES: dict[str, tuple[str, str, Callable[[pd.DataFrame], Figure], str]] = {
     ),
     "fuzzy-tree-figure-5": (
         "fuzzy_tree",
-        "fuzzy_tree_quality_figure.csv",
+        "fuzzy_tree_quality.csv",
         rounds,
         "RMSE of three federated learners by how many of the clients take part",
     ),

@@ -57,7 +57,7 @@ PROTOCOLS = {
     "levels": "ours, by level (unit: one rule)",
 }
 NOTHING = "no precision where no run found a rule"
-SIMULATED = "simulated population with the published marginals, number 11; the hospitals' data are not public"
+SIMULATED = "simulated populations with the published marginals, number 11; the hospitals' data are not public"
 
 
 def curves(folder: Path) -> Iterator[Row]:
@@ -70,7 +70,7 @@ def curves(folder: Path) -> Iterator[Row]:
             profile = file.stem.removeprefix(f"{kind}-")
             data = pd.read_csv(file)
             for (method, at), own in data.groupby(["method", along], sort=False):
-                note = f"{profile}: {SIMULATED}; {own['run'].nunique()} runs; {NOTHING}"
+                note = f"{SIMULATED}; {own['run'].nunique()} runs; {NOTHING}"
                 for score in ("coverage", "precision"):
                     name, row = f"{table}, {profile}, {score}", PROTOCOLS[str(method)]
                     if method == "levels":
