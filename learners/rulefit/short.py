@@ -1,7 +1,7 @@
 """A private model as a short rule list (docs/rulefit.md): post-processing of releases, at no cost.
 
 Terms are added by exact gain of weighted least squares on synthetic records' scores F and swapped until what
-they miss is small beside F's posterior variance; then the engine's own loss refits the coefficients.
+they miss is small beside F's posterior variance and beside F's own; then the engine's own loss refits the coefficients.
 """
 
 from __future__ import annotations
@@ -33,7 +33,12 @@ class ShortSettings:
     steps: int = 15  #: thresholds of a column, at even mass
     max_conditions: int = 3  #: most columns of a rule
     min_support: float = 0.02  #: smallest support of a rule, and of its complement
-    enough: float = 0.2  #: lack of fit, in posterior variances of F, below which no term is added
+    #: No term is added where the lack of fit is below so many posterior variances of F,
+    enough: float = 0.2
+    #: and below this fraction of F's own variance: what noise hides record by record still ranks them,
+    left: float = 0.02
+    #: or below these squares: of .05 in log-odds, of a hundredth of the way between a number's limits.
+    negligible: tuple[float, float] = (0.05**2, 0.01**2)
     swap_every: int = 5  #: terms after which all are swapped for better ones
     min_gain: float = 1e-4  #: gain of a swap, as a fraction of the lack of fit
     ridge: float = 1e-4  #: of coefficients, for the mean loss
@@ -242,8 +247,10 @@ class _Shortening:
         heavy = (centred * np.sqrt(weights)[:, None]).astype(np.float32)
         gram = (heavy.T @ heavy).astype(float)
         moment = np.asarray(heavy.T @ (target * np.sqrt(weights)), float)
-        selection = _Selection(gram, moment, float(weights @ target**2), signs)
-        return selection.run(most, SETTINGS.enough * self.variance)
+        own = float(weights @ target**2)
+        negligible = SETTINGS.negligible[0 if self.logistic else 1]
+        enough = min(SETTINGS.enough * self.variance, max(SETTINGS.left * own, negligible))
+        return _Selection(gram, moment, own, signs).run(most, enough)
 
     def _refitted(self, design: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Coefficients, the intercept first, and their covariance by the posterior of F, if it is known.

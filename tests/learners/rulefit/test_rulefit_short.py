@@ -56,6 +56,29 @@ def test_the_default_is_short_and_close_to_the_whole_engine() -> None:
     assert areas[0] > areas[1] - 0.01
 
 
+@pytest.mark.parametrize(("records", "epsilon"), [(250, "1"), (400, "0.5")])
+def test_a_small_table_is_not_a_constant_where_the_engine_ranks_it(
+    records: int, epsilon: str
+) -> None:
+    """The posterior is far wider than F varies, and F tells the records apart all the same."""
+    federation = gates(patients(records), RuleFitClassifier().private(epsilon), seed=3)
+    long = RuleFitClassifier(max_terms=None, random_state=0).fit(federation)
+    replay = ReplayDisclosure(federation.schema, federation.transcript())
+    short, test = RuleFitClassifier(random_state=0).fit(replay), patients(3000, seed=9)
+    areas = [roc_auc_score(test["died"], m.decision_function(test)) for m in (short, long)]
+    assert areas[0] > areas[1] - 0.025 > 0.65
+
+
+def test_what_is_negligible_gets_no_term() -> None:
+    """Outcomes dealt out at random: an empty list, or a few small terms."""
+    frame = patients(600)
+    frame["died"] = np.random.default_rng(0).permutation(frame["died"].to_numpy())
+    model = RuleFitClassifier(random_state=0).fit(
+        gates(frame, RuleFitClassifier().private(2), seed=3)
+    )
+    assert terms(model) <= 3 and np.abs(model.model_.weights[1:]).max(initial=0.0) < 0.2
+
+
 def test_no_more_terms_than_asked_for() -> None:
     """Rules and lines together, and a table that has them all."""
     model = clone(fitted()[0]).set_params(max_terms=3)

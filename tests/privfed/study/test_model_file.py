@@ -209,7 +209,10 @@ def test_a_model_is_attacked_from_the_command_line(
     assert "who knows all the others" in (out / "report.html").read_text()
     assert "found      class disclosure" in capsys.readouterr().out
     assert status([*given, *held_out]) == BAD_INPUT
-    assert "holds an earlier output; name a new folder, or add --overwrite\n" in capsys.readouterr().err
+    assert (
+        "holds an earlier output; name a new folder, or add --overwrite\n"
+        in capsys.readouterr().err
+    )
     assert status([*given, *held_out, "--overwrite", "--scores"]) == FINE
     ranked = json.loads((out / "findings.json").read_text())["records"]
     assert sorted(ranked["row"]) == list(range(2, 82))  # lines of the table, its header the first
