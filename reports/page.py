@@ -280,5 +280,6 @@ def figure_of(found: Finding, value: float | None) -> str:
     if is_share(found):
         return percent(value)
     # of cells or records there are whole ones alone, whatever a mean or an interval comes to
-    counted = (found.of or 0) > 1 and all(float(x).is_integer() for x in (found.of, found.value))
+    of = 0.0 if found.of is None else float(found.of)
+    counted = of > 1 and of.is_integer() and float(found.value).is_integer()
     return number(round(value)) if counted and value >= COUNTED else number(value)
