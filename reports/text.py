@@ -111,7 +111,7 @@ def _guarantee(policy: PolicyReport) -> str:
 def _performance(policy: PolicyReport, withheld: bool) -> str:
     told = policy.metrics.get("told")
     if not policy.scores:
-        return told or ("performance left out" if withheld else "no model")
+        return told or ("left out" if withheld else "no model")
     first = policy.scores[0]
     told = told or ("no better than the constant baseline" if policy.useless else None)
     if "personal" in policy.metrics:
