@@ -394,6 +394,20 @@ def test_shares_are_read_as_per_cent() -> None:
     assert figure_of(SCARE, None) == "none"
 
 
+def test_the_console_marks_each_score_that_is_no_better_than_a_constant() -> None:
+    """As the page does in red: the headline may be better by a hair, and another worse."""
+    scores = {"measure": "RMSE", "better": "lower", "value": 8.3, "baseline": 8.4}
+    for value, said in ((6.7, True), (5.0, False)):
+        others = {
+            "scores": {"MAE": value},
+            "constants": {"MAE": 6.6},
+            "score_better": {"MAE": "lower"},
+        }
+        policy = _policy(_client(), metrics=scores | others)
+        told = summary(Report(Study.built_in(), (policy,), "0"))
+        assert (f"MAE {value:g} (constant 6.6, no better)" in told) == said
+
+
 def test_counts_are_whole() -> None:
     """What chance or an interval comes to is no more exact than a count; few stay as they are."""
     found = replace(SCARE, value=7.0, of=36_970.0)
