@@ -436,7 +436,7 @@ def test_what_attacks_found_of_each_sort_stands_in_a_line_of_its_own() -> None:
 )
 def test_the_page_says_whose_model_is_trained(personal: tuple[int, ...], said: str) -> None:
     """One of all owners, one for each of them, or some of both."""
-    own = {"personal": {"clients": {}}}
+    own: dict[str, Any] = {"personal": {"clients": {}}}
     pair = [_policy(_client(), metrics=own if n in personal else {}) for n in range(2)]
     assert said in _page(*pair).split("</header>")[0]
 

@@ -46,12 +46,10 @@ def test_a_table_of_another_form_is_read_as_it_is_written(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Semicolons, decimal commas and a Windows encoding, by the first lines: there is no [data] to say so."""
-    told = []
-    for name, form in (
-        ("plain.csv", {}),
-        ("west.csv", {"sep": ";", "decimal": ",", "encoding": "cp1252"}),
-    ):
-        FRAME.assign(Größe=1.5).to_csv(tmp_path / name, index=False, **form)
+    told, frame = [], FRAME.assign(Größe=1.5)
+    frame.to_csv(tmp_path / "plain.csv", index=False)
+    frame.to_csv(tmp_path / "west.csv", index=False, sep=";", decimal=",", encoding="cp1252")
+    for name in ("plain.csv", "west.csv"):
         assert status(["predict", str(model), str(tmp_path / name)]) == FINE
         told.append(capsys.readouterr().out)
     assert told[0] == told[1]
