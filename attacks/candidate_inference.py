@@ -93,6 +93,7 @@ class CandidateSystems:
     kinds: set[str] = field(default_factory=set)
     sums: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
     cut_short: bool = False  #: Whether there are releases that were not read, or systems not solved
+    rank: int = 0  #: Of the system that says most, known once they are put away
     _all: dict[str, CandidateSystem] = field(default_factory=dict)
 
     def read(self, entry: TranscriptEntry, view: View, deadline: Deadline) -> None:
@@ -147,10 +148,9 @@ class CandidateSystems:
         ranks = (each.rank for each in self._all.values())
         return self.exact == self.equations and all(rank == len(self.often) for rank in ranks)
 
-    @property
-    def rank(self) -> int:
-        """Of the system that says most."""
-        return max(each.rank for each in self._all.values())
+    def put_away(self) -> None:
+        """Keep the rank alone: many clients' matrices would fill the memory."""
+        self.rank, self._all = max(each.rank for each in self._all.values()), {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -396,6 +396,7 @@ class CandidateInference(Attack):
             named = Named.of(exact, listed.member, deadline)
             sure = np.where(exact.low > 0, SURE, -SURE)
             weights = np.where(exact.decided, sure, weights)
+        system.put_away()
         scored = column.scored(listed, values, weights.reshape(len(listed), -1), system)
         return replace(scored, named=named, client=entries[0].client), system.cut_short
 

@@ -131,9 +131,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def no_column(name: str, columns: Iterable[object], of: str = "in the table; its") -> str:
-    """The message on a column that a table has not: which there are, and which may be meant."""
+def no_column(
+    name: str, columns: Iterable[object], of: str = "in the table; its", *, listed: bool = True
+) -> str:
+    """The message on a column that a table has not: which there are (if ``listed``), and which may be meant."""
     names = [str(column) for column in columns]
+    if not listed:
+        return f"no column {name!r} {of.split(';')[0]}{did_you_mean(name, names)}"
     return f"no column {name!r} {of} columns are {', '.join(names)}{did_you_mean(name, names)}"
 
 

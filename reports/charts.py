@@ -102,7 +102,7 @@ def epsilon_rows(axes: Axes, rows: Sequence[Epsilons]) -> None:
         axes.plot([min(known), max(known)], [y, y], color=RULE, linewidth=4, zorder=1)
         missing = " or ".join(n for n in ("audited", "attacked") if getattr(row, n) is None)
         if missing:
-            axes.annotate(f"not {missing}", (1.04, y), xycoords=("axes fraction", "data"), va="center",
+            axes.annotate(f"no {missing} figure", (1.04, y), xycoords=("axes fraction", "data"), va="center",
                           fontsize=8, color="#52606d", annotation_clip=False)  # fmt: skip
         if y and row.policy != rows[y - 1].policy:
             axes.axhline(y - 0.5, color=RULE, linewidth=0.8)

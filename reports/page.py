@@ -26,6 +26,7 @@ SUBJECTS: Mapping[Unit, Subject] = {
     "individual": Subject("person", "people", person=True),
     "client": Subject("data owner", "data owners", person=True),
 }
+COUNTED = 10  #: From which on a mean of counts is shown as a whole number
 SHARE = "share of "  #: Prefix of metrics that are fractions
 #: Labels of guarantees.
 GUARANTEES: Mapping[Strength, str] = {
@@ -276,4 +277,9 @@ def figure_of(found: Finding, value: float | None) -> str:
     """Format a figure in the finding's measure: its baseline, or an end of its interval."""
     if value is None:
         return "none"
-    return percent(value) if is_share(found) else number(value)
+    if is_share(found):
+        return percent(value)
+    # of cells or records there are whole ones alone, whatever a mean or an interval comes to
+    of = 0.0 if found.of is None else float(found.of)
+    counted = of > 1 and of.is_integer() and float(found.value).is_integer()
+    return number(round(value)) if counted and value >= COUNTED else number(value)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
+from privfed.attacks.finding import Finding
 from privfed.questions.exact import shown
 from privfed.reports.budget import PolicyReport, Report
-from privfed.reports.page import claim, figure, number
+from privfed.reports.page import claim, figure, number, verdict
 
 State = Literal["met", "not met", "examined", "not examined", "outside"]
 #: From which epsilon on SP 800-226 sees little meaning, up to which a strong guarantee, and a large delta.
@@ -47,7 +48,7 @@ def _top(policy: PolicyReport) -> Iterator[PyramidBlock]:
         "top",
         "Privacy parameters",
         f"{claim(policy)} Original parameters: accountant {policy.account.accountant.name}, budget "
-        f"{'none' if rules.budget is None else f'epsilon {rules.budget.epsilon}, delta {rules.budget.delta}'}.",
+        f"{'none' if rules.budget is None else f'epsilon {shown(rules.budget.epsilon)}, delta {number(float(rules.budget.delta))}'}.",
         f"Ledgers, recomputed: {heads}.",
         f"Little meaning above epsilon {MEANINGLESS:g}, strong up to {STRONG:g}; a delta above {LARGE_DELTA:g} is suspicious. "
         f"Here: {judged}, delta {number(delta)}.",
@@ -72,8 +73,7 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         "middle",
         "Algorithms and correctness",
         _correct(policy),
-        "; ".join(f"{f.attack}: {f.metric} {number(f.value)} ({f.state})" for f in audits)
-        or "no audit ran in this study",
+        "; ".join(map(_told, audits)) or "no audit ran in this study",
         "Noise that is not of the law that was charged; sums in floating point; a query that fails.",
         "not met" if policy.breaches or not intact else "met" if audits else "not examined",
     )
@@ -122,6 +122,12 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         "Clipping bounds from the data are a release; so is tuning that looks at the data.",
         "not met" if inferred else "examined",
     )
+
+
+def _told(found: Finding) -> str:
+    """A finding with what it read, as the engineer's page has it."""
+    read = f" of {', '.join(found.releases)}" if found.releases else ""
+    return f"{found.attack}{read}: {found.why_not or verdict(found)} ({found.state})"
 
 
 def _apart(groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[str, ...]:

@@ -157,7 +157,9 @@ def remains(report: Report, policy: PolicyReport) -> Iterator[str]:
                 if left
                 else "nothing is left"
             )
-            spent = f"at most epsilon {shown(client.epsilon)} of {shown(client.budget)} is spent; {room}"
+            whole = client.epsilon >= client.budget and room.startswith("room")
+            proven = ", as far as is proven of a study that may stop at any time" if whole else ""
+            spent = f"at most epsilon {shown(client.epsilon)} of {shown(client.budget)} is spent{proven}; {room}"
             owners.setdefault(spent, []).append(client.client)
     for spent, names in owners.items():
         who = "each owner" if len(owners) == 1 and len(names) > 1 else ", ".join(names)

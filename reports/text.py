@@ -111,18 +111,21 @@ def _guarantee(policy: PolicyReport) -> str:
 def _performance(policy: PolicyReport, withheld: bool) -> str:
     told = policy.metrics.get("told")
     if not policy.scores:
-        return told or ("performance left out" if withheld else "no model")
+        return told or ("left out" if withheld else "no model")
     first = policy.scores[0]
     told = told or ("no better than the constant baseline" if policy.useless else None)
     if "personal" in policy.metrics:
         told = ", ".join(["by personal models", *([told] if told else [])])
-    others = [_score(score) for score in policy.scores[1:] if score.constant is not None]
+    others = [
+        _score(score, judged=True) for score in policy.scores[1:] if score.constant is not None
+    ]
     return ", ".join([_score(first), *([told] if told else []), *others])
 
 
-def _score(score: MetricValue) -> str:
-    """Return a score with its deviation and the constant baseline's."""
-    constant = "" if score.constant is None else f" (constant {score.constant:.4g})"
+def _score(score: MetricValue, *, judged: bool = False) -> str:
+    """Return a score with its deviation and the constant baseline's; ``judged``, also that it is no better."""
+    worse = ", no better" if judged and score.useless else ""
+    constant = "" if score.constant is None else f" (constant {score.constant:.4g}{worse})"
     return f"{score.name} {score.told}{constant}"
 
 

@@ -7,6 +7,8 @@ from privfed.privacy.loss import Loss, told_basis
 from privfed.questions import plugins
 from privfed.questions.exact import shown
 
+#: Where a sentence ends and another one, or a reference to a class, begins.
+_SENTENCE = re.compile(r"(?<=[a-z)])\.\s+(?=[A-Z:`])")
 _SOURCES = re.compile(r"\s*\([^()]*(?:paper|Eq|Table|Section)[^()]*\)")
 
 
@@ -18,7 +20,8 @@ def about(kind: str) -> str:
         text = plugins.load("queries", kind).__doc__ or ""
     except PluginError:
         return ""
-    return _SOURCES.sub("", " ".join(text.strip().split("\n\n")[0].split()))
+    first = _SENTENCE.split(" ".join(text.strip().split("\n\n")[0].split()))[0]
+    return _SOURCES.sub("", first.removesuffix(".") + "." if first else "")
 
 
 def in_words(loss: Loss) -> str:

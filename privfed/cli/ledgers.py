@@ -108,15 +108,21 @@ def budget(folder: Path, by: str | None, policy: str | None, client: str | None)
 
     plain = policy is None and ledger_commands.is_plain(folder)
     ledgers, concentrated = _Ledgers(folder, policy, client), False
+    rests: dict[tuple[str, str], list[str]] = {}
     for number, (name, owner, one) in enumerate(ledgers):
         if plain:
             click.echo(ledger_commands.budget(one, by, named=folder.is_dir()))
             concentrated |= (one.terms or {}).get("accountant") == "zcdp"
             continue
+        concentrated |= by is not None and (one.terms or {}).get("accountant") == "zcdp"
+        if rest := ledger_commands.left(one):
+            rests.setdefault((name, rest), []).append(owner)
         if not number:
             click.echo(SPENDING)
         for line in one.budget(by):
             click.echo(spending(name, owner, line))
+    for (name, rest), owners in rests.items():
+        click.echo(f"left under {name}, of {', '.join(owners)}: {rest}")
     if concentrated and ledgers.status == FINE:
         click.echo(f"note: {ledger_commands.WHY_SHARES}")
     return ledgers.status

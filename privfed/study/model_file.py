@@ -25,6 +25,7 @@ from privfed.reports.model import model_page
 from privfed.study import confined_reader
 from privfed.study.exposed import exposed
 from privfed.study.output import finite, write_text, written_whole
+from privfed.study.scaffold import form_of
 from privfed.tables.records import label
 from privfed.tables.sources import read_table
 from privfed.tables.table_faults import rows
@@ -102,7 +103,7 @@ def read_records(model: FittedTrees, path: Path, target: str | None) -> Labelled
     Raises:
         InputError: a column is missing or no number, a cell is empty, or an outcome is none of its classes.
     """
-    frame = read_table(path)
+    frame = read_table(path, text=form_of(path))
     with naming(f"data file {path}"):
         names = _columns(model, frame, target)
         if frame.empty:

@@ -12,6 +12,7 @@ from privfed.errors import InputError
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.saved import load
 from privfed.owner.local_store import LocalStore
+from privfed.study.scaffold import form_of
 from privfed.tables.schema import Schema
 from privfed.tables.sources import read_table
 from privfed.tables.table_faults import check_table
@@ -22,6 +23,8 @@ def predict(
     model: Path, table: Path, client: str | None = None, shelf: Path | None = None
 ) -> pd.DataFrame:
     """Predict each row of a CSV file by a saved model; columns outside its schema are ignored.
+
+    How the file is written (separator, encoding, decimals) is told by its first lines, as for ``privfed schema``.
 
     ``client`` names whose personal model predicts, which lies on that client's ``shelf``.
 
@@ -36,7 +39,7 @@ def predict(
     if shelf is not None:
         _take_home(learnt, client, shelf)
     with naming(f"data file {table}"):
-        frame = read_table(table, numbers=learnt.schema_.numbers)
+        frame = read_table(table, text=form_of(table), numbers=learnt.schema_.numbers)
         if frame.empty:
             raise InputError("holds no records; give at least one")
         check_table(frame, Schema(learnt.schema_.features))

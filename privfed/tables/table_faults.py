@@ -37,21 +37,23 @@ def check_table(
 
     Messages call it ``where``; ``owner`` and ``individual`` name columns that are no features.
     """
-    found = [fault for column in schema.columns for fault in _column_faults(frame, column)]
+    missing = [column.name for column in schema.columns if column.name not in frame.columns]
+    found: list[str] = []
+    for column in schema.columns:
+        if column.name in missing:  # the first of them lists what there is
+            listed = column.name == missing[0]
+            found.append(no_column(column.name, frame.columns, listed=listed))
+        else:
+            found += _column_faults(frame, column)
     for name, who in ((owner, "a client"), (individual, "a person")):
         found += [] if name is None else _name_faults(frame, name, who)
     if found:
         raise SchemaError(*(f"{where}: {fault}" if where else fault for fault in found))
 
 
-def _missing(frame: pd.DataFrame, name: str) -> str | None:
-    return None if name in frame.columns else no_column(name, frame.columns)
-
-
 def _name_faults(frame: pd.DataFrame, name: str, who: str) -> list[str]:
-    missing = _missing(frame, name)
-    if missing is not None:
-        return [missing]
+    if name not in frame.columns:
+        return [no_column(name, frame.columns)]
     empty = np.flatnonzero(frame[name].isna())
     if not len(empty):
         return []
@@ -62,10 +64,6 @@ def _name_faults(frame: pd.DataFrame, name: str, who: str) -> list[str]:
 
 
 def _column_faults(frame: pd.DataFrame, column: Column) -> Iterator[str]:
-    missing = _missing(frame, column.name)
-    if missing is not None:
-        yield missing
-        return
     for fact, places, remedy in encode_column(frame[column.name], column)[1]:
         where = f" ({rows(places)})" if len(places) else ""
         yield f"{fact}{where}; {remedy}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -227,6 +228,22 @@ def test_lists_without_members_or_others_are_left_out() -> None:
         == CandidateInference().run(Transcript(), OWNERS, SCHEMA)
         == []
     )
+
+
+def test_one_client_is_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a client whose list is solved the matrices are let go, so that sixty owners need no more than one."""
+    alive: list[weakref.ref[CandidateSystem]] = []
+    most = [0]
+    begin = CandidateSystem.__post_init__
+
+    def counted(system: CandidateSystem) -> None:
+        begin(system)
+        alive.append(weakref.ref(system))
+        most[0] = max(most[0], sum(one() is not None for one in alive))
+
+    monkeypatch.setattr(CandidateSystem, "__post_init__", counted)
+    CandidateInference(unknown=[""]).run(released([WIDE], OWNERS, "open", None), OWNERS, SCHEMA)
+    assert len(alive) == len(OWNERS) and most[0] <= 2
 
 
 def test_equal_records_are_one_candidate() -> None:

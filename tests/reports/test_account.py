@@ -17,6 +17,7 @@ from privfed.learners.baselines.pooled import RawRecords
 from privfed.privacy.accountant import Budget
 from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions import plugins
 from privfed.reports.account import PolicyAccount, read
 from privfed.reports.words import about, in_words
 from privfed.tables.schema import Column, Schema
@@ -167,6 +168,8 @@ def test_kinds_are_told_in_a_sentence() -> None:
     """The first sentence of the class's docstring, without its source."""
     assert about(LevelSums.kind).startswith("Sums of the target over the nodes")
     assert about("unheard.of") == ""
+    told = {kind: about(kind) for kind in plugins.available("queries")}
+    assert not [kind for kind, text in told.items() if "`" in text or ". " in text or not text]
     assert "(" not in about("fuzzy_tree.level")
 
 

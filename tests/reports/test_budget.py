@@ -14,7 +14,7 @@ import pytest
 from privfed.accountants.pld import ComposedGuarantee
 from privfed.accountants.risk import Risk, Tradeoff
 from privfed.accountants.zcdp import ZeroConcentrated
-from privfed.attacks.finding import Finding, Limit
+from privfed.attacks.finding import Finding, Limit, Severity
 from privfed.attacks.membership import between_draws
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Policy
@@ -392,6 +392,53 @@ def test_shares_are_read_as_per_cent() -> None:
     assert verdict(found) == "58.0 % of members found"
     assert figure_of(found, found.baseline) == "1.0 %"
     assert figure_of(SCARE, None) == "none"
+
+
+def test_the_console_marks_each_score_that_is_no_better_than_a_constant() -> None:
+    """As the page does in red: the headline may be better by a hair, and another worse."""
+    scores = {"measure": "RMSE", "better": "lower", "value": 8.3, "baseline": 8.4}
+    for value, said in ((6.7, True), (5.0, False)):
+        others = {
+            "scores": {"MAE": value},
+            "constants": {"MAE": 6.6},
+            "score_better": {"MAE": "lower"},
+        }
+        policy = _policy(_client(), metrics=scores | others)
+        told = summary(Report(Study.built_in(), (policy,), "0"))
+        assert (f"MAE {value:g} (constant 6.6, no better)" in told) == said
+
+
+def test_counts_are_whole() -> None:
+    """What chance or an interval comes to is no more exact than a count; few stay as they are."""
+    found = replace(SCARE, value=7.0, of=36_970.0)
+    assert figure_of(found, 28_040.1) == "28,040" and figure_of(found, 5.912) == "5.912"
+    assert figure_of(replace(found, value=0.4, of=0.5), 12.5) == "12.5"
+
+
+def test_an_attack_that_did_not_look_has_no_figure() -> None:
+    """A share of nothing that was tried would read as a result."""
+    blind = Finding("pool", "Who?", "share of members found", 0.0, of=1.0, partial="1 of 1 large")
+    text = _page(_policy(_client(), (blind,)))
+    assert "not looked: 1 of 1 large" in text and "members found" not in text
+    assert "not looked" not in _page(_policy(_client(), (replace(blind, partial=""),)))
+
+
+def test_what_attacks_found_of_each_sort_stands_in_a_line_of_its_own() -> None:
+    """Found against a policy, within its guarantee, and in models that stay with their owners."""
+    own = Finding("reader", "Who?", "share told", 0.9, of=1.0, severity=Severity.SOME, at_home=True)
+    text = _page(_policy(_client(), (SCARE, own)), _policy(_client()))
+    (cell,) = re.findall(r"<td>recovery(.*?)</td>", text)
+    assert cell.count("<br>") == 1
+
+
+@pytest.mark.parametrize(
+    ("personal", "said"), [((), "one model together"), ((0,), "models ("), ((0, 1), "a model for")]
+)
+def test_the_page_says_whose_model_is_trained(personal: tuple[int, ...], said: str) -> None:
+    """One of all owners, one for each of them, or some of both."""
+    own: dict[str, Any] = {"personal": {"clients": {}}}
+    pair = [_policy(_client(), metrics=own if n in personal else {}) for n in range(2)]
+    assert said in _page(*pair).split("</header>")[0]
 
 
 def test_a_model_is_shown_only_under_a_finite_guarantee() -> None:

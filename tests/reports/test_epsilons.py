@@ -89,7 +89,7 @@ def test_the_picture_names_owners_and_what_was_not_looked_at() -> None:
     """On the page, and on axes of one's own; nothing is drawn where nobody looked."""
     audited = _finding("audit gaussian", 0.5, detail={"delta": DELTA})
     text = page(_report(audited))
-    assert "private, owner 1" in text and text.count("not attacked") == 2
+    assert "private, owner 1" in text and text.count("no attacked figure") == 2
     axes = Figure().subplots()
     assert plot(_report(audited), ax=axes) is axes
     marks = [np.asarray(collection.get_offsets()) for collection in axes.collections]

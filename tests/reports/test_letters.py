@@ -23,6 +23,7 @@ from privfed.reports.account import ClientAccount, KindLine, PolicyAccount
 from privfed.reports.board import answers, chosen
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.letters import BROWSERS, board, regulator, write_pdf
+from privfed.reports.page import verdict
 from privfed.reports.regulator import pyramid
 from privfed.study import Study
 from privfed.study.choices import AboutChoice
@@ -103,6 +104,16 @@ def test_what_owners_released_of_the_models_errors_is_on_the_pages() -> None:
     worse = replace(policy, metrics=EVALUATED | {"baseline": 2.0})
     assert "Do not use the model" in words(board(replace(whole, policies=(worse,))))
     assert {b.name: b.state for b in pyramid(whole, worse)}["Utility"] == "not met"
+
+
+def test_an_audit_has_one_figure_on_all_pages() -> None:
+    """Of which kind and of how much, rounded as the engineer's page rounds it."""
+    audit = Finding("audit gaussian", "?", "epsilon proven by outputs", 0.59949, of=0.75771)
+    policy = replace(report_of(), findings=(replace(audit, releases=("small.level",)),))
+    told = {block.name: block for block in pyramid(report(policy), policy)}
+    evidence = told["Algorithms and correctness"].evidence
+    assert evidence.startswith("audit gaussian of small.level: ") and verdict(audit) in evidence
+    assert "delta 1e-05." in told["Privacy parameters"].claim
 
 
 def test_a_remainder_that_no_study_can_use_is_no_room() -> None:

@@ -16,7 +16,7 @@ from privfed.privacy.policy import Policy
 from privfed.reports.account import ClientAccount, KindLine, PolicyAccount
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.page import page
-from privfed.reports.remarks import remarks, unspent
+from privfed.reports.remarks import remains, remarks, unspent
 from privfed.reports.text import summary
 from privfed.study import Study
 
@@ -79,6 +79,14 @@ def test_what_is_left_of_a_budget_is_told_with_what_it_may_pay() -> None:
     shown = float(told.split("of up to ε ")[1])
     assert shown <= left < shown + 0.01
     assert told_everywhere(policy, "allows another study of the same data")
+
+
+def test_a_whole_budget_that_leaves_room_says_why() -> None:
+    """A filter's bound of a part is no better than of the whole: both figures stand side by side."""
+    (told, *_) = remains(Report(Study.built_in(), ()), report_of(epsilon=8.0, room=Fraction(1)))
+    assert "at most epsilon 8 of 8 is spent, as far as is proven" in told and "room for" in told
+    (told, *_) = remains(Report(Study.built_in(), ()), report_of(epsilon=8.0, room=Fraction(0)))
+    assert told.endswith("8 of 8 is spent; nothing is left.")
 
 
 @pytest.mark.parametrize(

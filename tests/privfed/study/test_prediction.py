@@ -42,6 +42,19 @@ def test_predictions_are_the_model_s_own(
     assert pd.read_csv(out).equals(told)
 
 
+def test_a_table_of_another_form_is_read_as_it_is_written(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Semicolons, decimal commas and a Windows encoding, by the first lines: there is no [data] to say so."""
+    told, frame = [], FRAME.assign(Größe=1.5)
+    frame.to_csv(tmp_path / "plain.csv", index=False)
+    frame.to_csv(tmp_path / "west.csv", index=False, sep=";", decimal=",", encoding="cp1252")
+    for name in ("plain.csv", "west.csv"):
+        assert status(["predict", str(model), str(tmp_path / name)]) == FINE
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1]
+
+
 def test_a_study_s_model_predicts(write_study: Callable[..., Path], tmp_path: Path) -> None:
     """The model.json of a run, under each policy."""
     path = write_study()
@@ -129,6 +142,7 @@ def test_all_that_a_table_lacks_is_told_at_once(
     told = capsys.readouterr()
     assert told.out == "" and told.err.startswith("privfed: 3 faults")
     assert "no column 'GCS'" in told.err and "no column 'age'" in told.err
+    assert told.err.count("its columns are") == 1
     assert f"'noise' has no value in 1 of {len(FRAME)} records (row 5)" in told.err
 
 
