@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +13,7 @@ from privfed.leaks.precision import DOUBLE, Precision, precisions_of, split_by_g
 from privfed.leaks.reading.dates import DAY
 from privfed.leaks.reading.encodings import SANE
 from privfed.leaks.reading.leaf import Leaf
+from privfed.leaks.reading.texts import numbers_in
 from privfed.leaks.texts import Runs, runs_of
 
 #: How many numbers are sorted by precision at a time: so many stay in the processor's cache.
@@ -127,6 +129,19 @@ class Released:
                 released.strings.append((leaf.path, leaf.value))
                 released.blocks += _read_whole(leaf.path, leaf.value)
         return released
+
+    def without(self, words: Iterable[str]) -> Released:
+        """The numbers of texts in which some words stand, once these are blanked: the 50 of ``mid 50%`` is no cell."""
+        listed = sorted(words, key=len, reverse=True)
+        found = re.compile("|".join(map(re.escape, listed)) or r"(?!)")
+        rest = [(path, found.sub(lambda one: " " * len(one[0]), text)) for path, text in self.texts]
+        leaves = (
+            leaf
+            for (path, text), (_, whole) in zip(rest, self.texts, strict=True)
+            if text != whole
+            for leaf in numbers_in(path, text)
+        )
+        return Released.of(leaves)
 
     @property
     def empty(self) -> bool:

@@ -142,6 +142,8 @@ def _families(
     yield "values", functions["values"]
     yield "names", [partial(words.names_in, released, at) for at in naming]
     streams = streams_of(released) if numeric else []
+    if numeric and table.numbered_words:
+        streams += streams_of(released.without(table.numbered_words))
     yield "rows", [partial(aligned, span, streams) for span in spans_of(table) if streams]
     lines = Lines.of(released, table)
     beside = [partial(one, lines) for one in (together, of_two_records) if len(lines)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -31,6 +32,8 @@ RECENT = 4  #: How many raw data are known again, with what was worked out of th
 SAMPLE = 250_000
 APART = 8  #: How many steps away another value is looked for where one has been drawn
 LARGE = 5000  #: From so many different values on, only next to it
+WORDS = 100  #: Most values of a column whose texts are known as words
+_DIGIT, _LETTER = re.compile(r"\d"), re.compile(r"[^\W\d_]")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +60,15 @@ class RawTable:
     def records(self) -> int:
         """How many records there are."""
         return len(self.numbers)
+
+    @cached_property
+    def numbered_words(self) -> list[str]:
+        """Texts of few-valued columns that hold digits beside letters, and so numbers that are no cells."""
+        told = [
+            one for one in self.texts if one.name not in self.names and len(one.values) <= WORDS
+        ]
+        words = {word for column in told if not column.naming for word in column.values}
+        return [one for one in words if _DIGIT.search(one) and _LETTER.search(one)]
 
     def memoised(self, key: object, make: Callable[[], T]) -> T:
         """What a rule works out of the table, once; of a bare one each time."""

@@ -434,3 +434,38 @@ def test_a_key_s_last_words_name_a_column(key: str, column: int) -> None:
     """Not its last letters: a page is no age."""
     lines = Lines([b"age", b"bloodpressure"], Located([]))
     assert lines._column(key) == column
+
+
+BANDS = ("bottom 25%", "mid 50%", "top 25%")
+MANY = pd.DataFrame(
+    np.random.default_rng(2).normal(50, 10, (3000, 4)).round(1), columns=["a", "b", "c", "d"]
+)
+PUPILS = MANY[["a", "b"]].assign(
+    band=[BANDS[at % 3] for at in range(3000)],
+    room=[f"Room {at}" for at in range(3000)],
+    c=MANY["c"],
+    d=MANY["d"],
+)
+PUPIL = PUPILS.iloc[RECORD]
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        ",".join(map(str, PUPIL)),
+        "{a}, {b}, visit 3 of 7, {c}, {d}".format(**PUPIL),
+        "\t".join(map(str, PUPIL)),
+        "| " + " | ".join(map(str, PUPIL)) + " |",
+        str(PUPIL.to_dict()),
+        str(tuple(PUPIL)),
+        PUPIL.to_string(),
+        PUPILS.iloc[[RECORD]].drop(columns="room").to_string(),
+        " ".join(f"{name}={value}" for name, value in PUPIL.drop("room").items()),
+        " ".join(map(str, PUPIL.drop("room"))),
+    ],
+)
+@pytest.mark.parametrize("drop", [[], ["room"]])
+def test_digits_of_texts_do_not_hide_the_numbers_between_them(left: str, drop: list[str]) -> None:
+    """The 50 of a category, or a room's number, is no cell of the record."""
+    with pytest.raises(RawValueLeft, match=f"record {RECORD}"):
+        assert_no_raw(left, PUPILS.drop(columns=drop))
