@@ -29,6 +29,11 @@ _GROUPED = re.compile(
 )
 COMMA = re.compile(r"(?<![\w,.])\d+,\d+(?![\d,]|\.\d)")  #: A comma that may be a decimal one
 _GROUPED_HINT = re.compile(rf"\d[{_MARKS},.]\d{{3}}")
+#: A number that is all that stands between two separators or wide gaps: not the 17 of ``Room 17``.
+_CELL = re.compile(
+    rf"(?:^|(?<=[,;|:=()\[\]{{}}'\"\t])|(?<=  )) *+{NUMBER.pattern}(?=  | *+(?:[,;|:=()\[\]{{}}'\"\t\r]|$))",
+    re.MULTILINE,
+)
 _HEXFLOAT = re.compile(r"[-+]?0x[01]\.[0-9a-f]+p[-+]?\d+")
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{16,}(?:\r?\n[A-Za-z0-9+/_-]{16,})*={0,6}")
 _ALPHABET = f"{string.ascii_letters}{string.digits}+/_-"
@@ -47,6 +52,11 @@ def numbers_in(path: str, text: str) -> Iterator[Leaf]:
     if len(values := plain_numbers(text)):
         yield Leaf(path, values, _Places(text, NUMBER, len(values)))
     if len(text) <= LONG:
+        if (
+            1 < len(cells := _CELL.findall(text)) < len(values)
+        ):  # a record's own, whatever its texts hold
+            found = np.fromiter(map(float, cells), float, len(cells))
+            yield Leaf(path, found, _Places(text, _CELL, len(found)))
         if _GROUPED_HINT.search(text):
             yield from _read(path, text, _GROUPED, ungrouped)
         if "," in text:

@@ -438,13 +438,13 @@ def test_a_key_s_last_words_name_a_column(key: str, column: int) -> None:
 
 BANDS = ("bottom 25%", "mid 50%", "top 25%")
 MANY = pd.DataFrame(
-    np.random.default_rng(2).normal(50, 10, (3000, 4)).round(1), columns=["a", "b", "c", "d"]
+    np.random.default_rng(2).normal(50, 10, (3000, 8)).astype(int), columns=list("abcdefgh")
 )
 PUPILS = MANY[["a", "b"]].assign(
     band=[BANDS[at % 3] for at in range(3000)],
+    **MANY[["c", "d", "e", "f"]],
     room=[f"Room {at}" for at in range(3000)],
-    c=MANY["c"],
-    d=MANY["d"],
+    **MANY[["g", "h"]],
 )
 PUPIL = PUPILS.iloc[RECORD]
 
@@ -453,7 +453,7 @@ PUPIL = PUPILS.iloc[RECORD]
     "left",
     [
         ",".join(map(str, PUPIL)),
-        "{a}, {b}, visit 3 of 7, {c}, {d}".format(**PUPIL),
+        "{a}, {b}, visit 3 of 7, {c}, {d}, {e}, {f}, day 5 of 9, {g}, {h}".format(**PUPIL),
         "\t".join(map(str, PUPIL)),
         "| " + " | ".join(map(str, PUPIL)) + " |",
         str(PUPIL.to_dict()),
@@ -469,3 +469,15 @@ def test_digits_of_texts_do_not_hide_the_numbers_between_them(left: str, drop: l
     """The 50 of a category, or a room's number, is no cell of the record."""
     with pytest.raises(RawValueLeft, match=f"record {RECORD}"):
         assert_no_raw(left, PUPILS.drop(columns=drop))
+
+
+@pytest.mark.parametrize(
+    "left", ["{a},{b},{band},Room 17,{c},{d},{e}", "({a}, {b}, '{band}', 'Room 17', {c}, {d}, {e})"]
+)
+def test_digits_of_texts_that_no_table_has_do_not_hide_them_either(left: str) -> None:
+    """What fills its cell is read by itself, too."""
+    numbers = np.random.default_rng(2).normal(50, 10, (3000, 5)).round(1)
+    table = pd.DataFrame(numbers, columns=list("abcde"))
+    table.insert(2, "band", [BANDS[at % 3] for at in range(3000)])
+    with pytest.raises(RawValueLeft, match=f"record {RECORD}"):
+        assert_no_raw(left.format(**table.iloc[RECORD]), table)
