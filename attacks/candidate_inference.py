@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -68,10 +67,19 @@ class CandidateSystem:
         self.gram += told.added @ told.added.T
         self.right += told.added @ told.told
 
-    @cached_property
+    @property
     def rank(self) -> int:
         """Number of directions in which the equations outweigh the prior."""
         return int((np.linalg.eigvalsh(self.gram) > 1 / SPREAD**2).sum())
+
+    @property
+    def full(self) -> bool:
+        """Whether they outweigh it in all: by a Cholesky factor, a tenth of the work of the eigenvalues."""
+        try:
+            np.linalg.cholesky(self.gram - np.eye(len(self.often)) / SPREAD**2)
+        except np.linalg.LinAlgError:
+            return False
+        return True
 
     def solve(self, deadline: Deadline) -> np.ndarray:
         """Estimated multiplicities, shape (unknowns,): bounded least squares with the prior."""
@@ -93,7 +101,8 @@ class CandidateSystems:
     kinds: set[str] = field(default_factory=set)
     sums: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
     cut_short: bool = False  #: Whether there are releases that were not read, or systems not solved
-    rank: int = 0  #: Of the system that says most, known once they are put away
+    #: of the system that says most, known once they are put away; None where the work was spent before
+    rank: int | None = None
     _all: dict[str, CandidateSystem] = field(default_factory=dict)
 
     def read(self, entry: TranscriptEntry, view: View, deadline: Deadline) -> None:
@@ -145,12 +154,12 @@ class CandidateSystems:
     @property
     def settled(self) -> bool:
         """Whether exact equations decide all unknowns of each system, so that no others say more."""
-        ranks = (each.rank for each in self._all.values())
-        return self.exact == self.equations and all(rank == len(self.often) for rank in ranks)
+        return self.exact == self.equations and all(each.full for each in self._all.values())
 
-    def put_away(self) -> None:
+    def put_away(self, deadline: Deadline) -> None:
         """Keep the rank alone: many clients' matrices would fill the memory."""
-        self.rank, self._all = max(each.rank for each in self._all.values()), {}
+        most = max(self._all.values(), key=lambda each: float(np.trace(each.gram)))
+        self.rank, self._all = None if deadline.over else most.rank, {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -396,7 +405,7 @@ class CandidateInference(Attack):
             named = Named.of(exact, listed.member, deadline)
             sure = np.where(exact.low > 0, SURE, -SURE)
             weights = np.where(exact.decided, sure, weights)
-        system.put_away()
+        system.put_away(deadline)
         scored = column.scored(listed, values, weights.reshape(len(listed), -1), system)
         return replace(scored, named=named, client=entries[0].client), system.cut_short
 

@@ -10,12 +10,15 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from privfed.attacks.base import HELD_OUT
 from privfed.attacks.candidate_inference import (
     TARGET,
     CandidateInference,
     CandidateSystem,
+    CandidateSystems,
 )
 from privfed.attacks.candidate_records import CandidateRecords
 from privfed.attacks.deadline import Deadline
@@ -344,3 +347,25 @@ def test_what_holds_of_held_out_records_too_is_not_found() -> None:
     exact = released([WIDE], owners, "open", None)
     named, *_ = attack.run(exact, {**owners, **controls}, SCHEMA)
     assert named.severity == "breach" and named.value > 0.9
+
+
+def test_a_rank_is_not_worked_out_once_the_work_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It only says how much was known; among many owners it took most of the time."""
+
+    def never(matrix: np.ndarray) -> np.ndarray:
+        raise AssertionError
+
+    systems = CandidateSystems(np.ones(3))
+    systems._all[""] = CandidateSystem(np.ones(3))
+    monkeypatch.setattr(np.linalg, "eigvalsh", never)
+    systems.put_away(Deadline(0.0))
+    assert systems.rank is None and not systems._all
+
+
+@given(st.integers(1, 6), st.integers(0, 8))
+def test_a_system_is_full_where_its_rank_is(unknowns: int, equations: int) -> None:
+    """A Cholesky factor says what the eigenvalues say."""
+    rng = np.random.default_rng([unknowns, equations])
+    system, added = CandidateSystem(np.ones(unknowns)), 3 * rng.normal(size=(unknowns, equations))
+    system.gram = added @ added.T
+    assert system.full == (system.rank == unknowns)
