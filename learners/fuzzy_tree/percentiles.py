@@ -20,6 +20,7 @@ from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
 _RESOLUTION = 1e-15  #: Numbers nearer than this share of themselves are one number
+NO_WIDTH = 1e-12  #: Ends nearer than this share of the bounds' width hold one value
 _FEWEST = 7  #: Fewest bins of which two windows and what lies beside them can be made
 
 
@@ -249,8 +250,12 @@ class ScalingBounds:
             asked = Scaling(bins, tuple(map(tuple, edges.tolist())))
 
     def _take(self, lower: np.ndarray, upper: np.ndarray) -> None:
-        """Take exact percentiles; of the target, only an interval that is far narrower."""
-        self.lower, self.upper = lower[:-1].copy(), upper[:-1].copy()
+        """Take exact percentiles; of the target, only an interval that is far narrower.
+
+        A feature between whose ends rounding alone lies has no width, and so no slope.
+        """
+        wide = upper - lower > NO_WIDTH * np.ptp(self._bounds, axis=1)
+        self.lower, self.upper = lower[:-1].copy(), np.where(wide, upper, lower)[:-1]
         ends, bounds = (float(lower[-1]), float(upper[-1])), self._bounds[-1]
         share, room = SETTINGS.exact_narrow_target, SETTINGS.exact_margin_target
         self.target = widened(*ends, bounds=bounds, share=share, room=room)

@@ -428,3 +428,25 @@ def test_importances_tell_what_the_tree_and_its_leaves_use() -> None:
     assert np.array_equal(again.feature_importances_, learner.feature_importances_)
     constant = FuzzyTreeRegressor(max_depth=0, leaf_features=[]).fit(federation)
     assert not constant.feature_importances_.any()
+
+
+@pytest.mark.filterwarnings("ignore:.*only one value")
+@pytest.mark.parametrize(("value", "bounds"), [(0.3, (0, 1)), (5.0, (0, 100)), (0.0, (-1, 7))])
+def test_a_column_of_one_value_has_no_slope(value: float, bounds: tuple[float, float]) -> None:
+    """Between its ends lies rounding alone, by whose width a slope in its own units would be divided."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.uniform(0, 10, 300), "still": value})
+    frame["y"] = 3 * frame["a"] + rng.normal(0, 1, 300)
+    features = Column("a", lower=0, upper=10), Column("still", lower=bounds[0], upper=bounds[1])
+    learner = FuzzyTreeRegressor(max_depth=1)
+    learner.fit(
+        LocalDisclosure.from_frame(
+            frame.assign(owner=[f"c{k % 3}" for k in range(300)]),
+            target="y",
+            client="owner",
+            schema=Schema(features, Column("y", lower=0, upper=50)),
+            policy=learner.published(),
+        )
+    )
+    assert {rule.slopes["still"] for rule in learner.rules_} == {0.0}
+    assert max(abs(rule.intercept) for rule in learner.rules_) < 50
