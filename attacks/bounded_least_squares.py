@@ -8,12 +8,16 @@ unknowns are added one by one (Lawson and Hanson 1974), and those above the most
 near the minimum only.
 """
 
+from dataclasses import dataclass, field
+
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.optimize import nnls
 
 from privfed.attacks.deadline import Deadline
+from privfed.attacks.linear import LinearEquations
 
+PRIOR, SPREAD = 0.3, 0.5  #: Prior mean and std of a multiplicity
 PATIENCE = 10  #: Most rounds in a row without fewer contradictions
 NEAR = 1e-10  #: Tolerance of a contradiction, as a fraction of the largest bound or gradient
 LOW, BETWEEN, HIGH = -1, 0, 1  #: Where an unknown is guessed to lie
@@ -90,3 +94,39 @@ def _contradicted(
     better[(guess == LOW) & (slope < -margin)] = BETWEEN
     better[(guess == HIGH) & (slope > margin)] = BETWEEN
     return better
+
+
+@dataclass
+class CandidateSystem:
+    """The normal equations of a client's releases; unknown i is at most ``often[i]``."""
+
+    often: np.ndarray
+    gram: np.ndarray = field(init=False)
+    right: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.gram, self.right = np.zeros((len(self.often),) * 2), np.zeros(len(self.often))
+
+    def add(self, told: LinearEquations) -> None:
+        """Add the equations of a release."""
+        self.gram += told.added @ told.added.T
+        self.right += told.added @ told.told
+
+    @property
+    def rank(self) -> int:
+        """Number of directions in which the equations outweigh the prior."""
+        return int((np.linalg.eigvalsh(self.gram) > 1 / SPREAD**2).sum())
+
+    @property
+    def full(self) -> bool:
+        """Whether they outweigh it in all: by a Cholesky factor, a tenth of the work of the eigenvalues."""
+        try:
+            np.linalg.cholesky(self.gram - np.eye(len(self.often)) / SPREAD**2)
+        except np.linalg.LinAlgError:
+            return False
+        return True
+
+    def solve(self, deadline: Deadline) -> np.ndarray:
+        """Estimated multiplicities, shape (unknowns,): bounded least squares with the prior."""
+        gram = self.gram + np.eye(len(self.often)) / SPREAD**2
+        return boxed(gram, self.right + PRIOR / SPREAD**2, self.often, deadline)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
-from privfed.attacks.bounded_least_squares import boxed
+from privfed.attacks.bounded_least_squares import CandidateSystem
 from privfed.attacks.candidate_records import CandidateRecords
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk, Severity
@@ -41,7 +41,6 @@ VALUES, FEWEST = 9, 3  #: Most values that are tried for an unknown column of nu
 #: Most samples of a client's records that are solved for, and how often each may repeat a record.
 SAMPLES, REPEATED = 6, 8
 READING = 0.5  #: Share of the work for what is read; the rest is for solving
-PRIOR, SPREAD = 0.3, 0.5  #: Prior mean and std of a multiplicity
 RATE, NEEDED = 0.01, 100  #: FPR at which members count as found, and the fewest outsiders for it
 NEAR = 0.02  #: Largest error of a recovered number, as a fraction of its range
 MANY = 0.1  #: Fraction of the members above the baseline from which the finding is a breach
@@ -49,42 +48,6 @@ SURE = 1e6  #: Score of whom exact sums name, beyond every estimate
 #: What is measured of them.
 NAMED = "share of the used records on a list that exact sums name, none guessed"
 TARGET = "target"  #: The name of the schema's target, whatever it is called there
-
-
-@dataclass
-class CandidateSystem:
-    """The normal equations of a client's releases; unknown i is at most ``often[i]``."""
-
-    often: np.ndarray
-    gram: np.ndarray = field(init=False)
-    right: np.ndarray = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.gram, self.right = np.zeros((len(self.often),) * 2), np.zeros(len(self.often))
-
-    def add(self, told: LinearEquations) -> None:
-        """Add the equations of a release."""
-        self.gram += told.added @ told.added.T
-        self.right += told.added @ told.told
-
-    @property
-    def rank(self) -> int:
-        """Number of directions in which the equations outweigh the prior."""
-        return int((np.linalg.eigvalsh(self.gram) > 1 / SPREAD**2).sum())
-
-    @property
-    def full(self) -> bool:
-        """Whether they outweigh it in all: by a Cholesky factor, a tenth of the work of the eigenvalues."""
-        try:
-            np.linalg.cholesky(self.gram - np.eye(len(self.often)) / SPREAD**2)
-        except np.linalg.LinAlgError:
-            return False
-        return True
-
-    def solve(self, deadline: Deadline) -> np.ndarray:
-        """Estimated multiplicities, shape (unknowns,): bounded least squares with the prior."""
-        gram = self.gram + np.eye(len(self.often)) / SPREAD**2
-        return boxed(gram, self.right + PRIOR / SPREAD**2, self.often, deadline)
 
 
 @dataclass

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed.attacks.base import HELD_OUT
+from privfed.attacks.bounded_least_squares import CandidateSystem
 from privfed.attacks.candidate_inference import (
     TARGET,
     CandidateInference,
-    CandidateSystem,
     CandidateSystems,
 )
 from privfed.attacks.candidate_records import CandidateRecords
