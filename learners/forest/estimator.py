@@ -215,7 +215,10 @@ class _FedForest(LearnerByWays):
         return pictures.shape(ax, column, heights[codes], label, band, cuts)
 
     def describe(self, tree: int | None = None) -> str:
-        """One tree as text, a rule for each leaf; without a number the first, of a private model what weighs most."""
+        """One tree as text, a rule for each leaf; without a number the first, of a private model what weighs most.
+
+        Numbers are rounded; :meth:`to_text` has a published model's to the bit.
+        """
         return self.model_.describe(tree)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Protocol
@@ -149,8 +149,14 @@ class FittedForest:
     # --- what people and programs read ---------------------------------------------------------
 
     def describe(self, tree: int | None) -> str:
-        """One tree, a rule for each leaf; of none the first."""
-        return "\n".join(rules.lines(self.tree_dict(tree or 0)))
+        """One tree, a rule for each leaf, rounded; of none the first."""
+        target = self.schema.target
+        assert target is not None
+        classes: Sequence[object] = ()
+        if self.criterion != "squared_error":
+            low, high = target.bounds
+            classes = target.categories or tuple(range(int(low), int(high) + 1))
+        return "\n".join(rules.described(self.tree_dict(tree or 0), classes))
 
     def drawn(self, tree: int) -> TreeNode:
         """See the base."""
@@ -160,7 +166,7 @@ class FittedForest:
         """See the base; :func:`.rules.parse` reads it."""
         parts = [json.dumps({**head, "criterion": self.criterion})]
         for tree in range(self.trees.roots):
-            parts += [f"tree {tree}:", self.describe(tree)]
+            parts += [f"tree {tree}:", *rules.lines(self.tree_dict(tree))]
         return "\n".join(parts) + "\n"
 
     def readable(self) -> dict[str, str]:

@@ -3,13 +3,15 @@
     "age" <= 41.5 and "sex" in ["female"] and "(client)" not in ["A", "C"] => 12: 0.25, 0.75
 
 says that 12 records of the sample were there, and the shares of the classes among them (or, for a
-regression, the mean of the scaled target). Names and lists are written as JSON.
+regression, the mean of the scaled target). Names and lists are written as JSON. What people read
+(:func:`described`) is rounded, and names the classes; it is not read back.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,26 +31,57 @@ _BEGIN = re.compile(r"tree \d+:")
 
 
 def lines(plain: dict[str, list[Any]]) -> list[str]:
-    """One tree's rules, from its lists by node."""
+    """One tree's rules, exact, from its lists by node."""
+    return _rules(plain, _exact_cut, lambda value: ", ".join(map(repr, value)))
+
+
+def described(plain: dict[str, list[Any]], classes: Sequence[object] = ()) -> list[str]:
+    """The same for people: thresholds of four significant digits, values of three, by class where there are any.
+
+    ``"age" <= 41.5 => 12: dead=0.25, alive=0.75``.
+    """
+
+    def told(value: list[float]) -> str:
+        names = [f"{each}=" for each in classes] or [""] * len(value)
+        return ", ".join(f"{name}{number:.3g}" for name, number in zip(names, value, strict=True))
+
+    return _rules(plain, _short_cut, told)
+
+
+def _rules(
+    plain: dict[str, list[Any]], cut: Callable[[float], str], told: Callable[[list[float]], str]
+) -> list[str]:
+    """One tree's rules, by how thresholds and the values of leaves are written."""
     rules: list[str] = []
     stack: list[tuple[int, tuple[str, ...]]] = [(0, ())]
     while stack:
         node, path = stack.pop()
         if plain["feature"][node] is None:
             size = sum(plain["records"][node])
-            value = ", ".join(map(repr, plain["value"][node]))
-            rules.append(f"{' and '.join(path) or 'always'} => {size}: {value}")
+            rules.append(
+                f"{' and '.join(path) or 'always'} => {size}: {told(plain['value'][node])}"
+            )
             continue
-        left, right = _conditions(plain, node)
+        left, right = _conditions(plain, node, cut)
         stack += [(plain["right"][node], (*path, right)), (plain["left"][node], (*path, left))]
     return rules
 
 
-def _conditions(plain: dict[str, list[Any]], node: int) -> tuple[str, str]:
+def _exact_cut(cut: float) -> str:
+    return str(np.float32(cut))  # the shortest text of that 32-bit float
+
+
+def _short_cut(cut: float) -> str:
+    return f"{float(f'{cut:.4g}'):.15g}"  # 12350, not 1.235e+04
+
+
+def _conditions(
+    plain: dict[str, list[Any]], node: int, written: Callable[[float], str] = _exact_cut
+) -> tuple[str, str]:
     """How a record goes left, and how right."""
     name, left_if = json.dumps(plain["feature"][node]), plain["left_if"][node]
     if left_if is None:
-        cut = str(np.float32(plain["cut"][node]))  # the shortest text of that 32-bit float
+        cut = written(plain["cut"][node])
         return f"{name} <= {cut}", f"{name} > {cut}"
     return f"{name} in {json.dumps(left_if)}", f"{name} not in {json.dumps(left_if)}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FedForestClassifier, FedForestRegressor
 from privfed.learners.forest import growth
 from privfed.learners.forest.estimator import features_of
+from privfed.learners.forest.rules import described
 from privfed.learners.forest.settings import ForestSettings
 from privfed.learners.forest.trees import LEAF
 from privfed.testing.check_learner import CHECKS, check_learner
@@ -232,6 +234,45 @@ def test_rules_say_what_they_mean() -> None:
     rules = learner.describe().splitlines()
     assert 2 <= len(rules) <= 4
     assert all(" => " in rule and ('"a"' in rule or '"b"' in rule) for rule in rules)
+
+
+def test_described_rules_are_short_and_name_classes_as_the_schema_does() -> None:
+    """Thresholds of four significant digits and values of three at most; the text to read back stays exact."""
+    whole = Schema(FEATURES, Column("y", "integer", 3, 5))
+    numbered = classes(table()).replace({"y": {"low": 3, "middle": 4, "high": 5}})
+    number = r"-?[0-9.]+(?:e-?[0-9]+)?"
+    for train, schema, names in (
+        (table(), NUMERIC, ("",)),
+        (classes(table()), THREE, ("low=", "middle=", "high=")),
+        (numbered, whole, ("3=", "4=", "5=")),
+    ):
+        learner = fitted(train, schema)
+        exact, said = learner.to_text(), learner.describe()
+        for rule in said.splitlines():
+            value = rule.rpartition(": ")[2]
+            leaf = re.fullmatch(", ".join(f"{name}({number})" for name in names), value)
+            assert leaf and all(digits(each) <= 3 for each in leaf.groups())
+        cuts = re.findall(rf"(?:<=|>) ({number})", said)
+        assert cuts and all(digits(each) <= 4 for each in cuts)
+        assert max(map(digits, re.findall(rf"(?:<=|>) ({number})", exact))) > 4
+    tree: dict[str, list[Any]] = {
+        "feature": ["a", None, None],
+        "cut": [12345.6, None, None],
+        "left_if": [None] * 3,
+    }
+    tree |= {"left": [1, None, None], "right": [2, None, None], "records": [[5], [2], [3]]}
+    assert described({**tree, "value": [[0.4], [1 / 11], [1.0]]}) == [
+        '"a" <= 12350 => 2: 0.0909',
+        '"a" > 12350 => 3: 1',
+    ]
+    assert described({**tree, "cut": [5.0, None, None], "value": [[0.4]] * 3})[0].startswith(
+        '"a" <= 5 =>'
+    )
+
+
+def digits(number: str) -> int:
+    """Significant digits of a number as it is written."""
+    return len(number.partition("e")[0].replace("-", "").replace(".", "").strip("0"))
 
 
 @pytest.mark.parametrize(
