@@ -241,12 +241,19 @@ class FuzzyTreeRegressor(FederatedRegressor):
         above: np.ndarray,
         columns: tuple[int, ...],
     ) -> None:
-        """Keep the models of leaves and of inner nodes, of some columns of (1, features)."""
+        """Keep the models of leaves and of inner nodes, of some columns of (1, features).
+
+        A feature without width is -1/2 in every row: what it adds is the intercept's.
+        """
         width = len(self.schema_.features) + 1
         self.models_ = leaves.among(columns, width)
         for node, model in zip(inner, above, strict=True):
             node.model = np.zeros(width)
             node.model[list(columns)] = model
+        still = 1 + np.flatnonzero(self.upper_ <= self.lower_)
+        for own in (*self.models_.coefficients, *(node.model for node in inner)):
+            own[0] -= own[still].sum() / 2
+            own[still] = 0.0
 
     # --- learning from noise -------------------------------------------------------------------
 

@@ -6,14 +6,17 @@ import warnings
 from inspect import signature
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from privfed import LocalDisclosure, Policy
+from privfed import Column, LocalDisclosure, Policy, Schema
 from privfed.errors import NobodyAnswered, Note
 from privfed.learners import (
     FedForestClassifier,
     FedForestRegressor,
+    FuzzyTreeRegressor,
     GeneticTreeClassifier,
     GeneticTreeRegressor,
     RuleFitClassifier,
@@ -117,3 +120,40 @@ def test_constructors_differ_from_their_parents_as_declared() -> None:
         GeneticTreeClassifier(bounded=True)
     assert clone(GeneticTreeRegressor(7, bounded=True)).get_params()["bounded"] is True
     assert GeneticTreeRegressor(7).get_params()["population_size"] == 7
+
+
+@pytest.mark.filterwarnings("ignore:.*only one value")
+@pytest.mark.parametrize(
+    "learner",
+    [
+        FuzzyTreeRegressor(max_depth=1),
+        RuleFitRegressor(**QUICK),
+        RuleFitClassifier(**QUICK),
+        FedForestRegressor(n_estimators=5, random_state=0),
+        FedForestClassifier(n_estimators=5, random_state=0),
+    ],
+    ids=lambda learner: type(learner).__name__,
+)
+def test_published_models_have_no_use_for_a_column_of_one_value(learner: Any) -> None:
+    """Records say nothing of its other values, which the schema allows: predictions are the same there."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.uniform(0, 10, 300), "still": 1.0})
+    frame["owner"] = [f"c{row % 3}" for row in range(300)]
+    classify = hasattr(learner, "predict_proba")
+    level = 3 * frame["a"] + rng.normal(0, 1, 300)
+    frame["y"] = np.where(level > 15, "high", "low") if classify else level
+    target = (
+        Column("y", "category", categories=("high", "low"))
+        if classify
+        else Column("y", lower=-10, upper=50)
+    )
+    schema = Schema((Column("a", lower=0, upper=10), Column("still", lower=0, upper=1)), target)
+    owners = LocalDisclosure.from_frame(
+        frame, target="y", client="owner", schema=schema, policy=learner.published(), seed=0
+    )
+    learner.fit(owners)
+    rows = frame[["a", "still"]]
+    told = learner.predict_proba if classify else learner.predict
+    assert np.ptp(told(rows), axis=0).max() > 0.1
+    assert np.array_equal(told(rows), told(rows.assign(still=0.0)))
+    assert learner.feature_importances_[1] == 0
