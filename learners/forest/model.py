@@ -97,6 +97,10 @@ class FittedForest:
                 mean[part] = self._mean(trees, columns[:, part])
         if self.criterion != "squared_error":
             return mean
+        return self._unscaled(mean)
+
+    def _unscaled(self, mean: np.ndarray) -> np.ndarray:
+        """Means of the scaled target in the target's unit."""
         assert self.schema.target is not None
         low, high = self.schema.target.bounds
         return np.asarray((mean + 0.5) * (high - low) + low)
@@ -150,17 +154,20 @@ class FittedForest:
 
     def describe(self, tree: int | None) -> str:
         """One tree, a rule for each leaf, rounded; of none the first."""
-        target = self.schema.target
-        assert target is not None
-        classes: Sequence[object] = ()
-        if self.criterion != "squared_error":
-            low, high = target.bounds
-            classes = target.categories or tuple(range(int(low), int(high) + 1))
-        return "\n".join(rules.described(self.tree_dict(tree or 0), classes))
+        return "\n".join(rules.described(*self._read(tree or 0)))
 
     def drawn(self, tree: int) -> TreeNode:
         """See the base."""
-        return rules.drawn(self.tree_dict(tree))
+        return rules.drawn(*self._read(tree))
+
+    def _read(self, tree: int) -> tuple[dict[str, list[Any]], Sequence[object]]:
+        """One tree as people read it: means in the target's unit, and the names of its classes, if it has any."""
+        plain, target = self.tree_dict(tree), self.schema.target
+        assert target is not None
+        if self.criterion == "squared_error":
+            return plain | {"value": self._unscaled(np.array(plain["value"])).tolist()}, ()
+        low, high = target.bounds
+        return plain, target.categories or tuple(range(int(low), int(high) + 1))
 
     def to_text(self, head: Mapping[str, Any]) -> str:
         """See the base; :func:`.rules.parse` reads it."""

@@ -36,20 +36,22 @@ def lines(plain: dict[str, list[Any]]) -> list[str]:
 
 
 def described(plain: dict[str, list[Any]], classes: Sequence[object] = ()) -> list[str]:
-    """The same for people: thresholds of four significant digits, values of three, by class where there are any.
+    """The same for people: numbers of four significant digits, shares of three, by class where there are any.
 
     ``"age" <= 41.5 => 12: dead=0.25, alive=0.75``.
     """
+    return _rules(plain, _short, lambda value: _value(value, classes))
 
-    def told(value: list[float]) -> str:
-        names = [f"{each}=" for each in classes] or [""] * len(value)
-        return ", ".join(f"{name}{number:.3g}" for name, number in zip(names, value, strict=True))
 
-    return _rules(plain, _short_cut, told)
+def _value(value: list[float], classes: Sequence[object]) -> str:
+    """A leaf's value for people."""
+    if not classes:
+        return ", ".join(map(_short, value))
+    return ", ".join(f"{name}={share:.3g}" for name, share in zip(classes, value, strict=True))
 
 
 def _rules(
-    plain: dict[str, list[Any]], cut: Callable[[float], str], told: Callable[[list[float]], str]
+    plain: dict[str, list[Any]], cut: Callable[[float], str], leaf: Callable[[list[float]], str]
 ) -> list[str]:
     """One tree's rules, by how thresholds and the values of leaves are written."""
     rules: list[str] = []
@@ -59,7 +61,7 @@ def _rules(
         if plain["feature"][node] is None:
             size = sum(plain["records"][node])
             rules.append(
-                f"{' and '.join(path) or 'always'} => {size}: {told(plain['value'][node])}"
+                f"{' and '.join(path) or 'always'} => {size}: {leaf(plain['value'][node])}"
             )
             continue
         left, right = _conditions(plain, node, cut)
@@ -71,12 +73,12 @@ def _exact_cut(cut: float) -> str:
     return str(np.float32(cut))  # the shortest text of that 32-bit float
 
 
-def _short_cut(cut: float) -> str:
-    return f"{float(f'{cut:.4g}'):.15g}"  # 12350, not 1.235e+04
+def _short(number: float) -> str:
+    return f"{float(f'{number:.4g}'):.15g}"  # 12350, not 1.235e+04
 
 
 def _conditions(
-    plain: dict[str, list[Any]], node: int, written: Callable[[float], str] = _exact_cut
+    plain: dict[str, list[Any]], node: int, written: Callable[[float], str]
 ) -> tuple[str, str]:
     """How a record goes left, and how right."""
     name, left_if = json.dumps(plain["feature"][node]), plain["left_if"][node]
@@ -86,16 +88,16 @@ def _conditions(
     return f"{name} in {json.dumps(left_if)}", f"{name} not in {json.dumps(left_if)}"
 
 
-def drawn(plain: dict[str, list[Any]], node: int = 0) -> TreeNode:
+def drawn(plain: dict[str, list[Any]], classes: Sequence[object] = (), node: int = 0) -> TreeNode:
     """One tree below a node as a picture has it, from its lists by node."""
     from privfed.learners.pictures import TreeNode
 
     name = plain["feature"][node]
     if name is None:
-        return TreeNode(", ".join(f"{value:.3g}" for value in plain["value"][node]))
+        return TreeNode(_value(plain["value"][node], classes))
     children = plain["left"][node], plain["right"][node]
-    sides = zip(_conditions(plain, node), children, strict=True)
-    return TreeNode(name, [(text, drawn(plain, child)) for text, child in sides])
+    sides = zip(_conditions(plain, node, _short), children, strict=True)
+    return TreeNode(name, [(text, drawn(plain, classes, child)) for text, child in sides])
 
 
 @dataclass(frozen=True)

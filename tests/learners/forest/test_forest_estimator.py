@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -237,7 +238,9 @@ def test_rules_say_what_they_mean() -> None:
 
 
 def test_described_rules_are_short_and_name_classes_as_the_schema_does() -> None:
-    """Thresholds of four significant digits and values of three at most; the text to read back stays exact."""
+    """Numbers have four significant digits and shares three at most, means are in the target's unit; the text to read
+    back stays exact.
+    """
     whole = Schema(FEATURES, Column("y", "integer", 3, 5))
     numbered = classes(table()).replace({"y": {"low": 3, "middle": 4, "high": 5}})
     number = r"-?[0-9.]+(?:e-?[0-9]+)?"
@@ -251,7 +254,7 @@ def test_described_rules_are_short_and_name_classes_as_the_schema_does() -> None
         for rule in said.splitlines():
             value = rule.rpartition(": ")[2]
             leaf = re.fullmatch(", ".join(f"{name}({number})" for name in names), value)
-            assert leaf and all(digits(each) <= 3 for each in leaf.groups())
+            assert leaf and all(digits(each) <= 4 - bool(names[0]) for each in leaf.groups())
         cuts = re.findall(rf"(?:<=|>) ({number})", said)
         assert cuts and all(digits(each) <= 4 for each in cuts)
         assert max(map(digits, re.findall(rf"(?:<=|>) ({number})", exact))) > 4
@@ -261,13 +264,38 @@ def test_described_rules_are_short_and_name_classes_as_the_schema_does() -> None
         "left_if": [None] * 3,
     }
     tree |= {"left": [1, None, None], "right": [2, None, None], "records": [[5], [2], [3]]}
-    assert described({**tree, "value": [[0.4], [1 / 11], [1.0]]}) == [
-        '"a" <= 12350 => 2: 0.0909',
+    assert described({**tree, "value": [[0.4], [100 / 11], [1.0]]}) == [
+        '"a" <= 12350 => 2: 9.091',
         '"a" > 12350 => 3: 1',
     ]
     assert described({**tree, "cut": [5.0, None, None], "value": [[0.4]] * 3})[0].startswith(
         '"a" <= 5 =>'
     )
+
+
+def test_described_leaves_and_pictures_have_means_in_the_targets_unit() -> None:
+    """A described leaf holds what the tree predicts for the records that reach it."""
+    learner = fitted(table(), NUMERIC)
+    model, target = learner.model_, table()["y"]
+    means = [float(rule.rpartition(": ")[2]) for rule in learner.describe().splitlines()]
+    low, high = NUMERIC.target.bounds  # type: ignore[union-attr]
+    leaves = model.tree_dict(0)
+    scaled = [
+        value[0]
+        for value, name in zip(leaves["value"], leaves["feature"], strict=True)
+        if name is None
+    ]
+    exact = np.sort((np.array(scaled) + 0.5) * (high - low) + low)
+    assert np.allclose(np.sort(means), exact, rtol=1e-3)
+    assert min(target) <= min(means) and max(means) <= max(target)
+
+    def shown(node: Any) -> Iterator[float]:
+        if not node.branches:
+            yield float(node.text)
+        for _, branch in node.branches:
+            yield from shown(branch)
+
+    assert sorted(shown(model.drawn(0))) == sorted(means)
 
 
 def digits(number: str) -> int:
