@@ -251,7 +251,7 @@ class _RuleFit(LearnerByWays):
         return self.ensemble_.table(top, least_support)
 
     def describe(self, top: int = 20) -> str:
-        return self.ensemble_.describe(top)
+        return self.table(top).to_string(index=False, float_format=lambda value: f"{value:.3g}")
 
     def plot(self, feature: str | None = None, *, ax: Axes | None = None) -> Axes:
         """Terms as bars, or what the terms of one feature alone add; with 90 % intervals of a short private model.
@@ -265,8 +265,8 @@ class _RuleFit(LearnerByWays):
         if feature is None:
             table = self.table(pictures.MOST_BARS)
             known = {"low", "high"} <= set(table)
-            ends = unit * table[["low", "high"]].to_numpy() if known else None
-            lengths = unit * table["coefficient"].to_numpy()
+            ends = table[["low", "high"]].to_numpy() if known else None
+            lengths = table["coefficient"].to_numpy()
             names = table["term"]
             if "class" in table:
                 names = table["class"] + ": " + names
@@ -444,6 +444,13 @@ class RuleFitRegressor(FederatedRegressor, _RuleFit):
     def _unit(self) -> tuple[float, str]:
         low, high = self.target_limits_
         return (high - low) / 2, self.schema_.columns[-1].name
+
+    def table(self, top: int | None = None, least_support: float = 0.0) -> pd.DataFrame:
+        """The terms, coefficients in the target's unit; see :meth:`.RuleEnsemble.table`."""
+        table = super().table(top, least_support).drop(columns="exp_coefficient")
+        numbers = [name for name in ("coefficient", "low", "high") if name in table]
+        table[numbers] *= self._unit[0]
+        return table
 
     def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
         """Predict each row's target, within its public bounds."""

@@ -182,10 +182,6 @@ class RuleEnsemble:
     def _ends(self) -> np.ndarray:
         return self.intervals()
 
-    def describe(self, top: int = 20) -> str:
-        """The table as text."""
-        return self.table(top).to_string(index=False, float_format=lambda value: f"{value:.3g}")
-
     def to_dict(self, link: str) -> dict[str, Any]:
         """The model as plain data, in the data's own units: readable and usable without privfed."""
         slopes, intercept = self.linear_coefficients()
@@ -322,10 +318,6 @@ class ClassEnsembles:
         every["importance"] *= 100 / largest if largest > 0 else 0.0
         ordered = every.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
         return ordered if top is None else ordered.head(top)
-
-    def describe(self, top: int = 20) -> str:
-        """The table as text."""
-        return self.table(top).to_string(index=False, float_format=lambda value: f"{value:.3g}")
 
     def to_dict(self) -> dict[str, Any]:
         """The models as plain data, by class."""
