@@ -282,13 +282,15 @@ class _Shortening:
         cuts, found = [], np.zeros_like(boxes)
         for j, column in enumerate(self.fitted.schema.features):
             ends = boxes[:, j].astype(int)
-            used = sorted({int(end) for end in ends.ravel()} - {0, int(self.sizes[j])})
-            numbers = [self._rounded(j, code) for code in used]
+            used = np.unique(ends[(ends > 0) & (ends < self.sizes[j])])
             if column.kind == "category":
                 numbers = [float(self.fitted.basis.grid.cuts[j][code - 1]) for code in used]
+                group = np.arange(len(used))
+            else:
+                numbers, group = self._rounded(j, used, ends)
             cuts.append(tuple(numbers))
             places = np.zeros(int(self.sizes[j]) + 1, np.uint8)
-            places[used], places[-1] = np.arange(1, len(used) + 1), len(used) + 1
+            places[used], places[-1] = 1 + group, len(numbers) + 1
             found[:, j] = places[ends]
         lower, upper = limits.T
         scale = 0.2 * np.maximum(
@@ -296,20 +298,45 @@ class _Shortening:
         )
         return Cutoffs(tuple(cuts), lower, upper, scale), found
 
-    def _rounded(self, column: int, code: int) -> float:
-        """The threshold below ``code``, moved past at most a hundredth of the records."""
-        own = self.fitted.schema.features[column]
-        edges = [own.bounds[0], *self.fitted.basis.grid.cuts[column], own.bounds[1]]
-        cut = edges[code]
-        if own.kind == "integer":
-            return float(math.ceil(cut))
-        shares = self.fitted.shares[column]
-        reach = [0.0, 0.0]
-        for side, (bin_, edge) in enumerate(((code - 1, edges[code - 1]), (code, edges[code + 1]))):
-            share = float(shares[bin_])
-            part = min(0.49, SETTINGS.rounding / share) if share > 0 else 0.49
-            reach[side] = part * abs(edge - cut)
-        return roundest(cut - reach[0], cut + reach[1], cut)
+    def _rounded(
+        self, column: int, codes: np.ndarray, ends: np.ndarray
+    ) -> tuple[list[float], np.ndarray]:
+        """Round thresholds for these codes, and which each has.
+
+        Each is moved past at most a hundredth of the records, and past no other; those that lie so near to each other
+        are one, unless a rule lies between.
+        """
+        own, reach = self.fitted.schema.features[column], SETTINGS.rounding
+        edges = np.array([own.bounds[0], *self.fitted.basis.grid.cuts[column], own.bounds[1]])
+        below = np.concatenate([[0.0], np.cumsum(self.fitted.shares[column][: len(edges) - 1])])
+        groups: list[list[int]] = []
+        for code in codes:
+            near = groups and below[code] - below[groups[-1][0]] <= reach
+            apart = near and (np.isin(ends[:, 0], groups[-1]) & (ends[:, 1] == code)).any()
+            if near and not apart:
+                groups[-1].append(code)
+            else:
+                groups.append([code])
+        numbers = [float(edges[each[0]]) for each in groups]
+        found: list[float] = []
+        for each, number, next_ in zip(groups, numbers, (*numbers, edges[-1])[1:], strict=True):
+            last = found[-1] if found else edges[0]
+            low = _first(below, edges, below[each[-1]] - reach)
+            high = -_first(-below[::-1], -edges[::-1], -below[each[0]] - reach)
+            low, high = max(low, (last + number) / 2), min(high, (number + next_) / 2)
+            if own.kind == "integer":
+                low, number, high = math.ceil(low), math.ceil(number), math.floor(high)
+            found.append(roundest(low, high, number))
+        return found, np.repeat(np.arange(len(groups)), [len(each) for each in groups])
+
+
+def _first(rising: np.ndarray, values: np.ndarray, level: float) -> float:
+    """The first value at which a rising curve, straight between its points, is above a level."""
+    at = int(np.searchsorted(rising, level, side="right"))
+    if at in (0, len(rising)):
+        return float(values[min(at, len(values) - 1)])
+    share = (level - rising[at - 1]) / (rising[at] - rising[at - 1])
+    return float(values[at - 1] + share * (values[at] - values[at - 1]))
 
 
 def roundest(low: float, high: float, near: float) -> float:
@@ -322,7 +349,8 @@ def roundest(low: float, high: float, near: float) -> float:
     ):
         for part in (1.0, 0.5):
             unit = part * 10.0**exponent
-            number = round(near / unit) * unit
+            first, last = math.ceil(low / unit), math.floor(high / unit)
+            number = min(max(round(near / unit), first), last) * unit
             if low <= number <= high:
                 return float(f"{number:.12g}")
     return near

@@ -235,9 +235,30 @@ def test_the_roundest_number_is_inside(low: float, width: float) -> None:
 
 def test_what_is_roundest() -> None:
     """Fewest digits first, then the nearest."""
-    assert [roundest(*ends) for ends in ((38.2, 41.3, 39), (0.118, 0.133, 0.12), (-3, 4, 1))] == [
-        40, 0.12, 0,
+    assert [roundest(*ends) for ends in ((38.2, 41.3, 39), (0.118, 0.133, 0.12), (-3, 4, 1), (0.003, 2, 0.02))] == [
+        40, 0.12, 0, 1,
     ]  # fmt: skip
+
+
+def test_thresholds_between_few_values_are_round() -> None:
+    """Of a number that is 0, 1, 2 or 3: two digits, most often a half or a whole one, wherever noise puts cut-offs."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"grade": rng.integers(0, 4, 3000) * 1.0, "x": rng.normal(0, 1, 3000)})
+    chance = 1 / (1 + np.exp(2.0 - 3.0 * (table["grade"] >= 2) - (table["grade"] >= 3)))
+    table["y"], table["owner"] = (rng.random(3000) < chance).astype(int), "a"
+    features = Column("grade", "number", 0, 3), Column("x", "number", -4, 4)
+    schema = Schema(features, Column("y", "integer", 0, 1))
+    found = []
+    for seed in range(5):
+        model = RuleFitClassifier(random_state=seed)
+        held = LocalDisclosure.from_frame(
+            table, "y", client="owner", schema=schema, policy=model.private("2"), seed=seed
+        )
+        cuts = model.fit(held).models_[0].terms.cutoffs.cuts[0]
+        assert list(cuts) == sorted(set(cuts))
+        found += list(cuts)
+    assert all(cut == float(f"{cut:.2g}") for cut in found)
+    assert np.mean([2 * cut % 1 == 0 for cut in found]) > 0.8
 
 
 def test_coefficients_move_with_the_scores_as_their_covariance_says() -> None:
