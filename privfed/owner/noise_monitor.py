@@ -197,7 +197,7 @@ class NoiseMonitor:
                 _moments(found, f"{place} cells", scores[at])
                 found.add(f"count no noise, {place} cells", row, zero[at].sum(), row * often)
         if not bits:
-            size = np.digitize(np.abs(truth) / law.std, SIZES)
+            size = np.digitize(np.abs(truth) / (law.std or 1.0), SIZES)
             names = ["answers of zero", *(f"answers below {to:g} deviations" for to in SIZES[1:])]
             _binned(found, size, scores, [*names, "larger answers"])
             _together(found, "the answer", scores, truth - truth.mean())
