@@ -85,10 +85,13 @@ class ModelRounds:
             return None
         for _ in range(SETTINGS.residual_rounds - SETTINGS.moment_rounds - 1):
             self._step()
+        found = None
         if len(leaves) > 1 and self._pays(len(leaves)):
-            return self._leaves(leaves, weights)
-        self._step()
-        return None
+            found = self._leaves(leaves, weights)
+        else:
+            self._step()
+        self.model = self._without_still(self.model)
+        return found
 
     # --- the design --------------------------------------------------------------------------------
 
@@ -131,6 +134,18 @@ class ModelRounds:
         drawn = mean + spread / (spread + noise + 1e-18) * (told - mean)
         ratio = SETTINGS.max_variance_ratio
         return np.asarray(np.clip(drawn, mean / ratio, mean * ratio))
+
+    def _without_still(self, models: np.ndarray) -> np.ndarray:
+        """Models, shape (..., width), without slopes of features that hardly vary, as a column of one value.
+
+        Their variance does not stand out from its noise, though a tenth of the features' mean variance would: what
+        their slopes hold is the level's. Coordinates lie about the means, where predictions stay.
+        """
+        assert self._design is not None
+        told = np.diag(self._design.moments)[1:] - self._shape.means**2
+        noise = 2 * np.sqrt(np.diag(self._design.variances)[1:])
+        still = (told <= noise) & (told + noise <= SETTINGS.still_variance * told.mean())
+        return np.where(np.append(False, still), 0.0, models)
 
     def _move(self, former: Coordinates, matrix: np.ndarray) -> None:
         """Take all that is known to the new coordinates."""
@@ -206,4 +221,8 @@ class ModelRounds:
         sums, noise = answer.total("residuals"), answer.deviation("residuals") ** 2
         target = replace(self.target, variance=self._left)
         away, likely = leaf_random_effects(self._shape, sums, records, noise, target)
-        return self.coordinates.plain(away) if likely > SETTINGS.min_leaf_probability else None
+        return (
+            self.coordinates.plain(self._without_still(away))
+            if likely > SETTINGS.min_leaf_probability
+            else None
+        )

@@ -15,6 +15,7 @@ from privfed.learners.private.marginals import (
     ColumnEstimate,
     Marginals,
     Shares,
+    joined,
     signal_of,
     total_of,
 )
@@ -106,8 +107,6 @@ class _Refinement:
     records: float = 0.0  #: by all counts so far
     uncertain: float = field(default=math.inf)
     variance: float = field(default=math.inf)
-    values: np.ndarray | None = None  #: Noisy counts of the target's values over all rounds
-    unsure: float = field(default=math.inf)
 
     @property
     def count(self) -> float:
@@ -161,16 +160,11 @@ class _Refinement:
         if target is not None:
             row, variance = target.rows[0], target.variance
             if rows:
-                row, variance = _joined((rows.pop(), variances.pop()), (row, variance))
+                row, variance = joined((rows.pop(), variances.pop()), (row, variance))
             rows, variances = [*rows, row], [*variances, variance]
         if not rows:
             return
         self._count(rows, variances)
-        if one_bin_each(self.columns[-1].column):
-            told = rows[-1], variances[-1]
-            if self.values is not None:
-                told = _joined((self.values, self.unsure), told)
-            self.values, self.unsure = told
         each = zip(self.columns[-len(rows) :], rows, variances, strict=True)
         self.columns[-len(rows) :] = [
             own.updated(row, variance, self.count) for own, row, variance in each
@@ -185,23 +179,16 @@ class _Refinement:
             self.columns[j] = self.columns[j].believed(beliefs, self.count)
 
     def shares(self) -> Shares | None:
-        if self.values is None:
+        target = self.columns[-1]
+        if target.counted is None or not one_bin_each(target.column):
             return None
-        return Shares.from_counts(self.values, self.unsure, self.count, self.uncertain)
+        return Shares.from_counts(*target.counted, self.count, self.uncertain)
 
     def _count(self, rows: list[np.ndarray], variances: list[float]) -> None:
         records, uncertain = total_of(rows, variances)
         trust = 1.0 if math.isinf(self.uncertain) else self.uncertain / (self.uncertain + uncertain)
         self.records += trust * (records - self.records)
         self.uncertain = trust * uncertain
-
-
-def _joined(
-    former: tuple[np.ndarray, float], told: tuple[np.ndarray, float]
-) -> tuple[np.ndarray, float]:
-    """Two noisy rows with their variances, each by its precision."""
-    trust = former[1] / max(former[1] + told[1], 1e-9)
-    return former[0] + trust * (told[0] - former[0]), trust * told[1]
 
 
 def _present(sizes: Mapping[str, float], answer: Answer) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 
 from privfed.learners.private.grid import BinEdges, first_cuts, one_bin_each, settled
 from privfed.learners.private.settings import SETTINGS
-from privfed.learners.private.support_posterior import SupportPosterior
+from privfed.learners.private.support_posterior import SupportPosterior, with_full_bins
 from privfed.tables.schema import Column
 
 LARGEST_LOGIT, LOGITS = 10.0, 401  #: Log-odds at which shares of classes are tried
@@ -29,6 +29,8 @@ class ColumnEstimate:
     counts: np.ndarray  #: estimates by bin, none negative
     variances: np.ndarray | None = None  #: what is left unknown; None before it was counted
     beliefs: SupportPosterior | None = None  #: None for targets and few values
+    #: noisy counts and the variance of their noise, of all rounds that had these bins
+    counted: tuple[np.ndarray, float] | None = None
 
     @classmethod
     def blank(cls, column: Column) -> ColumnEstimate:
@@ -100,7 +102,7 @@ class ColumnEstimate:
             above = knots[-2] + _halves(knots[-1] - knots[-2], knots[-2] - knots[-3])
             knots = np.concatenate([knots, below, above])
         cuts = settled(knots, self.column)
-        finer = replace(self, cuts=cuts, variances=None)
+        finer = replace(self, cuts=cuts, variances=None, counted=None)
         if self.beliefs is None:
             expected = np.diff(np.interp(finer.edges, self.edges, self.reached))
             return replace(finer, counts=expected * self.counts.sum())
@@ -113,25 +115,57 @@ class ColumnEstimate:
         the excess of the noisy counts' variance tells the counts' own (empirical Bayes); over others, what was
         left open. Counts are then projected: none negative, and no more than the records.
         """
+        counted = joined(self.counted, (noisy, variance))
         if self.beliefs is not None:
             beliefs = self.beliefs.updated(noisy / records, variance / records**2)
-            return self.believed(beliefs, records)
+            return replace(self, counted=counted).believed(beliefs, records)
         expected, even = self.counts, records / len(noisy)
         if not expected.any():
             expected = np.full(len(noisy), even)
         spread = self.variances
         if spread is None:
-            scale = np.maximum(expected, SETTINGS.min_expected * even) ** 2
-            stray = float(((noisy - expected) ** 2).sum()) - len(noisy) * variance
-            spread = scale * np.clip(stray / scale.sum(), SETTINGS.min_stray, len(noisy)) + 1e-9
+            spread = _spread(noisy, variance, expected, even)
         trust = (spread + EXACT) / (spread + variance + EXACT)
         counts = held(expected + trust * (noisy - expected), records)
-        return replace(self, counts=counts, variances=trust * variance)
+        return replace(self, counts=counts, variances=trust * variance, counted=counted)
+
+    def sharpened(self, records: float) -> ColumnEstimate:
+        """The same if few of the bins may be full, as where values are few; see :func:`.with_full_bins`."""
+        if self.counted is None or (self.beliefs is None and not one_bin_each(self.column)):
+            return self
+        noisy, variance = self.counted
+        if self.beliefs is not None:
+            shares = self.beliefs.with_full_bins(noisy / records, variance / records**2)
+        else:
+            even = np.full((1, len(noisy)), 1 / len(noisy))
+            spread = _spread(noisy, variance, records * even, records / len(noisy)) / records**2
+            shares = with_full_bins(
+                noisy / records, variance / records**2, even, spread, np.zeros(1)
+            )
+        return replace(self, counts=held(records * shares, records))
 
     def believed(self, beliefs: SupportPosterior, records: float) -> ColumnEstimate:
         """The counts of a support posterior over these bins."""
         counts = held(records * (beliefs.chances @ beliefs.shares), records)
         return replace(self, counts=counts, beliefs=beliefs)
+
+
+def _spread(noisy: np.ndarray, variance: float, expected: np.ndarray, even: float) -> np.ndarray:
+    """Variance of counts about their expectations, in proportion to these, by what the noise does not explain."""
+    scale = np.maximum(expected, SETTINGS.min_expected * even) ** 2
+    stray = float(((noisy - expected) ** 2).sum()) - noisy.size * variance
+    factor = np.clip(stray / scale.sum(), SETTINGS.min_stray, noisy.size)
+    return np.asarray(scale * factor + 1e-9)
+
+
+def joined(
+    former: tuple[np.ndarray, float] | None, told: tuple[np.ndarray, float]
+) -> tuple[np.ndarray, float]:
+    """Two noisy rows with their variances, each by its precision."""
+    if former is None:
+        return told
+    trust = former[1] / max(former[1] + told[1], 1e-9)
+    return former[0] + trust * (told[0] - former[0]), trust * told[1]
 
 
 def _halves(width: float, neighbour: float) -> np.ndarray:
@@ -195,6 +229,14 @@ class Marginals:
     target: ColumnEstimate  #: of the target
     records: float  #: how many there are, at least one
     signal: float  #: see :func:`signal_of`
+
+    def sharpened(self) -> Marginals:
+        """The features' likeliest masses where few of a column's bins may be full: what noise counts in others is gone.
+
+        Synthetic records are drawn by these. Functions are chosen by the others, which keep apart values that noise
+        may hide.
+        """
+        return replace(self, features=tuple(own.sharpened(self.records) for own in self.features))
 
     @property
     def grid(self) -> BinEdges:

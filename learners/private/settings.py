@@ -33,6 +33,9 @@ class Settings:
     whole_columns: float = 4.0  #: how many columns that is worth
     usual_position: float = 0.5  #: probability of the middle and both ends, among one width's
     min_share_std: float = 1.0  #: of a bin's share about its expectation, in even shares
+    full_bins: float = 0.001  #: probability that few of a column's bins are full, beforehand
+    low_fractions: tuple[float, ...] = (0.25, 0.5, 0.75, 0.9, 0.97)  #: of its bins, the others
+    low_factors: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75)  #: of an even share, that those hold
     # the target and the residuals
     tail: float = 0.025  #: fraction of a column beyond each limit of its linear term
     target_tail: float = 0.002  #: the same of the target, at least
@@ -46,6 +49,9 @@ class Settings:
     prediction_quantile: float = 0.05  #: synthetic predictions beyond are clipped in residuals
     # basis and synthetic records
     rank_clip: float = 2.2  #: |mid-ranks|^2 of a record is clipped to the columns over this
+    one_value: float = (
+        0.999  #: fraction of the records in one bin, from which a column has no functions
+    )
     even_weight: float = 0.5  #: fraction of the columns' weights that all have alike
     main_linear: float = 0.4  #: of a column's main effect, its linear term's fraction
     cut_ranks: tuple[float, float] = (0.1, 0.9)  #: between which trees cut a column

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 
 import numpy as np
 from scipy.special import logsumexp
@@ -17,6 +18,8 @@ from scipy.special import logsumexp
 from privfed.learners.private.settings import SETTINGS
 
 PLACES = 256  #: Places between which quantiles are straight lines
+LEAST = 1e-4  #: Least odds of an interval to the likeliest, that means are taken over
+EXACT = 1e-18  #: Added to variances of shares: a huge budget adds no noise
 ROUNDS = 20  #: Rounds of expectation and maximisation
 
 
@@ -59,6 +62,7 @@ class SupportPosterior:
     shares: np.ndarray  #: of the records, expected by interval and bin, shape (intervals, bins)
     logs: np.ndarray  #: how likely each interval is, but for its width, shape (intervals,)
     widths: np.ndarray  #: chances of the bounds' halvings, shape (halvings,)
+    expected: np.ndarray | None = None  #: shares before these bins were counted
 
     @classmethod
     def blank(cls, edges: np.ndarray) -> SupportPosterior:
@@ -105,7 +109,53 @@ class SupportPosterior:
         rest, each = noisy - self.shares, spread + variance
         logs = self.logs - (rest**2 / each + np.log(each)).sum(axis=1) / 2
         shares = np.maximum(self.shares + spread / each * rest, 0)
-        return replace(self, shares=shares, logs=logs - logs.max())
+        return replace(self, shares=shares, logs=logs - logs.max(), expected=self.shares)
+
+    def with_full_bins(self, noisy: np.ndarray, variance: float) -> np.ndarray:
+        """Posterior means of the shares by the noisy ones that :meth:`updated` joined; see :func:`with_full_bins`."""
+        assert self.expected is not None
+        likely = self.chances > LEAST * self.chances.max()
+        expected = self.expected[likely]
+        spread = np.maximum(expected, SETTINGS.min_share_std / len(noisy)) ** 2
+        return with_full_bins(noisy, variance, expected, spread, np.log(self.chances[likely]))
+
+
+def with_full_bins(
+    noisy: np.ndarray, variance: float, expected: np.ndarray, spread: np.ndarray, logs: np.ndarray
+) -> np.ndarray:
+    """Posterior means of bins' shares, where some may hold far more than the others, shape (bins,).
+
+    A column of few values, or with one that is frequent, has few full bins; what the noise counts in the others
+    is not their records'. A fraction w of the bins has shares of f times the mean m and the std s that all would have
+    (:meth:`SupportPosterior.updated`), the others (1 - f w) / (1 - w) times, so that noisy shares are N(f m,
+    f^2 s^2 + v) or the like. All bins together tell w and f; w is 0 with probability ``1 - full_bins`` beforehand.
+
+    Args:
+        noisy: shares, shape (bins,).
+        variance: v of the noise in each.
+        expected: m by hypothesis and bin, shape (hypotheses, bins).
+        spread: s^2, in the same shape.
+        logs: log-probabilities of the hypotheses by these counts if w is 0, shape (hypotheses,).
+    """
+    v = variance + EXACT
+
+    def told(factor: float) -> tuple[np.ndarray, np.ndarray]:
+        mean, each = factor * expected, factor**2 * spread + v
+        likely = -((noisy - mean) ** 2 / each + np.log(each)) / 2
+        return likely, np.maximum(mean + (1 - v / each) * (noisy - mean), 0)
+
+    dense, mean = told(1.0)
+    odds, means = [np.log1p(-SETTINGS.full_bins) + logs], [mean]
+    tried = list(product(SETTINGS.low_fractions, SETTINGS.low_factors))
+    for fraction, factor in tried:
+        low, low_mean = told(factor)
+        high, high_mean = told((1 - factor * fraction) / (1 - fraction))
+        low, high = low + np.log(fraction), high + np.log1p(-fraction)
+        either = np.logaddexp(low, high)
+        odds.append(np.log(SETTINGS.full_bins / len(tried)) + logs + (either - dense).sum(axis=1))
+        means.append(np.exp(low - either) * low_mean + np.exp(high - either) * high_mean)
+    weights = np.exp(np.array(odds) - logsumexp(odds))
+    return np.asarray(np.einsum("wh,whb->b", weights, np.array(means)))
 
 
 def shared(columns: Sequence[SupportPosterior]) -> list[SupportPosterior]:

@@ -88,7 +88,7 @@ class _Learning:
             self.start,
             means=means,
             deviations=deviations,
-            shares=self.marginals.shares(),
+            shares=self.marginals.sharpened().shares(),
             ranked=self.params.ranked,
             limits=self._limits(),
             rounds=rounds,
@@ -135,8 +135,7 @@ class _Learning:
     def _main_effects(self) -> np.ndarray:
         """Weight of each column, summing to one, by a first round of main effects."""
         self.main: MainEffects | None = None
-        columns = len(self.marginals.features)
-        even, share = np.full(columns, 1 / columns), self.params.first
+        even, share = self._even(), self.params.first
         if not share:
             return even
         linear = SETTINGS.main_linear if self.params.linear else 0.0
@@ -150,10 +149,18 @@ class _Learning:
         noise = math.sqrt(float(sums.variance[0]))
         self.main = MainEffects.from_sums(basis, sums.values, noise, share)
         mean_squares = np.sqrt(self.main.mean_squares(self.marginals, self.variance))
+        mean_squares[even == 0] = 0.0
         if mean_squares.sum() <= 0:
             return even
         share = SETTINGS.even_weight
         return np.asarray(share * even + (1 - share) * mean_squares / mean_squares.sum())
+
+    def _even(self) -> np.ndarray:
+        """Equal weights of the columns that vary; the functions of others would tell nothing, and cost noise."""
+        varied = self.marginals.sharpened().shares().max(axis=1) < SETTINGS.one_value
+        if not varied.any():
+            varied[:] = True
+        return np.asarray(varied / varied.sum())
 
     def _scales(
         self, weighed: np.ndarray, linear: float, binned: float
@@ -165,7 +172,8 @@ class _Learning:
         )
 
     def _make_up(self) -> np.ndarray:
-        shares, ranks = self.marginals.shares(), self.marginals.ranks()
+        likeliest = self.marginals.sharpened()
+        shares, ranks = likeliest.shares(), likeliest.ranks()
         p = len(shares)
         latent = np.eye(p)
         if p > 1 and self.params.correlated:
@@ -232,7 +240,7 @@ class _Learning:
         columns = len(weighed)
         features = np.empty((count, depth), np.int64)
         for own in features:
-            distinct = min(depth, columns)
+            distinct = min(depth, int(np.count_nonzero(weighed)))
             own[:distinct] = self.rng.choice(columns, distinct, replace=False, p=weighed)
             own[distinct:] = self.rng.choice(columns, depth - distinct, p=weighed)
         ranks = self.rng.uniform(*SETTINGS.cut_ranks, features.shape)

@@ -122,6 +122,23 @@ def test_constructors_differ_from_their_parents_as_declared() -> None:
     assert GeneticTreeRegressor(7).get_params()["population_size"] == 7
 
 
+def with_a_still_column(learner: Any, records: int) -> tuple[pd.DataFrame, Schema]:
+    """A table whose target follows ``a``, while ``still`` is 1 everywhere; the schema has it between 0 and 1."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.uniform(0, 10, records), "still": 1.0})
+    frame["owner"] = [f"c{row % 3}" for row in range(records)]
+    classify = hasattr(learner, "predict_proba")
+    level = 3 * frame["a"] + rng.normal(0, 1, records)
+    frame["y"] = np.where(level > 15, "high", "low") if classify else level
+    target = (
+        Column("y", "category", categories=("high", "low"))
+        if classify
+        else Column("y", lower=-10, upper=50)
+    )
+    schema = Schema((Column("a", lower=0, upper=10), Column("still", lower=0, upper=1)), target)
+    return frame, schema
+
+
 @pytest.mark.filterwarnings("ignore:.*only one value")
 @pytest.mark.parametrize(
     "learner",
@@ -136,24 +153,39 @@ def test_constructors_differ_from_their_parents_as_declared() -> None:
 )
 def test_published_models_have_no_use_for_a_column_of_one_value(learner: Any) -> None:
     """Records say nothing of its other values, which the schema allows: predictions are the same there."""
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"a": rng.uniform(0, 10, 300), "still": 1.0})
-    frame["owner"] = [f"c{row % 3}" for row in range(300)]
-    classify = hasattr(learner, "predict_proba")
-    level = 3 * frame["a"] + rng.normal(0, 1, 300)
-    frame["y"] = np.where(level > 15, "high", "low") if classify else level
-    target = (
-        Column("y", "category", categories=("high", "low"))
-        if classify
-        else Column("y", lower=-10, upper=50)
-    )
-    schema = Schema((Column("a", lower=0, upper=10), Column("still", lower=0, upper=1)), target)
+    frame, schema = with_a_still_column(learner, 300)
     owners = LocalDisclosure.from_frame(
         frame, target="y", client="owner", schema=schema, policy=learner.published(), seed=0
     )
     learner.fit(owners)
     rows = frame[["a", "still"]]
-    told = learner.predict_proba if classify else learner.predict
+    told = getattr(learner, "predict_proba", learner.predict)
     assert np.ptp(told(rows), axis=0).max() > 0.1
     assert np.array_equal(told(rows), told(rows.assign(still=0.0)))
     assert learner.feature_importances_[1] == 0
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "learner",
+    [
+        RuleFitRegressor(),
+        RuleFitClassifier(),
+        FedForestRegressor(),
+        FedForestClassifier(),
+        FuzzyTreeRegressor(),
+    ],
+    ids=lambda learner: type(learner).__name__,
+)
+def test_private_models_have_no_use_for_a_column_of_one_value(learner: Any) -> None:
+    """What noise counts beside its value is no reason for a rule, a split or a slope."""
+    frame, schema = with_a_still_column(learner, 3000)
+    owners = LocalDisclosure.from_frame(
+        frame, target="y", client="owner", schema=schema, policy=learner.private(4), seed=0
+    )
+    learner.fit(owners)
+    rows = frame[["a", "still"]]
+    told = getattr(learner, "predict_proba", learner.predict)
+    assert np.ptp(told(rows), axis=0).max() > 0.1
+    assert learner.feature_importances_[1] < 1e-3 * learner.feature_importances_[0]
+    assert np.array_equal(told(rows), told(rows.assign(still=0.0)))
