@@ -122,7 +122,8 @@ class CandidateSystems:
     def put_away(self, deadline: Deadline) -> None:
         """Keep the rank alone: many clients' matrices would fill the memory."""
         most = max(self._all.values(), key=lambda each: float(np.trace(each.gram)))
-        self.rank, self._all = None if deadline.over else most.rank, {}
+        done = not deadline.over and deadline.spend(float(len(self.often)) ** 3 / 2)
+        self.rank, self._all = most.rank if done else None, {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -432,7 +433,9 @@ def _detail(unknown: str, outcomes: Sequence[CandidateResult]) -> dict[str, Any]
         + (f", without their {unknown}" if unknown else ""),
         "lists": len(outcomes),
         "unknowns": max(len(each.system.often) for each in outcomes),
-        "rank of the equations": [each.system.rank for each in outcomes],
+        "rank of the equations": [
+            "not computed" if each.system.rank is None else each.system.rank for each in outcomes
+        ],
         "equations": sum(each.system.equations for each in outcomes),
         "of these exact": sum(each.system.exact for each in outcomes),
         "members": sum(weights),
