@@ -75,7 +75,11 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         _correct(policy),
         "; ".join(map(_told, audits)) or "no audit ran in this study",
         "Noise that is not of the law that was charged; sums in floating point; a query that fails.",
-        "not met" if policy.breaches or not intact else "met" if audits else "not examined",
+        "not met"
+        if policy.breaches or not intact or not policy.finite
+        else "met"
+        if audits
+        else "not examined",
     )
     scores = ", ".join(
         f"{score.name} {figure(score)}"

@@ -145,6 +145,9 @@ def test_a_board_is_never_told_that_what_is_open_is_protected() -> None:
     policy = report_of(EXACT, (HAD,), epsilon=None, ceiling=None, risk=None, unprotected=1)
     said = answers(report(policy), policy)
     assert not said.good and said.verdict == "Not protected, and an attack succeeded"
+    audit = Finding("audit gaussian", "?", "epsilon proven by outputs", 0.6, of=0.8)
+    states = {b.name: b.state for b in pyramid(report(policy), replace(policy, findings=(audit,)))}
+    assert states["Algorithms and correctness"] == "not met"
     assert not any("on average" in text for text in said.risk)
     had = replace(
         policy, findings=(replace(HAD, metric="whole records", releases=("small.level",)),)
