@@ -105,7 +105,8 @@ class ModelParams:
     look: float  #: fraction of rho for each later histogram of all columns; 0 for none
     target: float  #: fraction of rho for each later histogram of the target
     correlated: bool  #: whether correlations are queried
-    bins: int  #: bins of a column in the basis
+    bins: int  #: bins of a column in the basis, of equal shares
+    halved_ends: bool  #: whether the outermost of them are two each
     resolution: int  #: bins of a column's histogram after the first round
     rounds: int  #: rounds of noisy gradients
     first: float  #: fraction of rho for main effects, by which columns are weighed; 0 for none
@@ -129,33 +130,35 @@ class ModelParams:
 
 
 _SNR_25 = ModelParams(
-    linear=0.35, binned=0.65, trees=(), ranked=True, look=0.0, target=0.08, correlated=False, bins=1, resolution=6,
+    linear=0.35, binned=0.65, trees=(), ranked=True, look=0.0, target=0.08, correlated=False, bins=1, halved_ends=False, resolution=6,
     rounds=2, first=0.0, masses=False, calibrated=False, prior=4.0, spread=0.4, synthetic_records=2_000, directions=200,
 )  # fmt: skip
 _SNR_180 = ModelParams(
-    linear=0.6, binned=0.2, trees=((16, 2, 0.2),), ranked=True, look=0.06, target=0.04, correlated=True, bins=4, resolution=12, rounds=2,
+    linear=0.6, binned=0.2, trees=((16, 2, 0.2),), ranked=True, look=0.06, target=0.04, correlated=True, bins=4, halved_ends=False, resolution=12, rounds=2,
     first=0.0, masses=False, calibrated=False, prior=4.0, spread=0.8, synthetic_records=2_000, directions=200,
 )  # fmt: skip
 _SNR_60 = replace(_SNR_180, target=0.1)
 _SNR_500 = ModelParams(
-    linear=0.35, binned=0.25, trees=((16, 2, 0.2), (16, 4, 0.2)), ranked=True, look=0.05, target=0.01, correlated=True, bins=8, resolution=16, rounds=3,
+    linear=0.35, binned=0.25, trees=((16, 2, 0.2), (16, 4, 0.2)), ranked=True, look=0.05, target=0.01, correlated=True, bins=8, halved_ends=False, resolution=16, rounds=3,
     first=0.0, masses=False, calibrated=True, prior=2.0, spread=1.0, synthetic_records=2_000, directions=200,
 )  # fmt: skip
 _SNR_2000 = ModelParams(
-    linear=0.15, binned=0.15, trees=((16, 2, 0.2), (16, 4, 0.3), (6, 5, 0.2)), ranked=False, look=0.04, target=0.01, correlated=True, bins=16,
+    linear=0.15, binned=0.15, trees=((16, 2, 0.2), (16, 4, 0.3), (6, 5, 0.2)), ranked=False, look=0.04, target=0.01, correlated=True, bins=16, halved_ends=False,
     resolution=32, rounds=5, first=0.2, masses=True, calibrated=True, prior=2.0, spread=1.1,
     synthetic_records=2_500, directions=250,
 )  # fmt: skip
-_SNR_ABOVE = ModelParams(
-    linear=0.15, binned=0.15, trees=((16, 2, 0.2), (16, 4, 0.3), (6, 5, 0.2)), ranked=False, look=0.02, target=0.01, correlated=True, bins=16,
+_SNR_5000 = ModelParams(
+    linear=0.15, binned=0.15, trees=((16, 2, 0.2), (16, 4, 0.3), (6, 5, 0.2)), ranked=False, look=0.02, target=0.01, correlated=True, bins=16, halved_ends=False,
     resolution=32, rounds=5, first=0.1, masses=True, calibrated=True, prior=1.4, spread=1.1,
     synthetic_records=2_500, directions=250,
 )  # fmt: skip
+_SNR_ABOVE = replace(_SNR_5000, halved_ends=True)
 _ROWS: tuple[tuple[float, ModelParams], ...] = (
     (60.0, _SNR_60),
     (180.0, _SNR_180),
     (500.0, _SNR_500),
     (2_000.0, _SNR_2000),
+    (5_000.0, _SNR_5000),
     (float("inf"), _SNR_ABOVE),
 )
 MIN_NUMBER_SIGNAL = 25.0  #: Signal below which little more than a number's mean is told

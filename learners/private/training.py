@@ -226,10 +226,12 @@ class _Learning:
 
     def _bins(self) -> np.ndarray:
         """The basis' bins: neighbouring codes of about equal mass, or a bin for each value."""
-        rows = []
+        rows, edges = [], np.linspace(0, 1, self.params.bins + 1)
+        if self.params.halved_ends:
+            edges = np.concatenate([[0, edges[1] / 2], edges[1:-1], [1 - edges[1] / 2, 1]])
         for own in self.marginals.features:
             middles = (own.reached[:-1] + own.reached[1:]) / 2
-            coarse = np.minimum((middles * self.params.bins).astype(int), self.params.bins - 1)
+            coarse = np.searchsorted(edges[1:-1], middles, side="right")
             whole = len(own.counts) <= self.params.bins or one_bin_each(own.column)
             rows.append(
                 np.arange(len(own.counts)) if whole else np.unique(coarse, return_inverse=True)[1]
