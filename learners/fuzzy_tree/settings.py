@@ -40,9 +40,8 @@ class Settings:
     lead: float = 3.0  #: squared length of the constant coordinate, beside 1 for each feature
     even_stretch: float = 0.75  #: fraction of the stretch of a feature that all have alike
     max_variance_ratio: float = 4.0  #: of a feature's variance and the features' mean
-    still_variance: float = (
-        0.1  #: of a feature, in the features' mean one: seen above noise, or none
-    )
+    #: fraction of the features' mean variance, that noise would let show, below which a slope is none
+    still_variance: float = 0.1
     # residuals
     clip: float = 1.5  #: in std of the residuals
     min_clip: float = 0.01  #: of a residual

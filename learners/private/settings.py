@@ -49,9 +49,7 @@ class Settings:
     prediction_quantile: float = 0.05  #: synthetic predictions beyond are clipped in residuals
     # basis and synthetic records
     rank_clip: float = 2.2  #: |mid-ranks|^2 of a record is clipped to the columns over this
-    one_value: float = (
-        0.999  #: fraction of the records in one bin, from which a column has no functions
-    )
+    one_value: float = 0.999  #: fraction in one bin, from which a column has no functions
     even_weight: float = 0.5  #: fraction of the columns' weights that all have alike
     main_linear: float = 0.4  #: of a column's main effect, its linear term's fraction
     cut_ranks: tuple[float, float] = (0.1, 0.9)  #: between which trees cut a column
