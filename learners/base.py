@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import NotFittedError
 
 from privfed.errors import InputError, NobodyAnswered, Note, PolicyError, QueryError
-from privfed.exchange.disclosure import Disclosure
+from privfed.exchange.disclosure import Disclosure, nothing_released
 from privfed.learners.parameters import Constraints, check_values
 from privfed.learners.plain import plain, restored
 from privfed.privacy.policy import Policy
@@ -554,14 +554,6 @@ def _row_by_row(predict: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]
     return dispatched
 
 
-def _nothing(name: str, because: str = "") -> NobodyAnswered:
-    return NobodyAnswered(
-        f"nothing at all was released to {name}{because}: the policies name none of its questions, "
-        "their budgets are spent, or no client could be reached; see federation.budget(), "
-        f"or give a policy such as {name}().published()"
-    )
-
-
 def _from_releases(fit: Callable[..., Any]) -> Callable[..., Any]:
     """Hold a ``fit`` to a federation, to one thread, and to having learned from something."""
 
@@ -581,10 +573,10 @@ def _from_releases(fit: Callable[..., Any]) -> Callable[..., Any]:
                 fitted = fit(self, federation, *rest, **more)
         except NobodyAnswered as silence:
             if federation.released == before:
-                raise _nothing(name, f" ({silence})") from None
+                raise nothing_released(name, silence) from None
             raise
         if federation.released == before:
-            raise _nothing(name)
+            raise nothing_released(name)
         if isinstance(self, FederatedRegressor):
             self._note_limits()
         if isinstance(self, PersonalLearner):

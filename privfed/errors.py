@@ -89,7 +89,14 @@ class DataWarning(UserWarning):
 
 
 class NobodyAnswered(PrivfedError):
-    """No client released anything: a learner stops with what it has."""
+    """No client released anything: a learner stops with what it has.
+
+    ``reasons`` has why gates refused (:class:`~privfed.exchange.messages.Reason`), where all did.
+    """
+
+    def __init__(self, message: str, reasons: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.reasons = frozenset(reasons)
 
 
 class Faults:

@@ -13,7 +13,7 @@ import numpy as np
 
 from privfed.errors import NobodyAnswered
 from privfed.exchange.masked_totals import with_totals
-from privfed.exchange.messages import Absent, Release, ReleasedPart, Reply
+from privfed.exchange.messages import Absent, Reason, Refusal, Release, ReleasedPart, Reply
 from privfed.exchange.transcript import Transcript, in_one_line, several
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
@@ -213,7 +213,7 @@ class Disclosure(ABC):
         """
         answers = self._answers(self._questions(queries, clients), spend)
         if not answers.releases():
-            raise NobodyAnswered(_silence(answers))
+            raise _silence(answers)
         return answers
 
     def offers(
@@ -282,16 +282,38 @@ class Disclosure(ABC):
         return [self._offers(query, clients, spend) for query in queries]
 
 
-def _silence(answers: Answers) -> str:
-    reasons = sorted(
-        {
-            getattr(reply, "text", "no reply in time")
-            for answer in answers
-            for reply in answer.replies.values()
-        }
-    )
+def _silence(answers: Answers) -> NobodyAnswered:
+    replies = [reply for answer in answers for reply in answer.replies.values()]
+    if not replies:
+        return NobodyAnswered("nobody was asked")
+    said = "; ".join(sorted({getattr(reply, "text", "no reply in time") for reply in replies}))
     kinds = ", ".join(sorted({answer.query.kind for answer in answers}))
-    return f"no client answered {kinds}: {'; '.join(reasons)}" if reasons else "nobody was asked"
+    refused = [reply.reason for reply in replies if isinstance(reply, Refusal)]
+    return NobodyAnswered(
+        f"no client answered {kinds}: {said}", refused if len(refused) == len(replies) else ()
+    )
+
+
+def nothing_released(name: str, silence: NobodyAnswered | None = None) -> NobodyAnswered:
+    """What a ``fit`` raises to which nothing was released, and what to do, by why gates refused."""
+    reasons = frozenset() if silence is None else silence.reasons
+    if reasons and reasons <= {Reason.TIMES, Reason.BUDGET}:
+        advice = (
+            "what the policy allows is used up; a learner's own policy is for one fit: make another federation for "
+            "the next, and see federation.budget()"
+        )
+    elif reasons == {Reason.UNKNOWN_KIND}:
+        advice = (
+            "the policy is for other questions than this learner asks: give one of its own, such as "
+            f"{name}().private(1) or {name}().published()"
+        )
+    else:
+        advice = (
+            "the policies name none of its questions, their budgets are spent, or no client could be reached; see "
+            f"federation.budget(), or give a policy such as {name}().published()"
+        )
+    because = "" if silence is None else f" ({silence})"
+    return NobodyAnswered(f"nothing at all was released to {name}{because}: {advice}", reasons)
 
 
 #: Computes one client's exact parts from a query; what a scripted client says.

@@ -189,3 +189,21 @@ def test_private_models_have_no_use_for_a_column_of_one_value(learner: Any) -> N
     assert np.ptp(told(rows), axis=0).max() > 0.1
     assert learner.feature_importances_[1] < 1e-3 * learner.feature_importances_[0]
     assert np.array_equal(told(rows), told(rows.assign(still=0.0)))
+
+
+def test_a_fit_that_got_nothing_says_what_to_do_by_why() -> None:
+    """A policy used up by one fit, another learner's policy: each has its own mend."""
+    learner = RuleFitClassifier(**QUICK)
+    frame, schema = with_a_still_column(learner, 300)
+
+    def owners(policy: Policy) -> LocalDisclosure:
+        return LocalDisclosure.from_frame(
+            frame, target="y", client="owner", schema=schema, policy=policy, seed=0
+        )
+
+    used = owners(learner.private(1))
+    learner.fit(used)
+    with pytest.raises(NobodyAnswered, match="one fit: make another federation"):
+        learner.fit(used)
+    with pytest.raises(NobodyAnswered, match=r"RuleFitClassifier\(\).private\(1\) or Rule"):
+        learner.fit(owners(FedForestClassifier(n_estimators=5).published()))
