@@ -87,6 +87,7 @@ def _asked(said: dict[str, Any]) -> dict[str, Any]:
     ask("individual", question, "", **one_of)
     if said["table"] not in bundled():
         beside = {said.get("owner"), said.get("individual")}
+        columns = columns_of(said["table"], said["target"])
         said |= _public([column for column in columns if column.name not in beside], said["target"])
     fitting = learners(said["table"], said["target"], said.get("categories", {}))
     for name, makes in {**LEARNERS[True], **LEARNERS[False]}.items():

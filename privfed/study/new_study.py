@@ -112,7 +112,7 @@ class NewStudy:
                 self.bounds.get(column.name),
                 self.categories.get(column.name, ()),
             )
-            for column in columns_of(self.table)
+            for column in columns_of(self.table, self.target)
             if column.name not in beside
         ]
         head = [line("name", Path(self.table).name.split(".")[0]), line("target", self.target)]
@@ -148,7 +148,8 @@ class NewStudy:
 
 def learners(table: str, target: str, categories: Mapping[str, Sequence[str]]) -> list[str]:
     """Names of the learners that can predict a target, the usual one first."""
-    kind = next((one.kind for one in columns_of(table) if one.name == target), "number")
+    columns = columns_of(table, target)
+    kind = next((one.kind for one in columns if one.name == target), "number")
     listed = categories.get(target, ())
     if table in bundled():
         listed = public_schema(table).column(target).categories
@@ -162,10 +163,16 @@ def _tables(plain: Mapping[str, Any]) -> str:
     return tomli_w.dumps(rest) + policies
 
 
-def columns_of(table: str) -> list[Found]:
-    """The columns of a file, or of a bundled set (its target last); InputError if it is neither."""
+def columns_of(table: str, target: str = "") -> list[Found]:
+    """The columns of a file, or of a bundled set (its target last); InputError if it is neither.
+
+    A target of two whole numbers, such as 0 and 1, is a category.
+    """
     if table in bundled():
         return [Found(column.name, column.kind, None) for column in public_schema(table).columns]
     if not table.endswith(FILES):
         no_source(table)
-    return found(Path(table), form_of(Path(table)))
+    return [
+        replace(one, kind="category") if one.two_values and one.name == target else one
+        for one in found(Path(table), form_of(Path(table)))
+    ]

@@ -35,6 +35,7 @@ class Found:
     name: str
     kind: Kind  #: by its type alone
     fault: str | None  #: why it is no category, if it is a text that is none
+    two_values: bool = False  #: whether its records have two different whole numbers at most
 
 
 def found(path: Path, text: Text) -> list[Found]:
@@ -142,4 +143,5 @@ def _found(series: pd.Series[Any], name: str) -> Found:
         return Found(name, "category", no_category(series))
     held = series.dropna().to_numpy(dtype=float)
     whole = len(held) > 0 and bool(np.all(np.isfinite(held) & (np.floor(held) == held)))
-    return Found(name, "integer" if whole else "number", None)
+    two = whole and len(np.unique(held)) <= 2
+    return Found(name, "integer" if whole else "number", None, two_values=two)

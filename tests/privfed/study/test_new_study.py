@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
@@ -132,3 +133,18 @@ def test_a_folder_that_is_not_empty_is_told_before_any_question(
     """Nobody answers twenty questions for nothing."""
     ran = CliRunner().invoke(commands, ["study", "new", str(tmp_path), "--table", str(table)])
     assert "its columns" not in ran.output and "not empty" in str(ran.exception)
+
+
+def test_a_target_of_two_whole_numbers_is_one_of_classes(table: Path, tmp_path: Path) -> None:
+    """0 and 1, or 1 and 2: a category whose values are left to fill in, and a classifier; a feature stays a number."""
+    frame = pd.read_csv(table).assign(died=lambda held: held["died"] + 1)
+    frame.to_csv(table, index=False)
+    words = ["study", "new", str(tmp_path / "st"), "--table", str(table), "--yes", "--target"]
+    assert CliRunner().invoke(commands, [*words, "died"]).exit_code == FINE
+    assert Study.from_toml(tmp_path / "st/study.toml").learner.name == "RuleFitClassifier"
+    text = (tmp_path / "st/schema.toml").read_text()
+    assert 'name = "died"\nkind = "category"\n# categories' in text
+    words[2] = str(tmp_path / "other")
+    assert CliRunner().invoke(commands, [*words, "days"]).exit_code == FINE
+    assert Study.from_toml(tmp_path / "other/study.toml").learner.name == "RuleFitRegressor"
+    assert 'name = "died"\nkind = "integer"' in (tmp_path / "other/schema.toml").read_text()
