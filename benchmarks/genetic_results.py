@@ -4,8 +4,7 @@
 
 reads what of these the folder holds, and then `python benchmarks/results_page.py` shows it:
 
-    trees.csv         of genetic_tree.py: base, sizes, shares
-    runs.csv          of genetic_tree.py base --sets nursery --splits 1 --runs 10
+    trees.csv         of genetic_tree.py: base --runs 10; sizes shares
     ways.csv          of genetic_tree.py base --ways all
     dirichlet.csv     of genetic_tree.py base --alpha 1
     private*.csv      of genetic_private.py
@@ -52,6 +51,7 @@ class FigureRows:
     numbers: bool = False
     sets: Sequence[str] = ()  #: all, where none is named
     over: str = "split"  #: what the deviation is over
+    first: int | None = None  #: how many splits, if not all
 
     def own(self, raw: pd.DataFrame) -> pd.DataFrame:
         """Its rows, each with ``row`` and ``column`` of the table, and its ``value``."""
@@ -59,6 +59,7 @@ class FigureRows:
         kept = settings.isin(self.settings) & raw["learner"].isin(self.learners)
         kept &= raw["set"].isin(list(NUMBERS)) == self.numbers
         kept &= raw["set"].isin(self.sets or set(raw["set"]))
+        kept &= raw["split"].isin(sorted(set(raw["split"]))[: self.first])
         columns = raw["learner"].map(LEARNERS)
         if len(self.settings) > 1:
             alike = len({active for _, active in self.settings}) == 1
@@ -75,7 +76,8 @@ class FigureRows:
         full = whole[whole == len(sets) * len(columns)].index
         if len(self.settings) > 1:
             table = table[table["split"].isin(full)]
-        splits = table.groupby("set")[self.over].nunique()
+        splits, runs = table.groupby("set")["split"], table.groupby(["set", "split"])["run"]
+        note = self.note(_range(splits.nunique()), _range(runs.nunique()))
         parts = {name: table[table["set"] == name] for name in sets}
         if len(full) and len(sets) > 1:
             parts[f"mean of {len(sets)} sets"] = table[table["split"].isin(full)]
@@ -88,22 +90,24 @@ class FigureRows:
                     row,
                     column=str(column),
                     theirs=known if row not in sets and self.title.startswith("Figure 3") else "",
-                    note=self.note(int(splits.min()), int(splits.max())),
+                    note=note,
                     ours=float(values.mean()),
                     spread=_spread(values),
                 )
 
-    def note(self, few: int, many: int) -> str:
+    def note(self, splits: str, runs: str) -> str:
         """How much was run."""
-        count = f"{many}" if few == many else f"{few} to {many}"
-        ran = f"{count} of the paper's 10 splits, each run once (the paper: ten times)"
-        if self.over == "run":
-            ran = f"one split, {count} runs (the paper: ten)"
+        ran = f"{splits} of the paper's 10 splits, {runs} of its 10 runs of each"
         better = "; a smaller error is better" * (self.numbers and self.shows == "gain")
         return (
             f"{ran}; P = {40 if self.numbers else 20}, G = 100{better}; means over clients, after ± the "
             f"deviation over {self.over}s; the mean over sets is of the splits that all have"
         )
+
+
+def _range(counts: pd.Series) -> str:
+    few, many = int(counts.min()), int(counts.max())
+    return f"{many}" if few == many else f"{few} to {many}"
 
 
 def _spread(values: pd.Series) -> float | str:
@@ -122,6 +126,14 @@ TREES = {
         FigureRows("Figure 3 (b), clients that gain, in %", "share", learners=("paper", *SECURE)),
         FigureRows("Figure 4 (a), decision nodes of a client's tree", "nodes", learners=GROWN),
         FigureRows(f"Figure 4 (b), {APART}", "distance"),
+        FigureRows(
+            "Figure 5 (a), macro F1 on one split of nursery",
+            "score",
+            learners=GROWN,
+            sets=("nursery",),
+            over="run",
+            first=1,
+        ),
         FigureRows("Figure 5 (b), macro F1 on nursery", "score", sets=("nursery",)),
         FigureRows("Figure 6 (a), gain in macro F1, in %", "gain", SIZES, ("paper",)),
         FigureRows("Figure 6 (b), gain of IBM trees, in %", "gain", SIZES, SECURE),
@@ -154,11 +166,6 @@ TREES = {
             SHARES,
             ("paper",),
             numbers=True,
-        ),
-    ),
-    "runs.csv": (
-        FigureRows(
-            "Figure 5 (a), macro F1 on one split of nursery", "score", learners=GROWN, over="run"
         ),
     ),
     "ways.csv": (

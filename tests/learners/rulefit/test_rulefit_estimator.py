@@ -193,11 +193,12 @@ def test_the_regressor_learns_both_ways() -> None:
         assert r2_score(frame["days"], predicted) > least
         assert predicted.min() >= 0
         assert predicted.max() <= 60
-        added = model.ensemble_.terms.design(model._encode(frame))[:, 1:]
+        own = model.models_[0]
+        added = own.terms.design(model._encode(frame))[:, 1:]
         table = model.table()
-        chosen = [*(r.text(model.schema_) for r in model.ensemble_.rules)]
-        chosen += [f"linear: {NUMERIC.names[f]}" for f in model.ensemble_.terms.linear]
-        days = added @ table.set_index("term")["coefficient"].reindex(chosen).fillna(0).to_numpy()
+        terms = [rule.text(model.schema_) for rule in own.rules]
+        terms += [f"linear: {NUMERIC.names[f]}" for f in own.terms.linear]
+        days = added @ table.set_index("term")["coefficient"].reindex(terms).fillna(0).to_numpy()
         inside = (predicted > 0.01) & (predicted < 59.99)
         assert np.ptp((predicted - days)[inside]) < 1e-6, "coefficients are in days"
         assert "exp_coefficient" not in table
