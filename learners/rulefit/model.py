@@ -16,6 +16,7 @@ from privfed.learners.plain import plain, restored
 from privfed.learners.private.model import deviations_of
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.rules import Rule, Terms, rule_of
+from privfed.questions.tree import number_text
 from privfed.tables.schema import Schema
 
 _ARRAYS = ("weights", "supports", "deviations")
@@ -162,8 +163,7 @@ class RuleEnsemble:
                 rows.append((self.rules[k].text(self.schema), *self._numbers(k), support))
         for k, feature in enumerate(self.terms.linear):
             if self._linear_weights[k]:
-                name = f"linear: {self.schema.names[feature]}"
-                rows.append((name, *self._numbers(self._rules + k), 1.0))
+                rows.append((self._line_text(feature), *self._numbers(self._rules + k), 1.0))
         ends = ["low", "high"]
         columns = ["term", "coefficient", *ends, "exp_coefficient", "importance", "support"]
         table = pd.DataFrame(rows, columns=columns)
@@ -173,6 +173,22 @@ class RuleEnsemble:
         table["importance"] *= 100 / largest if largest > 0 else 0.0
         ordered = table.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
         return ordered if top is None else ordered.head(top)
+
+    def _line_text(self, feature: int) -> str:
+        """A line, how far its coefficient goes, and where it bends: ``linear: age per 35, from 20 to 90``."""
+        column, cutoffs = self.schema.features[feature], self.terms.cutoffs
+        text = f"linear: {column.name}"
+        if column.kind == "category":
+            return text
+        unit, low, high = (
+            number_text(float(value))
+            for value in (
+                cutoffs.scale[feature] / 0.4,
+                cutoffs.lower[feature],
+                cutoffs.upper[feature],
+            )
+        )
+        return f"{text} per {unit}, from {low} to {high}"
 
     def _numbers(self, term: int) -> tuple[float, ...]:
         weight, (low, high) = float(self.weights[1 + term]), self._ends[1 + term].tolist()

@@ -416,10 +416,10 @@ class Span:
 def interval_text(name: str, lower: float, upper: float) -> str:
     """``lower <= name < upper`` without the ends that are open."""
     if lower == -np.inf:
-        return f"{name} < {_number(upper)}" if upper < np.inf else f"any {name}"
+        return f"{name} < {number_text(upper)}" if upper < np.inf else f"any {name}"
     if upper == np.inf:
-        return f"{name} >= {_number(lower)}"
-    return f"{_number(lower)} <= {name} < {_number(upper)}"
+        return f"{name} >= {number_text(lower)}"
+    return f"{number_text(lower)} <= {name} < {number_text(upper)}"
 
 
 def categories_text(column: Column, met: np.ndarray) -> str:
@@ -430,5 +430,6 @@ def categories_text(column: Column, met: np.ndarray) -> str:
     return f"{column.name} in {{{', '.join(named)}}}"
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
+    """A threshold to four significant digits, or six from 10,000 on."""
     return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.6g}"

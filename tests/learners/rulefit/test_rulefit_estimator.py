@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
 from functools import cache
 from itertools import product
@@ -198,10 +199,31 @@ def test_the_regressor_learns_both_ways() -> None:
         table = model.table()
         terms = [rule.text(model.schema_) for rule in own.rules]
         terms += [f"linear: {NUMERIC.names[f]}" for f in own.terms.linear]
-        days = added @ table.set_index("term")["coefficient"].reindex(terms).fillna(0).to_numpy()
+        said = table["term"].str.replace(r" per .*", "", regex=True)
+        days = added @ table.set_index(said)["coefficient"].reindex(terms).fillna(0).to_numpy()
         inside = (predicted > 0.01) & (predicted < 59.99)
         assert np.ptp((predicted - days)[inside]) < 1e-6, "coefficients are in days"
         assert "exp_coefficient" not in table
+
+
+def test_a_lines_text_says_how_far_its_coefficient_goes() -> None:
+    """Moved by that much between the limits, the score moves by the coefficient; beyond them by nothing."""
+    model, _ = fitted()
+    table = model.table().set_index("term")["coefficient"]
+    lines = [text for text in table.index if text.startswith("linear: ")]
+    slopes, _ = model.models_[0].linear_coefficients()
+    assert lines
+    for text in lines:
+        form = re.fullmatch(r"linear: (\S+)(?: per (\S+), from (\S+) to (\S+))?", text)
+        assert form
+        name, unit, low, high = form.groups()
+        if unit is not None:
+            assert slopes[name] * float(unit) == pytest.approx(table[text], rel=2e-3)
+            place = NAMES.index(name)
+            cutoffs = model.models_[0].terms.cutoffs
+            assert [float(low), float(high)] == pytest.approx(
+                [cutoffs.lower[place], cutoffs.upper[place]], rel=1e-3, abs=1e-3
+            )
 
 
 def test_the_exported_model_predicts_without_privfed() -> None:
