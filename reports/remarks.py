@@ -182,6 +182,8 @@ def to_do(report: Report, policy: PolicyReport) -> Iterator[str]:
         yield "Decide whether so weak a guarantee is enough, or take a smaller epsilon: privfed price --epsilon 1 says what it costs."
     if policy.useless:
         yield "Do not use the model: it predicts no better than a constant."
+    elif policy.saving and policy.scores[0].name == "accuracy":
+        yield "Use the model's probabilities, which are better than a constant's; the classes that it predicts are not."
     if report.simulated and report.study.ledgers is None:
         yield 'Before real data: set ledgers that last (ledgers = "folder" under [clients]).'
     if missing := report.study.about.missing:

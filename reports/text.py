@@ -119,7 +119,8 @@ def _performance(policy: PolicyReport, withheld: bool) -> str:
     others = [
         _score(score, judged=True) for score in policy.scores[1:] if score.constant is not None
     ]
-    return ", ".join([_score(first), *([told] if told else []), *others])
+    headline = _score(first, judged=bool(policy.saving))
+    return ", ".join([headline, *([told] if told else []), *others])
 
 
 def _score(score: MetricValue, *, judged: bool = False) -> str:
