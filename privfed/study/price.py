@@ -412,11 +412,15 @@ def _of_owner(price: Price, left: Left) -> str:
     assert budget is not None
     taken = price.by_kind
     own, before = shown(budget.epsilon), left_of(left, price.policy)
+    ceiling = accountant_of(price.policy).ceiling(budget)
     if lacking(price, [left]):
+        asked = percent_of(price.amount, ceiling)
+        unspent = percent_of(left.spent, ceiling, rest=True)
         return (
-            f"DOES NOT FIT: {taken} of epsilon {own}, of which {before} remains{kept(left.holding)}"
+            f"DOES NOT FIT: {taken} of epsilon {own}, of which {before} remains (in its own currency "
+            f"{asked} is asked, {unspent} remains){kept(left.holding)}"
         )
-    spent, ceiling = plus(left.spent, price.amount), accountant_of(price.policy).ceiling(budget)
+    spent = plus(left.spent, price.amount)
     after = left_of(Left(left.owner, spent), price.policy)
     rest = " and ".join(percent_of(each, ceiling, rest=True) for each in (left.spent, spent))
     return (
