@@ -83,6 +83,15 @@ def files(path: Path, policy: str | None, client: str | None) -> dict[str, Path]
     }
 
 
+def published(path: Path, policy: str | None) -> dict[str, Head]:
+    """Return the heads that an output keeps of its ledgers, by the names of :func:`files`; of a plain folder none."""
+    if policy is None and is_plain(path):
+        return {}
+    output = Output.opened(path)
+    heads = {name: output.heads(name) for name in output.policies}
+    return {f"{name}, {owner}": head for name, own in heads.items() for owner, head in own.items()}
+
+
 def awaited(folder: Path, registry: Registry) -> Iterator[tuple[str, Path | None, list[Head]]]:
     """Yield name, file and published heads of the ledgers that should be in a folder, gone or not."""
     lasting = PersistentLedgers(folder.resolve())
@@ -266,15 +275,16 @@ def _at(delta: Fraction) -> str:
     return f" at delta {float(delta):.3g}" if delta else ""
 
 
-def noise(name: str, path: Path, ledgers: int = 1) -> tuple[str, bool]:
+def noise(name: str, path: Path, ledgers: int = 1, heads: Iterable[Head] = ()) -> tuple[str, bool]:
     """Say whether the noise of a ledger's releases was of the laws that were charged.
 
-    It reads the sums that the owner's gate kept beside the file; ``ledgers`` are tested together.
+    It reads the sums that the owner's gate kept beside the file; ``ledgers`` are tested together, and ``heads`` are
+    known of this one.
 
     Returns:
         one line for the owner alone, and whether the noise is convicted.
     """
-    with opened(path) as ledger:
+    with opened(path, heads) as ledger:
         owner = ledger.dataset
     findings = audit_noise({owner: read_tally(path, owner)}, policies=ledgers)
     if not findings:
