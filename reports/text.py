@@ -168,8 +168,18 @@ ROWS = f"{'policy':12} {'client':16} {'row':>5} {'time (UTC)':19} {'event':9} wh
 
 def row(entry: Entry) -> str:
     """Format one ledger row."""
-    body = entry.body
-    told = [body[key] for key in ("kind", "reason", "dataset") if key in body]
+    body, told = entry.body, facts(entry)
+    told += [f"study {body['study']}"] if body.get("study") else []
     if "loss" in body:
         told.append(in_words(Loss.from_dict(body["loss"])))
-    return f"{entry.seq:5} {entry.time[:19]} {entry.event:9} {' | '.join(map(str, told))}"
+    return f"{entry.seq:5} {entry.time[:19]} {entry.event:9} {' | '.join(told)}"
+
+
+def facts(entry: Entry) -> list[str]:
+    """Return what a row is about: kind, reason, data set; of a policy, its budget and whether it replaces another."""
+    told = [str(entry.body[key]) for key in ("kind", "reason", "dataset") if key in entry.body]
+    if entry.event == "policy":
+        budget = entry.body["policy"].get("budget")
+        told += [f"budget: epsilon {budget['epsilon']}" if budget else "no budget"]
+        told += ["in place of an earlier policy"] if entry.body["replaces"] else []
+    return told
