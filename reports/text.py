@@ -131,10 +131,13 @@ def _score(score: MetricValue, *, judged: bool = False) -> str:
 
 
 def finding_lines(findings: Sequence[Finding]) -> str:
-    """Return a line for each finding: its state, its figure, its baseline."""
+    """Return a line for each finding: its state, its figure, its baseline or why there is none."""
     lines = []
     for found in findings:
-        told = f"{verdict(found)}; baseline {figure_of(found, found.baseline)}"
+        beside = f"baseline {figure_of(found, found.baseline)}"
+        if found.baseline is None:
+            beside = ": ".join(["no baseline", *filter(None, [found.detail.get("note")])])
+        told = f"{verdict(found)}; {beside}"
         lines.append(f"  {found.state:10} {found.attack:20} {found.why_not or told}")
     return "\n".join(lines)
 
