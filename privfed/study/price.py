@@ -334,10 +334,12 @@ def lacking(price: Price, left: Sequence[Left]) -> list[Left]:
 
 
 def left_of(left: Left, policy: Policy) -> str:
-    """Format an owner's remaining epsilon for one more study, rounded down."""
+    """Format an owner's remaining epsilon for one more study, rounded down; to 0 below 0.001 % of the budget."""
     budget, accountant = policy.budget, accountant_of(policy)
     if budget is None:
         return "no bound"
+    if percent_of(left.spent, accountant.ceiling(budget), rest=True) == NOTHING:
+        return "0"
     untouched = left.spent == accountant.nothing
     return shown_down(budget.epsilon if untouched else accountant.left(left.spent, budget))
 
@@ -345,6 +347,10 @@ def left_of(left: Left, policy: Policy) -> str:
 def fraction_of(part: Amount, whole: Amount) -> Fraction:
     """The largest fraction that a part takes of a whole, in any of its components."""
     return max((a / b for a, b in zip(part, whole, strict=True) if b), default=Fraction(0))
+
+
+#: What :func:`percent_of` says of a rest below 0.001 %, as the rounding of shares leaves it: no room for a study.
+NOTHING = "0 %"
 
 
 def percent_of(part: Amount, whole: Amount, *, rest: bool = False) -> str:
