@@ -75,6 +75,11 @@ class NewStudy:
         for name in filter(None, (self.target, self.owner, self.individual, *self.left_out)):
             if name not in names:
                 raise InputError(f"table {self.table}: {no_column(name, names)}")
+        if self.target in (self.owner, self.individual):
+            raise InputError(
+                f"table {self.table}: column {self.target!r} is to be predicted; name another one for the owners or "
+                "individuals"
+            )
         schema_text = None if self.table in bundled() else self._schema()
         plain = self._plain(schema=schema_text is not None)
         files = {"study.toml": _HEAD + _tables(plain)}

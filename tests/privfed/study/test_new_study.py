@@ -116,6 +116,10 @@ def test_options_alone_suffice(tmp_path: Path) -> None:
         (["--table", "diabetes", "--owner", "site"], "no column 'site'"),
         (["--table", "diabetes", "--learner", "RuleFit"], "did you mean 'RuleFitRegressor'"),
         (["--table", "diabetes", "--epsilon", "many"], "epsilon"),
+        (
+            ["--table", "diabetes", "--target", "sex", "--owner", "sex"],
+            "name another one for the owners",
+        ),
     ],
 )
 def test_a_wrong_option_writes_nothing(
