@@ -158,8 +158,10 @@ class Output:
         if not Path(folder).exists():
             raise InputError(f"{folder}: there is no such folder or file")
         if not (Path(folder) / STUDY).is_file() or not cls(folder).policies:
+            within = sorted(one for one in Path(folder).glob("*/") if files_in(one))
+            ledgers = f", or for its ledgers {within[0]}" if within else ""
             raise InputError(
-                f"folder {folder}: holds no study's output; give the --out of `privfed audit`"
+                f"folder {folder}: holds no study's output; give the --out of `privfed audit`{ledgers}"
             )
         return cls(folder)
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from privfed.errors import InputError, Note
+from privfed.ledger import Ledger
 from privfed.study import Study, output
 from privfed.study.output import (
     CONTENTS,
@@ -132,7 +133,11 @@ def test_a_folder_with_a_study_is_no_output(tmp_path: Path) -> None:
     """To verify nothing is no success."""
     Study.built_in().to_toml(tmp_path / "study.toml")
     (tmp_path / "private").mkdir()
-    with pytest.raises(InputError, match="holds no study's output"):
+    with pytest.raises(InputError, match=r"holds no study's output; give the --out of .*audit`$"):
+        Output.opened(tmp_path)
+    (tmp_path / "owners").mkdir()
+    Ledger(tmp_path / "owners" / "north.db", "north").close()
+    with pytest.raises(InputError, match=r"audit`, or for its ledgers .*owners$"):
         Output.opened(tmp_path)
 
 
