@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from privfed.questions.exact import shown, shown_down
+from privfed.questions.exact import shown, shown_down, shown_percent
 
 if TYPE_CHECKING:
     from privfed.reports.budget import PolicyReport, Report
@@ -16,7 +16,7 @@ ALL_BUT = 0.99  #: Fraction of a budget above which the rest is not remarked on
 
 def remarks(policy: PolicyReport) -> tuple[str, ...]:
     """Return all remarks that apply."""
-    each = (handed_over, silent, unspent, persons, draws, tails, faults)
+    each = (handed_over, silent, unspent, persons, guessed, draws, tails, faults)
     return tuple(text for remark in each if (text := remark(policy)))
 
 
@@ -76,6 +76,22 @@ def persons(policy: PolicyReport) -> str:
         '(and a larger δ, if any). Set unit = "individual" to protect persons'
     )
     return f"{several} of {persons} persons have several records, {protected}"
+
+
+def guessed(policy: PolicyReport) -> str:
+    """Return why an attack found more than the bound on what is found: it finds more without any release."""
+    more = {
+        one.attack: one.baseline
+        for one in policy.broken
+        if policy.finite
+        and one.measure == "found at 1 %"
+        and (one.baseline or 0) > policy.detection
+    }
+    return "; ".join(
+        f"{attack} finds {100 * (without or 0):.1f} % of the records without any release, by what else it knows: "
+        f"the bound of {shown_percent(policy.detection)} is for whoever would find 1 % without one"
+        for attack, without in more.items()
+    )
 
 
 def draws(policy: PolicyReport) -> str:

@@ -163,6 +163,17 @@ def test_one_run_is_called_one_draw_and_several_have_a_spread() -> None:
     assert not often.useless
 
 
+def test_an_attack_that_finds_more_than_the_bound_without_any_release_is_said_to() -> None:
+    """Beside a bound of 20 %: what an attacker knows of people beforehand is no release's doing."""
+    listed = Finding("pool", "Who?", "share found", 0.49, 1.0, 0.43, 0.55, 0.396, severity="some")
+    listed = replace(listed, measure="found at 1 %")
+    said = "pool finds 39.6 % of the records without any release"
+    assert told_everywhere(report_of(found=(listed,)), said)
+    assert not any(
+        said[:10] in text for text in remarks(report_of(found=(replace(listed, baseline=0.01),)))
+    )
+
+
 def test_a_model_of_a_rare_class_that_it_never_predicts_is_judged_by_its_losses_too() -> None:
     """Accuracy is the constant's, log loss is better: told on every page, and nobody is told to discard it."""
     rare = {**SCORED, "value": 0.8, "baseline": 0.8, "scores": {"log loss": 0.46}}
