@@ -80,6 +80,12 @@ class NewStudy:
                 f"table {self.table}: column {self.target!r} is to be predicted; name another one for the owners or "
                 "individuals"
             )
+        fitting = learners(self.table, self.target, self.categories)
+        if self.learner not in fitting and any(self.learner in each for each in LEARNERS.values()):
+            raise InputError(
+                f"table {self.table}: {self.learner} does not predict a column such as {self.target!r}; write one of "
+                f"{', '.join(fitting)}, or name another target"
+            )
         schema_text = None if self.table in bundled() else self._schema()
         plain = self._plain(schema=schema_text is not None)
         files = {"study.toml": _HEAD + _tables(plain)}
