@@ -14,12 +14,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import ndtri
 
 from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
 from privfed.attacks.bounded_least_squares import CandidateSystem
 from privfed.attacks.candidate_records import CandidateRecords
 from privfed.attacks.deadline import Deadline
-from privfed.attacks.finding import Finding, Risk, Severity
+from privfed.attacks.finding import HALF, POWER, Finding, Risk, Severity
 from privfed.attacks.lattice import AVAILABLE, ExactSums
 from privfed.attacks.linear import (
     LinearEquations,
@@ -388,6 +389,8 @@ class CandidateInference(Attack):
         if not exact:
             half = between_draws(np.array([each.recovered / each.members for each in outcomes]))
             low, high = max(0.0, min(low, share - half)), min(1.0, max(high, share + half))
+        chance = max(guessed, by_control)
+        enough = chance + max(high - share, share - low) * (1 + float(ndtri(POWER)) / HALF)
         inferred: dict[str, Any] = {}
         if unknown:
             inferred = {"risk": "inference", "harm": f"someone can tell a person's {unknown}"}
@@ -401,8 +404,10 @@ class CandidateInference(Attack):
             baseline=guessed,
             measure="" if unknown else "found at 1 %",
             releases=tuple(sorted(set().union(*(each.system.kinds for each in outcomes)))),
-            severity=_severity(share, low, max(guessed, by_control), exact),
-            detail=_detail(unknown, outcomes),
+            severity=_severity(share, low, chance, exact),
+            detail=_detail(unknown, outcomes)
+            | ({"found of the control, at most": by_control} if controls else {}),
+            detectable=enough if controls else None,
             partial=partial,
             exposed={each.client: each.exposed for each in outcomes},
         )

@@ -57,7 +57,8 @@ class Finding:
     #: whether it read what stays with a client, as a personal model does: no release, so that no guarantee bounds it
     at_home: bool = False
     partial: str = ""  #: why it is not all that the attack could find, or empty
-    #: the least value that would have been found with probability :data:`POWER`; None if unknown
+    #: the least value that would have been found with probability :data:`POWER`; None if unknown. An attack states it
+    #: where it asks for more than the baseline: than what chance reaches at most, say
     detectable: float | None = None
     risk: Risk = ""  #: which of the regulators' three risks it measures
     harm: str = ""  #: what it means for a person, in one clause
@@ -172,6 +173,6 @@ def _at_level(found: Finding, level: float) -> Finding:
     return replace(
         found,
         severity=Severity.NONE if chance else found.severity,
-        detectable=baseline + reach if found.detectable is None else found.detectable,
+        detectable=max(baseline + reach, found.detectable or 0.0),
         detail={**found.detail, **note},
     )

@@ -182,7 +182,10 @@ def _own_chance(model: FittedTrees, records: LabelledRecords) -> np.ndarray:
 def _compared(
     groups: list[np.ndarray], attack: str, question: str, metric: str, **figures: Any
 ) -> Finding:
-    """A share of training records against that of held-out ones; the interval is of their difference."""
+    """A share of training records against that of held-out ones; the interval is of their difference.
+
+    Without held-out records there is no baseline, and any share at all is told.
+    """
     value, control = float(groups[0].mean()), [float(each.mean()) for each in groups[1:]]
     half = HALF * math.sqrt(sum(float(each.var()) / len(each) for each in groups))
     detail = {"training records": len(groups[0]), **figures.pop("detail", {})}
@@ -190,7 +193,7 @@ def _compared(
         detail["held-out records"] = len(groups[1])
     else:
         detail["note"] = NO_CONTROL
-    baseline = control[0] if control else 0.0
+    baseline = control[0] if control else None
     return Finding(
         attack,
         question,
@@ -201,7 +204,7 @@ def _compared(
         high=min(1.0, value + half) if control else None,
         baseline=baseline,
         severity=Severity.SOME
-        if value > baseline and value - half * bool(control) > baseline
+        if value - half * bool(control) > (baseline or 0.0)
         else Severity.NONE,
         detail=detail,
         exposed={"": exposure(*groups)} if control else {},

@@ -159,10 +159,13 @@ def _worth(policy: PolicyReport) -> Iterator[str]:
     """How well the model predicts, beside a constant."""
     if policy.scores:
         first = policy.scores[0]
-        constant = (
-            "" if first.constant is None else f"; predicting a constant: {number(first.constant)}"
-        )
-        yield f"{first.name.capitalize()} {figure(first)}{constant}."
+        for score in (first, *policy.saving):
+            constant = (
+                ""
+                if score.constant is None
+                else f"; predicting a constant: {number(score.constant)}"
+            )
+            yield f"{score.name.capitalize()} {figure(score)}{constant}."
         if first.undecided:
             yield "The constant lies within the interval: whether the model is better is not known."
         yield f"{(policy.metrics.get('released') or 'Measured in the simulation, on records held out').capitalize()}."

@@ -306,8 +306,19 @@ class PolicyReport:
 
     @property
     def useless(self) -> bool:
-        """Whether the model is no better than the constant baseline."""
-        return bool(self.scores) and self.scores[0].useless
+        """Whether the model is no better than the constant baseline, by its headline and by every loss."""
+        return bool(self.scores) and self.scores[0].useless and not self.saving
+
+    @property
+    def saving(self) -> tuple[MetricValue, ...]:
+        """The losses that are better than the constant baseline's where the headline is not.
+
+        Where one class is rare, a good model may never predict it: its accuracy is the constant's, its log loss
+        is not. A ranking (AUC) saves nothing: noise alone ranks better than chance every other time.
+        """
+        if not self.scores or not self.scores[0].useless:
+            return ()
+        return tuple(one for one in self.scores[1:] if one.better == "lower" and one.useful)
 
 
 class About(Protocol):

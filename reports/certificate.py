@@ -62,8 +62,11 @@ class Thresholds:
         where = f"thresholds file {path}"
         try:
             plain = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise InputError(f"{where}: cannot be read ({type(error).__name__})") from None
+        except OSError as error:
+            why = (error.strerror or type(error).__name__).lower()
+            raise InputError(f"{where}: cannot be read ({why}); check its path") from None
+        except ValueError as error:
+            raise InputError(f"{where}: is no TOML: {error}") from None
         known = [each.name for each in fields(cls)]
         for key in plain:
             if key not in known:

@@ -24,6 +24,7 @@ from privfed.reports.page import (
 from privfed.reports.provenance import provenance
 
 NONE = "none"  #: What one of the runs does not have
+LEFT_OUT = "left out"  #: What a page without the records' truth does not say
 LEVEL = 0.95  #: Of the intervals of differences
 
 
@@ -67,14 +68,19 @@ def compared(before: Report, now: Report) -> Comparison:
     """Compare two runs, policies by their names."""
     names = dict.fromkeys(policy.name for policy in (*now.policies, *before.policies))
     rows = epsilons(before), epsilons(now)
+    absent = tuple(LEFT_OUT if report.withheld else "" for report in (before, now))
     policies = []
     for name in names:
         old, new = _named(before, name), _named(now, name)
         if old is None or new is None:
             policies.append(PolicyComparison(name, tuple(_account(old, new))[:1], ()))
             continue
-        lines = (*_account(old, new), *_epsilons(name, *rows), *_scores(old, new))
-        policies.append(PolicyComparison(name, lines, tuple(_findings(old, new))))
+        lines = (
+            *_account(old, new),
+            *_epsilons(name, *rows, absent=absent),
+            *_scores(old, new, absent),
+        )
+        policies.append(PolicyComparison(name, lines, tuple(_findings(old, new, absent))))
     return Comparison(
         before, now, tuple(_changed(before, now)), tuple(policies), _together(before, now)
     )
@@ -184,30 +190,36 @@ def _detection(policy: PolicyReport) -> str:
     return "no bound" if not policy.finite or policy.silent else shown_percent(policy.detection)
 
 
-def _epsilons(name: str, *rows: Sequence[Epsilons]) -> Iterator[Line]:
-    """The largest of each kind over the owners."""
+def _epsilons(
+    name: str, *rows: Sequence[Epsilons], absent: Sequence[str] = ("", "")
+) -> Iterator[Line]:
+    """The largest of each kind over the owners; ``absent`` says why a run has none, here and below."""
     for what, key in (
         ("claimed epsilon, at most", "claimed"),
         ("audited epsilon, at least", "audited"),
         ("attacked epsilon", "attacked"),
     ):
         each = ([getattr(row, key) for row in one if row.policy == name] for one in rows)
-        yield Line(what, *(_largest([value for value in one if value is not None]) for one in each))
+        known = [[value for value in one if value is not None] for one in each]
+        yield Line(what, *(_largest(*one) for one in zip(known, absent, strict=True)))
 
 
-def _largest(values: Sequence[float]) -> str:
+def _largest(values: Sequence[float], absent: str) -> str:
     if not values:
-        return NONE
+        return absent or NONE
     return "unbounded" if math.isinf(max(values)) else shown(max(values))
 
 
-def _scores(before: PolicyReport, now: PolicyReport) -> Iterator[Line]:
+def _scores(before: PolicyReport, now: PolicyReport, absent: Sequence[str]) -> Iterator[Line]:
     each = [{score.name: score for score in one.scores} for one in (before, now)]
     noisy = before.noisy or now.noisy
     for name in dict.fromkeys((*each[1], *each[0])):
         old, new = each[0].get(name), each[1].get(name)
         change = "" if old is None or new is None else _difference(old, new, noisy=noisy)
-        first, last = (NONE if one is None else _score(one) for one in (old, new))
+        first, last = (
+            why or NONE if one is None else _score(one)
+            for one, why in zip((old, new), absent, strict=True)
+        )
         yield Line(name, first, last, change)
 
 
@@ -235,7 +247,7 @@ def _difference(old: MetricValue, new: MetricValue, *, noisy: bool) -> str:
     return f"{gap:+.4g}, {gap - half:.4g} to {gap + half:.4g}{sure}"
 
 
-def _findings(before: PolicyReport, now: PolicyReport) -> Iterator[Line]:
+def _findings(before: PolicyReport, now: PolicyReport, absent: Sequence[str]) -> Iterator[Line]:
     """What was found in either run, by attack and measure; what was not tried is neither new nor gone."""
     each = [_strongest(one) for one in (before, now)]
     for key in dict.fromkeys((*each[1], *each[0])):
@@ -245,8 +257,8 @@ def _findings(before: PolicyReport, now: PolicyReport) -> Iterator[Line]:
                 ("found", "found"): "in both",
                 ("looked", "found"): "new",
                 ("found", "looked"): "gone",
-            }.get((states[0], states[1]), "not tried in both")
-            first, last = (_found(one.get(key)) for one in each)
+            }.get((states[0], states[1]), "no comparison")
+            first, last = (_found(one.get(key), why) for one, why in zip(each, absent, strict=True))
             yield Line(plain_words(key[0]), first, last, change)
 
 
@@ -262,9 +274,9 @@ def _strongest(policy: PolicyReport) -> dict[tuple[str, str], Finding]:
     return kept
 
 
-def _found(found: Finding | None) -> str:
+def _found(found: Finding | None, absent: str) -> str:
     if found is None:
-        return "not tried"
+        return absent or "not tried"
     if found.state == "not looked":
         return "cut short, or too few draws"
     ends = (

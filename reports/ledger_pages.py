@@ -14,6 +14,7 @@ from privfed.ledger.statement import Line
 from privfed.privacy.loss import Loss
 from privfed.questions.exact import shown
 from privfed.reports.page import environment_of, number
+from privfed.reports.text import facts
 from privfed.reports.words import in_words
 
 ROWS = 500  #: Most rows on a page, the newest
@@ -27,7 +28,7 @@ class RowView:
     time: str
     event: str
     study: str
-    what: str  #: kind, reason or data set
+    what: str  #: kind, reason, data set or budget
     cost: str
     hash: str
 
@@ -35,7 +36,7 @@ class RowView:
     def of(cls, entry: Entry) -> RowView:
         """Format a row."""
         body = entry.body
-        what = ", ".join(str(body[key]) for key in ("kind", "reason", "dataset") if key in body)
+        what = ", ".join(facts(entry))
         cost = in_words(Loss.from_dict(body["loss"])) if "loss" in body else ""
         time = entry.time[:19].replace("T", " ")
         return cls(entry.seq, time, entry.event, str(body.get("study", "")), what, cost, entry.hash)

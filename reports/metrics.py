@@ -60,6 +60,12 @@ class MetricValue:
         low, high = self._ahead
         return high <= 0 if self.better == "higher" else low >= 0
 
+    @property
+    def useful(self) -> bool:
+        """Whether it is better than the constant baseline's, at both ends of its interval."""
+        known = self._ahead is not None and bool(self.better)
+        return known and not self.undecided and not self.useless
+
 
 def scores(metrics: Mapping[str, Any]) -> tuple[MetricValue, ...]:
     """Return all scores in a policy's ``metrics.json``, the headline first; means over several runs."""

@@ -93,11 +93,12 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         (policy.metrics.get("released") or "held-out records of the simulation")
         if scores
         else "none",
-        "A model that is no better than a constant; where the constant lies within the interval, that is open.",
+        "A model that is no better than a constant; where the constant lies within the interval, or one "
+        "score is better and another is not, that is open.",
         "not examined"
         if not scores
         else "examined"
-        if policy.scores[0].undecided
+        if policy.scores[0].undecided or policy.saving
         else "not met"
         if policy.useless
         else "met",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from privfed.questions.exact import shown, shown_down
+from privfed.questions.exact import shown, shown_down, shown_percent
 
 if TYPE_CHECKING:
     from privfed.reports.budget import PolicyReport, Report
@@ -16,7 +16,7 @@ ALL_BUT = 0.99  #: Fraction of a budget above which the rest is not remarked on
 
 def remarks(policy: PolicyReport) -> tuple[str, ...]:
     """Return all remarks that apply."""
-    each = (handed_over, silent, unspent, persons, draws, tails, faults)
+    each = (handed_over, silent, unspent, persons, guessed, draws, tails, faults)
     return tuple(text for remark in each if (text := remark(policy)))
 
 
@@ -76,6 +76,22 @@ def persons(policy: PolicyReport) -> str:
         '(and a larger δ, if any). Set unit = "individual" to protect persons'
     )
     return f"{several} of {persons} persons have several records, {protected}"
+
+
+def guessed(policy: PolicyReport) -> str:
+    """Return why an attack found more than the bound on what is found: it finds more without any release."""
+    more = {
+        one.attack: one.baseline
+        for one in policy.broken
+        if policy.finite
+        and one.measure == "found at 1 %"
+        and (one.baseline or 0) > policy.detection
+    }
+    return "; ".join(
+        f"{attack} finds {100 * (without or 0):.1f} % of the records without any release, by what else it knows: "
+        f"the bound of {shown_percent(policy.detection)} is for whoever would find 1 % without one"
+        for attack, without in more.items()
+    )
 
 
 def draws(policy: PolicyReport) -> str:
@@ -182,6 +198,8 @@ def to_do(report: Report, policy: PolicyReport) -> Iterator[str]:
         yield "Decide whether so weak a guarantee is enough, or take a smaller epsilon: privfed price --epsilon 1 says what it costs."
     if policy.useless:
         yield "Do not use the model: it predicts no better than a constant."
+    elif policy.saving and policy.scores[0].name == "accuracy":
+        yield "Use the model's probabilities, which are better than a constant's; the classes that it predicts are not."
     if report.simulated and report.study.ledgers is None:
         yield 'Before real data: set ledgers that last (ledgers = "folder" under [clients]).'
     if missing := report.study.about.missing:

@@ -119,7 +119,8 @@ def _performance(policy: PolicyReport, withheld: bool) -> str:
     others = [
         _score(score, judged=True) for score in policy.scores[1:] if score.constant is not None
     ]
-    return ", ".join([_score(first), *([told] if told else []), *others])
+    headline = _score(first, judged=bool(policy.saving))
+    return ", ".join([headline, *([told] if told else []), *others])
 
 
 def _score(score: MetricValue, *, judged: bool = False) -> str:
@@ -130,10 +131,13 @@ def _score(score: MetricValue, *, judged: bool = False) -> str:
 
 
 def finding_lines(findings: Sequence[Finding]) -> str:
-    """Return a line for each finding: its state, its figure, its baseline."""
+    """Return a line for each finding: its state, its figure, its baseline or why there is none."""
     lines = []
     for found in findings:
-        told = f"{verdict(found)}; baseline {figure_of(found, found.baseline)}"
+        beside = f"baseline {figure_of(found, found.baseline)}"
+        if found.baseline is None:
+            beside = ": ".join(["no baseline", *filter(None, [found.detail.get("note")])])
+        told = f"{verdict(found)}; {beside}"
         lines.append(f"  {found.state:10} {found.attack:20} {found.why_not or told}")
     return "\n".join(lines)
 
@@ -167,8 +171,18 @@ ROWS = f"{'policy':12} {'client':16} {'row':>5} {'time (UTC)':19} {'event':9} wh
 
 def row(entry: Entry) -> str:
     """Format one ledger row."""
-    body = entry.body
-    told = [body[key] for key in ("kind", "reason", "dataset") if key in body]
+    body, told = entry.body, facts(entry)
+    told += [f"study {body['study']}"] if body.get("study") else []
     if "loss" in body:
         told.append(in_words(Loss.from_dict(body["loss"])))
-    return f"{entry.seq:5} {entry.time[:19]} {entry.event:9} {' | '.join(map(str, told))}"
+    return f"{entry.seq:5} {entry.time[:19]} {entry.event:9} {' | '.join(told)}"
+
+
+def facts(entry: Entry) -> list[str]:
+    """Return what a row is about: kind, reason, data set; of a policy, its budget and whether it replaces another."""
+    told = [str(entry.body[key]) for key in ("kind", "reason", "dataset") if key in entry.body]
+    if entry.event == "policy":
+        budget = entry.body["policy"].get("budget")
+        told += [f"budget: epsilon {budget['epsilon']}" if budget else "no budget"]
+        told += ["in place of an earlier policy"] if entry.body["replaces"] else []
+    return told

@@ -50,7 +50,7 @@ def new_study(folder: Path, yes: bool, **given: Any) -> int:
     for path in paths:
         click.echo(f"wrote {path}")
     if len(paths) == 2 and paths[1].name == "schema.toml":
-        click.echo(f"fill in the bounds that are missing in {paths[1]}; then:")
+        click.echo(f"fill in the bounds and categories that are missing in {paths[1]}; then:")
     click.echo(f"privfed price {folder / 'study.toml'}")
     return FINE
 
@@ -78,6 +78,8 @@ def _asked(said: dict[str, Any]) -> dict[str, Any]:
     click.echo(f"its columns: {', '.join(names)}")
     one_of: dict[str, Any] = {"type": click.Choice(["", *names]), "show_choices": False}
     ask("target", "Which is to be predicted?", names[-1], **one_of)
+    names = [name for name in names if name != said["target"]]
+    one_of["type"] = click.Choice(["", *names])
     likely = [name for name in names if name.lower() in _OWNERS]
     hint = "" if likely else " (Enter: five simulated owners)"
     one_of["show_default"] = bool(likely)

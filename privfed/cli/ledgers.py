@@ -140,7 +140,11 @@ def noise(folder: Path, policy: str | None, client: str | None) -> int:
     from privfed.study import ledger_commands
 
     files = ledger_commands.files(folder, policy, client)
-    told = [ledger_commands.noise(*each, len(files)) for each in files.items()]
+    heads = ledger_commands.published(folder, policy)
+    told = [
+        ledger_commands.noise(name, path, len(files), [heads[name]] if name in heads else [])
+        for name, path in files.items()
+    ]
     for line, _ in told:
         click.echo(line)
     return BREACH if any(convicted for _, convicted in told) else FINE

@@ -205,10 +205,10 @@ def write_letter(
     else:
         page = output.folder / "report.html"
         write_report(output, simulation=simulation)
-    if not pdf:
-        return page
-    letters.write_pdf(page, page.with_suffix(".pdf"))
-    return page.with_suffix(".pdf")
+    if pdf:
+        letters.write_pdf(page, page.with_suffix(".pdf"))
+    output.list_pages()
+    return page.with_suffix(".pdf") if pdf else page
 
 
 def write_comparison(
@@ -228,6 +228,7 @@ def write_comparison(
     if pdf:
         letters.write_pdf(page, page.with_suffix(".pdf"))
         page = page.with_suffix(".pdf")
+    output.list_pages()
     return comparison_lines(told), page
 
 

@@ -24,7 +24,7 @@ from privfed.privacy.policy_objects import accountant_of
 from privfed.questions.exact import shown, shown_down
 from privfed.study.output import STUDY, Output
 from privfed.study.persistent_ledgers import PersistentLedgers, files_in
-from privfed.study.price import percent_of
+from privfed.study.price import NOTHING, percent_of
 
 
 def is_database(path: Path) -> bool:
@@ -81,6 +81,15 @@ def files(path: Path, policy: str | None, client: str | None) -> dict[str, Path]
         for owner, file in own.items()
         if client in (None, owner)
     }
+
+
+def published(path: Path, policy: str | None) -> dict[str, Head]:
+    """Return the heads that an output keeps of its ledgers, by the names of :func:`files`; of a plain folder none."""
+    if policy is None and is_plain(path):
+        return {}
+    output = Output.opened(path)
+    heads = {name: output.heads(name) for name in output.policies}
+    return {f"{name}, {owner}": head for name, own in heads.items() for owner, head in own.items()}
 
 
 def awaited(folder: Path, registry: Registry) -> Iterator[tuple[str, Path | None, list[Head]]]:
@@ -188,11 +197,11 @@ def left(ledger: Ledger) -> str:
         return ""
     accountant, budget, ceiling = known
     taken = ledger.taken(accountant)
+    share = percent_of(taken, ceiling, rest=True)
+    if share == NOTHING:
+        return "nothing of the budget"
     room = shown_down(accountant.left(taken, budget))
-    return (
-        f"{percent_of(taken, ceiling, rest=True)} of the budget, room for a study of epsilon "
-        f"{room}{_at(budget.delta)}"
-    )
+    return f"{share} of the budget, room for a study of epsilon {room}{_at(budget.delta)}"
 
 
 def closed(ledger: Ledger) -> str:
@@ -266,15 +275,16 @@ def _at(delta: Fraction) -> str:
     return f" at delta {float(delta):.3g}" if delta else ""
 
 
-def noise(name: str, path: Path, ledgers: int = 1) -> tuple[str, bool]:
+def noise(name: str, path: Path, ledgers: int = 1, heads: Iterable[Head] = ()) -> tuple[str, bool]:
     """Say whether the noise of a ledger's releases was of the laws that were charged.
 
-    It reads the sums that the owner's gate kept beside the file; ``ledgers`` are tested together.
+    It reads the sums that the owner's gate kept beside the file; ``ledgers`` are tested together, and ``heads`` are
+    known of this one.
 
     Returns:
         one line for the owner alone, and whether the noise is convicted.
     """
-    with opened(path) as ledger:
+    with opened(path, heads) as ledger:
         owner = ledger.dataset
     findings = audit_noise({owner: read_tally(path, owner)}, policies=ledgers)
     if not findings:

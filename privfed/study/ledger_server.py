@@ -100,7 +100,7 @@ class LedgerServer(LoopbackServer):
                     f"it answered before (head {heads[0]}), and there is no such file"
                 )
             told = verified(path, self.registry, heads)
-            noise, convicted = ledger_commands.noise("", path, ledgers)
+            noise, convicted = ledger_commands.noise("", path, ledgers, heads)
             with closing(Ledger.read(path)) as ledger:
                 view = LedgerView(
                     *(name, place, folder),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -29,7 +30,7 @@ from privfed.attacks.shadow_models import (
     shadows,
     told_apart,
 )
-from privfed.errors import InputError, PrivfedError
+from privfed.errors import DataWarning, InputError, PrivfedError
 from privfed.exchange.transcript import Transcript
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.baselines.pooled import RawBaseline
@@ -303,11 +304,13 @@ class StudyRecords:
         return replace(found, exposed=own)
 
     def train(self, places: np.ndarray, _: np.ndarray) -> Regressor:
-        """Train a shadow on some of them, under the study's policy."""
+        """Train a shadow on some of them, under the study's policy; what bounds clip was said of the study's own."""
         prepared, shadow = self.prepared, learner(self.prepared.study, self.choice)
         adopted = adopt(prepared.study, self.choice, shadow, prepared.schema)
         own = replace(prepared, train=self.rows.iloc[places[:, 0].astype(int)])
-        federation = own.federate(adopted, None, self.choice.block)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)
+            federation = own.federate(adopted, None, self.choice.block)
         try:
             shadow.fit(federation)
         finally:

@@ -75,6 +75,17 @@ class NewStudy:
         for name in filter(None, (self.target, self.owner, self.individual, *self.left_out)):
             if name not in names:
                 raise InputError(f"table {self.table}: {no_column(name, names)}")
+        if self.target in (self.owner, self.individual):
+            raise InputError(
+                f"table {self.table}: column {self.target!r} is to be predicted; name another one for the owners or "
+                "individuals"
+            )
+        fitting = learners(self.table, self.target, self.categories)
+        if self.learner not in fitting and any(self.learner in each for each in LEARNERS.values()):
+            raise InputError(
+                f"table {self.table}: {self.learner} does not predict a column such as {self.target!r}; write one of "
+                f"{', '.join(fitting)}, or name another target"
+            )
         schema_text = None if self.table in bundled() else self._schema()
         plain = self._plain(schema=schema_text is not None)
         files = {"study.toml": _HEAD + _tables(plain)}

@@ -45,6 +45,12 @@ SESSION = "session.json"
 NOISE = "noise.json"  #: File of the finding on the noise that a simulation drew
 #: File that lists an output's entries, one per line; a folder without it is no output.
 CONTENTS = ".privfed"
+#: What is written into a finished output later: pages, and the same printed.
+PAGES = {
+    f"{page}.{form}"
+    for page in ("report", "board", "regulator", "comparison")
+    for form in ("html", "pdf")
+}
 
 
 @contextmanager
@@ -158,8 +164,10 @@ class Output:
         if not Path(folder).exists():
             raise InputError(f"{folder}: there is no such folder or file")
         if not (Path(folder) / STUDY).is_file() or not cls(folder).policies:
+            within = sorted(one for one in Path(folder).glob("*/") if files_in(one))
+            ledgers = f", or for its ledgers {within[0]}" if within else ""
             raise InputError(
-                f"folder {folder}: holds no study's output; give the --out of `privfed audit`"
+                f"folder {folder}: holds no study's output; give the --out of `privfed audit`{ledgers}"
             )
         return cls(folder)
 
@@ -173,6 +181,14 @@ class Output:
         """The policies that were run, in the study's order."""
         names = (policy.name for policy in self.study.policies)
         return tuple(name for name in names if (self.folder / name / "policy.toml").is_file())
+
+    def list_pages(self) -> None:
+        """Count the pages that were written since among the output's own entries, which ``overwrite`` may remove."""
+        path = self.folder / CONTENTS
+        known = path.read_text(encoding="utf-8").split("\n")[:-1] if path.is_file() else []
+        later = sorted((entries(self.folder) & PAGES) - set(known))
+        if known and later:
+            write_text(path, "\n".join([*known, *later]) + "\n")
 
     def policy(self, name: str) -> Path:
         """Folder of one policy."""

@@ -334,10 +334,12 @@ def lacking(price: Price, left: Sequence[Left]) -> list[Left]:
 
 
 def left_of(left: Left, policy: Policy) -> str:
-    """Format an owner's remaining epsilon for one more study, rounded down."""
+    """Format an owner's remaining epsilon for one more study, rounded down; to 0 below 0.001 % of the budget."""
     budget, accountant = policy.budget, accountant_of(policy)
     if budget is None:
         return "no bound"
+    if percent_of(left.spent, accountant.ceiling(budget), rest=True) == NOTHING:
+        return "0"
     untouched = left.spent == accountant.nothing
     return shown_down(budget.epsilon if untouched else accountant.left(left.spent, budget))
 
@@ -345,6 +347,10 @@ def left_of(left: Left, policy: Policy) -> str:
 def fraction_of(part: Amount, whole: Amount) -> Fraction:
     """The largest fraction that a part takes of a whole, in any of its components."""
     return max((a / b for a, b in zip(part, whole, strict=True) if b), default=Fraction(0))
+
+
+#: What :func:`percent_of` says of a rest below 0.001 %, as the rounding of shares leaves it: no room for a study.
+NOTHING = "0 %"
 
 
 def percent_of(part: Amount, whole: Amount, *, rest: bool = False) -> str:
@@ -412,11 +418,15 @@ def _of_owner(price: Price, left: Left) -> str:
     assert budget is not None
     taken = price.by_kind
     own, before = shown(budget.epsilon), left_of(left, price.policy)
+    ceiling = accountant_of(price.policy).ceiling(budget)
     if lacking(price, [left]):
+        asked = percent_of(price.amount, ceiling)
+        unspent = percent_of(left.spent, ceiling, rest=True)
         return (
-            f"DOES NOT FIT: {taken} of epsilon {own}, of which {before} remains{kept(left.holding)}"
+            f"DOES NOT FIT: {taken} of epsilon {own}, of which {before} remains (in its own currency "
+            f"{asked} is asked, {unspent} remains){kept(left.holding)}"
         )
-    spent, ceiling = plus(left.spent, price.amount), accountant_of(price.policy).ceiling(budget)
+    spent = plus(left.spent, price.amount)
     after = left_of(Left(left.owner, spent), price.policy)
     rest = " and ".join(percent_of(each, ceiling, rest=True) for each in (left.spent, spent))
     return (

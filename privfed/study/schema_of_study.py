@@ -90,7 +90,12 @@ def public_schema(study: Study, *, deployed: bool = False) -> Schema:
 
 
 def check_owners(study: Study, schema: Schema) -> None:
-    """Check that the column of owners is no feature (StudyError: it is one)."""
+    """Check that the column of owners is no feature and no target (StudyError: it is one)."""
+    if schema.target is not None and study.clients.column == schema.target.name:
+        raise StudyError(
+            f"[clients]: column {study.clients.column!r} is the target, and everybody knows who owns a record; "
+            "name another column that says who owns each record"
+        )
     if study.clients.column in schema.names:
         raise StudyError(
             f"[clients]: column {study.clients.column!r} is a feature of the schema; take it out of "

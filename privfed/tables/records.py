@@ -163,7 +163,7 @@ def _named(codes: np.ndarray, column: Column) -> np.ndarray:
     wrong = int((~np.isin(codes, np.arange(len(column.categories)))).sum())
     if wrong:
         raise SchemaError(
-            f"column {column.name!r} has {wrong} cells that are no code of a category, a whole number "
+            f"column {column.name!r} has {_cells(wrong)} without a code of a category, a whole number "
             f"from 0 to {len(column.categories) - 1}; give a table with the categories themselves"
         )
     names: np.ndarray = np.array(column.categories, dtype=object)[codes.astype(int)]
@@ -213,10 +213,14 @@ def _encode_categories(
     if column.fill is not None:
         return np.where(codes < 0, column.categories.index(str(column.fill)), codes) + 0.0, []
     unseen = here[codes[here] < 0]
-    many = f"{len(unseen)} cells with a category that the schema does not list"
+    many = f"{_cells(len(unseen))} with a category that the schema does not list"
     fact = f"column {column.name!r} has {many}"
     remedy = "add it to categories, or write fill = ... for such cells"
     return codes.astype(float), [Fault(fact, unseen, remedy)] if len(unseen) else []
+
+
+def _cells(count: int) -> str:
+    return f"{count} cell" if count == 1 else f"{count} cells"
 
 
 def _listed(text: str, categories: Collection[str]) -> str:

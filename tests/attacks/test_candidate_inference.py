@@ -344,6 +344,8 @@ def test_what_holds_of_held_out_records_too_is_not_found() -> None:
     assert alone.severity == "some" and beside.severity == "none"
     assert beside.baseline is not None and beside.baseline > 0.02
     assert sum(name.endswith("the control") for name in beside.detail) == 1
+    assert alone.detectable is None and beside.detectable is not None
+    assert beside.detectable > max(beside.detail["found of the control, at most"], beside.value)
     exact = released([WIDE], owners, "open", None)
     named, *_ = attack.run(exact, {**owners, **controls}, SCHEMA)
     assert named.severity == "breach" and named.value > 0.9

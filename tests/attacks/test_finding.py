@@ -61,6 +61,13 @@ def test_silence_has_three_states() -> None:
     assert not sharp.why_not
 
 
+def test_an_attack_that_asks_for_more_than_its_baseline_is_told_by_what_it_asks() -> None:
+    """The larger of what it states and of what the page's level asks."""
+    more, less = corrected([measured(0.5, 0.45, 0.55, detectable=each) for each in (0.7, 0.51)])
+    assert more.detectable == 0.7
+    assert less.detectable is not None and less.detectable > 0.57
+
+
 def test_findings_of_a_page_share_one_level() -> None:
     """What stands out alone is chance among twenty; a proof and a count need no correction."""
     near, far = measured(0.56, 0.51, 0.61), measured(0.7, 0.6, 0.8)

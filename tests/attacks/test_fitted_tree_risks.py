@@ -13,6 +13,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from privfed.attacks import fitted_tree_risks as risks
 from privfed.attacks.fitted_trees import FittedTrees
 from privfed.errors import InputError
+from privfed.reports.text import finding_lines
 from privfed.study.confined_reader import told
 
 Table = tuple[np.ndarray, np.ndarray]
@@ -127,6 +128,20 @@ def test_members_are_told_apart_where_a_forest_overfits_and_not_where_it_cannot(
     overfit = attacked(RandomForestClassifier(20, bootstrap=False, random_state=0))
     assert min(overfit) > 0.6
     assert max(attacked(DecisionTreeClassifier(max_depth=1))) < 0.5
+
+
+def test_without_held_out_records_a_share_has_no_baseline() -> None:
+    """None was measured, and the line of each finding says what would measure one."""
+    x, y = table(80)
+    read, known = (
+        fitted(RandomForestClassifier(5, random_state=0), x, y),
+        risks.LabelledRecords(x, y),
+    )
+    for attack in (risks.small_leaves, risks.outcomes):
+        alone, beside = attack(read, known, None), attack(read, known, known)
+        assert alone.baseline is None and beside.baseline is not None
+        assert "no baseline: without held-out records" in finding_lines([alone])
+        assert "; baseline " in finding_lines([beside])
 
 
 def test_shadows_that_are_too_much_work_are_not_looked() -> None:

@@ -184,6 +184,10 @@ STUDIES = {
         ('column = "site"', 'column = "age"'),
         "column 'age' is a feature of the schema; take it out",
     ),
+    "the target for the owners": (
+        ('column = "site"', 'column = "risk"'),
+        "column 'risk' is the target, and everybody knows who owns a record; name another",
+    ),
     "a cap on records of a record": (
         ('epsilon = "4"', 'epsilon = "4"\ncap = 2'),
         "policy 'private': cap is the most records of one individual or client",

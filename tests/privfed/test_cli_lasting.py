@@ -422,6 +422,8 @@ def test_a_plain_folder_is_shown_summed_up_and_exported(
     assert status(["ledger", "show", str(owners), "--client", "north"]) == FINE
     told = capsys.readouterr().out
     assert "fuzzy_tree.residuals" in told and "south" not in told
+    assert re.search(r" policy +budget: epsilon 8 \| study one\n.* share +study one\n", told)
+    assert re.search(r" sealed +study one\n", told)
     assert status(["ledger", "budget", str(owners), "--by", "study"]) == FINE
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == 3 * ["north"] + 3 * ["south"] + ["note"]

@@ -307,6 +307,8 @@ def test_a_model_that_is_worth_nothing_and_values_that_were_cut_are_told() -> No
     text = _page(_policy(_client(), (), {**scores, "clipped": {"north": 81}}))
     assert "no better than the constant baseline" in text
     assert "sim</span> 81 values of north were outside the public bounds" in text
+    alone = _page(_policy(_client(), (), {**scores, "clipped": {"<b>": 1}}))
+    assert "1 value of &lt;b&gt; was outside" in alone
     noted = _page(_policy(_client(), (), {"warnings": ["the budget is too small"]}))
     assert "Note from training: the budget is too small." in noted
     better = _page(_policy(_client(), (), {**scores, "value": 60.0}))

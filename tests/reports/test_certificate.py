@@ -207,7 +207,7 @@ def test_a_refusal_or_a_nobody_is_not_signed(tmp_path: Path, key: Path) -> None:
         ("max_epsilon = true", "must be a number"),
         ("max_epsilon = 3\nmax_epsilom = 2", "did you mean 'max_epsilon'"),
         ("max_epsilon = 3\nattacks = 'pool'", "must be a list"),
-        ("max_epsilon = ", "cannot be read"),
+        ("max_epsilon = ", "is no TOML: Invalid value"),
     ],
 )
 def test_bad_thresholds_are_refused(tmp_path: Path, text: str, told: str) -> None:
@@ -215,6 +215,8 @@ def test_bad_thresholds_are_refused(tmp_path: Path, text: str, told: str) -> Non
     (tmp_path / "thresholds.toml").write_text(text)
     with pytest.raises(InputError, match=told):
         Thresholds.from_toml(tmp_path / "thresholds.toml")
+    with pytest.raises(InputError, match=r"no such file or directory\); check its path"):
+        Thresholds.from_toml(tmp_path / "elsewhere.toml")
 
 
 def test_the_checker_needs_nothing_of_privfed() -> None:

@@ -96,10 +96,10 @@ def test_scores_differ_by_welch_s_interval() -> None:
 @pytest.mark.parametrize(
     ("before", "now", "change"),
     [
-        ((), (FOUND,), "not tried in both"),
+        ((), (FOUND,), "no comparison"),
         ((replace(FOUND, severity="none"),), (FOUND,), "new"),
         ((FOUND,), (replace(FOUND, severity="none"),), "gone"),
-        ((FOUND,), (replace(FOUND, severity="none", partial="cut short"),), "not tried in both"),
+        ((FOUND,), (replace(FOUND, severity="none", partial="cut short"),), "no comparison"),
         ((FOUND,), (FOUND,), "in both"),
     ],
 )
@@ -111,6 +111,17 @@ def test_findings_are_new_or_gone_only_where_both_runs_tried(
     assert [one.change for one in policy.findings] == [change]
     shown = "40.0 % of the used records on a list found (30.0 % to 50.0 %)"
     assert shown in (policy.findings[0].before, policy.findings[0].now)
+
+
+def test_what_one_page_leaves_out_is_not_called_absent() -> None:
+    """Its attacks were tried and its model scored, whatever the page without the truth says of them."""
+    known = run(values=(5.0, 5.4), found=(FOUND,))
+    hidden = tuple(one.without_truth() for one in known.policies)
+    (policy,) = compared(known, replace(known, policies=hidden, withheld=True)).policies
+    assert [one.now for one in policy.findings] == ["left out"]
+    assert (
+        line(policy.lines, "RMSE").now == line(policy.lines, "attacked epsilon").now == "left out"
+    )
 
 
 def test_a_policy_of_one_run_alone_is_named_and_not_compared() -> None:
@@ -143,4 +154,4 @@ def test_page_and_console_say_the_same_in_a_real_browser(tmp_path: Path) -> None
         [browser, *flags, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=60, check=True
     ).stdout  # fmt: skip
     assert seen.count("<tbody>") == 3
-    assert "not tried in both" in seen and "<h1>&lt;script&gt;" in seen
+    assert "no comparison" in seen and "<h1>&lt;script&gt;" in seen

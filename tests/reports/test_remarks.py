@@ -15,6 +15,7 @@ from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Policy
 from privfed.reports.account import ClientAccount, KindLine, PolicyAccount
 from privfed.reports.budget import PolicyReport, Report
+from privfed.reports.letters import board, regulator
 from privfed.reports.page import page
 from privfed.reports.remarks import remains, remarks, unspent
 from privfed.reports.text import summary
@@ -160,6 +161,32 @@ def test_one_run_is_called_one_draw_and_several_have_a_spread() -> None:
     report = Report(Study.built_in(), (often,))
     assert "0.65\u00a0±\u00a00.20" in page(report) and "0.65\u00a0±\u00a00.20" in summary(report)
     assert not often.useless
+
+
+def test_an_attack_that_finds_more_than_the_bound_without_any_release_is_said_to() -> None:
+    """Beside a bound of 20 %: what an attacker knows of people beforehand is no release's doing."""
+    listed = Finding("pool", "Who?", "share found", 0.49, 1.0, 0.43, 0.55, 0.396, severity="some")
+    listed = replace(listed, measure="found at 1 %")
+    said = "pool finds 39.6 % of the records without any release"
+    assert told_everywhere(report_of(found=(listed,)), said)
+    assert not any(
+        said[:10] in text for text in remarks(report_of(found=(replace(listed, baseline=0.01),)))
+    )
+
+
+def test_a_model_of_a_rare_class_that_it_never_predicts_is_judged_by_its_losses_too() -> None:
+    """Accuracy is the constant's, log loss is better: told on every page, and nobody is told to discard it."""
+    rare = {**SCORED, "value": 0.8, "baseline": 0.8, "scores": {"log loss": 0.46}}
+    rare |= {"constants": {"log loss": 0.5}, "score_better": {"log loss": "lower"}}
+    policy = report_of(metrics=rare)
+    report = Report(Study.built_in(), (policy,))
+    assert not policy.useless and [one.name for one in policy.saving] == ["log loss"]
+    assert "0.8 (constant 0.8, no better), log loss 0.46 (constant 0.5)" in summary(report)
+    for told in (page(report), board(report), regulator(report)):
+        assert "Do not use the model" not in told and "og loss 0.46" in told
+    assert "probabilities, which are better than a constant" in board(report)
+    worse = report_of(metrics={**rare, "scores": {"log loss": 0.6}})
+    assert worse.useless and not worse.saving
 
 
 @pytest.mark.parametrize(

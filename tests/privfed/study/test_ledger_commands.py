@@ -100,6 +100,12 @@ def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:
     assert left_of(Left("a", ledger.taken(accountant)), policy) == shown_down(room)
     account = read(policy, {"a": ledger}, {})
     assert unspent(PolicyReport(account, (), {}, {})).endswith(f"up to ε {shown_down(room)}")
+    rest = accountant.ceiling(budget)[0] - ledger.taken(accountant)[0]
+    ledger.adopt(policy, "three")
+    ledger.reserve_share("three", (rest * Fraction(999999, 10**6), Fraction(0)), accountant)
+    assert accountant.left(ledger.taken(accountant), budget)
+    assert left(ledger) == "nothing of the budget"
+    assert left_of(Left("a", ledger.taken(accountant)), policy) == "0"
 
 
 @pytest.mark.parametrize(

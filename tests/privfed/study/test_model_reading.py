@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from privfed.errors import StudyError
+from privfed.errors import DataWarning, StudyError
 from privfed.study import Study, assembly, model_reading
 from privfed.study.output import Output
+from privfed.tables.schema import Column, Schema
 
 PLAIN: dict[str, Any] = {
     "name": "read",
@@ -61,6 +65,21 @@ def test_time_that_is_up_leaves_fewer_shadows(
     monkeypatch.setattr("privfed.attacks.shadow_models.Deadline", Hurried)
     for each in findings(Study.from_dict(PLAIN), tmp_path / "out")[1:]:
         assert each["partial"] == "8 of 12 shadows in 120 seconds"
+
+
+def test_what_bounds_clip_is_said_of_the_study_and_of_no_shadow(tmp_path: Path) -> None:
+    """Once for each client, however many models are trained on parts of its records."""
+    table = pd.DataFrame({"x": np.r_[np.arange(40) / 40, 2.0], "y": np.arange(41) / 41})
+    table.to_csv(tmp_path / "table.csv", index=False)
+    schema = Schema((Column("x", lower=0, upper=1),), Column("y", lower=0, upper=1), name="t")
+    schema.to_toml(tmp_path / "schema.toml")
+    data = {"source": "table.csv", "schema": "schema.toml"}
+    study = Study.from_dict(PLAIN | {"data": data}, folder=tmp_path)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DataWarning)
+        findings(study, tmp_path / "out")
+    said = [str(one.message) for one in caught if one.category is DataWarning]
+    assert len(said) == 1 and "clip 1 cell" in said[0]
 
 
 USUAL: dict[str, Any] = {key: value for key, value in PLAIN.items() if key != "shadows"}

@@ -70,7 +70,10 @@ def test_an_interview_writes_a_study_that_can_be_priced(
 def test_bounds_that_nobody_knows_yet_are_left_to_fill_in(table: Path, tmp_path: Path) -> None:
     """The schema says where; there is no policy before."""
     printed = interview(tmp_path / "stay", table, age="", sex="")
-    assert "fill in the bounds" in printed and not (tmp_path / "stay/policy.toml").exists()
+    assert (
+        "fill in the bounds and categories" in printed
+        and not (tmp_path / "stay/policy.toml").exists()
+    )
     text = (tmp_path / "stay/schema.toml").read_text()
     assert text.count("# lower = ...") == 1 and text.count("# categories = ") == 1
 
@@ -116,6 +119,14 @@ def test_options_alone_suffice(tmp_path: Path) -> None:
         (["--table", "diabetes", "--owner", "site"], "no column 'site'"),
         (["--table", "diabetes", "--learner", "RuleFit"], "did you mean 'RuleFitRegressor'"),
         (["--table", "diabetes", "--epsilon", "many"], "epsilon"),
+        (
+            ["--table", "diabetes", "--target", "sex", "--owner", "sex"],
+            "name another one for the owners",
+        ),
+        (
+            ["--table", "diabetes", "--learner", "RuleFitClassifier"],
+            "does not predict a column such as 'progression'; write one of RuleFitRegressor",
+        ),
     ],
 )
 def test_a_wrong_option_writes_nothing(

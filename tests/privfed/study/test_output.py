@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from privfed.errors import InputError, Note
+from privfed.ledger import Ledger
 from privfed.study import Study, output
 from privfed.study.output import (
     CONTENTS,
@@ -128,11 +129,27 @@ def test_nobody_elses_files_are_overwritten(tmp_path: Path) -> None:
     assert (mine / "study.toml").read_text() == (out / "notes.txt").read_text() == "my own"
 
 
+def test_pages_that_were_written_later_are_the_outputs_own(tmp_path: Path) -> None:
+    """The board's page is replaced with the rest, once it is listed; a note of somebody's is not."""
+    out = tmp_path / "out"
+    with written_whole(out) as partial:
+        (partial / "report.html").write_text("a")
+    (out / "board.html").write_text("b")
+    Output(out).list_pages()
+    with written_whole(out, overwrite=True) as partial:
+        (partial / "report.html").write_text("c")
+    assert output.entries(out) == {".privfed", "report.html"}
+
+
 def test_a_folder_with_a_study_is_no_output(tmp_path: Path) -> None:
     """To verify nothing is no success."""
     Study.built_in().to_toml(tmp_path / "study.toml")
     (tmp_path / "private").mkdir()
-    with pytest.raises(InputError, match="holds no study's output"):
+    with pytest.raises(InputError, match=r"holds no study's output; give the --out of .*audit`$"):
+        Output.opened(tmp_path)
+    (tmp_path / "owners").mkdir()
+    Ledger(tmp_path / "owners" / "north.db", "north").close()
+    with pytest.raises(InputError, match=r"audit`, or for its ledgers .*owners$"):
         Output.opened(tmp_path)
 
 
