@@ -257,9 +257,16 @@ def main() -> None:
         if rows.get(key := tuple(map(str, cell)), {}).get("code") == digest:
             continue
         problem, wanted = problem_of(name, task, epsilon, split, given.most, given.wide)
+        records = len(problem.train) + len(wanted)
+        if others := {int(row["records"]) for row in rows.values() if row["set"] == name} - {
+            records
+        }:
+            parser.error(
+                f"{given.out} has {name} cut down to {max(others)} records: --most {max(others)}"
+            )
         told, seconds = predicted(problem, method, pythons.get(entrants()[method][0]))
         found = scores(wanted, told, task == "numbers", float(problem.train["y"].mean()))
-        row = dict(zip(KEYS, cell, strict=True)) | {"records": len(problem.train) + len(wanted)}
+        row = dict(zip(KEYS, cell, strict=True)) | {"records": records}
         row |= {score: round(value, 5) for score, value in found.items()}
         row |= {"seconds": round(seconds, 2), "code": digest, "seed": str(split)}
         print(*row.values(), flush=True)

@@ -179,4 +179,7 @@ def test_an_interrupted_league_goes_on_and_an_unknown_method_is_named(
     with pytest.raises(SystemExit):
         run("--methods", "magic")
     assert "no method 'magic'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):  # fewer records than the others had
+        run("--methods", "boosted AdaSSP", "--most", "50")
+    assert "--most 100" in capsys.readouterr().err
     league.load.cache_clear()
