@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
-from result_rows import SOURCE, code
+from result_rows import PAPER_KEYS, SOURCE, code
 from results_numbers import number, with_spread
 from results_pictures import draw, pictures
 from results_private import LEAGUE, LEFT_OUT, LEFT_OUT_TITLE, PRIVATE, left_out, side_by_side, title
@@ -42,6 +42,7 @@ SECTIONS = {
     "attacks": "Attacks and audits",
     "faults": "Planted faults",
 }
+FILE = "(file)"  #: Where a row stands
 PAPERS = ["paper", "table", "row", "column", "theirs", "ours", "spread", "note"]
 SETTINGS = ["learner", "setting", "value", "sets", "seeds", "note"]
 GOALS = ["part", "attack", "on", "measure", "goal", "reached"]
@@ -207,14 +208,22 @@ def _sections(folder: Path) -> dict[str, list[Path]]:
 
 
 def _joined(files: Sequence[Path]) -> Iterable[pd.DataFrame]:
-    """Tables of one layout together, so that a paper's table may lie in several files."""
+    """Tables of one layout together, so that a paper's table may lie in several files, but no cell in two."""
     frames: dict[tuple[str, ...], list[pd.DataFrame]] = {}
     for file in files:
         data = pd.read_csv(file, dtype={"seed": str, "seeds": str, "commit": str})
         layouts = [own for own in (PAPERS, PRIVATE, SETTINGS) if set(own) <= set(data)]
         own = layouts[0] if layouts else list(map(str, data))
-        frames.setdefault(tuple(own), []).append(data)
-    return [pd.concat(own, ignore_index=True) for own in frames.values()]
+        frames.setdefault(tuple(own), []).append(data.assign(**{FILE: file.name}))
+    joined = [pd.concat(own, ignore_index=True) for own in frames.values()]
+    for data in (own for own in joined if set(PAPER_KEYS) <= set(own)):
+        twice = data[data.duplicated(list(PAPER_KEYS), keep=False)]
+        if len(twice) and twice[FILE].nunique() > 1:
+            raise SystemExit(
+                f"{', '.join(sorted(set(twice[FILE])))}: both have {twice['table'].iloc[0]}, {twice['row'].iloc[0]}, "
+                f"{twice['column'].iloc[0]}, and a mean of the two would be shown; keep one of them"
+            )
+    return [own.drop(columns=FILE) for own in joined]
 
 
 def _tables(data: pd.DataFrame) -> Iterable[tuple[str, str]]:

@@ -45,6 +45,17 @@ def test_a_table_is_stale_where_the_learners_code_changed_since(tmp_path: Path) 
     assert told.index("Figure 3 (P)") < flag < told.index("Figure 8 (P)")
 
 
+def test_no_cell_of_a_table_stands_in_two_files(tmp_path: Path) -> None:
+    """Their mean would be shown, with a deviation that is none of seeds."""
+    heading = "paper,table,row,column,theirs,ours,spread,note,commit,seed,machine\n"
+    for name, row in (("genetic_x", "r"), ("genetic_y", "other")):
+        (tmp_path / f"{name}.csv").write_text(f"{heading}P,Figure 3,{row},c,,1,,,abc,7,m\n")
+    assert "Figure 3" in page(tmp_path)
+    (tmp_path / "genetic_y.csv").write_text(f"{heading}P,Figure 3,r,c,,1,,,abc,7,m\n")
+    with pytest.raises(SystemExit, match="genetic_x.csv, genetic_y.csv: both have Figure 3, r, c"):
+        page(tmp_path)
+
+
 def test_the_pages_are_what_the_command_makes(made: dict[str, str]) -> None:
     """To the letter but for what is stale by now, each short enough; the pictures that they show are there."""
     for name, told in made.items():
