@@ -52,7 +52,9 @@ def test_no_cell_of_a_table_stands_in_two_files(tmp_path: Path) -> None:
         (tmp_path / f"{name}.csv").write_text(f"{heading}P,Figure 3,{row},c,,1,,,abc,7,m\n")
     assert "Figure 3" in page(tmp_path)
     (tmp_path / "genetic_y.csv").write_text(f"{heading}P,Figure 3,r,c,,1,,,abc,7,m\n")
-    with pytest.raises(SystemExit, match=r"genetic_x\.csv, genetic_y\.csv: both have Figure 3, r, c"):
+    with pytest.raises(
+        SystemExit, match=r"genetic_x\.csv, genetic_y\.csv: both have Figure 3, r, c"
+    ):
         page(tmp_path)
 
 
