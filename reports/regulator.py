@@ -68,18 +68,14 @@ def _top(policy: PolicyReport) -> Iterator[PyramidBlock]:
 
 def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
     audits = [f for f in policy.findings if f.metric.startswith("epsilon") or "noise" in f.attack]
-    intact = all(client.intact for client in policy.clients)
+    correct, state = _correct(policy, audited=bool(audits))
     yield PyramidBlock(
         "middle",
         "Algorithms and correctness",
-        _correct(policy),
+        correct,
         "; ".join(map(_told, audits)) or "no audit ran in this study",
         "Noise that is not of the law that was charged; sums in floating point; a query that fails.",
-        "not met"
-        if policy.breaches or not intact or not policy.finite
-        else "met"
-        if audits
-        else "not examined",
+        state,
     )
     scores = ", ".join(
         f"{score.name} {figure(score)}"
@@ -221,11 +217,15 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
     )
 
 
-def _correct(policy: PolicyReport) -> str:
+def _correct(policy: PolicyReport, *, audited: bool) -> tuple[str, State]:
+    """What is said of the algorithms, and the state that goes with it."""
     if not policy.finite:
-        return "Something left without noise that a guarantee could rest on."
+        return "Something left without noise that a guarantee could rest on.", "not met"
     said = (
         "Sensitivities are derived in each query's documentation; noise is drawn by the core, from laws "
         "whose loss is proven"
     )
-    return f"{said}; the guarantee stands {policy.basis}." if policy.basis else f"{said}."
+    told = f"{said}; the guarantee stands {policy.basis}." if policy.basis else f"{said}."
+    if policy.breaches or not all(client.intact for client in policy.clients):
+        return told, "not met"
+    return told, "met" if audited else "not examined"
