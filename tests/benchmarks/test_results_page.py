@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -94,6 +95,26 @@ def test_every_figure_of_a_paper_is_said_to_be_run_reduced_or_not(made: dict[str
     listed = set(known["item"][(known["section"] == "genetic") & (known["state"] != "not run")])
     assert all({one, one.partition(" (")[0]} & listed for one in figures)
     assert listed <= figures | {one.partition(" (")[0] for one in figures}
+
+
+def test_the_repetitions_said_of_a_figure_are_those_in_its_file() -> None:
+    """By its table's note, or by its seeds; every number that is counted in seeds, splits, runs and the like."""
+    known = pd.read_csv(COVERAGE, dtype=str, keep_default_na=False)
+    checked = 0
+    for row in known[known["state"] != "not run"].to_dict("records"):
+        files = [pd.read_csv(file, dtype=str) for file in TABLES.glob(f"{row['section']}_*.csv")]
+        tables = pd.concat(one for one in files if "table" in one).fillna("")
+        for count, unit in re.findall(r"(\d+) (seed|split|run|draw|repetition)s?\b", row["ours"]):
+            item = re.sub(r" \(Appendix (\w)\)", "", row["item"])
+            own = tables[tables["table"].str.contains(rf"\b{re.escape(item)}(?!\d)")]
+            found = {
+                one for told in own["note"] for one in re.findall(rf"(\d+)[\w' ]* {unit}s?\b", told)
+            }
+            ends = own["seed"].str.extract(r"^0 to (\d+)$")[0].dropna().astype(int) + 1
+            if found := found or set(ends.astype(str)):
+                assert count in found, (row["section"], item, found)
+                checked += 1
+    assert checked > 20
 
 
 def test_words_for_the_summary_stand_there_alone(tmp_path: Path) -> None:
