@@ -30,6 +30,8 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 #: Where rows come from; ``code`` is :func:`code` of what was measured.
 SOURCE = ("commit", "date", "seed", "machine", "code")
+#: Codes that gave the same figures as later ones, noted by ``unchanged.py``.
+UNCHANGED = ROOT / "benchmarks" / "published" / "unchanged.csv"
 #: Beginnings of file names, and the learners' folders whose code their figures hang on.
 CODE = {
     "rulefit": "rulefit",
@@ -228,6 +230,16 @@ def code(folders: str) -> str:
         for file in [place] if place.is_file() else sorted(place.glob("*.py")):
             found.update(f"{file.name} {meaning(file.read_text(encoding='utf-8'))}".encode())
     return f"{folders} {found.hexdigest()[:12]}"
+
+
+def up_to_date(then: str) -> bool:
+    """Whether a :func:`code` is today's, or one of which reruns have shown that today's gives the same figures."""
+    same = {code(then.split()[0])}
+    if UNCHANGED.exists():
+        # Newest first: a chain of changes is followed from today's code back.
+        for row in reversed(read_rows(UNCHANGED)):
+            same |= {row["before"]} if row["after"] in same else set()
+    return then in same
 
 
 def meaning(text: str) -> str:

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
-from result_rows import PAPER_KEYS, SOURCE, code
+from result_rows import PAPER_KEYS, SOURCE, up_to_date
 from results_numbers import number, with_spread
 from results_pictures import draw, pictures
 from results_private import LEAGUE, LEFT_OUT, LEFT_OUT_TITLE, PRIVATE, left_out, side_by_side, title
@@ -122,7 +122,7 @@ def _page(folder: Path, section: str, files: Sequence[Path]) -> str:
     tables = [table for data in _joined(files) for table in _tables(data)]
     shown = [t for t in tables if re.match(f"### ({HEADLINES.get(section, '')})", t[0])] or tables
     parts += _once(shown)
-    stems = ", ".join(f"`{file.name}`" for file in files)
+    stems = ", ".join(f"`{file.name}`{_age(file)}" for file in files)
     left = len(tables) - len(shown)
     parts.append(f"{left} further tables are in the files" if left else "The tables are in files")
     parts.append(f"of `benchmarks/results`: {stems}.\n")
@@ -329,10 +329,15 @@ def _told(data: pd.DataFrame) -> str:
     return "\n".join([*lines, told, *_stale(data), ""])
 
 
+def _age(file: Path) -> str:
+    """A file that has stale rows, in the list of a page's files."""
+    return " (stale)" if _stale(pd.read_csv(file, dtype=str)) else ""
+
+
 def _stale(data: pd.DataFrame) -> list[str]:
     """Return a line if the code that any row was measured with is not today's."""
     then = {str(one) for one in data.get("code", pd.Series()).dropna()}
-    folders = sorted({one.split()[0] for one in then if one != code(one.split()[0])})
+    folders = sorted({one.split()[0] for one in then if not up_to_date(one)})
     names = [one for each in folders for one in each.split("+")]
     changed = ", ".join(f"`{one}`" if "/" in one else f"`learners/{one}`" for one in names)
     return [f"{STALE} {changed} changed since."] if changed else []
