@@ -1,7 +1,8 @@
-"""privfed's private engine: whole (a forest), as a rule model of 20 terms, with masked sums, and by its synthetic table."""
+"""privfed's private engine: whole (a forest), as rule models of 20 or 10 terms, with masked sums, and by its synthetic table."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,10 +75,11 @@ def masked(problem: Problem) -> np.ndarray:
     return predicted(fitted(problem, _forest(problem), masked=True), problem.test)
 
 
-def short(problem: Problem) -> np.ndarray:
+def short(problem: Problem, max_terms: int = 20, stable: bool = False) -> np.ndarray:
     """Rules and lines, twenty terms."""
     kind = RuleFitRegressor if problem.target else RuleFitClassifier
-    return predicted(fitted(problem, kind(random_state=problem.seed, max_terms=20)), problem.test)
+    model = kind(random_state=problem.seed, max_terms=max_terms, stable=stable)
+    return predicted(fitted(problem, model), problem.test)
 
 
 def synthetic(problem: Problem) -> np.ndarray:
@@ -108,6 +110,8 @@ def boosted(problem: Problem, made: pd.DataFrame) -> np.ndarray:
 METHODS = {
     "ours": whole,
     "ours, 20 terms": short,
+    "ours, 10 terms": partial(short, max_terms=10),
+    "ours, 10 stable terms": partial(short, max_terms=10, stable=True),
     "ours, masked": masked,
     "ours, synthetic table": synthetic,
     "ours, fuzzy tree": fuzzy,
