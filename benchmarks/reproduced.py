@@ -37,8 +37,10 @@ def main() -> None:
     frames = {one: data.table(one, given.data) for one in given.sets or chosen.data}
     cells = PaperRows(SECTIONS[section], f"0 to {given.repetitions - 1}")
     for one in chosen.run(frames, given.repetitions):
-        spread = float(np.std(one.ours, ddof=1)) if len(one.ours) > 1 else ""
-        about = f"means over {len(one.ours)} repetitions" + f"; {given.note}" * bool(given.note)
+        runs = len(one.ours)
+        spread = float(np.std(one.ours, ddof=1)) if runs > 1 else ""
+        about = f"means over {runs} repetitions" if runs > 1 else "one run"
+        about += f"; {given.note}" * bool(given.note)
         cells.add(
             label(given.table),
             one.row,

@@ -21,7 +21,9 @@ def reproduce(table: str | None, listed: bool, quick: bool, data: Path | None) -
         width = max(map(len, papers.TABLES))
         for name, one in papers.TABLES.items():
             needs = ", ".join(one.data) or "none"
-            click.echo(f"{name:{width}}  {one.title}; {one.repetitions} repetitions; data: {needs}")
+            click.echo(
+                f"{name:{width}}  {one.title}; {one.repetitions} repetition{'s' * (one.repetitions > 1)}; data: {needs}"
+            )
         return FINE
     found, told = papers.reproduce(table, data, quick=quick)
     with_gaps = found.to_string(index=False, float_format="{:.4g}".format, na_rep="-")
