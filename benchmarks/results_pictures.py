@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+from results_private import SCORES, everywhere
 
 #: Colours that people with any kind of colour blindness tell apart (Okabe and Ito 2008).
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
@@ -64,26 +65,21 @@ def rounds(data: pd.DataFrame) -> Figure:
 
 
 def league(data: pd.DataFrame) -> Figure:
-    """AUC, or RMSE of numbers, by epsilon: an axis for each set and task, a line for each method."""
-    places = list(dict.fromkeys(zip(data["set"], data["task"], strict=True)))
-    methods = list(dict.fromkeys(data["method"]))
-    figure, axes = _figure((-(-len(places) // 3), 3))
-    for axis, (name, task) in zip(axes.flat, places, strict=False):
-        score = "auc" if task == "classes" else "rmse"
-        own = data[(data["set"] == name) & (data["task"] == task)]
+    """Mean AUC, and mean RMSE of numbers, over all sets by epsilon: an axis for each task, a line for each method."""
+    figure, axes = _figure((1, 2))
+    whole = everywhere(data)
+    methods = list(dict.fromkeys(whole["method"]))
+    for axis, (task, own) in zip(axes.flat, whole.groupby("task", sort=False), strict=False):
+        score, label = SCORES[str(task)]
         for number, method in enumerate(methods):
-            line = own[own["method"] == method].groupby("epsilon")[score].agg(["mean", "std"])
+            line = own[own["method"] == method].groupby("epsilon")[score].mean()
             style = _style(number % len(COLOURS)) | {"linestyle": STROKES[number // len(COLOURS)]}
-            at = line.index * 1.025 ** (number - len(methods) / 2)  # side by side
-            axis.errorbar(at, line["mean"], line["std"].fillna(0), label=method, capsize=2, elinewidth=0.7, **style)  # fmt: skip
-        label = "AUC" if task == "classes" else "RMSE over deviation"
-        axis.set(xscale="log", xlabel="epsilon", ylabel=label, title=f"{name}, {task}")
+            axis.plot(line.index, line, label=method, **style)
+        axis.set(xscale="log", xlabel="epsilon", ylabel=label)
+        axis.set_title(f"{task}, mean of {own['set'].nunique()} sets")
         axis.set_xticks(tried := sorted(set(own["epsilon"])), [f"{one:g}" for one in tried])
         axis.set_xticks([], minor=True)
-        low, high = axis.get_ylim()
-        axis.set_ylim(*((max(low, 0.5), high) if score == "auc" else (low, min(high, 1.3))))
-    for axis in axes.flat[len(places) :]:
-        axis.remove()
+    axes.flat[-1].set_ylim(top=min(axes.flat[-1].get_ylim()[1], 1.3))
     _finish(figure, axes)
     return figure
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 from result_rows import SOURCE
@@ -11,6 +11,18 @@ from results_numbers import number, with_spread
 PRIVATE = ["set", "epsilon", "learner", "metric", "value", "spread"]
 LEAGUE = ["set", "task", "method", "epsilon", "split", "auc", "seconds"]
 LEFT_OUT = ["set", "chosen by the others", "over the default"]
+#: Our whole private engine in the league, and what else it is made into; the last have a learner of their own.
+FORMS = (
+    "ours",
+    "ours, 20 terms",
+    "ours, 10 terms",
+    "ours, 10 stable terms",
+    "ours, synthetic table",
+    "ours, fuzzy tree",
+    "ours, line",
+)
+DIFFERENCES = {"AUC": "auc", "log loss": "log loss - constant's", "RMSE": "rmse"}
+SCORES = {"classes": ("auc", "AUC"), "numbers": ("rmse", "RMSE over deviation")}
 SHOWN = 1.0  #: The epsilon at which the league's scores are shown set by set
 #: Of these scores less is better.
 LOWER = ("rmse", "time", "loss", "brier", "mse", "error", "seconds")
@@ -86,11 +98,21 @@ def _cell(means: pd.Series, spreads: pd.Series, learner: str, best: str) -> str:
     return " ".join([f"**{shown}**" if learner == best else shown, *spread])
 
 
+def everywhere(data: pd.DataFrame) -> pd.DataFrame:
+    """The league's lines of methods that ran on all sets of a task at all epsilons; our other forms are not among them."""
+    cells = data.drop_duplicates(["task", "method", "set", "epsilon"])
+    counts = cells.groupby(["task", "method"]).size()
+    most = counts.groupby("task").transform("max")
+    whole = counts.index[counts.eq(most)]
+    ran = pd.MultiIndex.from_frame(data[["task", "method"]]).isin(whole)
+    return data[ran & ~data["method"].isin(FORMS[2:])]
+
+
 def ranks(data: pd.DataFrame) -> pd.DataFrame:
-    """Mean rank of each method at each epsilon over the sets and tasks that all of that epsilon's methods learnt.
+    """Mean rank of each method at each epsilon over all sets of a task.
 
     Args:
-        data: the league's lines, of the layout :data:`LEAGUE` and perhaps with ``rmse``.
+        data: lines of :func:`everywhere`, of the layout :data:`LEAGUE` and perhaps with ``rmse``.
     """
     better = data["rmse"].fillna(-data["auc"]) if "rmse" in data else -data["auc"]
     scores = data.assign(better=better).groupby(["epsilon", "task", "set", "method"], sort=False)
@@ -101,35 +123,81 @@ def ranks(data: pd.DataFrame) -> pd.DataFrame:
 
 
 def league(data: pd.DataFrame) -> Iterable[tuple[str, list[str], list[list[str]], str]]:
-    """Title, heading, lines and a sentence: mean ranks, then the scores of each task at one epsilon."""
-    table, epsilons = ranks(data), sorted(data["epsilon"].unique(), key=float)
+    """Title, heading, lines and a sentence: mean ranks, the scores of each task at one epsilon, what our forms cost."""
+    whole = everywhere(data)
+    table, epsilons = ranks(whole), sorted(data["epsilon"].unique(), key=float)
     columns = [(t, e) for t in dict.fromkeys(data["task"]) for e in epsilons if (t, e) in table]
     lines = [
         [str(method), *(number(row.get(column), 2) for column in columns)]
         for method, row in table.iterrows()
     ]
+    others = sorted({*data["method"]} - {*whole["method"], *FORMS})
+    few = "; on fewer sets, in the file alone: " + ", ".join(others) if others else ""
     told = (
         f"{len(data)} rows: {data['set'].nunique()} sets, {data['method'].nunique()} methods, epsilon "
-        f"{', '.join(map(number, epsilons))}, {_counted(data)}. A rank is among those that ran."
+        f"{', '.join(map(number, epsilons))}, {_counted(data)}{few}."
     )
     heading = ["method", *(f"{task}, {number(epsilon)}" for task, epsilon in columns)]
     yield "Mean ranks by task and epsilon (1 is best)", heading, lines, told
-    shown = data[data["epsilon"].astype(float) == SHOWN]
+    shown = whole[whole["epsilon"].astype(float) == SHOWN]
     for task, own in shown.groupby("task", sort=False):
-        score = "auc" if task == "classes" else "rmse"
-        rows = [
-            {
-                "set": one,
-                "epsilon": SHOWN,
-                "learner": method,
-                "value": part.mean(),
-                "spread": part.std(),
-            }
-            for (one, method), part in own.groupby(["set", "method"], sort=False)[score]
+        yield _by_set(str(task), own)
+    if forms := _forms(data, epsilons):
+        heading = ["form", *(f"{what}, {number(e)}" for e in epsilons for what in DIFFERENCES)]
+        told = "Means over the sets and splits that both ran on, less those of `ours`, the whole engine."
+        yield "What a form changes, by epsilon", heading, forms, told
+
+
+def _by_set(task: str, own: pd.DataFrame) -> tuple[str, list[str], list[list[str]], str]:
+    """A line for each set, a column for each method; the spreads are summed up below."""
+    score = SCORES[task][0]
+    cells = own.groupby(["set", "method"], sort=False)[score].agg(["mean", "std"])
+    means = cells["mean"].unstack()[list(dict.fromkeys(own["method"]))]
+    best = means.idxmin(axis=1) if lower(score) else means.idxmax(axis=1)
+    lines = [
+        [
+            str(name),
+            *(f"**{x:.3f}**" if method == first else f"{x:.3f}" for method, x in row.items()),
         ]
-        columns_, cells, said = side_by_side(pd.DataFrame(rows).assign(metric=score))
-        words = "area under the ROC curve" if score == "auc" else "RMSE over the target's deviation"
-        yield f"At epsilon {number(SHOWN)}, {task}: {words}", columns_, cells, said
+        for (name, row), first in zip(means.iterrows(), best, strict=True)
+    ]
+    lines.append(["mean", *(f"{x:.3f}" for x in means.mean())])
+    wins = best.value_counts()
+    said = (
+        f"In bold the best mean: {', '.join(f'{m} {n}' for m, n in wins.items())}. Deviations over splits are "
+        f"{cells['std'].median():.3f} at the median, {cells['std'].quantile(0.9):.3f} at most in nine of ten cells."
+    )
+    words = "area under the ROC curve" if score == "auc" else "RMSE over the target's deviation"
+    heading = ["set", *(NAMES.get(str(method), str(method)) for method in means)]
+    return f"At epsilon {number(SHOWN)}, {task}: {words}", heading, lines, said
+
+
+def _forms(data: pd.DataFrame, epsilons: Sequence[float]) -> list[list[str]]:
+    """A line for each of our forms: mean differences to the whole engine in AUC, log loss and RMSE, by epsilon."""
+    changes = {}
+    for label, score in DIFFERENCES.items():
+        if score in data:
+            wide = data.pivot_table(score, ["set", "task", "split", "epsilon"], "method")
+            if FORMS[0] in wide:
+                ours = wide.pop(FORMS[0])
+                ratio = wide.div(ours, axis=0).sub(1).mul(100) if score == "rmse" else None
+                changed = wide.sub(ours, axis=0) if ratio is None else ratio
+                changes[label] = changed.groupby("epsilon").mean()
+    lines = []
+    for form in FORMS[1:]:
+        cells = [
+            _change(changed[form].get(epsilon), label) if form in changed else ""
+            for epsilon in epsilons
+            for label, changed in changes.items()
+        ]
+        lines += [[form, *cells]] if any(cells) else []
+    return lines
+
+
+def _change(value: float | None, label: str) -> str:
+    if value is None or pd.isna(value):
+        return ""
+    return f"{value:+.1f} %" if label == "RMSE" else f"{value:+.4f}"
 
 
 def _counted(data: pd.DataFrame) -> str:

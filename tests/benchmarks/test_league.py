@@ -183,3 +183,22 @@ def test_an_interrupted_league_goes_on_and_an_unknown_method_is_named(
         run("--methods", "boosted AdaSSP", "--most", "50")
     assert "--most 100" in capsys.readouterr().err
     league.load.cache_clear()
+
+
+def test_the_page_ranks_what_ran_everywhere_and_says_what_a_form_changes() -> None:
+    """A method of one set has no rank; differences to the whole engine are of equal sets and splits."""
+    aucs = {"ours": 0.8, "DP-EBM": 0.7, "ours, 10 terms": 0.78, "AIM": 0.9}
+    rows = pd.DataFrame(
+        {"set": name, "task": "classes", "method": method, "epsilon": 1.0, "split": split,
+         "auc": auc + 0.01 * split + 0.05 * (name == "b"), "log loss - constant's": -auc, "seconds": 1.0}
+        for method, auc in aucs.items() for name in ("a", "b") for split in (0, 1)
+        if (method, name) != ("AIM", "b") and (method, split) != ("ours, 10 terms", 1)
+    )  # fmt: skip
+    ranked, shown, forms = league_tables(rows)
+    assert ranked[2] == [["ours", "1"], ["DP-EBM", "2"]] and ranked[3].endswith("alone: AIM.")
+    assert shown[2] == [
+        ["a", "**0.805**", "0.705"],
+        ["b", "**0.855**", "0.755"],
+        ["mean", "0.830", "0.730"],
+    ]
+    assert forms[2] == [["ours, 10 terms", "-0.0200", "+0.0200"]]
