@@ -45,6 +45,8 @@ from privfed.interrupts import interrupted, noting
 
 #: Faults of the machine and not of privfed: a disk that is full, read-only or broken, no permission.
 SURROUNDINGS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+#: A path that is a file where a folder is needed, too long, not there, and the like: its writer's fault.
+PATHS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ENAMETOOLONG, errno.ELOOP}  # fmt: skip
 KEPT = "No output was written; persistent ledgers keep what was charged"
 
 __all__ = ["BAD_INPUT", "BREACH", "FAULT", "FINE", "commands", "main", "status"]
@@ -92,10 +94,17 @@ def status(arguments: Sequence[str] | None = None) -> int:
             return bad(*error.faults)
         if isinstance(error, PrivfedError):
             return bad(str(error))
-        if isinstance(error, OSError) and error.errno in SURROUNDINGS:
+        if isinstance(error, OSError) and error.errno in SURROUNDINGS | PATHS:
             where = f"{error.filename}: " if error.filename else ""
             why = (error.strerror or type(error).__name__).lower()
-            return bad(f"{where}{why}; make room, or name a place that can be written. {KEPT}")
+            better = "make room, or name a place that can be written"
+            return bad(
+                f"{where}{why}; {'check the path' if error.errno in PATHS else better}. {KEPT}"
+            )
+        if isinstance(error, RuntimeError) and "Symlink loop" in str(
+            error
+        ):  # Path.resolve until 3.12
+            return bad(f"a symbolic link leads back to itself; check the path. {KEPT}")
         return _fault(error)
 
 

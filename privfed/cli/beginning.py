@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privfed.cli.common import FINE, PATH
+from privfed.errors import InputError
 
 if TYPE_CHECKING:
     from privfed.study.scaffold import Found
@@ -40,6 +41,10 @@ def new_study(folder: Path, yes: bool, **given: Any) -> int:
     from privfed.study.new_study import NewStudy
     from privfed.study.output import check_empty
 
+    if folder.is_file():
+        raise InputError(
+            f"{folder}: is a file; name a new folder for the study, and its table by --table {folder}"
+        )
     check_empty(folder)
     said = {key: value for key, value in given.items() if value is not None}
     answers = said if yes else _asked(said)

@@ -287,7 +287,7 @@ def new_key(file: Path) -> int:
     """Make a key: FILE for its owner only, FILE's .pub for verification."""
     from privfed.exchange.signing import Signer
 
-    beside = file.with_name(f"{file.name}.pub")
+    beside = Path(f"{file}.pub")
     beside.write_bytes(Signer.generate(file))
     click.echo(f"wrote {file}, which stays with its owner, and {beside}, which goes to the server")
     return FINE

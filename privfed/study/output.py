@@ -256,6 +256,8 @@ def write_out(out: Path, text: str, *, overwrite: bool) -> None:
 
 def check_empty(folder: Path) -> None:
     """Check that a folder is new or empty; an InputError says otherwise."""
+    if folder.is_file():
+        raise InputError(f"{folder}: is a file, where a new folder is to be made; name another one")
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"folder {folder}: not empty; name a new one")
 
