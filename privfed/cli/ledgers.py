@@ -141,13 +141,17 @@ def noise(folder: Path, policy: str | None, client: str | None) -> int:
 
     files = ledger_commands.files(folder, policy, client)
     heads = ledger_commands.published(folder, policy)
-    told = [
-        ledger_commands.noise(name, path, len(files), [heads[name]] if name in heads else [])
-        for name, path in files.items()
-    ]
-    for line, _ in told:
+    status = FINE
+    for name, path in files.items():
+        known = [heads[name]] if name in heads else []
+        try:
+            line, convicted = ledger_commands.noise(name, path, len(files), known)
+        except LedgerError as error:
+            status = _broken(name, error)
+            continue
         click.echo(line)
-    return BREACH if any(convicted for _, convicted in told) else FINE
+        status = BREACH if convicted else status
+    return status
 
 
 @ledger.command()

@@ -18,7 +18,7 @@ from privfed.ledger.registry import Registry
 from privfed.ledger.statement import Line
 from privfed.ledger.verified_file import Verified, verified
 from privfed.owner.local_store import LocalStore
-from privfed.owner.noise_monitor import read_tally
+from privfed.owner.noise_monitor import ENDING, read_tally
 from privfed.privacy.accountant import Accountant, Amount, Budget
 from privfed.privacy.policy_objects import accountant_of
 from privfed.questions.exact import shown, shown_down
@@ -99,7 +99,8 @@ def awaited(folder: Path, registry: Registry) -> Iterator[tuple[str, Path | None
         unquote(one.path.stem): one.head for one in registry.under(folder) if not one.path.is_file()
     }
     if is_plain(folder) or (not (folder / STUDY).is_file() and (gone or lasting.book.is_file())):
-        files, heads = lasting.files(), {**gone, **lasting.earlier_heads()}
+        files = {owner: path for owner, path in files_in(folder.resolve()).items() if _begun(path)}
+        heads = {**gone, **lasting.earlier_heads()}
         for owner in dict.fromkeys([*files, *heads]):
             yield owner, files.get(owner), [heads[owner]] if owner in heads else []
         return
@@ -109,6 +110,14 @@ def awaited(folder: Path, registry: Registry) -> Iterator[tuple[str, Path | None
         for client in dict.fromkeys([*held, *seen]):
             heads_ = [seen[client]] if client in seen else []
             yield f"{name}, {client}", held.get(client), heads_
+
+
+def _begun(path: Path) -> bool:
+    """Whether a file holds rows; one that cannot be read may, and verifying it says why."""
+    try:
+        return Ledger.begun(path)
+    except LedgerError:
+        return True
 
 
 def check_there(path: Path | None, heads: Sequence[Head]) -> None:
@@ -135,10 +144,19 @@ def amended(path: Path, epsilon: str, delta: str | None) -> str:
 
 @contextmanager
 def writable(path: Path, key: bytes | None = None) -> Iterator[Ledger]:
-    """Open a verified ledger to write into it, by its owner's decision; ``key`` signs it now."""
+    """Open a verified ledger to write into it, by its owner's decision; ``key`` signs it now.
+
+    LedgerError: it is a copy, which would say something else than the ledger itself, or does not verify.
+    """
     check_ledger(path)
     registry = Registry()
-    dataset = verified(path, registry).dataset
+    told = verified(path, registry)
+    if told.copy_of is not None:
+        raise LedgerError(
+            f"ledger {path}: is a copy of {told.copy_of}, which is still there, and a copy is never written; "
+            "give that one's path"
+        )
+    dataset = told.dataset
     lasting = None if registry.at(path) is None else registry
     with closing(Ledger(path, dataset, key=key, registry=lasting)) as ledger:
         yield ledger
@@ -147,8 +165,7 @@ def writable(path: Path, key: bytes | None = None) -> Iterator[Ledger]:
 @contextmanager
 def opened(path: Path, heads: Iterable[Head] = ()) -> Iterator[Ledger]:
     """Open a ledger's file to read it, once it is verified against all heads known of it."""
-    if not is_database(path):
-        raise InputError(f"{path}: is no ledger; give a ledger's .db file, or a study's output")
+    check_ledger_file(path)
     told = verified(path, Registry(), heads)
     if told.copy_of is not None:
         warnings.warn(
@@ -285,7 +302,11 @@ def noise(name: str, path: Path, ledgers: int = 1, heads: Iterable[Head] = ()) -
         one line for the owner alone, and whether the noise is convicted.
     """
     with opened(path, heads) as ledger:
-        owner = ledger.dataset
+        owner, whole = ledger.dataset, ledger.budget()[0]
+    sums = path.with_suffix(ENDING)
+    if not sums.is_file() and whole.releases > whole.unprotected:
+        why = f"{sums.name} is not beside it: the sums of noise stay with the owner's own ledger"
+        return f"{name}: NOT LOOKED, {why}", False
     findings = audit_noise({owner: read_tally(path, owner)}, policies=ledgers)
     if not findings:
         return f"{name}: NOT LOOKED, its gate watched no noise", False

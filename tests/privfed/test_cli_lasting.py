@@ -209,6 +209,12 @@ def test_a_project_that_was_copied_has_no_second_budget(
     forked = study("two", "4", 'ledgers = "owners"', 'ledgers = "forked"')
     assert run(forked, tmp_path / "two") == BAD_INPUT
     assert "is a copy of" in capsys.readouterr().err
+    held = (tmp_path / "forked" / "north.db").read_bytes()
+    for command in (["set-budget", "forked", "--epsilon", "20"], ["seal", "forked", "one"]):
+        assert status(["ledger", command[0], str(tmp_path / command[1]), *command[2:]]) == BAD_INPUT
+        assert "a copy is never written" in capsys.readouterr().err
+    assert status(["ledger", "renew-secret", str(tmp_path / "forked" / "north.db")]) == BAD_INPUT
+    assert (tmp_path / "forked" / "north.db").read_bytes() == held
     shutil.rmtree(tmp_path / "owners")
     assert run(forked, tmp_path / "two") == FINE
     (tmp_path / "forked" / "north.secret").unlink()
