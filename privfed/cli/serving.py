@@ -55,7 +55,8 @@ def serve_client(owner: Path | None, amend: bool, yes: bool, check: bool, **give
     confirm = partial(_confirm, chosen.client, yes)
     if check:
         _, _, records, _ = chosen.checked(amend=amend, confirm=confirm)
-        click.echo(f"{chosen.client}: ready to serve {len(records)} records; nothing was written")
+        held = f"{len(records)} record{'s' * (len(records) != 1)}"
+        click.echo(f"{chosen.client}: ready to serve {held}; nothing was written")
         return FINE
     side = chosen.opened(amend=amend, confirm=confirm)
     with _logging(chosen.log_file), stopped() as stop, OwnerService(side, chosen) as service:

@@ -35,6 +35,7 @@ from privfed.tables.data_quality import DataQuality
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 from privfed.tables.sources import read_table
+from privfed.tables.table_faults import check_table
 from privfed.tables.toml_file import naming, read_toml
 
 #: File of an owner's public masking key; elsewhere it is called ``<client>.mask``.
@@ -196,7 +197,9 @@ class OwnerFile:
                 "keeps none; write test = 0.25"
             )
         text = Text(self.sep, self.encoding, self.decimal, self.thousands)
-        table = read_table(self._path(self.data), text=text, numbers=schema.numbers)
+        path = self._path(self.data)
+        table = read_table(path, text=text, numbers=schema.numbers)
+        check_table(table, schema, f"data file {path}", individual=self.individual)
         records = Records.from_frame(table, schema, self.individual, self.client)
         doubts = [] if confirm is None else DataQuality.of(table, schema).warnings()
         if confirm is not None and doubts:

@@ -64,7 +64,7 @@ def test_signatures_are_checked_with_the_public_key(tmp_path: Path) -> None:
 
 
 def test_a_files_budget_is_shown(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In all and by an aspect; an unknown one is bad input."""
+    """In all and by an aspect; an unknown one is bad input, and a spoilt file is broken."""
     assert status(["ledger", "budget", str(path), "--by", "kind"]) == FINE
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].startswith("all: 10 charges; epsilon 1 spent + 0 reserved")
@@ -74,7 +74,7 @@ def test_a_files_budget_is_shown(path: Path, capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out.startswith("clinic: all: 10 charges")
     assert status(["ledger", "verify", str(path.parent), "--head", "1:" + "0" * 64]) == BAD_INPUT
     path.write_bytes(b"no ledger")
-    assert status(["ledger", "budget", str(path)]) == BAD_INPUT
+    assert status(["ledger", "budget", str(path)]) == BREACH
 
 
 def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:
