@@ -49,6 +49,7 @@ def verify(folder: Path, head: tuple[str, ...], public: Path | None, witness: st
     from privfed.study import ledger_commands
 
     registry = Registry(witness=witness)
+    registry.check_witness()
     if folder.is_file():
         ledger_commands.check_ledger_file(folder)
         key = None if public is None else read_public(public)
@@ -190,8 +191,9 @@ def set_budget(folder: Path, epsilon: str, delta: str | None, client: str | None
     """
     from privfed.study import ledger_commands
 
-    for path in ledger_commands.chosen(folder, client).values():
-        click.echo(ledger_commands.amended(path, epsilon, delta))
+    paths = ledger_commands.chosen(folder, client).values()
+    for told in ledger_commands.amended(paths, epsilon, delta):
+        click.echo(told)
     return FINE
 
 

@@ -225,6 +225,16 @@ class OwnerFile:
                 _check_known(ledger, registry.heads(book.identity))
 
     @property
+    def sealed(self) -> bool:
+        """Whether its study was closed in the ledger, so that it is answered nothing new."""
+        ledger = self._path(self.ledger)
+        if not (self.study and ledger.is_file() and Ledger.begun(ledger)):
+            return False
+        with closing(Ledger.read(ledger)) as book:
+            block = book.study_blocks().get(self.study)
+        return block is not None and block.sealed
+
+    @property
     def log_file(self) -> Path | None:
         """Where the log is written, if not to standard error."""
         return None if self.log is None else self._path(self.log)

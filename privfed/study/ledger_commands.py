@@ -20,6 +20,7 @@ from privfed.ledger.verified_file import Verified, verified
 from privfed.owner.local_store import LocalStore
 from privfed.owner.noise_monitor import ENDING, read_tally
 from privfed.privacy.accountant import Accountant, Amount, Budget
+from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of
 from privfed.questions.exact import shown, shown_down
 from privfed.study.output import STUDY, Output
@@ -126,20 +127,35 @@ def check_there(path: Path | None, heads: Sequence[Head]) -> None:
         raise LedgerError(f"it answered before (head {heads[0]}), and there is no such file")
 
 
-def amended(path: Path, epsilon: str, delta: str | None) -> str:
-    """Set one ledger's budget for every study in it; return what holds now."""
-    with opened(path) as ledger:
-        dataset, policies = ledger.dataset, ledger.policies()
-    if not policies:
-        raise InputError(f"{path}: holds no policy yet; the first study's budget will be in force")
-    with writable(path) as one:
-        for study, policy in policies.items():
-            before = policy.budget
-            own = delta if delta is not None else (before.delta if before else 0)
-            budget = Budget.of(epsilon, own)
-            one.adopt(replace(policy, budget=budget), study, amend=True)
-    told = f"epsilon {shown(budget.epsilon)} at delta {float(budget.delta):g}"
-    return f"{dataset}: {told} is in force from now on, recorded as an amendment"
+def amendments(path: Path, epsilon: str, delta: str | None) -> tuple[str, dict[str, Policy]]:
+    """One ledger's owner, and each study's policy with another budget, which it could adopt; nothing is written.
+
+    PolicyError: more was spent or reserved than that budget. LedgerError: see :func:`writable`.
+    """
+    with opened(path), writable(path) as ledger:
+        changed = {}
+        for study, policy in ledger.policies().items():
+            own = delta if delta is not None else (policy.budget.delta if policy.budget else 0)
+            changed[study] = replace(policy, budget=Budget.of(epsilon, own))
+            ledger.has_in_force(changed[study], study, amend=True)
+        if not changed:
+            raise InputError(
+                f"{path}: holds no policy yet; the first study's budget will be in force"
+            )
+        return ledger.dataset, changed
+
+
+def amended(paths: Iterable[Path], epsilon: str, delta: str | None) -> Iterator[str]:
+    """Set the budget of all studies in some ledgers, or of none; yield what holds now of each."""
+    found = {path: amendments(path, epsilon, delta) for path in paths}
+    for path, (dataset, policies) in found.items():
+        with writable(path) as one:
+            for study, policy in policies.items():
+                one.adopt(policy, study, amend=True)
+        budget = policy.budget
+        assert budget is not None
+        told = f"epsilon {shown(budget.epsilon)} at delta {float(budget.delta):g}"
+        yield f"{dataset}: {told} is in force from now on, recorded as an amendment"
 
 
 @contextmanager
@@ -247,9 +263,15 @@ def reopen(path: Path) -> str:
 def sealed(path: Path, study: str) -> str:
     """Seal a study in one ledger, for ever; InputError: the ledger knows no such study."""
     with opened(path) as ledger:
-        dataset, known = ledger.dataset, ledger.study_blocks()
+        dataset, known, studies = ledger.dataset, ledger.study_blocks(), ledger.policies()
+    if study not in known and study in studies:
+        raise InputError(
+            f"{dataset}: study {study!r} reserved no share of the budget; nothing to give back"
+        )
     if study not in known:
-        raise InputError(unknown("study", study, known))
+        raise InputError(unknown("study", study, dict.fromkeys([*studies, *known])))
+    if known[study].sealed:
+        return f"{dataset}: study {study} was sealed already"
     with writable(path) as one:
         one.seal_study(study)
     return f"{dataset}: study {study} is sealed; what it left of its share is the budget's again"
@@ -258,8 +280,8 @@ def sealed(path: Path, study: str) -> str:
 #: Why a budget statement is in shares.
 WHY_SHARES = (
     "shares are of the accountant's own currency, which adds up over studies. Epsilon does not: under "
-    "zcdp it grows about as the root of rho, so that at delta 1e-05 epsilon 8 less a study of 6 leaves "
-    "room for one of 4.591, not 2 (and rho 1.2297 less 0.7546 leaves 0.4751)"
+    "zcdp it grows about as the root of rho, so that at delta 1e-05, for example, epsilon 8 less a study of 6 "
+    "leaves room for one of 4.591, not 2 (rho 1.23 less 0.755 leaves 0.475)"
 )
 
 

@@ -210,9 +210,10 @@ def test_a_project_that_was_copied_has_no_second_budget(
     assert run(forked, tmp_path / "two") == BAD_INPUT
     assert "is a copy of" in capsys.readouterr().err
     held = (tmp_path / "forked" / "north.db").read_bytes()
-    for command in (["set-budget", "forked", "--epsilon", "20"], ["seal", "forked", "one"]):
-        assert status(["ledger", command[0], str(tmp_path / command[1]), *command[2:]]) == BAD_INPUT
-        assert "a copy is never written" in capsys.readouterr().err
+    assert (
+        status(["ledger", "set-budget", str(tmp_path / "forked"), "--epsilon", "20"]) == BAD_INPUT
+    )
+    assert "a copy is never written" in capsys.readouterr().err
     assert status(["ledger", "renew-secret", str(tmp_path / "forked" / "north.db")]) == BAD_INPUT
     assert (tmp_path / "forked" / "north.db").read_bytes() == held
     shutil.rmtree(tmp_path / "owners")
@@ -318,6 +319,12 @@ def test_a_budget_below_what_is_spent_is_refused(
         assert status(["ledger", "set-budget", owners, "--epsilon", epsilon]) == BAD_INPUT
         assert told in capsys.readouterr().err
     assert status(["ledger", "set-budget", owners, "--epsilon", "5"]) == FINE
+    with closing(Ledger.read(tmp_path / "owners" / "north.db")) as ledger:
+        held = ledger.head
+    (tmp_path / "owners" / "south.db").write_bytes(b"no ledger")
+    assert status(["ledger", "set-budget", owners, "--epsilon", "6"]) == BAD_INPUT
+    with closing(Ledger.read(tmp_path / "owners" / "north.db")) as ledger:
+        assert ledger.head == held  # all owners' budgets are set, or nobody's
 
 
 @pytest.mark.parametrize("left", ["nothing", "tables"])

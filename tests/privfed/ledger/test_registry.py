@@ -137,6 +137,11 @@ def test_a_witness_sees_what_the_state_folder_lost(tmp_path: Path, registry: Reg
     shutil.copytree(tmp_path / "copy", path.parent)
     assert status(["ledger", "verify", str(path)]) == FINE  # nobody here knows better
     assert status(["ledger", "verify", str(path), "--witness", str(witness)]) == BREACH
+    absent = str(
+        witness.with_name("haeds.log")
+    )  # says nothing, and must not pass for one that agrees
+    assert status(["ledger", "verify", str(path), "--witness", absent]) == BAD_INPUT
+    assert status(["ledger", "serve", str(path), "--witness", absent]) == BAD_INPUT
     with pytest.raises(LedgerError, match="older copy"):
         lasting(path, seen)
 

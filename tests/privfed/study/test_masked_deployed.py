@@ -105,7 +105,7 @@ def test_an_older_copy_opens_no_gate_whose_masks_it_would_use_again(
     owner, kept = OwnerFile.from_toml(folder / "owner.toml"), study.parent / "kept"
     owner.opened().gate.ledger.close()
     shutil.copytree(folder, kept)
-    amended(folder / "ledger.db", "9", None)
+    list(amended([folder / "ledger.db"], "9", None))
     shutil.rmtree(folder)
     shutil.copytree(kept, folder)
     with pytest.raises(LedgerError, match="put back from an older copy"):
@@ -233,7 +233,7 @@ def test_owners_join_a_second_masked_study_under_the_same_keys(
     again.write_text(study.read_text().replace(first.study.name, "Second", 1))
     for name in OWNERS:
         folder, keys = study.parent / name, study.parent / "keys"
-        amended(folder / "ledger.db", "8", None)
+        list(amended([folder / "ledger.db"], "8", None))
         capsys.readouterr()
         assert status(["owner", "join", str(folder), str(again), "--yes"]) == FINE
         told = capsys.readouterr().out
