@@ -55,6 +55,8 @@ def verify(folder: Path, head: tuple[str, ...], public: Path | None, witness: st
         key = None if public is None else read_public(public)
         heads = [Head.parse(one) for one in head]
         return _verified(str(folder), folder, heads, registry, key)
+    if (gone := registry.at(folder)) is not None and not folder.exists():
+        return _verified(str(folder), None, [gone.head], registry)
     if head or public:
         raise InputError("a head belongs to one ledger; give that ledger's file, not a folder")
     told = [_verified(*one, registry) for one in ledger_commands.awaited(folder, registry)]

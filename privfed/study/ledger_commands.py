@@ -349,6 +349,14 @@ def noise(name: str, path: Path, ledgers: int = 1, heads: Iterable[Head] = ()) -
     return f"{name}: {cells} cells of noise; {told}{unread}", found.severity == "breach"
 
 
+def _rests(line: Line) -> bool:
+    """Whether what is proven so far is the whole budget or more, and something is left of it all the same."""
+    whole, left = line.budget, line.remaining
+    if whole is None or left is None or line.epsilon is None:
+        return False
+    return line.epsilon >= whole.epsilon and left > whole.epsilon / 100
+
+
 def _row(line: Line, share: str = "") -> str:
     """Format one line of a budget statement; of a study with a share, after the share in words."""
     named = f"{line.by} {line.name}".strip()
@@ -358,7 +366,10 @@ def _row(line: Line, share: str = "") -> str:
     parts = [f"{line.releases} charges"]
     parts += [f"{name} {shown(s)} spent + {shown(r)} reserved" for name, s, r in pairs]
     if line.epsilon is not None and not share:
-        parts.append(f"at most epsilon {shown(line.epsilon)} so far{_at(line.delta)}")
+        proven = (
+            ", as far as is proven of a study that may stop at any time" if _rests(line) else ""
+        )
+        parts.append(f"at most epsilon {shown(line.epsilon)} so far{_at(line.delta)}{proven}")
     if line.ceiling is not None:
         parts.append(f"epsilon {shown(line.ceiling)} whatever is still asked")
     if line.remaining is not None and line.by != "all":
