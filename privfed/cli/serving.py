@@ -54,7 +54,8 @@ def serve_client(owner: Path | None, amend: bool, yes: bool, check: bool, **give
     chosen = owner_of(owner, {key: value for key, value in given.items() if value is not None})
     confirm = partial(_confirm, chosen.client, yes)
     if check:
-        _, _, records, _ = chosen.checked(amend=amend, confirm=confirm)
+        policy, _, records, _ = chosen.checked(amend=amend, confirm=confirm)
+        chosen.check_masks(policy)
         held = f"{len(records)} record{'s' * (len(records) != 1)}"
         click.echo(f"{chosen.client}: ready to serve {held}; nothing was written")
         _tell_sealed(chosen)
