@@ -6,6 +6,7 @@ No message carries a raw value of a record; names of columns, clients and polici
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from itertools import pairwise
 
 
 class PrivfedError(Exception):
@@ -141,11 +142,32 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def no_column(
     name: str, columns: Iterable[object], of: str = "in the table; its", *, listed: bool = True
 ) -> str:
-    """The message on a column that a table has not: which there are (if ``listed``), and which may be meant."""
+    """The message on a column that a table has not: which there are (if ``listed``), and which may be meant.
+
+    No name is told where the first row may be a record.
+    """
     names = [str(column) for column in columns]
+    if may_be_a_record(names):
+        return f"no column {name!r} {of.split(';')[0]}" + (f"; {NO_HEADER}" if listed else "")
     if not listed:
         return f"no column {name!r} {of.split(';')[0]}{did_you_mean(name, names)}"
     return f"no column {name!r} {of} columns are {', '.join(names)}{did_you_mean(name, names)}"
+
+
+#: What to do about a table without a header.
+NO_HEADER = "its first row holds numbers, as a record does: write a header row with the columns' names above the records"
+
+
+def may_be_a_record(names: Iterable[object]) -> bool:
+    """Whether a table's first row has numbers for names, which do not count its columns (0, 1, 2, ...)."""
+    numbers = []
+    for name in names:
+        try:
+            numbers.append(float(str(name)))
+        except ValueError:
+            continue
+    counted = len(numbers) > 1 and all(after - before == 1 for before, after in pairwise(numbers))
+    return bool(numbers) and not counted
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:

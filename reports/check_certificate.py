@@ -14,6 +14,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def _claims(plain: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[tup
         figures = [own[name] for own in owners]
         known = bool(figures) and None not in figures
         state = _state(max(figures) <= limits[f"max_{name}"]) if known else UNKNOWN
-        found = f"{max(figures):.4g}" if known else "no finite figure"
+        found = _text(max(figures), 4) if known else "no finite figure"
         yield f"claimed {name}", f"at most {limits[f'max_{name}']:g} for each owner", found, state
     unit, units = plain["claim"]["unit"], limits["units"]
     yield "unit of privacy", f"one of {', '.join(units)}", unit, _state(unit in units)
@@ -74,9 +75,8 @@ def _claims(plain: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[tup
 
 
 def _evidence(plain: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    broken = plain["breaches"]
+    broken, attacked = plain["breaches"], plain["attacked"]
     yield "guarantees", "none violated", "; ".join(broken) or "none", _state(not broken)
-    attacked = plain["attacked"]
     blind = {found["attack"] for found in attacked if found["state"] == "not looked"}
     missing = sorted({*limits["attacks"]} - ({found["attack"] for found in attacked} - blind))
     required = ", ".join(limits["attacks"]) or "none"
@@ -91,7 +91,7 @@ def _evidence(plain: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[t
             known = [own["value"] if own["high"] is None else own["high"] for own in looked]
             seen = {f"{own['attack']} (by an owner)" for own in looked}  # the server saw no less
             silent = sorted({own["attack"] for own in bounded if own not in looked} - seen)
-            told = f"{max(known):.4g}" if known else "no such figure"
+            told = _text(max(known), 4) if known else "no such figure"
             told += "; not looked: " + ", ".join(silent) if silent else ""
             above = max(known, default=0) > limits[key]
             state = FAILED if above else UNKNOWN if silent or not known else MET
@@ -99,10 +99,15 @@ def _evidence(plain: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[t
     if limits["min_audit_power"] is not None:
         shares = [own["proven"] / own["claimed"] for own in plain["audited"] if own["claimed"]]
         state = _state(max(shares) >= limits["min_audit_power"]) if shares else UNKNOWN
-        found = f"{max(shares):.3g}" if shares else "no audit"
+        found = _text(max(shares), 3, ROUND_FLOOR) if shares else "no audit"
         yield "audit: proven over claimed", f"at least {limits['min_audit_power']:g}", found, state
     false = [own["subject"] for own in plain["audited"] if own["proven"] > own["claimed"]]
     yield "audits", "contradict no claim", ", ".join(false) or "none does", _state(not false)
+
+
+def _text(value: float, digits: int, rounding: str = ROUND_CEILING) -> str:  # 3.0001 is not 3
+    exact = Context(prec=digits, rounding=rounding).create_decimal(repr(value))
+    return f"{float(exact):.{digits}g}"
 
 
 def _state(met: object) -> str:
@@ -140,7 +145,8 @@ def faults(
     if key is None:
         yield "no public key was given, so that anybody may have written it; write --key officer.pub"
     elif not _signed(plain, key):
-        yield "it was changed, or is not signed by this key"
+        changed = "it was changed, or is not signed by this key"
+        yield changed if plain.get("signature") else "nobody signed it"
     if digest(model) != plain["model"]["sha256"]:
         yield "the model is another file than the certificate's"
     if thresholds is not None and digest(thresholds) != plain["thresholds_sha256"]:
@@ -164,8 +170,8 @@ def _signed(plain: Mapping[str, Any], key: bytes) -> bool:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        signature = bytes.fromhex(plain["signature"])
-        Ed25519PublicKey.from_public_bytes(key).verify(signature, canonical(plain))
+        public = Ed25519PublicKey.from_public_bytes(key)
+        public.verify(bytes.fromhex(plain["signature"]), canonical(plain))
     except (InvalidSignature, ValueError, KeyError, TypeError):
         return False
     return True

@@ -432,7 +432,8 @@ def model_card(source: Source) -> str:
     """A model card of the Hugging Face Hub: Markdown with figures in its head."""
     report, policy = source.report, source.policy
     said, name = answers(report, policy), report.study.name
-    classes = any(score.name == "accuracy" for score in policy.scores)
+    target = next((c for c in source.columns if c["name"] == source.schema.get("target")), {})
+    classes = target.get("kind") == "category" or any(s.name == "accuracy" for s in policy.scores)
     task = f"tabular-{'classification' if classes else 'regression'}"
     result = {
         "task": {"type": task},

@@ -382,6 +382,14 @@ def test_every_key_of_the_three_files_is_explained_once() -> None:
     assert all(f"`{name}`" in PAGES["files"] for name in bundled())
 
 
+def test_every_key_of_an_owner_s_file_is_explained_once() -> None:
+    """As those of the three files are; `privfed owner new` writes no key that the page does not have."""
+    (table,) = re.findall(r"^\| key.*\n\|---.*\n((?:\|.*\n)+)", PAGES["engines"], re.MULTILINE)
+    rows = [row.split("|")[1] for row in table.splitlines()]
+    named = [name.strip("[]") for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    assert sorted(named) == sorted(keys(OwnerFile.from_dict))
+
+
 def shown() -> list[str]:
     """What the pages show as commands: indented lines and code in running text, Python left out."""
     prose = re.sub(r"^```python\n.*?^```", "", TEXT, flags=re.MULTILINE | re.DOTALL)

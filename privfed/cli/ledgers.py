@@ -49,11 +49,14 @@ def verify(folder: Path, head: tuple[str, ...], public: Path | None, witness: st
     from privfed.study import ledger_commands
 
     registry = Registry(witness=witness)
+    registry.check_witness()
     if folder.is_file():
         ledger_commands.check_ledger_file(folder)
         key = None if public is None else read_public(public)
         heads = [Head.parse(one) for one in head]
         return _verified(str(folder), folder, heads, registry, key)
+    if (gone := registry.at(folder)) is not None and not folder.exists():
+        return _verified(str(folder), None, [gone.head], registry)
     if head or public:
         raise InputError("a head belongs to one ledger; give that ledger's file, not a folder")
     told = [_verified(*one, registry) for one in ledger_commands.awaited(folder, registry)]
@@ -141,13 +144,17 @@ def noise(folder: Path, policy: str | None, client: str | None) -> int:
 
     files = ledger_commands.files(folder, policy, client)
     heads = ledger_commands.published(folder, policy)
-    told = [
-        ledger_commands.noise(name, path, len(files), [heads[name]] if name in heads else [])
-        for name, path in files.items()
-    ]
-    for line, _ in told:
+    status = FINE
+    for name, path in files.items():
+        known = [heads[name]] if name in heads else []
+        try:
+            line, convicted = ledger_commands.noise(name, path, len(files), known)
+        except LedgerError as error:
+            status = _broken(name, error)
+            continue
         click.echo(line)
-    return BREACH if any(convicted for _, convicted in told) else FINE
+        status = BREACH if convicted else status
+    return status
 
 
 @ledger.command()
@@ -186,8 +193,9 @@ def set_budget(folder: Path, epsilon: str, delta: str | None, client: str | None
     """
     from privfed.study import ledger_commands
 
-    for path in ledger_commands.chosen(folder, client).values():
-        click.echo(ledger_commands.amended(path, epsilon, delta))
+    paths = ledger_commands.chosen(folder, client).values()
+    for told in ledger_commands.amended(paths, epsilon, delta):
+        click.echo(told)
     return FINE
 
 

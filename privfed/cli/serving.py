@@ -54,16 +54,27 @@ def serve_client(owner: Path | None, amend: bool, yes: bool, check: bool, **give
     chosen = owner_of(owner, {key: value for key, value in given.items() if value is not None})
     confirm = partial(_confirm, chosen.client, yes)
     if check:
-        _, _, records, _ = chosen.checked(amend=amend, confirm=confirm)
-        click.echo(f"{chosen.client}: ready to serve {len(records)} records; nothing was written")
+        policy, _, records, _ = chosen.checked(amend=amend, confirm=confirm)
+        chosen.check_masks(policy)
+        held = f"{len(records)} record{'s' * (len(records) != 1)}"
+        click.echo(f"{chosen.client}: ready to serve {held}; nothing was written")
+        _tell_sealed(chosen)
         return FINE
     side = chosen.opened(amend=amend, confirm=confirm)
     with _logging(chosen.log_file), stopped() as stop, OwnerService(side, chosen) as service:
         head, served = side.gate.ledger.head, ", ".join(service.served)
         click.echo(f"{chosen.client}: ledger at {head}; answering {served}")
+        _tell_sealed(chosen)
         stop.wait()
     click.echo(f"{chosen.client}: closed")
     return FINE
+
+
+def _tell_sealed(chosen: OwnerFile) -> None:
+    if chosen.sealed:
+        click.echo(
+            f"{chosen.client}: study {chosen.study!r} is sealed: nothing new of it is answered"
+        )
 
 
 def _confirm(client: str, yes: bool, doubts: list[str]) -> None:

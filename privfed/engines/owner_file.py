@@ -23,7 +23,7 @@ from privfed.exchange.messages import Head
 from privfed.exchange.signing import read_key
 from privfed.ledger import Ledger
 from privfed.ledger.registry import Registry
-from privfed.ledger.secret import secret_beside
+from privfed.ledger.secret import read_secret, secret_beside
 from privfed.ledger.verified_file import verified
 from privfed.owner.gate import Gate
 from privfed.owner.masking import MaskingKey
@@ -35,6 +35,7 @@ from privfed.tables.data_quality import DataQuality
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 from privfed.tables.sources import read_table
+from privfed.tables.table_faults import check_table
 from privfed.tables.toml_file import naming, read_toml
 
 #: File of an owner's public masking key; elsewhere it is called ``<client>.mask``.
@@ -139,6 +140,13 @@ class OwnerFile:
         policy = Policy.from_toml(path)
         if policy.masked is None:
             raise PolicyError(f"policy file {path}: masks no sums; there is nothing to agree on")
+        for owner, known in policy.masked.keys.items():
+            given = keys / f"{owner}.mask"
+            if known and given.is_file() and read_mask(given, owner) != known:
+                raise PolicyError(
+                    f"policy file {path}: has another masking key of {owner!r} than {given}, and keeps it; if the "
+                    f'file\'s is hers, write {owner!r} = "" under [masked.with], and agree again'
+                )
         adopted = with_masking_keys(policy, keys)
         assert adopted.masked is not None
         own = MaskingKey(secret_beside(self._path(self.ledger)))
@@ -196,7 +204,9 @@ class OwnerFile:
                 "keeps none; write test = 0.25"
             )
         text = Text(self.sep, self.encoding, self.decimal, self.thousands)
-        table = read_table(self._path(self.data), text=text, numbers=schema.numbers)
+        path = self._path(self.data)
+        table = read_table(path, text=text, numbers=schema.numbers)
+        check_table(table, schema, f"data file {path}", individual=self.individual)
         records = Records.from_frame(table, schema, self.individual, self.client)
         doubts = [] if confirm is None else DataQuality.of(table, schema).warnings()
         if confirm is not None and doubts:
@@ -204,6 +214,12 @@ class OwnerFile:
         key = None if self.signing_key is None else read_key(self._path(self.signing_key))
         self._check_ledger(policy, key, amend)
         return policy, table, records, key
+
+    def check_masks(self, policy: Policy) -> None:
+        """Check that a policy that masks sums has all owners' keys, and this one's own; PolicyError: it has not."""
+        if policy.masked is not None:
+            own = MaskingKey(read_secret(self._path(self.ledger)))
+            own.check(policy.masked.keys, self.client)
 
     def _check_ledger(self, policy: Policy, key: bytes | None, amend: bool) -> None:
         """Hold the ledger, if it was begun, to its rows, known heads, owner, secret, key and policy."""
@@ -220,6 +236,16 @@ class OwnerFile:
             book.has_in_force(policy, self.study, amend=amend)
             if policy.masked is not None and not policy.masked.least and book.head.seq > 1:
                 _check_known(ledger, registry.heads(book.identity))
+
+    @property
+    def sealed(self) -> bool:
+        """Whether its study was closed in the ledger, so that it is answered nothing new."""
+        ledger = self._path(self.ledger)
+        if not (self.study and ledger.is_file() and Ledger.begun(ledger)):
+            return False
+        with closing(Ledger.read(ledger)) as book:
+            block = book.study_blocks().get(self.study)
+        return block is not None and block.sealed
 
     @property
     def log_file(self) -> Path | None:
@@ -271,6 +297,17 @@ def _check_known(ledger: Path, heads: Sequence[Head]) -> None:
         )
 
 
+def read_mask(path: Path, owner: str) -> str:
+    """Read an owner's public masking key (InputError: it cannot be read)."""
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        raise InputError(
+            f"masking key {path}: cannot be read; it is {owner}'s {MASKING_KEY}, which "
+            "privfed owner new wrote"
+        ) from None
+
+
 def with_masking_keys(policy: Policy, folder: Path, *, everyone: bool = True) -> Policy:
     """Return a policy with the masking keys that a folder holds, ``<client>.mask``; known keys stay.
 
@@ -282,13 +319,7 @@ def with_masking_keys(policy: Policy, folder: Path, *, everyone: bool = True) ->
     for owner, known in policy.masked.keys.items():
         path = folder / f"{owner}.mask"
         if not known and (everyone or path.is_file()):
-            try:
-                found[owner] = path.read_text(encoding="ascii").strip()
-            except (OSError, UnicodeDecodeError):
-                raise InputError(
-                    f"masking key {path}: cannot be read; it is {owner}'s {MASKING_KEY}, which "
-                    "privfed owner new wrote"
-                ) from None
+            found[owner] = read_mask(path, owner)
     return replace(policy, masked=policy.masked.with_keys(found))
 
 

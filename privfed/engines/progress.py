@@ -46,6 +46,10 @@ class Progress:
         silent = [f"{client} silent" for client in self._since]
         self._tell(f"round {self._rounds}: {', '.join([*sorted(self._answered), *silent])}")
 
+    def recalled(self) -> None:
+        """Count an exchange whose answers an earlier run received."""
+        self._rounds += 1
+
     def heard(self, client: str) -> None:
         """Note that an owner has answered."""
         with self._lock:

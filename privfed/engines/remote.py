@@ -90,6 +90,8 @@ class RemoteDisclosure(ChannelDisclosure):
         for one in waiting.values():
             one.recall(self.journal)
         left = [client for client, one in waiting.items() if one.left]
+        if self._progress is not None and not left:
+            self._progress.recalled()
         with nullcontext() if self._progress is None or not left else self._progress.round(left):
             gone = [one for one in waiting.values() if one.left and one.client in self._gone]
             if gone:

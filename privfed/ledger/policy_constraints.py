@@ -1,5 +1,6 @@
 """What all policies over one data set share, and when another may take their place."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from privfed.errors import PolicyError
@@ -32,13 +33,27 @@ def check_in_force(
     where: object, held: Any, current: str | None, policy: Policy, study: str
 ) -> None:
     """Hold a policy to what is in force: the data set's terms, and the study's own policy."""
-    way_out = "keep to it, or amend it (the data owner's choice, which is recorded)"
+    way_out = "keep to it, or amend it (the data owner's choice, which is recorded: --amend)"
     if held is not None and held["terms"] != policy.terms:
         named = sorted(
             key
             for key in {*held["terms"], *policy.terms}
             if held["terms"].get(key) != policy.terms.get(key)
         )
-        raise PolicyError(f"{where}: the policy in force has another {', '.join(named)}; {way_out}")
+        told = [f"{key}{_instead(held['terms'].get(key), policy.terms.get(key))}" for key in named]
+        raise PolicyError(f"{where}: the policy in force has another {', '.join(told)}; {way_out}")
     if current not in (None, policy.digest):
         raise PolicyError(f"{where}: study {study!r} runs under another policy; {way_out}")
+
+
+def _instead(held: object, own: object) -> str:
+    """One term that is in force, and the policy's own, where these are short enough to read."""
+    if isinstance(held, list) or isinstance(own, list):
+        return ""
+    return f" ({_term(held)}, not {_term(own)})"
+
+
+def _term(term: object) -> str:
+    if isinstance(term, Mapping):
+        return f"epsilon {term['epsilon']} at delta {float(term['delta']):g}"
+    return "none" if term is None else str(term)

@@ -143,6 +143,13 @@ class Registry:
                 out.write(msgspec.json.encode(plain) + b"\n")
             partial.replace(file)
 
+    def check_witness(self) -> None:
+        """Check that there is a witness to read, where one is named (InputError: no such file)."""
+        if self.witness and self._address is None and not Path(self.witness).is_file():
+            raise InputError(
+                f"witness {self.witness}: there is no such file; give the one that keeps the heads, or its address"
+            )
+
     def bear_witness(self, known: KnownLedger) -> None:
         """Append a head to the witness, if there is one."""
         if not self.witness:

@@ -44,6 +44,8 @@ SCHEMA = (
 )
 #: The index of rows that hold a digest, as it was before studies had shares; replaced when next written.
 EARLIER = _index(("reserved", "block", "counted", "policy", "failed"))
+#: What to do about a file that the disk, or somebody, spoilt.
+NEWEST = "put its newest copy back: privfed ledger restore"
 #: Rows of what was charged or answered for one request, by the index ``once``.
 _OF_REQUEST = "principal = ? AND request = ? AND request != '' AND event != 'refused'"
 _COLUMNS = "seq, time, event, principal, request, body, payload, hash, packed"
@@ -83,6 +85,10 @@ class SqliteStore(Store):
             db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
             return db
         except (sqlite3.Error, OSError) as error:
+            if isinstance(error, sqlite3.DatabaseError) and not isinstance(
+                error, sqlite3.OperationalError
+            ):
+                raise LedgerError(f"{self}: the file is damaged ({error}); {NEWEST}") from None
             wanted = "read" if self._reading else "written"
             raise LedgerError(f"{self}: {error}; give a file that can be {wanted}") from None
 
@@ -213,7 +219,7 @@ class SqliteStore(Store):
         if found - {EARLIER} | {_index(STATEFUL)} != set(SCHEMA):
             raise LedgerError(f"{self}: its tables are not those of a ledger")
         if self._query("PRAGMA integrity_check(1)") != [("ok",)]:
-            raise LedgerError(f"{self}: the file is damaged")
+            raise LedgerError(f"{self}: the file is damaged; {NEWEST}")
 
     def close(self) -> None:
         """Close the file; the last one to do so leaves a single plain file behind."""

@@ -184,7 +184,8 @@ class LocalStore(MutableMapping[str, Any]):
     # --- the file --------------------------------------------------------------------------------
 
     def __str__(self) -> str:
-        return f"shelf {self.path or '(in memory)'}"
+        what = "shelf" if self.path is None or self.path.suffix == ENDING else "sums of noise"
+        return f"{what} {self.path or '(in memory)'}"
 
     def __repr__(self) -> str:
         return f"<{self}>"
@@ -200,7 +201,13 @@ class LocalStore(MutableMapping[str, Any]):
         if self._opened is None:
             try:
                 self._opened = self._connect()
-            except (sqlite3.Error, OSError) as error:
+            except sqlite3.OperationalError as error:
+                raise LedgerError(f"{self}: {error}; give a file that can be written") from None
+            except sqlite3.Error as error:
+                raise LedgerError(
+                    f"{self}: is damaged ({error}); put it back from a backup"
+                ) from None
+            except OSError as error:
                 raise LedgerError(f"{self}: {error}; give a file that can be written") from None
         return self._opened
 

@@ -34,7 +34,9 @@ class Budget:
         if not (_is_fraction(self.epsilon) and _is_fraction(self.delta)):
             raise PolicyError('a budget needs exact numbers; write Budget.of("0.5", "1e-5")')
         if not self.epsilon > 0 or not 0 <= self.delta < 1:
-            raise PolicyError("a budget needs epsilon above 0 and delta from 0 to below 1")
+            raise PolicyError(
+                'a budget needs epsilon above 0 and delta from 0 to below 1; write delta = "1e-5"'
+            )
 
     @classmethod
     def of(cls, epsilon: Number, delta: Number = 0) -> Budget:

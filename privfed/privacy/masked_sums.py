@@ -77,6 +77,11 @@ class MaskedSums:
                 raise PolicyError(
                     f"masked: the key of {owner!r} is no masking key, which has 64 hexadecimal digits"
                 )
+        owned = [key for key in self.keys.values() if key]
+        if same := [owner for owner, key in self.keys.items() if owned.count(key) > 1]:
+            raise PolicyError(
+                f"masked: {' and '.join(map(repr, same))} have one masking key; give each her own"
+            )
 
     @property
     def counted(self) -> int:

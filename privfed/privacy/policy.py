@@ -241,7 +241,7 @@ class Policy:
         with faults.collected():
             guards = {str(kind): () for kind in _list(plain, "local", '["kind of query"]', where)}
         for number, entry in enumerate(_listed(plain, "guard", faults, where), 1):
-            with faults.collected(), _numbered(number, plain["guard"]):
+            with faults.collected(), _numbered(number, plain["guard"], where):
                 kind, guard = _guard(entry, where)
                 guards[kind] = (*guards.get(kind, ()), guard)
         for entry in _listed(plain, "limit", faults, where):
@@ -306,13 +306,16 @@ def _listed(plain: Mapping[str, Any], key: str, faults: Faults, where: str) -> l
 
 
 @contextmanager
-def _numbered(number: int, guards: Any) -> Iterator[None]:
+def _numbered(number: int, guards: Any, where: str) -> Iterator[None]:
     """Say which of several guards a fault is in, where it does not itself."""
     try:
         yield
     except InputError as error:
         if len(guards) > 1:
-            error.args = tuple(f"guard {number}: {fault}" for fault in error.faults)
+            told = (fault.removeprefix(where).removeprefix(": ") for fault in error.faults)
+            error.args = tuple(
+                f"{where}: guard {number}: {fault.removeprefix(', ')}" for fault in told
+            )
         raise
 
 

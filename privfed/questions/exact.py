@@ -23,7 +23,7 @@ def exact(value: Number, name: str = "value", *, zero: bool = False) -> Fraction
     number = _parse(value, name)
     if number < 0 or (number == 0 and not zero):
         wanted = "at least 0" if zero else "greater than 0"
-        raise InputError(f"{name} must be {wanted}, not {value!r}; write for example '0.5'")
+        raise InputError(f"{name} must be {wanted}, not {value!r}; {_example(name)}")
     return number
 
 
@@ -35,13 +35,17 @@ def readable(value: Number, name: str = "value", *, zero: bool = False) -> Fract
     return number
 
 
+def _example(name: str) -> str:
+    return f"write for example '{'1e-5' if name.endswith('delta') else '0.5'}'"
+
+
 def _beyond(name: str, most: int) -> str:
-    return f"{name} must lie between 1e-{most} and 1e{most}; write for example '0.5'"
+    return f"{name} must lie between 1e-{most} and 1e{most}; {_example(name)}"
 
 
 def _parse(value: Number, name: str) -> Fraction:
     if isinstance(value, bool):
-        raise InputError(f"{name} must be a number, not {value!r}; write for example '0.5'")
+        raise InputError(f"{name} must be a number, not {value!r}; {_example(name)}")
     if isinstance(value, Rational):  # int() because numpy's integers overflow inside a Fraction
         return Fraction(int(value.numerator), int(value.denominator))
     text = repr(float(value)) if isinstance(value, float) else str(value).strip()
@@ -50,13 +54,13 @@ def _parse(value: Number, name: str) -> Fraction:
             return Fraction(text)
         decimal = Decimal(text)
         if not decimal.is_finite():
-            raise InputError(f"{name} must be finite, not {text!r}; write for example '0.5'")
+            raise InputError(f"{name} must be finite, not {text!r}; {_example(name)}")
         if decimal and not -EXPONENT <= decimal.adjusted() <= EXPONENT:
             raise InputError(_beyond(name, FLOATS))
         return Fraction(decimal)
     except (InvalidOperation, ValueError, ZeroDivisionError):
         raise InputError(
-            f"{name} must be a number, not {text!r}; write for example '0.5' (with a point)"
+            f"{name} must be a number, not {text!r}; {_example(name)} (with a point)"
         ) from None
 
 

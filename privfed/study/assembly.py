@@ -133,6 +133,7 @@ def gather(output: Output) -> Report:
     reports = []
     for name in output.policies:
         policy = Policy.from_toml(output.policy(name) / "policy.toml")
+        output.check_given(name)
         with output.ledgers(name) as ledgers:
             account = read(
                 _in_force(policy, output.study, ledgers),

@@ -55,6 +55,7 @@ def restore(folder: Path, ledger: Path, heads: Iterable[Head] = (), witness: str
         if ledger.with_suffix(ending).exists():
             raise InputError(f"{ledger.with_suffix(ending)}: is there already; move it away first")
     registry = Registry(witness=witness)
+    registry.check_witness()
     with closing(Ledger.read(source)) as copy:
         head = copy.verify(published := tuple(heads))
         known = registry.check(copy.identity, ledger, copy.passes)

@@ -36,14 +36,13 @@ from privfed.owner.masking import MaskingKey
 from privfed.privacy.policy import Policy
 from privfed.study import PolicyChoice, Study
 from privfed.study.dry_run import dry_run, learner, policy
-from privfed.study.output import STUDY, Output, check_empty, new_folder
+from privfed.study.output import JOURNAL, STUDY, Output, check_empty, new_folder
 from privfed.study.private_evaluation import asks_evaluation, evaluated
 from privfed.study.schema_of_study import public_schema
 from privfed.study.simulation import CountedDisclosure
 from privfed.tables.schema import Schema
 from privfed.tables.sources import bundled
 
-JOURNAL = "journal"
 #: Lines of each round, of silence, and of how it ended; to follow, and to look at afterwards.
 PROGRESS = "progress"
 #: File of the heads that a server saw, in the user's state folder; earlier versions kept it by the study.
@@ -155,6 +154,8 @@ class Deployment:
         tell = partial(_tell, folder / PROGRESS)
         with closing(Journal(folder / JOURNAL)) as journal:
             try:
+                if journal.replies:
+                    tell(f"goes on: {len(journal.replies)} replies are in the journal")
                 keys = self.keys
                 asking = connect(
                     self.schema,

@@ -18,8 +18,9 @@ from privfed.ledger.registry import Registry
 from privfed.ledger.statement import Line
 from privfed.ledger.verified_file import Verified, verified
 from privfed.owner.local_store import LocalStore
-from privfed.owner.noise_monitor import read_tally
+from privfed.owner.noise_monitor import ENDING, read_tally
 from privfed.privacy.accountant import Accountant, Amount, Budget
+from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of
 from privfed.questions.exact import shown, shown_down
 from privfed.study.output import STUDY, Output
@@ -99,7 +100,8 @@ def awaited(folder: Path, registry: Registry) -> Iterator[tuple[str, Path | None
         unquote(one.path.stem): one.head for one in registry.under(folder) if not one.path.is_file()
     }
     if is_plain(folder) or (not (folder / STUDY).is_file() and (gone or lasting.book.is_file())):
-        files, heads = lasting.files(), {**gone, **lasting.earlier_heads()}
+        files = {owner: path for owner, path in files_in(folder.resolve()).items() if _begun(path)}
+        heads = {**gone, **lasting.earlier_heads()}
         for owner in dict.fromkeys([*files, *heads]):
             yield owner, files.get(owner), [heads[owner]] if owner in heads else []
         return
@@ -111,34 +113,66 @@ def awaited(folder: Path, registry: Registry) -> Iterator[tuple[str, Path | None
             yield f"{name}, {client}", held.get(client), heads_
 
 
+def _begun(path: Path) -> bool:
+    """Whether a file holds rows; one that cannot be read may, and verifying it says why."""
+    try:
+        return Ledger.begun(path)
+    except LedgerError:
+        return True
+
+
 def check_there(path: Path | None, heads: Sequence[Head]) -> None:
     """Check that a ledger that answered before has a file (LedgerError: it is gone)."""
     if path is None:
         raise LedgerError(f"it answered before (head {heads[0]}), and there is no such file")
 
 
-def amended(path: Path, epsilon: str, delta: str | None) -> str:
-    """Set one ledger's budget for every study in it; return what holds now."""
-    with opened(path) as ledger:
-        dataset, policies = ledger.dataset, ledger.policies()
-    if not policies:
-        raise InputError(f"{path}: holds no policy yet; the first study's budget will be in force")
-    with writable(path) as one:
-        for study, policy in policies.items():
-            before = policy.budget
-            own = delta if delta is not None else (before.delta if before else 0)
-            budget = Budget.of(epsilon, own)
-            one.adopt(replace(policy, budget=budget), study, amend=True)
-    told = f"epsilon {shown(budget.epsilon)} at delta {float(budget.delta):g}"
-    return f"{dataset}: {told} is in force from now on, recorded as an amendment"
+def amendments(path: Path, epsilon: str, delta: str | None) -> tuple[str, dict[str, Policy]]:
+    """One ledger's owner, and each study's policy with another budget, which it could adopt; nothing is written.
+
+    PolicyError: more was spent or reserved than that budget. LedgerError: see :func:`writable`.
+    """
+    with opened(path), writable(path) as ledger:
+        changed = {}
+        for study, policy in ledger.policies().items():
+            own = delta if delta is not None else (policy.budget.delta if policy.budget else 0)
+            changed[study] = replace(policy, budget=Budget.of(epsilon, own))
+            ledger.has_in_force(changed[study], study, amend=True)
+        if not changed:
+            raise InputError(
+                f"{path}: holds no policy yet; the first study's budget will be in force"
+            )
+        return ledger.dataset, changed
+
+
+def amended(paths: Iterable[Path], epsilon: str, delta: str | None) -> Iterator[str]:
+    """Set the budget of all studies in some ledgers, or of none; yield what holds now of each."""
+    found = {path: amendments(path, epsilon, delta) for path in paths}
+    for path, (dataset, policies) in found.items():
+        with writable(path) as one:
+            for study, policy in policies.items():
+                one.adopt(policy, study, amend=True)
+        budget = policy.budget
+        assert budget is not None
+        told = f"epsilon {shown(budget.epsilon)} at delta {float(budget.delta):g}"
+        yield f"{dataset}: {told} is in force from now on, recorded as an amendment"
 
 
 @contextmanager
 def writable(path: Path, key: bytes | None = None) -> Iterator[Ledger]:
-    """Open a verified ledger to write into it, by its owner's decision; ``key`` signs it now."""
+    """Open a verified ledger to write into it, by its owner's decision; ``key`` signs it now.
+
+    LedgerError: it is a copy, which would say something else than the ledger itself, or does not verify.
+    """
     check_ledger(path)
     registry = Registry()
-    dataset = verified(path, registry).dataset
+    told = verified(path, registry)
+    if told.copy_of is not None:
+        raise LedgerError(
+            f"ledger {path}: is a copy of {told.copy_of}, which is still there, and a copy is never written; "
+            "give that one's path"
+        )
+    dataset = told.dataset
     lasting = None if registry.at(path) is None else registry
     with closing(Ledger(path, dataset, key=key, registry=lasting)) as ledger:
         yield ledger
@@ -147,8 +181,7 @@ def writable(path: Path, key: bytes | None = None) -> Iterator[Ledger]:
 @contextmanager
 def opened(path: Path, heads: Iterable[Head] = ()) -> Iterator[Ledger]:
     """Open a ledger's file to read it, once it is verified against all heads known of it."""
-    if not is_database(path):
-        raise InputError(f"{path}: is no ledger; give a ledger's .db file, or a study's output")
+    check_ledger_file(path)
     told = verified(path, Registry(), heads)
     if told.copy_of is not None:
         warnings.warn(
@@ -230,9 +263,15 @@ def reopen(path: Path) -> str:
 def sealed(path: Path, study: str) -> str:
     """Seal a study in one ledger, for ever; InputError: the ledger knows no such study."""
     with opened(path) as ledger:
-        dataset, known = ledger.dataset, ledger.study_blocks()
+        dataset, known, studies = ledger.dataset, ledger.study_blocks(), ledger.policies()
+    if study not in known and study in studies:
+        raise InputError(
+            f"{dataset}: study {study!r} reserved no share of the budget; nothing to give back"
+        )
     if study not in known:
-        raise InputError(unknown("study", study, known))
+        raise InputError(unknown("study", study, dict.fromkeys([*studies, *known])))
+    if known[study].sealed:
+        return f"{dataset}: study {study} was sealed already"
     with writable(path) as one:
         one.seal_study(study)
     return f"{dataset}: study {study} is sealed; what it left of its share is the budget's again"
@@ -241,8 +280,8 @@ def sealed(path: Path, study: str) -> str:
 #: Why a budget statement is in shares.
 WHY_SHARES = (
     "shares are of the accountant's own currency, which adds up over studies. Epsilon does not: under "
-    "zcdp it grows about as the root of rho, so that at delta 1e-05 epsilon 8 less a study of 6 leaves "
-    "room for one of 4.591, not 2 (and rho 1.2297 less 0.7546 leaves 0.4751)"
+    "zcdp it grows about as the root of rho, so that at delta 1e-05, for example, epsilon 8 less a study of 6 "
+    "leaves room for one of 4.591, not 2 (rho 1.23 less 0.755 leaves 0.475)"
 )
 
 
@@ -285,7 +324,11 @@ def noise(name: str, path: Path, ledgers: int = 1, heads: Iterable[Head] = ()) -
         one line for the owner alone, and whether the noise is convicted.
     """
     with opened(path, heads) as ledger:
-        owner = ledger.dataset
+        owner, whole = ledger.dataset, ledger.budget()[0]
+    sums = path.with_suffix(ENDING)
+    if not sums.is_file() and whole.releases > whole.unprotected:
+        why = f"{sums.name} is not beside it: the sums of noise stay with the owner's own ledger"
+        return f"{name}: NOT LOOKED, {why}", False
     findings = audit_noise({owner: read_tally(path, owner)}, policies=ledgers)
     if not findings:
         return f"{name}: NOT LOOKED, its gate watched no noise", False
@@ -306,6 +349,14 @@ def noise(name: str, path: Path, ledgers: int = 1, heads: Iterable[Head] = ()) -
     return f"{name}: {cells} cells of noise; {told}{unread}", found.severity == "breach"
 
 
+def _rests(line: Line) -> bool:
+    """Whether what is proven so far is the whole budget or more, and something is left of it all the same."""
+    whole, left = line.budget, line.remaining
+    if whole is None or left is None or line.epsilon is None:
+        return False
+    return line.epsilon >= whole.epsilon and left > whole.epsilon / 100
+
+
 def _row(line: Line, share: str = "") -> str:
     """Format one line of a budget statement; of a study with a share, after the share in words."""
     named = f"{line.by} {line.name}".strip()
@@ -315,7 +366,10 @@ def _row(line: Line, share: str = "") -> str:
     parts = [f"{line.releases} charges"]
     parts += [f"{name} {shown(s)} spent + {shown(r)} reserved" for name, s, r in pairs]
     if line.epsilon is not None and not share:
-        parts.append(f"at most epsilon {shown(line.epsilon)} so far{_at(line.delta)}")
+        proven = (
+            ", as far as is proven of a study that may stop at any time" if _rests(line) else ""
+        )
+        parts.append(f"at most epsilon {shown(line.epsilon)} so far{_at(line.delta)}{proven}")
     if line.ceiling is not None:
         parts.append(f"epsilon {shown(line.ceiling)} whatever is still asked")
     if line.remaining is not None and line.by != "all":

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from privfed.errors import LedgerError
@@ -45,6 +45,7 @@ class LedgerServer(LoopbackServer):
 
     def __init__(self, folders: Sequence[Path], port: int = 0, witness: str = "") -> None:
         self.folders, self.registry = tuple(folders), Registry(witness=witness)
+        self.registry.check_witness()
         self.token = secrets.token_urlsafe(24)
         for _ in self._files():  # said now, not by the first page
             pass
@@ -76,13 +77,19 @@ class LedgerServer(LoopbackServer):
         return None
 
     def _files(self) -> Iterator[tuple[int, str, Path | None, list[Head]]]:
+        """Each ledger once, with all heads of it: outputs name those that last in a folder, too."""
+        found: dict[object, tuple[int, str, Path | None, list[Head]]] = {}
         for number, folder in enumerate(self.folders):
             if folder.is_file():
                 ledger_commands.check_ledger_file(folder)
-                yield number, unquote(folder.stem), folder, []
-                continue
-            for name, path, heads in ledger_commands.awaited(folder, self.registry):
-                yield number, name, path, heads
+                ledgers: Any = [(unquote(folder.stem), folder, [])]
+            else:
+                ledgers = ledger_commands.awaited(folder, self.registry)
+            for name, path, heads in ledgers:
+                one = path.resolve() if path else (number, name)
+                known = found.setdefault(one, (number, name, path, []))
+                known[3].extend(heads)
+        yield from found.values()
 
     def _view(
         self,

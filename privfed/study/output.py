@@ -24,10 +24,11 @@ import re
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -42,6 +43,8 @@ from privfed.study.persistent_ledgers import PersistentLedgers, files_in
 STUDY = "study.toml"
 #: File of the session by which a study's requests are found in persistent ledgers.
 SESSION = "session.json"
+JOURNAL = "journal"  #: All replies of owners on machines of their own
+HEADS = "heads.json"  #: The ledgers' heads, as the asking side saw them
 NOISE = "noise.json"  #: File of the finding on the noise that a simulation drew
 #: File that lists an output's entries, one per line; a folder without it is no output.
 CONTENTS = ".privfed"
@@ -202,8 +205,27 @@ class Output:
             return {client: path for client, path in files.items() if client in asked}
         found = files_in(self.policy(name) / "ledgers")
         if not found:
-            raise InputError(f"folder {self.policy(name)}: holds no ledgers; run the study anew")
+            raise InputError(f"folder {self.policy(name)}: {self._without_ledgers(name)}")
         return found
+
+    def _without_ledgers(self, name: str) -> str:
+        if not (self.policy(name) / JOURNAL).is_file():
+            return "holds no ledgers; run the study anew"
+        if not (self.policy(name) / HEADS).is_file():
+            return "the study has not ended; run it again, and it goes on from its journal"
+        return f"holds no ledgers yet; {self._give(sorted(self.heads(name)))}"
+
+    def _give(self, owners: Sequence[str]) -> str:
+        named = ", ".join(f"{quote(owner, safe=' ')}.db" for owner in owners)
+        return f"each owner gives a copy of hers, once her gate is stopped: put it into ledgers as {named}"
+
+    def check_given(self, name: str) -> None:
+        """Check that each owner on a machine of her own gave a copy of her ledger (InputError: one is not there)."""
+        if (self.policy(name) / JOURNAL).is_file():
+            there = self.ledger_files(name)
+            if lacking := sorted(set(self.heads(name)) - set(there)):
+                told = f"lacks the ledger of {', '.join(lacking)}; {self._give(lacking)}"
+                raise InputError(f"folder {self.policy(name)}: {told}")
 
     @contextmanager
     def ledgers(self, name: str) -> Iterator[dict[str, Ledger]]:

@@ -299,7 +299,7 @@ def _check_times(study: Study, price: Price, left: Sequence[Left]) -> None:
 
 def check_affordable(study: Study, price: Price, left: Sequence[Left], folder: Path) -> None:
     """Refuse a study whose price exceeds an owner's rest: a BudgetError with both, by kind."""
-    short, budget = lacking(price, left), price.policy.budget
+    short, budget = sorted(lacking(price, left), key=lambda one: one.owner), price.policy.budget
     if budget is None or not (short or price.over):
         return
     has = ", ".join(

@@ -50,6 +50,7 @@ OWN_MODELS = (
 ACCURACY, AREA, RMSE = "accuracy", "area under the curve", "root mean squared error"
 LEVEL = 0.95  #: Of an interval
 KINDS = {ClassScores.kind, RegressionErrors.kind}
+CERTAIN = 1e-6  #: How near to perfect a constant's figure is where noise hides all classes but one
 LEAST_SHARE = 1e-9  #: Of a class, in the constant's log loss
 Figures = dict[str, np.ndarray]  #: By name, as released and for each draw of the noise
 Sums = Mapping[
@@ -172,9 +173,7 @@ def _told(figures: Figures, constants: Figures, heard: Sums) -> dict[str, Any]:
     others = {name: float(figures[name][0]) for name in intervals if name != first}
     found = {name: _interval(figures[name] - constants[name]) for name in constants}
     margins = {name: margin for name, margin in found.items() if margin and name in intervals}
-    cut = {
-        name for name in margins if constants[name].any() and constants[name][0] <= 0
-    }  # by noise
+    cut = {name for name in margins if _cut(name, constants[name])}
     known = {name: float(constants[name][0]) for name in margins if name not in cut}
     return {
         "measure": first,
@@ -189,6 +188,12 @@ def _told(figures: Figures, constants: Figures, heard: Sums) -> dict[str, Any]:
         "held_out": round(float(heard["sums"][0, 0])),
         "released": NOTE,
     }
+
+
+def _cut(name: str, constant: np.ndarray) -> bool:
+    """Whether noise alone made a constant's figure perfect: no spread of numbers, or one class for all records."""
+    flawless = constant[0] >= 1 - CERTAIN if name == ACCURACY else constant[0] <= CERTAIN
+    return bool(flawless and constant.any())
 
 
 def _calibration(bins: Iterable[Bin]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import tomli_w
 
-from privfed.errors import InputError, did_you_mean
+from privfed.errors import NO_HEADER, InputError, may_be_a_record, no_column
 from privfed.tables.csv_text import PLAIN, WRITTEN, Text, looks_european, proposed
 from privfed.tables.records import label
 from privfed.tables.schema import Kind, no_category
@@ -40,9 +40,17 @@ class Found:
 
 def found(path: Path, text: Text) -> list[Found]:
     """Look at a table's columns; InputError if it cannot be read, or holds other decimals."""
-    columns(path, text=text)
-    frame = read_table(path, text=text)
+    frame = _named(path, text)
     return [_found(frame[name], str(name)) for name in _with_points(frame, path).columns]
+
+
+def _named(path: Path, text: Text) -> pd.DataFrame:
+    """Read a table whose first row has names: those of a record would be written down (InputError)."""
+    if may_be_a_record(columns(path, text=text)):
+        raise InputError(
+            f"data file {path}: {NO_HEADER}; a column that is called by a number, call otherwise"
+        )
+    return read_table(path, text=text)
 
 
 def form_of(path: Path) -> Text:
@@ -59,14 +67,10 @@ def schema_text(
     ``categories``, those found in the records are written, and the file marked as inferred.
     """
     text = form_of(path) if text is None else text
-    columns(path, text=text)
-    frame = _with_points(read_table(path, text=text), path)
+    frame = _with_points(_named(path, text), path)
     names = [str(name) for name in frame.columns]
     if target is not None and target not in names:
-        raise InputError(
-            f"data file {path}: no column {target!r} for the target; its columns are "
-            f"{', '.join(names)}{did_you_mean(target, names)}"
-        )
+        raise InputError(f"data file {path}: {no_column(target, names, 'for the target; its')}")
     blocks = []
     for name in frame.columns:
         column = _found(frame[name], str(name))

@@ -16,6 +16,8 @@ from privfed.errors import InputError, did_you_mean
 
 WRITTEN = (".csv", ".csv.gz", ".zip")  #: Endings of CSV files
 FILES = (*WRITTEN, ".xlsx")  #: Endings of the files that are read
+#: Where the form of a table's text is written down.
+PLACE = "(under [data] of a study, at the top of an owner's file)"
 LOOKED_AT = 1 << 18  #: Bytes from which the form of a file is proposed
 _EUROPEAN = re.compile(r"[-+]?(?:\d{1,3}(?:[.' \u00a0\u202f\u2019]\d{3})+|\d+)(?:,\d+)?")
 _ENGLISH = re.compile(r"[-+]?(?:\d{1,3}(?:[,' \u00a0\u202f\u2019]\d{3})+|\d+)(?:\.\d+)?")

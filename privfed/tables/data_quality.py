@@ -46,6 +46,8 @@ class DataQuality:
     def warnings(self) -> list[str]:
         """One sentence for each kind of oddity, without any value of a cell; empty if there is none."""
         told = []
+        if not self.records:
+            told.append("the table holds no records: every answer would be noise alone")
         if self.clipped:
             total = sum(self.clipped.values())
             told.append(

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from privfed.errors import SchemaError, no_column
-from privfed.tables.csv_text import looks_european
+from privfed.tables.csv_text import PLACE, looks_european
 from privfed.tables.schema import Column, Schema
 
 #: Kinds of values that pandas would turn into numbers of its own, such as nanoseconds, by numpy's letter.
@@ -186,7 +186,7 @@ def _encode_numbers(
         fact = f"column {column.name!r} is numeric but {len(text)} of its cells hold text"
         remedy = 'clean them, or declare kind = "category" in the schema'
         if looks_european(series.iloc[text].astype(str)):
-            remedy = 'they have commas before their decimals: write decimal = "," under [data]'
+            remedy = f'they have commas before their decimals: write decimal = "," {PLACE}'
         faults.append(Fault(fact, text, remedy))
     if column.kind == "integer":
         broken = np.flatnonzero(np.isfinite(numbers) & (numbers != np.floor(numbers)))

@@ -18,8 +18,8 @@ from zipfile import BadZipFile
 import numpy as np
 import pandas as pd
 
-from privfed.errors import InputError, did_you_mean, no_column
-from privfed.tables.csv_text import FILES, PLAIN, Text, opened
+from privfed.errors import NO_HEADER, InputError, did_you_mean, may_be_a_record, no_column
+from privfed.tables.csv_text import FILES, PLACE, PLAIN, Text, opened
 from privfed.tables.schema import Schema
 from privfed.tables.table_faults import rows
 
@@ -144,14 +144,19 @@ def _header(path: Path, where: str, text: Text, least: int = 2) -> list[str]:
                 header = next(csv.reader(lines, delimiter=text.sep), [])
     if header:
         header[0] = header[0].removeprefix("\ufeff")
-    if len(header) < least:
-        others = [sep for sep in ";\t|," if sep != text.sep and sep in "".join(header)]
-        hint = f"; is it split otherwise? write sep = {json.dumps(others[0])}" if others else ""
-        split = {",": "commas", "\t": "tabs"}.get(text.sep, repr(text.sep))
-        raise InputError(
-            f"{where}: needs a header row of at least {least} columns split by {split}{hint}"
+    others = [sep for sep in ";\t|," if sep != text.sep and sep in "".join(header)]
+    if len(header) < least or (len(header) == 1 and others):
+        hint = (
+            f"; is it split otherwise? write sep = {json.dumps(others[0])} {PLACE}"
+            if others
+            else ""
         )
+        split = {",": "commas", "\t": "tabs"}.get(text.sep, repr(text.sep))
+        many = f"{least} column{'s' * (least > 1)}"
+        raise InputError(f"{where}: needs a header row of at least {many} split by {split}{hint}")
     twice = sorted({name for name in header if header.count(name) > 1})
+    if twice and may_be_a_record(header):
+        raise InputError(f"{where}: {NO_HEADER}")
     if twice:
         raise InputError(f"{where}: column {twice[0]!r} stands twice in the header; keep one")
     return header
@@ -167,8 +172,8 @@ def _readable(where: str, text: Text) -> Iterator[None]:
         raise InputError(f"{where}: cannot be read ({why}); check its path") from None
     except UnicodeError:
         raise InputError(
-            f"{where}: is no {text.encoding} text; save it as UTF-8, or write its own under [data], "
-            'encoding = "latin-1" say'
+            f"{where}: is no {text.encoding} text; save it as UTF-8, or write its own, such as "
+            f'encoding = "latin-1" {PLACE}'
         ) from None
     except (csv.Error, EOFError, BadZipFile):
         raise InputError(f"{where}: cannot be read; give a whole CSV or Excel file") from None

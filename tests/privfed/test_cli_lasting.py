@@ -209,6 +209,13 @@ def test_a_project_that_was_copied_has_no_second_budget(
     forked = study("two", "4", 'ledgers = "owners"', 'ledgers = "forked"')
     assert run(forked, tmp_path / "two") == BAD_INPUT
     assert "is a copy of" in capsys.readouterr().err
+    held = (tmp_path / "forked" / "north.db").read_bytes()
+    assert (
+        status(["ledger", "set-budget", str(tmp_path / "forked"), "--epsilon", "20"]) == BAD_INPUT
+    )
+    assert "a copy is never written" in capsys.readouterr().err
+    assert status(["ledger", "renew-secret", str(tmp_path / "forked" / "north.db")]) == BAD_INPUT
+    assert (tmp_path / "forked" / "north.db").read_bytes() == held
     shutil.rmtree(tmp_path / "owners")
     assert run(forked, tmp_path / "two") == FINE
     (tmp_path / "forked" / "north.secret").unlink()
@@ -312,6 +319,12 @@ def test_a_budget_below_what_is_spent_is_refused(
         assert status(["ledger", "set-budget", owners, "--epsilon", epsilon]) == BAD_INPUT
         assert told in capsys.readouterr().err
     assert status(["ledger", "set-budget", owners, "--epsilon", "5"]) == FINE
+    with closing(Ledger.read(tmp_path / "owners" / "north.db")) as ledger:
+        held = ledger.head
+    (tmp_path / "owners" / "south.db").write_bytes(b"no ledger")
+    assert status(["ledger", "set-budget", owners, "--epsilon", "6"]) == BAD_INPUT
+    with closing(Ledger.read(tmp_path / "owners" / "north.db")) as ledger:
+        assert ledger.head == held  # all owners' budgets are set, or nobody's
 
 
 @pytest.mark.parametrize("left", ["nothing", "tables"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -103,6 +104,9 @@ def test_each_owner_tests_the_noise_of_all_her_releases(
     assert "published, north: NOT LOOKED" in printed
     assert status(["ledger", "noise", str(finished), "--policy", "nobody's"]) == BAD_INPUT
     path = finished / "private" / "ledgers" / "north.db"
+    copy = shutil.copy(path, finished.parent / "copied.db")  # as an owner gives it to the server
+    assert status(["ledger", "noise", str(copy)]) == FINE
+    assert "NOT LOOKED, copied.noise is not beside it" in capsys.readouterr().out
     store = LocalStore(path.with_suffix(ENDING), "north")
     cells, total, squares = store[NAME]["score all"]
     store[NAME] = {"score all": (cells, total, squares / 4)}
@@ -110,3 +114,26 @@ def test_each_owner_tests_the_noise_of_all_her_releases(
     capsys.readouterr()
     assert status(["ledger", "noise", str(path)]) == BREACH
     assert "north: " in (told := capsys.readouterr().out) and "CONVICTED by variance of all" in told
+
+
+def test_a_damaged_file_is_named_and_the_others_are_read(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Cut short, overwritten, or with other sums of noise beside it: that one is broken, and no more."""
+    owners = finished / "private" / "ledgers"
+    plain = finished.parent / "plain"
+    shutil.copytree(owners, plain)
+    whole = (plain / "south.db").read_bytes()
+    for damaged in (whole[: len(whole) // 2], whole[:30] + bytes(200) + whole[230:], b"hello\n"):
+        (plain / "south.db").write_bytes(damaged)
+        capsys.readouterr()
+        for command in ("verify", "noise", "budget"):
+            assert status(["ledger", command, str(plain)]) == BREACH
+            printed, told = capsys.readouterr()
+            assert "north" in printed, command
+            assert told.count("BROKEN") == 1 and "restore" in told and "south" in told, command
+    (plain / "south.db").write_bytes(whole)
+    (plain / "north.noise").write_bytes(b"hello\n")
+    assert status(["ledger", "noise", str(plain)]) == BREACH
+    printed, told = capsys.readouterr()
+    assert "south: " in printed and "sums of noise" in told and "is damaged" in told

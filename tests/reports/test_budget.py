@@ -81,6 +81,9 @@ def test_why_more_is_spent_so_far_than_a_study_s_own_epsilon_is_said(
     """Of all studies, and whenever somebody stops: the two figures stand on one page."""
     text = _page(_policy(_client(block=_block(own))))
     assert ("so it can exceed this study's own ε" in text) == said
+    shown = re.sub(r"<style>.*?</style>|</?(b|code)>", "", text, flags=re.DOTALL)
+    shown = re.sub(r"<[^>]+>", " ", shown)
+    assert "Spent so far: at most" in shown and not re.search(r"[a-z]{2}\.[A-Z]", shown)
 
 
 def test_what_stays_with_a_client_is_not_called_unmodified_and_costs_no_bar() -> None:

@@ -205,6 +205,13 @@ def test_a_model_card_is_read_by_the_hub_s_own_reader(tmp_path: Path) -> None:
     assert figures["rmse"] == 3.5
     assert card.data.library_name == "privfed" and "differential-privacy" in card.data.tags
     assert "finds at most 20 on average" in card.text
+    assert card.data.pipeline_tag == "tabular-regression"
+    own = source()
+    named = [{**c, "kind": "category"} if c["name"] == "days" else c for c in own.columns]
+    told = replace(
+        own, schema={**own.schema, "column": named}
+    )  # no score is told where ledgers last
+    assert "pipeline_tag: tabular-classification" in model_card(told)
 
 
 def test_a_dictionary_is_read_by_croissant_s_own_reader(tmp_path: Path) -> None:

@@ -220,3 +220,40 @@ def test_records_that_bounds_do_not_fit_are_not_served_unasked(
     assert not (owner.parent / "north.db").exists()
     _confirm("north", True, ["the schema's bounds clip 1 cell"])
     assert "north: the schema's bounds clip 1 cell" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("encoding", "encoding = "),
+        ("decimals", "write decimal = "),
+        ("semicolons", "write sep = "),
+    ],
+)
+def test_an_owner_is_told_how_to_read_her_own_table(
+    written: str, told: str, owner: Path, small_table: pd.DataFrame
+) -> None:
+    """Where to write it too: an owner's file has no table [data]."""
+    path = owner.parent / "north.csv"
+    if written == "semicolons":
+        small_table.to_csv(path, index=False, sep=";")
+    elif written == "encoding":
+        path.write_bytes(small_table.assign(note="ä").to_csv(index=False).encode("latin-1"))
+    else:
+        small_table.assign(age="30,5").to_csv(path, index=False)
+    with pytest.raises(InputError, match=told) as caught:
+        OwnerFile.from_toml(owner).checked()
+    assert "at the top of an owner's file" in str(caught.value)
+
+
+def test_all_faults_of_an_owners_table_are_told_by_row(
+    owner: Path, small_table: pd.DataFrame
+) -> None:
+    """Of two columns at once, as in a study of one process."""
+    cells = small_table.astype(object)
+    cells.loc[3, "age"], cells.loc[5, "risk"] = "thirty", None
+    cells.to_csv(owner.parent / "north.csv", index=False)
+    with pytest.raises(SchemaError, match="2 faults") as caught:
+        OwnerFile.from_toml(owner).checked()
+    assert "(row 5)" in str(caught.value) and "(row 7)" in str(caught.value)
+    assert "thirty" not in str(caught.value)

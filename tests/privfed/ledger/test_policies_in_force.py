@@ -74,7 +74,10 @@ def test_two_gates_with_different_budgets_cannot_share_a_ledger(tmp_path: Path) 
     """One budget for one data set: the second gate is told, and the first goes on."""
     path = tmp_path / "ledger.db"
     first = gate(Ledger(path, "d"), policy(budget="1"), study="one")
-    with pytest.raises(PolicyError, match="has another budget"):
+    with pytest.raises(
+        PolicyError,
+        match=r"has another budget .epsilon 1 at delta 0, not epsilon 2 at delta 0.; keep",
+    ):
         gate(Ledger(path, "d"), policy(budget="2"), study="two")
     assert outcome(first, "a") == "release"
     other = gate(Ledger(path, "d"), policy("0.9", budget="1"), study="two")

@@ -56,7 +56,8 @@ def test_a_deleted_ledger_is_not_begun_anew_unseen(tmp_path: Path, registry: Reg
     shutil.rmtree(path.parent)
     with pytest.raises(LedgerError, match="is gone, though it answered before"):
         lasting(path, registry)
-    assert status(["ledger", "verify", str(path.parent)]) == BREACH
+    for missed in (path, path.parent):  # named by itself, and by its folder
+        assert status(["ledger", "verify", str(missed)]) == BREACH
     shutil.rmtree(path.parent, ignore_errors=True)
     path.parent.mkdir()
     Ledger(path, "clinic").close()  # by somebody who does not remember
@@ -137,6 +138,11 @@ def test_a_witness_sees_what_the_state_folder_lost(tmp_path: Path, registry: Reg
     shutil.copytree(tmp_path / "copy", path.parent)
     assert status(["ledger", "verify", str(path)]) == FINE  # nobody here knows better
     assert status(["ledger", "verify", str(path), "--witness", str(witness)]) == BREACH
+    absent = str(
+        witness.with_name("haeds.log")
+    )  # says nothing, and must not pass for one that agrees
+    assert status(["ledger", "verify", str(path), "--witness", absent]) == BAD_INPUT
+    assert status(["ledger", "serve", str(path), "--witness", absent]) == BAD_INPUT
     with pytest.raises(LedgerError, match="older copy"):
         lasting(path, seen)
 

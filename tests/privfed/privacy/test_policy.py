@@ -81,7 +81,9 @@ def test_every_field_is_in_the_digest(change: dict[str, object]) -> None:
         ({"budget": 3}, "table of keys"),
         ({"budget": {}}, "needs epsilon"),
         ({"budget": {"epsilon": "1", "detla": "0"}}, "unknown key 'detla'"),
-        ({"budget": {"epsilon": "1", "delta": "1"}}, "delta from 0 to below 1"),
+        ({"budget": {"epsilon": "1", "delta": "1"}}, 'below 1; write delta = "1e-5"'),
+        ({"guard": [lines(), lines(query=3)]}, "^policy: guard 2: every"),
+        ({"guard": [lines(), lines(tmes=1)]}, r"^policy: guard 2: \[\[guard\]\]: unknown key"),
     ],
 )
 def test_mistakes_in_a_file(plain: dict[str, object], says: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -97,7 +98,11 @@ def test_a_study_of_two_owners_ends_with_a_report_and_a_transcript_that_replays(
     assert " round 1: " in lines[0] and lines[-1].endswith(" learned")
     assert all(f"{name} " in line for name in OWNERS for line in lines[:-1])
     assert chosen.replay().to_dict() == model.to_dict()
-    for name in OWNERS:
+    capsys.readouterr()
+    for given, name in enumerate(OWNERS):
+        assert status(["report", str(chosen.out)]) == BAD_INPUT
+        told = capsys.readouterr().err
+        assert f"put it into ledgers as {', '.join(f'{one}.db' for one in OWNERS[given:])}" in told
         shutil.copy(study.parent / name / "ledger.db", folder / "ledgers" / f"{name}.db")
     assert status(["ledger", "verify", str(chosen.out)]) == FINE
     assert status(["report", str(chosen.out)]) == FINE
@@ -124,11 +129,40 @@ def test_a_study_that_was_cut_off_goes_on_without_another_charge(study: Path) ->
         folder = chosen.run(connect)
         model = (folder / "model.json").read_bytes()
         before = rows(study)
+        rounds = json.loads((folder / "metrics.json").read_text())["rounds"]
         for name in ("model.json", "metrics.json", "heads.json"):
             (folder / name).unlink()
         assert chosen.run(connect) == folder
         assert (folder / "model.json").read_bytes() == model
         assert rows(study) == before
+    told = (folder / "progress").read_text().split(" learned\n")[1]
+    assert "goes on: " in told and " round " not in told
+    assert json.loads((folder / "metrics.json").read_text())["rounds"] == rounds
+
+
+def test_rounds_are_counted_on_after_a_study_was_cut_off(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its lines do not say "round 1" again; and until it has ended there is nothing to report."""
+    chosen = deployment(study)
+    with serving(study) as connect:
+
+        def cut_off(*arguments: Any, tell: Callable[[str], None], **rest: Any) -> Any:
+            def told(line: str) -> None:
+                tell(line)
+                if line.startswith("round 2"):
+                    raise InputError("killed")
+
+            return connect(*arguments, tell=told, **rest)
+
+        with pytest.raises(InputError, match="killed"):
+            chosen.run(cut_off)
+        for command in (["report"], ["ledger", "verify"]):
+            assert status([*command, str(chosen.out)]) == BAD_INPUT
+            assert "has not ended; run it again, and it goes on" in capsys.readouterr().err
+        folder = chosen.run(connect)
+    numbers = re.findall(r" round (\d+):", (folder / "progress").read_text())
+    assert numbers == [str(number + 1) for number in range(len(numbers))] and len(numbers) > 2
 
 
 def test_a_study_that_nobody_answers_ends_as_one_that_failed(study: Path) -> None:

@@ -80,8 +80,28 @@ def owner(
     (tmp_path / "keys").mkdir()
     shutil.copy(folder / "owner.pub", tmp_path / "keys" / "north.pub")
     carried_out(first, OwnerFile.from_toml(folder / "owner.toml"))
-    amended(folder / "ledger.db", "4", None)
+    list(amended([folder / "ledger.db"], "4", None))
     return folder
+
+
+def test_a_sealed_study_is_served_with_a_remark_and_not_sealed_twice(
+    owner: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing that a command leaves undone is told as done; a study without a share has none to give back."""
+    second = study(owner.parent, "Second study", "1.5")
+    assert status(["owner", "join", str(owner), str(second), "--yes"]) == FINE
+    serve = ["serve-client", str(owner / "second-study" / "owner.toml"), "--check", "--yes"]
+    seal = ["ledger", "seal", str(owner / "ledger.db")]
+    for told in ("", "north: study 'Second study' is sealed: nothing new of it is answered\n"):
+        capsys.readouterr()
+        assert status(serve) == FINE
+        assert capsys.readouterr().out.split("nothing was written\n")[1] == told
+        assert status([*seal, "Second study"]) == FINE
+        assert ("already" in capsys.readouterr().out) == bool(told)
+    assert status([*seal, "First study"]) == BAD_INPUT
+    assert "reserved no share" in capsys.readouterr().err
+    assert status([*seal, "Third study"]) == BAD_INPUT
+    assert "there are First study, Second study" in capsys.readouterr().err
 
 
 def test_a_second_study_goes_on_the_same_ledger_under_the_same_key(
@@ -150,4 +170,4 @@ def test_a_budget_is_never_amended_below_what_is_spent_or_reserved(owner: Path) 
         with pytest.raises(PolicyError, match=f"more than epsilon {epsilon} "):
             chosen.opened(amend=True)
         with pytest.raises(PolicyError, match=f"more than epsilon {epsilon} "):
-            amended(owner / "ledger.db", epsilon, None)
+            list(amended([owner / "ledger.db"], epsilon, None))

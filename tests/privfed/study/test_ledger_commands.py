@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,13 +15,14 @@ from privfed.cli import BAD_INPUT, BREACH, FINE, status
 from privfed.engines.local import LocalDisclosure
 from privfed.exchange.signing import Signer
 from privfed.ledger import Ledger
+from privfed.ledger.statement import Line
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.exact import shown_down
 from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport
 from privfed.reports.remarks import unspent
-from privfed.study.ledger_commands import left
+from privfed.study.ledger_commands import _row, left
 from privfed.study.price import Left, left_of
 from privfed.tables.schema import Column, Schema
 from privfed.testing.queries import LevelSums
@@ -64,7 +66,7 @@ def test_signatures_are_checked_with_the_public_key(tmp_path: Path) -> None:
 
 
 def test_a_files_budget_is_shown(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In all and by an aspect; an unknown one is bad input."""
+    """In all and by an aspect; an unknown one is bad input, and a spoilt file is broken."""
     assert status(["ledger", "budget", str(path), "--by", "kind"]) == FINE
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].startswith("all: 10 charges; epsilon 1 spent + 0 reserved")
@@ -74,7 +76,20 @@ def test_a_files_budget_is_shown(path: Path, capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out.startswith("clinic: all: 10 charges")
     assert status(["ledger", "verify", str(path.parent), "--head", "1:" + "0" * 64]) == BAD_INPUT
     path.write_bytes(b"no ledger")
-    assert status(["ledger", "budget", str(path)]) == BAD_INPUT
+    assert status(["ledger", "budget", str(path)]) == BREACH
+
+
+def test_why_more_than_the_budget_is_spent_so_far_is_said() -> None:
+    """As on the page: what is left stands beside it, and the proof at any moment is wider than the budget."""
+    line = Line(
+        *("all", "", (Fraction(1),), (Fraction(0),), ("rho",)),
+        budget=Budget.of("12", "1e-5"),
+        epsilon=Fraction("12.64"),
+        remaining=Fraction(5),
+    )
+    assert ", as far as is proven of a study that may stop at any time" in _row(line)
+    assert "as far as" not in _row(replace(line, remaining=Fraction(0)))
+    assert "as far as" not in _row(replace(line, epsilon=Fraction(8)))
 
 
 def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:

@@ -101,6 +101,12 @@ def test_a_page_runs_no_script_and_loads_nothing(server: LedgerServer) -> None:
     assert not re.search(r"<script|src=|https?:", html) and server.token not in html
 
 
+def test_a_ledger_of_two_places_is_counted_once(server: LedgerServer, owners: Path) -> None:
+    """A folder and a file in it, say: as many ledgers as there are."""
+    server.folders = (owners, owners / "clinic.db")
+    assert "All 1 intact" in words(server.page(f"/{server.token}/") or "")
+
+
 def test_a_ledger_that_is_rewritten_or_gone_meanwhile_is_broken(
     server: LedgerServer, owners: Path
 ) -> None:

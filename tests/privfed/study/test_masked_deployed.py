@@ -71,6 +71,8 @@ def test_owners_agree_on_keys_before_they_serve(
     assert "west.mask" in capsys.readouterr().err
     with pytest.raises(PolicyError, match="no key for 'north'"):
         OwnerFile.from_toml(first / "owner.toml").opened()
+    assert status(["serve-client", str(first / "owner.toml"), "--check", "--yes"]) == BAD_INPUT
+    assert "no key for 'north'" in capsys.readouterr().err
     (keys / "gone").rename(keys / "west.mask")
     agree(study)
     shown = capsys.readouterr().out
@@ -87,10 +89,22 @@ def test_a_key_of_somebody_else_or_of_nobody_is_refused(
     """An owner's own key must be hers; a point of small order, whose secret all know, is no key."""
     keys, first = study.parent / "keys", study.parent / "north"
     own = (keys / "north.mask").read_text()
-    shutil.copy(keys / "south.mask", keys / "north.mask")
+    (keys / "north.mask").write_text("1" * 64)
     assert status(["owner", "masks", str(first), str(keys)]) == BAD_INPUT
     assert "another key for 'north'" in capsys.readouterr().err
     (keys / "north.mask").write_text(own)
+    (south := keys / "south.mask").rename(keys / "kept")
+    south.write_text(own)  # taken for somebody else's
+    assert status(["owner", "masks", str(first), str(keys)]) == BAD_INPUT
+    assert "'north' and 'south' have one masking key" in capsys.readouterr().err
+    (keys / "kept").rename(south)
+    assert status(["owner", "masks", str(first), str(keys)]) == FINE
+    right = south.read_text()
+    south.write_text((keys / "west.mask").read_text())
+    assert status(["owner", "masks", str(first), str(keys)]) == BAD_INPUT
+    assert "has another masking key of 'south' than" in capsys.readouterr().err
+    policy = first / "policy.toml"
+    policy.write_text(policy.read_text().replace(right.strip(), ""))
     (keys / "south.mask").write_text("0" * 64)
     assert status(["owner", "masks", str(first), str(keys)]) == BAD_INPUT
     assert "no X25519 key" in capsys.readouterr().err
@@ -105,7 +119,7 @@ def test_an_older_copy_opens_no_gate_whose_masks_it_would_use_again(
     owner, kept = OwnerFile.from_toml(folder / "owner.toml"), study.parent / "kept"
     owner.opened().gate.ledger.close()
     shutil.copytree(folder, kept)
-    amended(folder / "ledger.db", "9", None)
+    list(amended([folder / "ledger.db"], "9", None))
     shutil.rmtree(folder)
     shutil.copytree(kept, folder)
     with pytest.raises(LedgerError, match="put back from an older copy"):
@@ -233,7 +247,7 @@ def test_owners_join_a_second_masked_study_under_the_same_keys(
     again.write_text(study.read_text().replace(first.study.name, "Second", 1))
     for name in OWNERS:
         folder, keys = study.parent / name, study.parent / "keys"
-        amended(folder / "ledger.db", "8", None)
+        list(amended([folder / "ledger.db"], "8", None))
         capsys.readouterr()
         assert status(["owner", "join", str(folder), str(again), "--yes"]) == FINE
         told = capsys.readouterr().out

@@ -166,6 +166,19 @@ def test_a_verdict_beside_a_constant_counts_the_noise_of_both() -> None:
     assert score.undecided and not score.useless and not r2.undecided and not r2.useless
 
 
+def test_a_constant_that_noise_made_perfect_is_not_told() -> None:
+    """Classes that the noise hides have the constant right on all records; a log loss of 2e-8 is no figure."""
+    draws = np.r_[0.0, np.linspace(-0.3, 0.3, 1000)]
+    told = _told(
+        {"accuracy": 0.9 + 0 * draws, "log loss": 0.4 + 0 * draws},
+        {"accuracy": np.minimum(1, 1 - 1e-9 + draws), "log loss": np.maximum(2e-8, draws)},
+        {"sums": np.full((1001, 3), 60.0)},
+    )
+    assert told["baseline"] is None and told["constants"] == {}
+    accuracy, loss = scores(told)
+    assert accuracy.constant is loss.constant is None and accuracy.undecided
+
+
 def test_too_few_records_are_called_so() -> None:
     """Where the noise may be all that there is, no figure is given."""
     schema = Schema((Column("a", lower=0, upper=1),), Column("y", lower=0, upper=2))

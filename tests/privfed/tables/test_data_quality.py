@@ -67,6 +67,7 @@ def test_empty_tables_and_single_records_are_no_constant_columns() -> None:
     """One record is always constant; that says nothing."""
     for size in (0, 1):
         assert DataQuality.of(frame().head(size), SCHEMA) == DataQuality(size)
+    assert DataQuality(1).warnings() == [] and "no records" in DataQuality(0).warnings()[0]
 
 
 def test_counts_agree_with_what_records_clip() -> None:

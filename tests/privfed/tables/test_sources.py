@@ -75,6 +75,7 @@ def test_a_csv_file_predicts_its_last_column(tmp_path: Path) -> None:
         ("age,risk\n", "holds no records"),
         ("", "needs a header row"),
         ("age\n1\n2\n", "needs a header row"),
+        ("5,1,5\n1,5,4\n", "write a header row with the columns' names"),
         ("age,risk\n1,2\n3,4,5,6\n", "rows do not fit its header"),
         ("age,risk\n1,2,3\n4,5,6\n", "rows do not fit its header"),
         ('age,risk\n1,2\n3,"4\n', "header, or a quote is never closed; repair"),

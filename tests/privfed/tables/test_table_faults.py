@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from privfed.errors import SchemaError
+from privfed.errors import InputError, SchemaError, may_be_a_record, no_column
+from privfed.study.scaffold import schema_text
+from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
+from privfed.tables.sources import load_csv, read_table
 from privfed.tables.table_faults import check_table, rows
 
 SCHEMA = Schema(
@@ -92,3 +97,31 @@ def test_what_a_fill_stands_for_is_no_fault() -> None:
         )
     )
     check_table(frame(age=[None, 1, 2, 3], sex=["x", None, "male", "female"]), schema)
+
+
+@pytest.mark.parametrize("record", ["0,38,24,13,0", "GP,F,18,U,GT3", "57.25,at_home,3,3"])
+def test_a_table_without_a_header_shows_no_record(record: str, tmp_path: Path) -> None:
+    """Its first record is taken for names, which no message tells and no schema template holds."""
+    path = tmp_path / "table.csv"
+    path.write_text(f"{record}\n{record}\n")
+    schema = Schema(
+        (Column("age", lower=0, upper=100), Column("risk", lower=0, upper=1)),
+    )
+    told = []
+    for read in (
+        lambda: check_table(read_table(path, numbers=schema.numbers), schema, "file"),
+        lambda: Records.from_frame(read_table(path, numbers=schema.numbers), schema),
+        lambda: load_csv(path, "risk"),
+        lambda: schema_text(path, None),
+    ):
+        with pytest.raises(InputError, match="header row") as caught:
+            read()
+        told.append(str(caught.value).replace(str(path), ""))
+    for cell in record.split(","):
+        assert not any(repr(cell) in one or f" {cell}," in one for one in told)
+
+
+def test_names_that_count_are_names() -> None:
+    """A table written without names of its own has 0, 1, 2, ... for them, which are told."""
+    assert no_column("age", range(3)) == "no column 'age' in the table; its columns are 0, 1, 2"
+    assert not may_be_a_record(["a", "b"]) and may_be_a_record(["a", "1"])
