@@ -31,6 +31,7 @@ class Client:
         coins = view.coins("genetic_tree.order")
         self.order = np.argsort(coins, kind="stable")
         self._tries: dict[tuple[Scoring, int], Trie] = {}
+        self._depth_scores: dict[tuple[int, range], np.ndarray] = {}
 
     @classmethod
     def of(cls, view: View, classify: bool) -> Client:
@@ -63,9 +64,12 @@ class Client:
         return self._tries[scoring, depth]
 
     def depth_scores(self, folds: int, depths: range) -> np.ndarray:
-        """Cross-validated scores of its own trees, shape (folds, depths)."""
-        parts = local.folds(self.order, folds)
-        return local.depth_scores(self.x, self.y, self.classes, parts, depths)
+        """Cross-validated scores of its own trees, shape (folds, depths); only the last ones are kept."""
+        if (folds, depths) not in self._depth_scores:
+            parts = local.folds(self.order, folds)
+            found = local.depth_scores(self.x, self.y, self.classes, parts, depths)
+            self._depth_scores = {(folds, depths): found}
+        return self._depth_scores[folds, depths]
 
     def own_depth(self, folds: int, depths: range) -> int:
         """The depth at which its own trees do best."""

@@ -8,10 +8,13 @@ records; of equal scores the lowest cut wins.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
 _EXACT = 2**52  #: Least and greatest whole numbers of a target's scale: sums stay below 2^53
+_EXACTLY = 2**13  #: Pairs of fewer records are cut between two classes only; see :func:`best_cuts`
+_SHORT = 46_340  #: Most records whose number's square is below 2^31
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,11 +22,12 @@ class Ranked:
     """A client's records in each feature's order, made once."""
 
     x: np.ndarray  #: values, shape (features, records)
-    #: each record's place in the order of a feature, and the record at each place, of the least types that
-    #: hold them; shape (features * records,)
+    #: each record's place in the order of each feature, one feature behind the other, and the record at each
+    #: place, of the least types that hold them; shape (features * records,)
     places: np.ndarray
     order: np.ndarray
-    rising: np.ndarray  #: values in that order, one feature behind the other
+    rising: np.ndarray  #: values in that order
+    codes: np.ndarray  #: the target in that order
     tied: bool  #: whether any feature has one value twice
     target: np.ndarray  #: class codes, or a numeric target in whole units, shape (records,)
     classes: int  #: number of classes; 0 for a numeric target
@@ -36,20 +40,21 @@ class Ranked:
         """Order records x, shape (records, features); a numeric target's centre without records is `middle`."""
         columns = np.ascontiguousarray(x.T, dtype=float)
         order = np.argsort(columns, axis=1, kind="stable")
-        places = np.empty(columns.shape, np.uint32)
-        np.put_along_axis(places, order, np.arange(len(x), dtype=np.uint32)[None], axis=1)
+        places = np.empty(columns.shape, np.min_scalar_type(max(columns.size - 1, 0)))
+        numbers = np.arange(columns.size).reshape(columns.shape).astype(places.dtype)
+        np.put_along_axis(places, order, numbers, axis=1)
         rising = np.take_along_axis(columns, order, axis=1)
         tied = bool((rising[:, 1:] == rising[:, :-1]).any())
         least = np.min_scalar_type(max(len(x) - 1, 0))
-        ordered = places.ravel(), order.astype(least).ravel(), rising.ravel(), tied
+        ordered = places.ravel(), order.astype(least).ravel(), rising.ravel()
         if classes:
             codes = y.astype(np.min_scalar_type(classes))
-            return cls(columns, *ordered, codes, classes)
+            return cls(columns, *ordered, codes[order].ravel(), tied, codes, classes)
         centre = float(np.mean(y)) if len(y) else middle
         reach = float(np.abs(y - centre).max(initial=0.0)) or 1.0
         unit = reach * max(len(y), 1) / _EXACT
         whole = np.rint((y - centre) / unit).astype(np.int64)
-        return cls(columns, *ordered, whole, 0, centre, unit)
+        return cls(columns, *ordered, whole[order].ravel(), tied, whole, 0, centre, unit)
 
     @property
     def features(self) -> int:
@@ -66,75 +71,90 @@ class Cuts:
 
     pairs: np.ndarray
     thresholds: np.ndarray
-    sizes: np.ndarray  #: records on the left
+    sizes: np.ndarray  #: records on the left and on the right, shape (pairs, 2)
     #: class counts on the left and on the right, or sums of the target; shape (pairs, 2, classes or 1)
     sums: np.ndarray
-    #: of these pairs, each pair's in its feature's order: those on the left come first
-    records: np.ndarray
+    #: of these pairs' records the places in :attr:`Ranked.order`, pair by pair: those on the left come first
+    places: np.ndarray
 
 
-def best_cuts(table: Ranked, records: np.ndarray, sizes: np.ndarray, features: np.ndarray) -> Cuts:
+def best_cuts(table: Ranked, cells: np.ndarray, sizes: np.ndarray, features: np.ndarray) -> Cuts:
     """The best cut of each (node, feature) pair that has two different values.
+
+    Within a run of one class no cut is best, and none is looked for: with s of n records on the left, b and B of other
+    classes there and on the right, and S and T the sums of these classes' squared counts, the score is
+    n - 2 (b + B) + (b^2 + S) / s + (B^2 + T) / (n - s). Its second derivative is at least 4 / n^3 unless b + B is 0,
+    so that it is at least 2 / n^3 lower than at the run's better end, which is a cut (where b or B is 0, scores rise
+    towards the other end). Two scores are rounded by less than n / 2^51 together, which is less below 2^13 records.
 
     Args:
         table: the client's records.
-        records: record numbers, pair by pair.
+        cells: of each record of each pair its number, and ``len(table)`` times the feature more.
         sizes, features: of each pair: its records, at least one, and feature; shape (pairs,).
     """
-    ends = np.cumsum(sizes)
-    starts, bits = ends - sizes, max(len(table) - 1, 1).bit_length()
-    keyed = np.dtype(np.uint32 if len(sizes) << bits <= 2**32 else np.uint64)
-    at = np.repeat(features * len(table), sizes)
-    keys = table.places[at + records].astype(keyed, copy=False)
-    keys |= np.repeat((np.arange(len(sizes)) << bits).astype(keyed), sizes)
+    ends = sizes.cumsum()
+    most = max(len(sizes), table.features) * len(table)
+    keyed = np.dtype(np.uint32 if most <= 2**32 else np.int64)
+    moved = (np.arange(len(sizes)) - features) * len(table)  # each pair's places behind the last's
+    shift = moved.astype(keyed).repeat(sizes)
+    keys = table.places.take(cells).astype(keyed, copy=False)
+    keys += shift
     keys.sort()
-    keys &= keyed.type((1 << bits) - 1)
-    at += keys.astype(np.int64, copy=False)
-    records = table.order[at]
-    sums, scores = _scores(table, table.target[records], starts, sizes)
-    scores[ends - 1] = -1.0  # no cut behind the last record, or between equal values
+    keys -= shift
+    places = keys.astype(np.intp)
+    codes, apart = table.codes.take(places), np.ones(len(places), bool)
     if table.tied:
-        values = table.rising[at]
-        scores[:-1][values[1:] == values[:-1]] = -1.0
-    greatest = np.maximum.reduceat(scores, starts)
-    winners = np.flatnonzero(scores == np.repeat(greatest, sizes))
-    first = winners[np.searchsorted(winners, starts)]
-    pairs = np.flatnonzero(greatest >= 0)
-    if len(pairs) < len(sizes):
-        records = records[np.repeat(greatest >= 0, sizes)]
+        values = table.rising.take(places)
+        np.not_equal(values[1:], values[:-1], out=apart[:-1])
+    elif table.classes and sizes.max() < _EXACTLY:
+        np.not_equal(codes[1:], codes[:-1], out=apart[:-1])
+    apart[ends - 1] = True  # no cut, but where its pair ends
+    at = apart.nonzero()[0]
+    until = at.searchsorted(ends)
+    since = np.concatenate([[0], until[:-1]])
+    sums, scores = _scores(table, codes, ends, at, until - since)
+    scores[until - 1] = -1.0
+    greatest = np.maximum.reduceat(scores, since)
+    winners = (scores == greatest.repeat(until - since)).nonzero()[0]
+    first = winners[winners.searchsorted(since)]
+    pairs = (greatest >= 0).nonzero()[0]
     first = first[pairs]
-    low, high = table.rising[at[first]], table.rising[at[first + 1]]
+    low, high = table.rising[places[at[first]]], table.rising[places[at[first] + 1]]
+    if len(pairs) < len(sizes):
+        places = places[(greatest >= 0).repeat(sizes)]
     middle = low / 2 + high / 2
     thresholds = np.where(middle < high, middle, low)  # never the higher value itself
-    below, whole = sums[:, first].T, sums[:, ends[pairs] - 1].T
-    parts = np.stack([below, whole - below], axis=1)
-    return Cuts(pairs, thresholds, first + 1 - starts[pairs], parts, records)
+    parts = np.array([each[:, first] for each in sums]).T
+    return Cuts(pairs, thresholds, parts[..., 0], parts[..., 1:], places)
 
 
 def _scores(
-    table: Ranked, target: np.ndarray, starts: np.ndarray, sizes: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Sums of each class, or the target's, up to each record of its pair; and the score of a cut behind it."""
-    left = np.arange(1.0, len(target) + 1) - np.repeat(starts.astype(float), sizes)
-    right = np.repeat(sizes.astype(float), sizes) - left
-    sums = np.empty((table.classes or 1, len(target)))
-    lower, upper = np.zeros(len(target)), np.zeros(len(target))
-    others, beyond = left, right  # of classes that are still to come, on either side
+    table: Ranked, codes: np.ndarray, ends: np.ndarray, at: np.ndarray, cuts: np.ndarray
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Of cuts behind some records, so many of each pair: what both sides hold, and the score.
+
+    Of both sides, shape (2, cuts): how many records, then for each class how many, or the target's sum.
+    """
+    short = table.classes > 0 and len(table) <= _SHORT
+    whole, squared = (np.int32, np.int32) if short else (np.int64, np.float64)
+
+    def both(running: np.ndarray) -> np.ndarray:
+        """What the left and the right side of each cut hold, by sums up to each record."""
+        after = running[ends - 1]
+        sides = np.array([np.concatenate([[0], after[:-1]]), after], whole).repeat(cuts, axis=1)
+        upto = running.take(at)
+        np.subtract(upto, sides[0], out=sides[0])
+        np.subtract(sides[1], upto, out=sides[1])
+        return sides
+
+    sums = list[np.ndarray]()
     for number in range(max(table.classes - 1, 1)):
-        each = target == number if table.classes else target
-        running = np.concatenate([[0], np.cumsum(each, dtype=np.int64)])
-        before = running[starts]
-        one = np.subtract(running[1:], np.repeat(before, sizes), out=sums[number])
-        other = np.repeat((running[starts + sizes] - before).astype(float), sizes) - one
-        others, beyond = others - one, beyond - other
-        lower += one**2
-        upper += np.square(other, out=other)
+        each = codes == number if table.classes else codes
+        sums.append(both(each.cumsum(dtype=whole)))
+    sides = both(np.arange(1, len(codes) + 1, dtype=whole))
     if table.classes > 1:
-        sums[-1] = others
-        lower += np.square(others, out=others)
-        upper += np.square(beyond, out=beyond)
-    right[starts + sizes - 1] = 1.0  # nothing lies behind a pair's last record
-    lower /= left
-    upper /= right
-    lower += upper
-    return sums, lower
+        sums.append(reduce(np.subtract, sums, sides))
+    squares = reduce(np.add, [np.square(each, dtype=squared) for each in sums])
+    np.maximum(sides[1], 1, out=sides[1])  # nothing lies behind a pair's last record
+    left, right = squares / sides
+    return [sides, *sums], left + right

@@ -15,7 +15,7 @@ from privfed.learners.genetic_tree.structures import NIL, length
 
 #: Most bytes of a trie beyond what one candidate needs; a fuller one starts anew.
 MEMORY = 16 * 2**20
-BATCH = 2**14  #: Most records that are sorted in one batch, unless one node has more
+BATCH = 2**16  #: Most records that are sorted in one batch, unless one node has more
 _UNKNOWN, _NONE = -1, -2
 
 
@@ -30,7 +30,7 @@ class _Rows:
         """Append rows."""
         end = self.size + len(rows)
         if end > len(self._rows):
-            longer = np.empty((2 * end, *self._rows.shape[1:]), self._rows.dtype)
+            longer = np.empty((end + end // 2, *self._rows.shape[1:]), self._rows.dtype)
             longer[: self.size] = self._rows[: self.size]
             self._rows = longer
         self._rows[self.size : end] = rows
@@ -76,23 +76,24 @@ class Trie:
         self._clear()
 
     def _clear(self) -> None:
-        classes, numbers = self.table.classes, self.table.order.dtype.type
+        classes = self.table.classes
         count = np.int32 if classes else np.float64
         #: to fit to: class counts, or n and sum; to score on: class counts, or n, sum and sum of squares
         self._fitted, self._scored = _Rows(count, classes or 2), _Rows(count, classes or 3)
-        self._open, self._cut = _Rows(np.int32), _Rows(np.float64)  # number among open nodes, or -1
-        self._records = _Rows(numbers), _Rows(numbers)  # of open nodes, to fit to and to score on
-        self._starts, self._sizes = _Rows(np.int64, 2), _Rows(np.int32, 2)
-        self._child = _Rows(np.int32, self.table.features)
+        #: number n among open nodes, -2 - n if nothing is scored on it, -1 if it is not one
+        self._open = _Rows(np.int32)
+        self._cut = _Rows(np.float64)  #: of each pair of children
+        #: records of open nodes to fit to and to score on; where both start, and how many they are
+        self._records, self._kept = _Rows(self.table.order.dtype.type), _Rows(np.int64, 4)
+        self._child = _Rows(np.int32)  #: left ones of open nodes, by node and feature
         for fit, held in self.roots:
             own = self.table.target[fit]
             sums = np.bincount(own, minlength=classes) if classes else [len(own), own.sum()]
-            scored = self._summed(held, np.zeros(len(held), np.intp), 1)
+            scored = self._summed(self.table.target[held], np.zeros(len(held), np.intp), 1)
             open_ = np.array([len(own) > 0 and own.min() < own.max()])
-            self._add(np.array([sums]), scored, np.zeros(1), open_)
+            self._add(np.array([sums]), scored, open_, np.array([len(held)]))
             if open_[0]:
-                sizes = np.array([[len(fit), len(held)]])
-                self._keep(np.zeros((1, 2), np.int64), sizes, (fit, held))
+                self._keep(np.array([[0, len(fit), len(fit), len(held)]]), fit, held)
 
     # --- what is known of nodes --------------------------------------------------------------
 
@@ -107,16 +108,18 @@ class Trie:
     def children(self, node: int, feature: int) -> tuple[int, int, float] | None:
         """Left and right child by a feature and the threshold between; none for a leaf."""
         number = self._open.all[[node]]
-        if number[0] < 0:
+        if number[0] == -1:
             return None
+        number = np.maximum(number, -2 - number)
         left = int(self._children(number, np.array([feature]), last=False)[0])
-        return None if left == _NONE else (left, left + 1, float(self._cut.all[left]))
+        cut = float(self._cut.all[(left - len(self.roots)) // 2])
+        return None if left == _NONE else (left, left + 1, cut)
 
     @property
     def bytes(self) -> int:
         """What the trie takes."""
-        rows = [self._fitted, self._scored, self._open, self._cut, self._starts, self._sizes]
-        return sum(each.bytes for each in [*self._records, *rows, self._child])
+        nodes = self._fitted, self._scored, self._open, self._cut
+        return sum(each.bytes for each in (*nodes, self._records, self._kept, self._child))
 
     # --- walking -----------------------------------------------------------------------------
 
@@ -132,81 +135,91 @@ class Trie:
             yield self._block(genes, candidate[start : start + block], root[start : start + block])
 
     def _block(self, genes: np.ndarray, candidate: np.ndarray, root: np.ndarray) -> LeafAssignments:
-        live = np.array([candidate, root, np.zeros_like(root)])  # ..., node, position
-        found = []
+        codes, width = genes.ravel(), genes.shape[1]
+        at, node = candidate * width, root  # at: position in all strings, one behind the other
+        found = list[tuple[np.ndarray, np.ndarray]]()
         for level in range(self.depth):
-            gene, number = genes[live[0], live[2]], self._open.all[live[1]]
+            gene, number = codes.take(at), self._open.all.take(node)
             goes_on = (gene != NIL) & (number >= 0)
-            scored_on = self._sizes.all[number[goes_on], 1]  # where none is, no score depends on it
-            goes_on[goes_on] = scored_on > 0
-            found.append(live[:2, ~goes_on])
-            live = live[:, goes_on]
-            left = self._children(number[goes_on], gene[goes_on], last=level == self.depth - 1)
-            found.append(live[:2, left == _NONE])
-            live, left = live[:, left != _NONE], left[left != _NONE]
+            found.append((at[~goes_on], node[~goes_on]))
+            at, node, number, gene = (each[goes_on] for each in (at, node, number, gene))
+            left = self._children(number, gene, last=level == self.depth - 1)
+            cut = left != _NONE
+            found.append((at[~cut], node[~cut]))
+            at, left = at[cut], left[cut]
             half = length(self.depth - level - 1)
-            live = np.hstack([live, live])
-            live[1] = np.concatenate([left, left + 1])
-            live[2, : len(left)] += 1
-            live[2, len(left) :] += 1 + half
-        return LeafAssignments(*np.hstack([*found, live[:2]]))
+            below = at + (half > 0)  # past the last level is no position
+            at, node = np.concatenate([below, below + half]), np.concatenate([left, left + 1])
+        at, node = (np.concatenate(each) for each in zip(*found, (at, node), strict=True))
+        return LeafAssignments(at // width, node)
 
     def _children(self, number: np.ndarray, gene: np.ndarray, last: bool) -> np.ndarray:
         """Left children of open nodes, fitted where they were not yet known; `last` if none will have any."""
-        known = self._child.all[number, gene]
-        missing = known == _UNKNOWN
-        if missing.any():
-            features = self.table.features
-            pairs = np.unique(number[missing] * features + gene[missing])
-            number_, feature = pairs // features, pairs % features
-            batch = np.cumsum(self._sizes.all[number_, 0]) // BATCH
-            for each in range(int(batch[0]), int(batch[-1]) + 1):
-                if (batch == each).any():
-                    self._fit(number_[batch == each], feature[batch == each], last)
-            known = self._child.all[number, gene]
-        return np.asarray(known)
+        pair, known = number * self.table.features + gene, self._child.all
+        missing = pair[known.take(pair) == _UNKNOWN]
+        if len(missing):
+            places = np.arange(len(missing))
+            known[missing] = places  # each pair once, by the last of its places
+            pairs = missing[known.take(missing) == places]
+            batch = self._kept.all[pairs // self.table.features, 2].cumsum() // BATCH
+            for each in range(batch[0], batch[-1] + 1):
+                if len(some := pairs[batch == each]):
+                    self._fit(some, last)
+        return np.asarray(self._child.all.take(pair))
 
     # --- fitting -----------------------------------------------------------------------------
 
-    def _fit(self, number: np.ndarray, feature: np.ndarray, last: bool) -> None:
-        """Fit pairs of an open node and a feature."""
-        self._child.all[number, feature] = _NONE
-        sizes = self._sizes.all[number, 0].astype(np.int64)
-        cuts = best_cuts(self.table, self._gather(number, 0), sizes, feature)
-        if not len(cuts.pairs):
+    def _fit(self, pairs: np.ndarray, last: bool) -> None:
+        """Fit pairs of an open node and a feature, numbered node by node."""
+        table, count = self.table, len(pairs)
+        number, feature = pairs // table.features, pairs % table.features
+        self._child.all[pairs] = _NONE
+        kept = self._kept.all[number].T
+        starts, sizes = kept[:2].ravel(), kept[2:].ravel()  # to fit to, then to score on
+        ends = sizes.cumsum()
+        places = (starts - ends + sizes).repeat(sizes)
+        places += np.arange(len(places))
+        records = self._records.all.take(places)
+        firsts = feature * len(table)
+        cells = np.concatenate([firsts, firsts]).repeat(sizes)
+        cells += records
+        own, within = ends[count - 1], sizes[count:]
+        cuts = best_cuts(table, cells[:own], sizes[:count], feature)
+        cells, held = cells[own:], records[own:]
+        if len(cuts.pairs) < count:
+            cut = np.isin(np.arange(count), cuts.pairs)
+            rest = cut.repeat(within)
+            pairs, within, cells, held = pairs[cut], within[cut], cells[rest], held[rest]
+        if not len(pairs):
             return
-        number, feature, sizes = number[cuts.pairs], feature[cuts.pairs], sizes[cuts.pairs]
-        self._child.all[number, feature] = self._open.size + 2 * np.arange(len(number))
-        parts = np.column_stack([cuts.sizes, sizes - cuts.sizes]).ravel()
-        sums = cuts.sums.reshape(len(parts), -1)
-        fitted = sums if self.table.classes else np.column_stack([parts, sums])
+        self._child.all[pairs] = np.arange(0, 2 * len(pairs), 2) + self._open.size
+        parts, sums = cuts.sizes.ravel(), cuts.sums.reshape(2 * len(pairs), -1)
         # the records to score on, in their order: floating-point sums of squares depend on it
-        held, within = self._gather(number, 1), self._sizes.all[number, 1]
-        values = self.table.x.ravel()[np.repeat(feature * len(self.table), within) + held]
-        high = values > np.repeat(cuts.thresholds, within)
-        half = np.repeat(2 * np.arange(len(number)), within) + high
-        open_ = np.zeros(len(parts), bool) if last else self._mixed(cuts.records, parts, sums)
-        scored = self._summed(held, half, len(parts))
-        self._add(fitted, scored, np.repeat(cuts.thresholds, 2), open_)
-        if not open_.any():
-            return
+        high = table.x.take(cells) > cuts.thresholds.repeat(within)
+        half = np.arange(0, len(parts), 2).repeat(within)
+        half += high
+        scored = self._summed(table.target.take(held), half, len(parts))
         other = np.bincount(half, minlength=len(parts))
-        rows = np.argsort(high, kind="stable")  # those on the left of their pair come first
-        below = np.cumsum(other.reshape(-1, 2).T.ravel()).reshape(2, -1).T.ravel() - other
-        starts = np.column_stack([np.cumsum(parts) - parts, below])
-        both = np.column_stack([parts, other])
-        self._keep(starts[open_], both[open_], (cuts.records, held[rows]))
+        open_ = np.zeros(len(parts), bool) if last else self._mixed(cuts.places, parts, sums)
+        self._add(sums if table.classes else np.column_stack([parts, sums]), scored, open_, other)
+        self._cut.extend(cuts.thresholds)
+        if not np.count_nonzero(open_):
+            return
+        sides = other.reshape(-1, 2).T.ravel()  # those on the left of their pair come first
+        below = (len(cuts.places) + sides.cumsum() - sides).reshape(2, -1).T.ravel()
+        both = np.array([parts.cumsum() - parts, below, parts, other]).T
+        self._keep(both[open_], table.order.take(cuts.places), held[~high], held[high])
 
-    def _mixed(self, records: np.ndarray, sizes: np.ndarray, sums: np.ndarray) -> np.ndarray:
+    def _mixed(self, places: np.ndarray, sizes: np.ndarray, sums: np.ndarray) -> np.ndarray:
         """Which nodes, each with records, have several values of the target."""
         if self.table.classes:
             return np.asarray(sums.max(axis=1) < sizes)
-        target, starts = self.table.target[records], np.cumsum(sizes) - sizes
+        target, starts = self.table.codes.take(places), sizes.cumsum() - sizes
         return np.asarray(np.minimum.reduceat(target, starts) < np.maximum.reduceat(target, starts))
 
-    def _summed(self, records: np.ndarray, node: np.ndarray, count: int) -> np.ndarray:
+    def _summed(self, target: np.ndarray, node: np.ndarray, count: int) -> np.ndarray:
         """Class counts of each node, or n, sum and sum of squares; shape (nodes, sums)."""
-        target, classes = self.table.target[records], self.table.classes
+        classes = self.table.classes
         if classes:
             cells = np.bincount(node * classes + target, minlength=count * classes)
             return np.asarray(cells.reshape(-1, classes))
@@ -215,27 +228,18 @@ class Trie:
         return np.column_stack([np.bincount(node, each, minlength=count) for each in weights])
 
     def _add(
-        self, fitted: np.ndarray, scored: np.ndarray, cuts: np.ndarray, open_: np.ndarray
+        self, fitted: np.ndarray, scored: np.ndarray, open_: np.ndarray, held: np.ndarray
     ) -> None:
-        """Append nodes, each left child before its right one."""
+        """Append nodes, each left child before its right one; `held`: on how many records they are scored."""
         self._fitted.extend(fitted)
         self._scored.extend(scored)
-        self._cut.extend(cuts)
-        self._open.extend(np.where(open_, self._child.size + np.cumsum(open_) - 1, -1))
+        numbers = open_.cumsum() + (self._kept.size - 1)
+        self._open.extend(np.where(open_, np.where(held, numbers, -2 - numbers), -1))
 
-    def _keep(
-        self, starts: np.ndarray, sizes: np.ndarray, records: tuple[np.ndarray, np.ndarray]
-    ) -> None:
+    def _keep(self, kept: np.ndarray, *records: np.ndarray) -> None:
         """Append what open nodes need to be split, by where theirs start among some records."""
-        self._starts.extend(starts + [kept.size for kept in self._records])
-        self._sizes.extend(sizes)
-        self._child.extend(np.full((len(starts), self.table.features), _UNKNOWN))
-        for kept, new in zip(self._records, records, strict=True):
-            kept.extend(new)
-
-    def _gather(self, number: np.ndarray, kind: int) -> np.ndarray:
-        """Records of open nodes, node by node."""
-        sizes, starts = self._sizes.all[number, kind], self._starts.all[number, kind]
-        shift = np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
-        shift += np.arange(len(shift))
-        return np.asarray(self._records[kind].all[shift])
+        kept[:, :2] += self._records.size
+        self._kept.extend(kept)
+        self._child.extend(np.full(len(kept) * self.table.features, _UNKNOWN))
+        for each in records:
+            self._records.extend(each)

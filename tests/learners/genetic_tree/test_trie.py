@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
 from privfed.learners.genetic_tree.fitness import confusions, macro_f1, scores, squared_errors
-from privfed.learners.genetic_tree.splits import Ranked
+from privfed.learners.genetic_tree.splits import Ranked, best_cuts
 from privfed.learners.genetic_tree.structures import NIL, random_structures
 from privfed.learners.genetic_tree.trie import Trie
 
@@ -158,6 +158,23 @@ def test_the_trie_is_plain_recursion_done_at_once(
         else:
             expected = -np.mean((true - guessed) ** 2) * table.unit**2
             assert said[number] == pytest.approx(expected, rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize("records", [3, 300, 2**13 - 1, 2**13])
+@pytest.mark.parametrize("runs", [2, 40])
+def test_the_best_cut_is_the_best_of_all(records: int, runs: int) -> None:
+    """Cuts within a run of one class are not looked at, which changes no threshold."""
+    rng = np.random.default_rng(records)
+    x = rng.permutation(records).astype(float)[:, None]
+    label = np.cumsum(rng.random(records) < runs / records) % 2
+    label[0], label[-1] = 0, 1
+    table = Ranked.of(x, label[x[:, 0].astype(int)], 2)
+    sizes = np.array([records])
+    found = best_cuts(table, np.arange(records), sizes, np.zeros(1, np.int64))
+    left, ones = np.arange(1.0, records), np.cumsum(label)[:-1].astype(float)
+    right, others = records - left, label.sum() - ones
+    score = (ones**2 + (left - ones) ** 2) / left + (others**2 + (right - others) ** 2) / right
+    assert found.thresholds.tolist() == [int(score.argmax()) + 0.5]
 
 
 def test_the_comparison_reaches_many_thresholds() -> None:
