@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -34,7 +35,7 @@ class NodeInstances:
         counts = np.array([len(rows) for rows in each])
         return cls(np.concatenate(each), np.arange(trees.start, trees.stop), counts)._inhabited()
 
-    @property
+    @cached_property
     def edges(self) -> np.ndarray:
         """Where each node's instances begin, and their end, shape (nodes + 1,)."""
         return np.concatenate([[0], np.cumsum(self.counts)])
@@ -44,35 +45,43 @@ class NodeInstances:
         return np.repeat(each, self.counts)
 
     def only(self, kept: np.ndarray) -> NodeInstances:
-        """Some of the nodes, shape (nodes,)."""
-        if kept.all():
-            return self
-        rows = self.rows.take(np.flatnonzero(self.repeat(kept)))
-        return NodeInstances(rows, self.nodes[kept], self.counts[kept])
+        """Some of the nodes, by a mask of shape (nodes,)."""
+        return self.at(np.flatnonzero(kept))
+
+    def at(self, places: np.ndarray) -> NodeInstances:
+        """Some of the nodes, in that order; without a copy where they lie together."""
+        counts, starts = self.counts[places], self.edges[places]
+        if (np.diff(places) == 1).all():
+            rows = self.rows[starts.min(initial=len(self.rows)) :][: counts.sum()]
+        else:
+            index = np.repeat(starts - (np.cumsum(counts) - counts), counts)
+            index += np.arange(len(index))
+            rows = self.rows.take(index)
+        return NodeInstances(rows, self.nodes[places], counts)
 
     def batches(self, size: int) -> Iterator[NodeInstances]:
         """The same, at most ``size`` nodes at a time."""
-        edges = self.edges
         for first in range(0, len(self.nodes), size):
-            last = min(first + size, len(self.nodes))
-            rows = self.rows[edges[first] : edges[last]]
-            yield NodeInstances(rows, self.nodes[first:last], self.counts[first:last])
+            yield self.at(np.arange(first, min(first + size, len(self.nodes))))
 
     def descended(self, trees: BinaryTrees, columns: np.ndarray) -> list[NodeInstances]:
         """Walk on from nodes of trees to their leaves; what stays is not touched again."""
         inner = trees.inner.take(self.nodes)
         if not inner.any():
             return [self]
-        moved = self.only(inner)._parted(trees, columns).descended(trees, columns)
+        by_set = trees.subset.take(self.nodes) >= 0
+        parts = [self.only(inner & kind)._parted(trees, columns) for kind in (~by_set, by_set)]
+        moved = NodeInstances.together(parts).descended(trees, columns)
         return moved if inner.all() else [*moved, self.only(~inner)]
 
     def _parted(self, trees: BinaryTrees, columns: np.ndarray) -> NodeInstances:
         """One step down: all that goes left, and then all that goes right."""
         right = trees.goes_right(self.nodes, self.rows, columns, self.counts)
-        gone = np.diff(np.cumsum(right)[self.edges[1:] - 1], prepend=0)
+        sides = [np.flatnonzero(side) for side in (~right, right)]
+        gone = np.diff(np.searchsorted(sides[1], self.edges))
         left = trees.left.take(self.nodes).astype(np.intp)
         return NodeInstances(
-            np.concatenate([self.rows.take(np.flatnonzero(side)) for side in (~right, right)]),
+            np.concatenate([self.rows.take(side) for side in sides]),
             np.concatenate([left, left + 1]),
             np.concatenate([self.counts - gone, gone]),
         )._inhabited()
@@ -167,10 +176,12 @@ class NodeIndex:
         values = self.columns.values
         open_ = NodeInstances.together(open_.descended(level.trees, values))
         numbers = level.numbers.take(open_.nodes)
-        asked = numbers >= 0
-        if not asked.all():
-            closed = [*closed, open_.only(~asked)]
-            open_, numbers = open_.only(asked), numbers[asked]
+        asked = np.flatnonzero(numbers >= 0)
+        if len(asked) < len(numbers):
+            closed = [*closed, open_.only(numbers < 0)]
+        sizes = [each.sizes.take(numbers[asked]) for each in (level.grouped, level.numeric)]
+        asked = asked[np.lexsort((-sizes[0], sizes[1]))]  # nodes of as many pairs side by side
+        open_, numbers = open_.at(asked), numbers[asked]
         if kept is None and self._held < KEPT:
             self._held += open_.rows.nbytes + sum(part.rows.nbytes for part in closed)
             kept = open_, closed
@@ -198,6 +209,7 @@ class NodeIndex:
                 yield Sorted(chosen, keys, part.edges)
 
 
+@lru_cache(maxsize=2)  # in one process the same queries reach every client
 def _grew(before: BinaryTrees, after: BinaryTrees) -> bool:
     """Whether trees are earlier ones grown on, so that places in those are on the way."""
     if before is after:
@@ -215,6 +227,7 @@ def _grew(before: BinaryTrees, after: BinaryTrees) -> bool:
     )
 
 
+@lru_cache(maxsize=2)
 def _same(one: OpenNodes, other: OpenNodes) -> bool:
     """Whether two questions sort the same values by the same nodes of the same trees."""
     if one is other:

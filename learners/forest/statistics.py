@@ -116,12 +116,12 @@ def _between(part: Sorted, cuts: np.ndarray, columns: Columns) -> Arrays:
     counts = _steps(edges)
     below = (part.keys & mask).view(np.int64)
     if columns.classes == 0:
-        upto = _cumulated(columns.target.take(below)).take(edges)
-        return {"bins": counts[:, :, None], "bin_sums": _steps(upto)}
+        sums = _between_edges(columns.target.take(below), edges, counts)
+        return {"bins": counts[:, :, None], "bin_sums": sums}
     if columns.classes == 1:
         return {"bins": counts[:, :, None]}
     if columns.classes == 2:
-        second = _steps(_cumulated(below).take(edges))
+        second = _between_edges(below, edges, counts)
         each = np.empty((*counts.shape, 2), np.int32)
         np.subtract(counts, second, out=each[:, :, 0], casting="same_kind")
         each[:, :, 1] = second
@@ -139,17 +139,17 @@ def _steps(rising: np.ndarray) -> np.ndarray:
     return steps[:, :-1]
 
 
-def _cumulated(values: np.ndarray) -> np.ndarray:
-    total = np.zeros(len(values) + 1, np.int64)
-    np.cumsum(values, out=total[1:])
-    return total
+def _between_edges(values: np.ndarray, edges: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Sums of whole numbers between each row's edges, where there are so many."""
+    sums = np.add.reduceat(np.append(values, 0), edges[:, :-1].reshape(-1))
+    return sums.reshape(counts.shape) * (counts > 0)
 
 
 def categories(index: NodeIndex, view: View, level: OpenNodes, width: int) -> Arrays:
     """Statistics of each category of each categorical pair, shape (pairs, width, ...)."""
     columns, pairs = index.columns, level.grouped
     shape = len(pairs), width, level.classes or 1
-    found = {"groups": np.zeros(shape, np.int64)}
+    found = {"groups": np.zeros(shape, np.int32)}
     if not level.classes:
         found["group_sums"] = np.zeros(shape[:2], np.int64)
     size = width * shape[2]

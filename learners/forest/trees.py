@@ -90,10 +90,11 @@ class BinaryTrees:
         values = columns.reshape(-1).take(spread(begin) + rows)
         right: np.ndarray = values > spread(self.cut.take(nodes))
         if len(self.subsets):
-            chosen = spread(self.subset.take(nodes))
-            grouped = np.flatnonzero(chosen >= 0)
-            codes = values[grouped].astype(np.int64)
-            right[grouped] = ~self.subsets[chosen[grouped], codes]
+            chosen = self.subset.take(nodes)
+            every = bool((chosen >= 0).all())
+            begin = spread(chosen.astype(np.intp) * self.subsets.shape[1])
+            grouped = slice(None) if every else np.flatnonzero(begin >= 0)
+            right[grouped] = ~self.subsets.take(begin[grouped] + values[grouped].astype(np.intp))
         if feature.min(initial=0) <= ALL_LEFT:
             right[spread(feature == ALL_LEFT)] = False
             right[spread(feature == ALL_RIGHT)] = True
