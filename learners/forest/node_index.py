@@ -38,7 +38,9 @@ class NodeInstances:
     @cached_property
     def edges(self) -> np.ndarray:
         """Where each node's instances begin, and their end, shape (nodes + 1,)."""
-        return np.concatenate([[0], np.cumsum(self.counts)])
+        edges = np.zeros(len(self.counts) + 1, np.intp)
+        np.cumsum(self.counts, out=edges[1:])
+        return edges
 
     def repeat(self, each: np.ndarray) -> np.ndarray:
         """Each node's value, for each of its instances."""
@@ -50,14 +52,16 @@ class NodeInstances:
 
     def at(self, places: np.ndarray) -> NodeInstances:
         """Some of the nodes, in that order; without a copy where they lie together."""
-        counts, starts = self.counts[places], self.edges[places]
-        if (np.diff(places) == 1).all():
-            rows = self.rows[starts.min(initial=len(self.rows)) :][: counts.sum()]
-        else:
-            index = np.repeat(starts - (np.cumsum(counts) - counts), counts)
-            index += np.arange(len(index))
-            rows = self.rows.take(index)
-        return NodeInstances(rows, self.nodes[places], counts)
+        if (places[1:] - places[:-1] == 1).all():
+            first, last = (places[0], places[-1] + 1) if len(places) else (0, 0)
+            if last - first == len(self.nodes):
+                return self
+            rows = self.rows[self.edges[first] : self.edges[last]]
+            return NodeInstances(rows, self.nodes[first:last], self.counts[first:last])
+        counts = self.counts[places]
+        index = np.repeat(self.edges[places] - (np.cumsum(counts) - counts), counts)
+        index += np.arange(len(index))
+        return NodeInstances(self.rows.take(index), self.nodes[places], counts)
 
     def batches(self, size: int) -> Iterator[NodeInstances]:
         """The same, at most ``size`` nodes at a time."""
