@@ -46,22 +46,37 @@ class NodeInstances:
         """Each node's value, for each of its instances."""
         return np.repeat(each, self.counts)
 
+    def cells(self, features: np.ndarray, records: int) -> np.ndarray:
+        """Where each instance's value of its node's feature is, in a table of shape (features, records)."""
+        index = self.repeat(features.astype(np.intp) * records)
+        index += self.rows
+        return index
+
     def only(self, kept: np.ndarray) -> NodeInstances:
         """Some of the nodes, by a mask of shape (nodes,)."""
         return self.at(np.flatnonzero(kept))
 
     def at(self, places: np.ndarray) -> NodeInstances:
         """Some of the nodes, in that order; without a copy where they lie together."""
-        if (places[1:] - places[:-1] == 1).all():
-            first, last = (places[0], places[-1] + 1) if len(places) else (0, 0)
-            if last - first == len(self.nodes):
-                return self
-            rows = self.rows[self.edges[first] : self.edges[last]]
-            return NodeInstances(rows, self.nodes[first:last], self.counts[first:last])
-        counts = self.counts[places]
-        index = np.repeat(self.edges[places] - (np.cumsum(counts) - counts), counts)
-        index += np.arange(len(index))
-        return NodeInstances(self.rows.take(index), self.nodes[places], counts)
+        turns = np.ones(len(places) + 1, bool)
+        np.not_equal(places[1:], places[:-1] + 1, out=turns[1:-1])
+        runs = np.flatnonzero(turns)
+        if len(places) == len(self.nodes) and len(runs) == 2:
+            return self
+        first, last = self.edges[places[runs[:-1]]], self.edges[places[runs[1:] - 1] + 1]
+        rows = [self.rows[a:b] for a, b in zip(first.tolist(), last.tolist(), strict=True)]
+        rows = rows[0] if len(rows) == 1 else np.concatenate([self.rows[:0], *rows])
+        return NodeInstances(rows, self.nodes[places], self.counts[places])
+
+    def slots(self, pairs: NodeFeatures) -> Iterator[tuple[NodeInstances, np.ndarray]]:
+        """The nodes with a first pair, with a second, ..., and these pairs; each begins the ones before."""
+        sizes = pairs.sizes.take(self.nodes)
+        order = np.argsort(-sizes, kind="stable")
+        part, first = self.at(order), pairs.first.take(self.nodes[order])
+        for slot in range(int(sizes.max(initial=0))):
+            some = int(np.count_nonzero(sizes > slot))
+            rows = part.rows[: part.edges[some]]
+            yield NodeInstances(rows, part.nodes[:some], part.counts[:some]), first[:some] + slot
 
     def batches(self, size: int) -> Iterator[NodeInstances]:
         """The same, at most ``size`` nodes at a time."""
@@ -184,7 +199,7 @@ class NodeIndex:
         if len(asked) < len(numbers):
             closed = [*closed, open_.only(numbers < 0)]
         sizes = [each.sizes.take(numbers[asked]) for each in (level.grouped, level.numeric)]
-        asked = asked[np.lexsort((-sizes[0], sizes[1]))]  # nodes of as many pairs side by side
+        asked = asked[np.lexsort((sizes[0], -sizes[1]))]  # nodes of as many pairs side by side
         open_, numbers = open_.at(asked), numbers[asked]
         if kept is None and self._held < KEPT:
             self._held += open_.rows.nbytes + sum(part.rows.nbytes for part in closed)
@@ -198,19 +213,14 @@ class NodeIndex:
         columns = self.columns
         bits = _U64(32 + columns.payload)  # a key's node stands above a record's own bits
         for part in instances.batches(columns.room):
-            sizes, above = pairs.sizes.take(part.nodes), None
-            for slot in range(int(sizes.max(initial=0))):
-                if (sizes <= slot).any():
-                    sizes, part, above = sizes[sizes > slot], part.only(sizes > slot), None
+            above = None
+            for kept, chosen in part.slots(pairs):
                 if above is None:
-                    above = part.repeat(np.arange(len(part.nodes), dtype=_U64) << bits)
-                chosen = pairs.first.take(part.nodes) + slot
-                index = part.repeat(pairs.features.take(chosen).astype(np.intp) * columns.records)
-                index += part.rows
-                keys = columns.keys.reshape(-1).take(index)
-                keys += above
+                    above = kept.repeat(np.arange(len(kept.nodes), dtype=_U64) << bits)
+                keys = columns.keys.take(kept.cells(pairs.features.take(chosen), columns.records))
+                keys += above[: len(keys)]
                 keys.sort()
-                yield Sorted(chosen, keys, part.edges)
+                yield Sorted(chosen, keys, kept.edges)
 
 
 @lru_cache(maxsize=2)  # in one process the same queries reach every client

@@ -154,14 +154,12 @@ def categories(index: NodeIndex, view: View, level: OpenNodes, width: int) -> Ar
         found["group_sums"] = np.zeros(shape[:2], np.int64)
     size = width * shape[2]
     for part in index.open(view, level) if len(pairs) else ():
-        sizes = pairs.sizes.take(part.nodes)
-        for slot in range(int(sizes.max(initial=0))):
-            kept = part.only(sizes > slot)
-            pair = pairs.first.take(kept.nodes) + slot
-            value = kept.repeat(pairs.features.take(pair).astype(np.intp) * columns.records)
-            value += kept.rows
-            cells = kept.repeat(np.arange(len(pair)) * size)
-            cells += columns.cells.reshape(-1).take(value)
+        above = None
+        for kept, pair in part.slots(pairs):
+            if above is None:
+                above = kept.repeat(np.arange(len(pair)) * size)
+            cells = columns.cells.take(kept.cells(pairs.features.take(pair), columns.records))
+            cells = above[: len(cells)] + cells
             each = np.bincount(cells, minlength=len(pair) * size)
             found["groups"][pair] = each.reshape(len(pair), *shape[1:])
             if not level.classes:

@@ -87,7 +87,9 @@ class BinaryTrees:
 
         feature = self.feature.take(nodes)
         begin = np.maximum(feature, 0).astype(np.intp) * columns.shape[1]
-        values = columns.reshape(-1).take(spread(begin) + rows)
+        index = spread(begin)
+        index += rows
+        values = columns.take(index)
         right: np.ndarray = values > spread(self.cut.take(nodes))
         if len(self.subsets):
             chosen = self.subset.take(nodes)
