@@ -14,7 +14,7 @@ from privfed.learners.forest.trees import BinaryTrees
 from privfed.questions.query import View
 
 #: Instances (records times trees) that are sorted at once: fewer cost time, more cost memory.
-BLOCK = 80_000
+BLOCK = 160_000
 #: Most bytes of places and of sorted keys that a client keeps between two questions.
 KEPT = 64 * 2**20
 _U64 = np.uint64
