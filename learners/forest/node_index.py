@@ -65,8 +65,8 @@ class NodeInstances:
             return self
         first, last = self.edges[places[runs[:-1]]], self.edges[places[runs[1:] - 1] + 1]
         rows = [self.rows[a:b] for a, b in zip(first.tolist(), last.tolist(), strict=True)]
-        rows = rows[0] if len(rows) == 1 else np.concatenate([self.rows[:0], *rows])
-        return NodeInstances(rows, self.nodes[places], self.counts[places])
+        whole = rows[0] if len(rows) == 1 else np.concatenate([self.rows[:0], *rows])
+        return NodeInstances(whole, self.nodes[places], self.counts[places])
 
     def slots(self, pairs: NodeFeatures) -> Iterator[tuple[NodeInstances, np.ndarray]]:
         """The nodes with a first pair, with a second, ..., and these pairs; each begins the ones before."""
@@ -197,7 +197,8 @@ class NodeIndex:
         numbers = level.numbers.take(open_.nodes)
         asked = np.flatnonzero(numbers >= 0)
         if len(asked) < len(numbers):
-            closed = [*closed, open_.only(numbers < 0)]
+            rest = open_.only(numbers < 0)
+            closed = [*closed, replace(rest, rows=rest.rows.copy())]  # not to keep the others
         sizes = [each.sizes.take(numbers[asked]) for each in (level.grouped, level.numeric)]
         asked = asked[np.lexsort((sizes[0], -sizes[1]))]  # nodes of as many pairs side by side
         open_, numbers = open_.at(asked), numbers[asked]

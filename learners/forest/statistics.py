@@ -94,7 +94,7 @@ def bins(index: NodeIndex, view: View, level: OpenNodes, cuts: np.ndarray) -> Ar
     """Statistics of (low, high] between cuts of each numeric pair, shape (pairs, cuts + 1, ...)."""
     pairs, width = cuts.shape[0], cuts.shape[1] + 1
     shape = (pairs, width, level.classes or 1)
-    found = {"bins": np.zeros(shape, np.int32)}
+    found = {"bins": np.zeros(shape, np.int64)}
     if not level.classes:
         found["bin_sums"] = np.zeros(shape[:2], np.int64)
     for part in index.sorted(view, level):
@@ -122,8 +122,8 @@ def _between(part: Sorted, cuts: np.ndarray, columns: Columns) -> Arrays:
         return {"bins": counts[:, :, None]}
     if columns.classes == 2:
         second = _between_edges(below, edges, counts)
-        each = np.empty((*counts.shape, 2), np.int32)
-        np.subtract(counts, second, out=each[:, :, 0], casting="same_kind")
+        each = np.empty((*counts.shape, 2), np.int64)
+        np.subtract(counts, second, out=each[:, :, 0])
         each[:, :, 1] = second
         return {"bins": each}
     cells = np.repeat(np.arange(counts.size) * columns.classes, counts.reshape(-1)) + below
@@ -149,7 +149,7 @@ def categories(index: NodeIndex, view: View, level: OpenNodes, width: int) -> Ar
     """Statistics of each category of each categorical pair, shape (pairs, width, ...)."""
     columns, pairs = index.columns, level.grouped
     shape = len(pairs), width, level.classes or 1
-    found = {"groups": np.zeros(shape, np.int32)}
+    found = {"groups": np.zeros(shape, np.int64)}
     if not level.classes:
         found["group_sums"] = np.zeros(shape[:2], np.int64)
     size = width * shape[2]

@@ -93,9 +93,8 @@ class BinaryTrees:
         right: np.ndarray = values > spread(self.cut.take(nodes))
         if len(self.subsets):
             chosen = self.subset.take(nodes)
-            every = bool((chosen >= 0).all())
             begin = spread(chosen.astype(np.intp) * self.subsets.shape[1])
-            grouped = slice(None) if every else np.flatnonzero(begin >= 0)
+            grouped = slice(None) if (chosen >= 0).all() else np.flatnonzero(begin >= 0)
             right[grouped] = ~self.subsets.take(begin[grouped] + values[grouped].astype(np.intp))
         if feature.min(initial=0) <= ALL_LEFT:
             right[spread(feature == ALL_LEFT)] = False

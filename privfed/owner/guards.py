@@ -20,7 +20,6 @@ from privfed.privacy.policy_objects import mechanism_of
 from privfed.questions.part import Part, PartType
 from privfed.tables.records import Records
 
-MOST_UNITS = np.float64(2**53)  #: Largest exact cell: floats up to it are whole numbers
 KEPT = 256  #: Most quotes that are kept: questions of one kind mostly have equal parts
 
 
@@ -187,17 +186,16 @@ def as_declared(array: np.ndarray, part: Part) -> np.ndarray:
         raise ValueError("an array does not have its declared shape")
     if not part.exact:
         return array
-    if array.dtype == bool or (array.dtype in (np.int32, np.int64) and _within(array)):
+    if array.dtype == bool:
         return array
+    most = np.float64(2**53)
+    if array.dtype == np.int64 and -most <= array.min(initial=0) <= array.max(initial=0) <= most:
+        return array.copy()
     if array.dtype.kind == "f" and not np.array_equal(np.trunc(array), array):
         raise ValueError("an array on a grid must hold whole units")
     # cutting here moves no two answers further apart, and none wraps around
-    whole: np.ndarray = np.clip(array, -MOST_UNITS, MOST_UNITS).astype(np.int64)
+    whole: np.ndarray = np.clip(array, -most, most).astype(np.int64)
     return whole
-
-
-def _within(array: np.ndarray) -> bool:
-    return not array.size or bool(array.min() >= -MOST_UNITS and array.max() <= MOST_UNITS)
 
 
 def as_released(
