@@ -69,7 +69,8 @@ class Columns:
     def cells(self) -> np.ndarray:
         """Each category and below it the class, as one number, shape (features, records)."""
         whole = self.values.astype(np.int64)
-        return whole * self.classes + self.target if self.classes else whole
+        whole = whole * self.classes + self.target if self.classes else whole
+        return whole.astype(np.int32)
 
     @property
     def room(self) -> int:

@@ -105,7 +105,7 @@ class PartReplies:
                 result[client] = array[chosen]
                 continue
             index = np.searchsorted(items, chosen)
-            known = (index < len(items)) & (items[np.minimum(index, len(items) - 1)] == chosen)
+            known = np.append(items, -1)[index] == chosen
             result[client, known] = array[index[known]]
         return result
 
@@ -159,6 +159,9 @@ class LevelReplies:
             if mask is not None:
                 units = between_shown(units, mask) if name == "knots" else np.where(mask, 0, units)
             arrays.append((client, getattr(version, items), units))
+        if items == "grouped":  # as wide as each client's widest feature
+            widest = max((units.shape[1] for _, _, units in arrays), default=0)
+            arrays = [(client, own, _widened(units, widest)) for client, own, units in arrays]
         return PartReplies(len(self.versions), len(getattr(self.level, items)), arrays)
 
     @property
@@ -175,6 +178,13 @@ class LevelReplies:
                 "the clients' policies withhold the counts that trees are grown from"
             )
         return Summed(counts, self.part(f"{of}_sums" if of else "sums") or None, by_client)
+
+
+def _widened(units: np.ndarray, width: int) -> np.ndarray:
+    """With zeros for categories beyond a client's, shape (pairs, width, ...)."""
+    wide = np.zeros((len(units), width, *units.shape[2:]), units.dtype)
+    wide[:, : units.shape[1]] = units
+    return wide if units.shape[1] < width else units
 
 
 def ask_about(

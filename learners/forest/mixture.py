@@ -51,8 +51,7 @@ def _inverted(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarray:
     reach = knots[:, :, -1].max(axis=1) - knots[:, :, 0].min(axis=1)
     near = NEAR * np.maximum(reach, np.finfo(np.float32).tiny)
     jumps = gaps <= near[:, None, None]
-    np.copyto(gaps, np.inf, where=jumps)
-    slopes = step / gaps
+    slopes = step / np.where(jumps, np.float32(np.inf), gaps)
     turn, jump = np.empty(knots.shape), np.empty(knots.shape)
     turn[:, :, :-1], turn[:, :, -1] = slopes, 0
     turn[:, :, 1:] -= slopes

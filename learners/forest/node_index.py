@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from privfed.learners.forest.trees import BinaryTrees
 from privfed.questions.query import View
 
 #: Instances (records times trees) that are sorted at once: fewer cost time, more cost memory.
-BLOCK = 80_000
+BLOCK = 160_000
 #: Most bytes of places and of sorted keys that a client keeps between two questions.
 KEPT = 64 * 2**20
 _U64 = np.uint64
@@ -34,45 +35,72 @@ class NodeInstances:
         counts = np.array([len(rows) for rows in each])
         return cls(np.concatenate(each), np.arange(trees.start, trees.stop), counts)._inhabited()
 
-    @property
+    @cached_property
     def edges(self) -> np.ndarray:
         """Where each node's instances begin, and their end, shape (nodes + 1,)."""
-        return np.concatenate([[0], np.cumsum(self.counts)])
+        edges = np.zeros(len(self.counts) + 1, np.intp)
+        np.cumsum(self.counts, out=edges[1:])
+        return edges
 
     def repeat(self, each: np.ndarray) -> np.ndarray:
         """Each node's value, for each of its instances."""
         return np.repeat(each, self.counts)
 
+    def cells(self, features: np.ndarray, records: int) -> np.ndarray:
+        """Where each instance's value of its node's feature is, in a table of shape (features, records)."""
+        index = self.repeat(features.astype(np.intp) * records)
+        index += self.rows
+        return index
+
     def only(self, kept: np.ndarray) -> NodeInstances:
-        """Some of the nodes, shape (nodes,)."""
-        if kept.all():
+        """Some of the nodes, by a mask of shape (nodes,)."""
+        return self.at(np.flatnonzero(kept))
+
+    def at(self, places: np.ndarray) -> NodeInstances:
+        """Some of the nodes, in that order; without a copy where they lie together."""
+        turns = np.ones(len(places) + 1, bool)
+        np.not_equal(places[1:], places[:-1] + 1, out=turns[1:-1])
+        runs = np.flatnonzero(turns)
+        if len(places) == len(self.nodes) and len(runs) == 2:
             return self
-        rows = self.rows.take(np.flatnonzero(self.repeat(kept)))
-        return NodeInstances(rows, self.nodes[kept], self.counts[kept])
+        first, last = self.edges[places[runs[:-1]]], self.edges[places[runs[1:] - 1] + 1]
+        rows = [self.rows[a:b] for a, b in zip(first.tolist(), last.tolist(), strict=True)]
+        whole = rows[0] if len(rows) == 1 else np.concatenate([self.rows[:0], *rows])
+        return NodeInstances(whole, self.nodes[places], self.counts[places])
+
+    def slots(self, pairs: NodeFeatures) -> Iterator[tuple[NodeInstances, np.ndarray]]:
+        """The nodes with a first pair, with a second, ..., and these pairs; each begins the ones before."""
+        sizes = pairs.sizes.take(self.nodes)
+        order = np.argsort(-sizes, kind="stable")
+        part, first = self.at(order), pairs.first.take(self.nodes[order])
+        for slot in range(int(sizes.max(initial=0))):
+            some = int(np.count_nonzero(sizes > slot))
+            rows = part.rows[: part.edges[some]]
+            yield NodeInstances(rows, part.nodes[:some], part.counts[:some]), first[:some] + slot
 
     def batches(self, size: int) -> Iterator[NodeInstances]:
         """The same, at most ``size`` nodes at a time."""
-        edges = self.edges
         for first in range(0, len(self.nodes), size):
-            last = min(first + size, len(self.nodes))
-            rows = self.rows[edges[first] : edges[last]]
-            yield NodeInstances(rows, self.nodes[first:last], self.counts[first:last])
+            yield self.at(np.arange(first, min(first + size, len(self.nodes))))
 
     def descended(self, trees: BinaryTrees, columns: np.ndarray) -> list[NodeInstances]:
         """Walk on from nodes of trees to their leaves; what stays is not touched again."""
         inner = trees.inner.take(self.nodes)
         if not inner.any():
             return [self]
-        moved = self.only(inner)._parted(trees, columns).descended(trees, columns)
+        by_set = trees.subset.take(self.nodes) >= 0
+        parts = [self.only(inner & kind)._parted(trees, columns) for kind in (~by_set, by_set)]
+        moved = NodeInstances.together(parts).descended(trees, columns)
         return moved if inner.all() else [*moved, self.only(~inner)]
 
     def _parted(self, trees: BinaryTrees, columns: np.ndarray) -> NodeInstances:
         """One step down: all that goes left, and then all that goes right."""
         right = trees.goes_right(self.nodes, self.rows, columns, self.counts)
-        gone = np.diff(np.cumsum(right)[self.edges[1:] - 1], prepend=0)
+        sides = [np.flatnonzero(side) for side in (~right, right)]
+        gone = np.diff(np.searchsorted(sides[1], self.edges))
         left = trees.left.take(self.nodes).astype(np.intp)
         return NodeInstances(
-            np.concatenate([self.rows.take(np.flatnonzero(side)) for side in (~right, right)]),
+            np.concatenate([self.rows.take(side) for side in sides]),
             np.concatenate([left, left + 1]),
             np.concatenate([self.counts - gone, gone]),
         )._inhabited()
@@ -167,10 +195,13 @@ class NodeIndex:
         values = self.columns.values
         open_ = NodeInstances.together(open_.descended(level.trees, values))
         numbers = level.numbers.take(open_.nodes)
-        asked = numbers >= 0
-        if not asked.all():
-            closed = [*closed, open_.only(~asked)]
-            open_, numbers = open_.only(asked), numbers[asked]
+        asked = np.flatnonzero(numbers >= 0)
+        if len(asked) < len(numbers):
+            rest = open_.only(numbers < 0)
+            closed = [*closed, replace(rest, rows=rest.rows.copy())]  # not to keep the others
+        sizes = [each.sizes.take(numbers[asked]) for each in (level.grouped, level.numeric)]
+        asked = asked[np.lexsort((sizes[0], -sizes[1]))]  # nodes of as many pairs side by side
+        open_, numbers = open_.at(asked), numbers[asked]
         if kept is None and self._held < KEPT:
             self._held += open_.rows.nbytes + sum(part.rows.nbytes for part in closed)
             kept = open_, closed
@@ -183,21 +214,17 @@ class NodeIndex:
         columns = self.columns
         bits = _U64(32 + columns.payload)  # a key's node stands above a record's own bits
         for part in instances.batches(columns.room):
-            sizes, above = pairs.sizes.take(part.nodes), None
-            for slot in range(int(sizes.max(initial=0))):
-                if (sizes <= slot).any():
-                    sizes, part, above = sizes[sizes > slot], part.only(sizes > slot), None
+            above = None
+            for kept, chosen in part.slots(pairs):
                 if above is None:
-                    above = part.repeat(np.arange(len(part.nodes), dtype=_U64) << bits)
-                chosen = pairs.first.take(part.nodes) + slot
-                index = part.repeat(pairs.features.take(chosen).astype(np.intp) * columns.records)
-                index += part.rows
-                keys = columns.keys.reshape(-1).take(index)
-                keys += above
+                    above = kept.repeat(np.arange(len(kept.nodes), dtype=_U64) << bits)
+                keys = columns.keys.take(kept.cells(pairs.features.take(chosen), columns.records))
+                keys += above[: len(keys)]
                 keys.sort()
-                yield Sorted(chosen, keys, part.edges)
+                yield Sorted(chosen, keys, kept.edges)
 
 
+@lru_cache(maxsize=2)  # in one process the same queries reach every client
 def _grew(before: BinaryTrees, after: BinaryTrees) -> bool:
     """Whether trees are earlier ones grown on, so that places in those are on the way."""
     if before is after:
@@ -215,6 +242,7 @@ def _grew(before: BinaryTrees, after: BinaryTrees) -> bool:
     )
 
 
+@lru_cache(maxsize=2)
 def _same(one: OpenNodes, other: OpenNodes) -> bool:
     """Whether two questions sort the same values by the same nodes of the same trees."""
     if one is other:

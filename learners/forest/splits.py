@@ -108,21 +108,29 @@ def exact_splits(
     """
     best = [best_cut(bins.total(p), criterion, min_leaf) for p in bins.counts.portions()]
     gain, index = (np.concatenate([getattr(b, name) for b in best]) for name in ("gain", "index"))
-    by_group = groups.total()
-    grouped, chosen = best_subset(by_group, criterion, min_leaf)
+    subsets = [_best_subset(groups.total(p), criterion, min_leaf) for p in groups.counts.portions()]
+    by_group, chosen, alone = map(np.concatenate, zip(*subsets, strict=True))
     splits = BestSplits(
         level,
         cuts,
         index,
         chosen,
-        np.concatenate([np.where(constant, -np.inf, gain), grouped.gain]),
-        np.concatenate([constant, lone(by_group, criterion)]),
+        np.concatenate([np.where(constant, -np.inf, gain), by_group]),
+        np.concatenate([constant, alone]),
     )
     picked = splits.picked()
     left = _left(bins, picked, np.arange(cuts.shape[1] + 1) <= index[:, None])
     if len(level.grouped):
         left += _left(groups, np.where(picked >= 0, picked - len(index), -1), chosen)
     return replace(splits.splits(picked, bins.counts.clients), left=left), splits.nothing
+
+
+def _best_subset(
+    groups: np.ndarray, criterion: Criterion, min_leaf: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What some categorical pairs gain, the categories that go left, and which pairs have but one."""
+    best, chosen = best_subset(groups, criterion, min_leaf)
+    return best.gain, chosen, lone(groups, criterion)
 
 
 def averaged_splits(

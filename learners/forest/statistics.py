@@ -94,7 +94,7 @@ def bins(index: NodeIndex, view: View, level: OpenNodes, cuts: np.ndarray) -> Ar
     """Statistics of (low, high] between cuts of each numeric pair, shape (pairs, cuts + 1, ...)."""
     pairs, width = cuts.shape[0], cuts.shape[1] + 1
     shape = (pairs, width, level.classes or 1)
-    found = {"bins": np.zeros(shape, np.int32)}
+    found = {"bins": np.zeros(shape, np.int64)}
     if not level.classes:
         found["bin_sums"] = np.zeros(shape[:2], np.int64)
     for part in index.sorted(view, level):
@@ -116,14 +116,14 @@ def _between(part: Sorted, cuts: np.ndarray, columns: Columns) -> Arrays:
     counts = _steps(edges)
     below = (part.keys & mask).view(np.int64)
     if columns.classes == 0:
-        upto = _cumulated(columns.target.take(below)).take(edges)
-        return {"bins": counts[:, :, None], "bin_sums": _steps(upto)}
+        sums = _between_edges(columns.target.take(below), edges, counts)
+        return {"bins": counts[:, :, None], "bin_sums": sums}
     if columns.classes == 1:
         return {"bins": counts[:, :, None]}
     if columns.classes == 2:
-        second = _steps(_cumulated(below).take(edges))
-        each = np.empty((*counts.shape, 2), np.int32)
-        np.subtract(counts, second, out=each[:, :, 0], casting="same_kind")
+        second = _between_edges(below, edges, counts)
+        each = np.empty((*counts.shape, 2), np.int64)
+        np.subtract(counts, second, out=each[:, :, 0])
         each[:, :, 1] = second
         return {"bins": each}
     cells = np.repeat(np.arange(counts.size) * columns.classes, counts.reshape(-1)) + below
@@ -139,10 +139,10 @@ def _steps(rising: np.ndarray) -> np.ndarray:
     return steps[:, :-1]
 
 
-def _cumulated(values: np.ndarray) -> np.ndarray:
-    total = np.zeros(len(values) + 1, np.int64)
-    np.cumsum(values, out=total[1:])
-    return total
+def _between_edges(values: np.ndarray, edges: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Sums of whole numbers between each row's edges, where there are so many."""
+    sums = np.add.reduceat(np.append(values, 0), edges[:, :-1].reshape(-1))
+    return sums.reshape(counts.shape) * (counts > 0)
 
 
 def categories(index: NodeIndex, view: View, level: OpenNodes, width: int) -> Arrays:
@@ -154,14 +154,12 @@ def categories(index: NodeIndex, view: View, level: OpenNodes, width: int) -> Ar
         found["group_sums"] = np.zeros(shape[:2], np.int64)
     size = width * shape[2]
     for part in index.open(view, level) if len(pairs) else ():
-        sizes = pairs.sizes.take(part.nodes)
-        for slot in range(int(sizes.max(initial=0))):
-            kept = part.only(sizes > slot)
-            pair = pairs.first.take(kept.nodes) + slot
-            value = kept.repeat(pairs.features.take(pair).astype(np.intp) * columns.records)
-            value += kept.rows
-            cells = kept.repeat(np.arange(len(pair)) * size)
-            cells += columns.cells.reshape(-1).take(value)
+        above = None
+        for kept, pair in part.slots(pairs):
+            if above is None:
+                above = kept.repeat(np.arange(len(pair)) * size)
+            cells = columns.cells.take(kept.cells(pairs.features.take(pair), columns.records))
+            cells = above[: len(cells)] + cells
             each = np.bincount(cells, minlength=len(pair) * size)
             found["groups"][pair] = each.reshape(len(pair), *shape[1:])
             if not level.classes:

@@ -87,13 +87,15 @@ class BinaryTrees:
 
         feature = self.feature.take(nodes)
         begin = np.maximum(feature, 0).astype(np.intp) * columns.shape[1]
-        values = columns.reshape(-1).take(spread(begin) + rows)
+        index = spread(begin)
+        index += rows
+        values = columns.take(index)
         right: np.ndarray = values > spread(self.cut.take(nodes))
         if len(self.subsets):
-            chosen = spread(self.subset.take(nodes))
-            grouped = np.flatnonzero(chosen >= 0)
-            codes = values[grouped].astype(np.int64)
-            right[grouped] = ~self.subsets[chosen[grouped], codes]
+            chosen = self.subset.take(nodes)
+            begin = spread(chosen.astype(np.intp) * self.subsets.shape[1])
+            grouped = slice(None) if (chosen >= 0).all() else np.flatnonzero(begin >= 0)
+            right[grouped] = ~self.subsets.take(begin[grouped] + values[grouped].astype(np.intp))
         if feature.min(initial=0) <= ALL_LEFT:
             right[spread(feature == ALL_LEFT)] = False
             right[spread(feature == ALL_RIGHT)] = True

@@ -188,11 +188,12 @@ def as_declared(array: np.ndarray, part: Part) -> np.ndarray:
         return array
     if array.dtype == bool:
         return array
+    most = np.float64(2**53)
+    if array.dtype == np.int64 and -most <= array.min(initial=0) <= array.max(initial=0) <= most:
+        return array.copy()
     if array.dtype.kind == "f" and not np.array_equal(np.trunc(array), array):
         raise ValueError("an array on a grid must hold whole units")
-    most = np.float64(
-        2**53
-    )  # cutting here moves no two answers further apart, and none wraps around
+    # cutting here moves no two answers further apart, and none wraps around
     whole: np.ndarray = np.clip(array, -most, most).astype(np.int64)
     return whole
 

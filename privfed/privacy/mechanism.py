@@ -103,7 +103,7 @@ class Mechanism(ABC):
 
 def _noisy(mechanism: Mechanism, exact: np.ndarray, law: Law | None, noise: Noise) -> np.ndarray:
     if law is None:
-        return exact.copy()
+        return exact if type(mechanism).finish is Mechanism.finish else exact.copy()
     drawn = type(mechanism).draw(mechanism, law, noise, exact.size).reshape(exact.shape)
     return np.asarray(exact + drawn if law.additive else exact.astype(bool) ^ drawn)
 

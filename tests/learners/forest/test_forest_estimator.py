@@ -356,6 +356,19 @@ def test_empty_clients_and_constants() -> None:
     assert split_features(still) == []
 
 
+def test_clients_of_other_trees_may_look_at_other_kinds_of_features() -> None:
+    """Here one looks at no number, or at shorter lists of categories, than the others."""
+    short, long = (tuple("abcdefgh"[:size]) for size in (2, 8))
+    columns = Column("a", "category", categories=short), Column("b", "category", categories=long)
+    schema = Schema((*columns, Column("x", "number", 0, 1)), Column("y", "integer", 0, 1))
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.choice(short, 400), "b": rng.choice(long, 400)})
+    frame = frame.assign(x=rng.random(400), client=rng.choice(["p", "q", "r"], 400))
+    frame["y"] = ((frame["a"] == "a") ^ (frame["b"] < "d")).astype(int)
+    for seed in range(4):
+        fitted(frame, schema, n_estimators=3, max_features=1, clients_per_tree=1, random_state=seed)
+
+
 def split_features(learner: Any) -> list[int]:
     """What the forest's nodes split on."""
     feature = learner.forest_.trees.feature
