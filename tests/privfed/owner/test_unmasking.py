@@ -309,10 +309,10 @@ def test_an_invented_owner_survives_nothing() -> None:
     server = Server(held)
     server.shares["zoe"] = server.shares["elm"]
     assert not server.agree(VICTIM, [*OWNERS[:4], "zoe"])
-    invented = masking.MaskingKey(b"the server's")
+    invented = {o: masking.MaskingKey(f"the server's for {o}".encode()) for o in OTHERS}
     terms = held[VICTIM].policy.masked
     assert terms is not None
-    keys = {o: invented.public if o != VICTIM else key for o, key in terms.keys.items()}
+    keys = terms.keys | {o: one.public for o, one in invented.items()}
     fooled = replace(held[VICTIM].policy, masked=replace(terms, keys=keys, least=0))
     frame = pd.DataFrame({"a": [0.1, 0.6], "y": [0.5, 0.5], "owner": VICTIM})
     gate = LocalDisclosure.from_frame(
@@ -322,8 +322,8 @@ def test_an_invented_owner_survives_nothing() -> None:
     said = reply(gate, Request.of("1", BINS))
     assert isinstance(said, Release)
     cells = cells_of(said.parts).view(np.uint64)
-    pad = invented.pair(gate._masking.public).mask(bytes.fromhex(said.view))
-    for _ in OTHERS:
+    for one in invented.values():
+        pad = one.pair(gate._masking.public).mask(bytes.fromhex(said.view))
         cells = cells - stream(pad, 4)
     read = cells.view(np.int64) * float(said.parts["counts"].grid)
     np.testing.assert_array_equal(read, exact_counts(gate))
