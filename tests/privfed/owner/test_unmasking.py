@@ -312,7 +312,7 @@ def test_an_invented_owner_survives_nothing() -> None:
     invented = {o: masking.MaskingKey(f"the server's for {o}".encode()) for o in OTHERS}
     terms = held[VICTIM].policy.masked
     assert terms is not None
-    keys = terms.keys | {o: one.public for o, one in invented.items()}
+    keys = {**terms.keys} | {o: one.public for o, one in invented.items()}
     fooled = replace(held[VICTIM].policy, masked=replace(terms, keys=keys, least=0))
     frame = pd.DataFrame({"a": [0.1, 0.6], "y": [0.5, 0.5], "owner": VICTIM})
     gate = LocalDisclosure.from_frame(
