@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
-from result_rows import PAPER_KEYS, SOURCE, up_to_date
+from result_rows import CODE, PAPER_KEYS, SOURCE, up_to_date
 from results_numbers import number, with_spread
 from results_pictures import draw, pictures
 from results_private import LEAGUE, LEFT_OUT, LEFT_OUT_TITLE, PRIVATE, left_out, side_by_side, title
@@ -37,7 +37,7 @@ SECTIONS = {
     "forest": "FedForest",
     "genetic": "FedGA-Tree",
     "rule_search": "DP-RuL",
-    "private": "Private learners side by side",
+    "private": "Private learners on small tables and in wide bounds",
     "league": "A league of private learners",
     "attacks": "Attacks and audits",
     "faults": "Planted faults",
@@ -51,7 +51,6 @@ TITLES = {
     ("cost", "goal"): "What learning costs, goal by goal",
     ("fault", "convicted of 10"): "What is planted, and what convicts it",
     ("epsilon", "records in the likeliest table"): "A private forest's records, rebuilt",
-    ("set", "fuzzy tree ahead of AdaSSP from"): "The least epsilon from which rules pay",
 }
 COSTS = ["learner", "rows", "attack", "seconds", "gigabytes", "states", "why"]
 #: Columns that say where figures come from.
@@ -65,7 +64,7 @@ HEADLINES = {
     "forest": r"Tables? [257]\b",
     "genetic": r"Figure (3|7|8(?! \(b)|11)",
     "rule_search": r"Figure 6, (icu, coverage|by level)|Figure 10",
-    "private": r"How well chances rank",
+    "private": r"(Classes|Numbers) of tables",
 }
 #: How a section's figures are measured anew.
 COMMANDS = {
@@ -74,7 +73,7 @@ COMMANDS = {
     "forest": "    privfed reproduce forest/table-2 --quick --data FOLDER",
     "genetic": "    privfed reproduce genetic/figure-3 --quick --data FOLDER",
     "rule_search": "    privfed reproduce rule-search/figure-6 --quick",
-    "private": "`python benchmarks/league.py`",
+    "private": "`python benchmarks/private_small.py`, `private_wide.py`, `private_intervals.py`, `private_leave_one_out.py` and `masked_sums.py`",
     "league": "`python benchmarks/league.py`",
     "attacks": "`python benchmarks/attack_goals.py`, `python benchmarks/attack_speed.py` and `python benchmarks/reconstruction.py private_forests`",
     "faults": "`python benchmarks/faults.py`",
@@ -330,8 +329,11 @@ def _told(data: pd.DataFrame) -> str:
 
 
 def _age(file: Path) -> str:
-    """A file that has stale rows, in the list of a page's files."""
-    return " (stale)" if _stale(pd.read_csv(file, dtype=str)) else ""
+    """What the list of a page's files says of one with stale rows, or of which nobody knows the code."""
+    data = pd.read_csv(file, dtype=str)
+    learners = any(file.stem.startswith(section) for section in CODE)
+    unknown = learners and "commit" in data and ("code" not in data or data["code"].isna().any())
+    return " (stale)" if _stale(data) else " (code not recorded)" if unknown else ""
 
 
 def _stale(data: pd.DataFrame) -> list[str]:

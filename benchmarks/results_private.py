@@ -28,18 +28,7 @@ SHOWN = 1.0  #: The epsilon at which the league's scores are shown set by set
 LOWER = ("rmse", "time", "loss", "brier", "mse", "error", "seconds")
 #: What a metric's table is called; others go by their own names.
 TITLES: Mapping[str, str] = {
-    "auc": "How well chances rank the records: area under the ROC curve (higher is better)",
-    "log loss - constant's": "How good the chances are: log loss less that of the training share, in nats "
-    "(lower is better, below 0 better than a constant)",
-    "brier - constant's": "How good the chances are: Brier score less that of the training share "
-    "(lower is better, below 0 better than a constant)",
-    "below 5,000 records, auc": "The same of small sets: area under the ROC curve (higher is better)",
-    "below 5,000 records, log loss - constant's": "The same of small sets: log loss less that of the training "
-    "share, in nats (lower is better, below 0 better than a constant)",
-    "below 5,000 records, brier - constant's": "The same of small sets: Brier score less that of the training "
-    "share (lower is better, below 0 better than a constant)",
     "wide, auc": "What loose public bounds cost: area under the ROC curve by bounds (higher is better)",
-    "time": "Processor time of learning and predicting, in seconds (lower is better)",
     "small, log loss - constant's": "Classes of tables that are too small: log loss less that of the training "
     "share, in nats (lower is better, below 0 better than a constant)",
     "small, rmse / constant's": "Numbers of tables that are too small: RMSE over that of the training mean "

@@ -3,10 +3,11 @@
     python benchmarks/unchanged.py BEFORE.csv RERUN.csv --code genetic_tree [--before "genetic_tree 0cbdd7935bcf"]
 
 Where code was changed for its speed or its wording, hours of reruns would print the same digits. This command
-is given the rows of some of the settings, measured again, and compares them as text, all but their source and
-their times: if every one of them is among the earlier rows, it notes in ``published/unchanged.csv`` that today's
-code gives what the earlier code gave, and how many rows of which columns say so; tables measured with the earlier
-code are then not stale (:func:`result_rows.up_to_date`). If one differs, nothing is noted, and the command says which.
+is given the rows of some of the settings, measured again, and compares them to ten digits (files that were read and
+written again lose the last), all but their source and their times: if every one of them is among the earlier rows, it notes in ``published/unchanged.csv`` that today's
+code gives what the earlier code gave, and how many rows of which file say so; tables measured with the earlier
+code are then not stale (:func:`result_rows.up_to_date`). If one differs, nothing is noted, and the command says which. Rows
+in which a word begins with one of ``--without`` are not compared: protocols that draw the system's noise, which no seed repeats.
 """
 
 from __future__ import annotations
@@ -25,8 +26,19 @@ def differing(before: pd.DataFrame, rerun: pd.DataFrame) -> pd.DataFrame:
     columns = [one for one in rerun.columns if one not in ignored]
     if missing := [one for one in columns if one not in before.columns]:
         raise SystemExit(f"the earlier file has no column {', '.join(missing)}")
-    known = set(before[columns].itertuples(index=False, name=None))
-    return rerun[[one not in known for one in rerun[columns].itertuples(index=False, name=None)]]
+    known, found = (
+        list(table[columns].map(_text).itertuples(index=False, name=None))
+        for table in (before, rerun)
+    )
+    earlier = set(known)
+    return rerun[[one not in earlier for one in found]]
+
+
+def _text(value: str) -> str:
+    try:
+        return f"{float(value):.10g}"
+    except ValueError:
+        return value
 
 
 def main() -> None:
@@ -34,8 +46,11 @@ def main() -> None:
     parser.add_argument("files", type=Path, nargs=2, metavar="CSV", help="the earlier, the rerun")
     parser.add_argument("--code", required=True, help="the learner's folder, as result_rows.CODE")
     parser.add_argument("--before", help="the earlier digest; default: the one in the earlier file")
+    parser.add_argument("--without", nargs="*", default=[], help="words of rows to leave out")
     given = parser.parse_args()
     before, rerun = (pd.read_csv(file, dtype=str, keep_default_na=False) for file in given.files)
+    drawn = rerun.map(lambda cell: cell.startswith(tuple(given.without))).any(axis=1)
+    rerun = rerun[~drawn]
     earlier = {given.before} if given.before else {*before.get("code", [])}
     if len(earlier) != 1 or not len(rerun):
         parser.error(f"the earlier rows have {len(earlier)} codes, the rerun {len(rerun)} rows")
