@@ -21,8 +21,8 @@ from result_rows import SOURCE, UNCHANGED, code, today
 
 
 def differing(before: pd.DataFrame, rerun: pd.DataFrame) -> pd.DataFrame:
-    """Rows of the rerun that are not among the earlier ones, but for their source and seconds; both hold text."""
-    ignored = {*SOURCE, "seconds"}
+    """Rows of the rerun that are not among the earlier ones, but for their source, seconds and notes; both hold text."""
+    ignored = {*SOURCE, "seconds", "note"}
     columns = [one for one in rerun.columns if one not in ignored]
     if missing := [one for one in columns if one not in before.columns]:
         raise SystemExit(f"the earlier file has no column {', '.join(missing)}")
