@@ -170,7 +170,7 @@ PICTURES: dict[str, tuple[str, str, Callable[[pd.DataFrame], Figure], str]] = {
         "league",
         "league.csv",
         league,
-        "area under the ROC curve, or RMSE over the target's deviation, of each method by epsilon, on each set",
+        "area under the ROC curve, or RMSE over the target's deviation, of each method by epsilon, means over all sets",
     ),
     "dp-rul-simulated": (
         "rule_search",
