@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
+from privfed.exchange.masking import MaskingKey
 from sklearn.datasets import load_diabetes
 
 from privfed import Budget, Guard, LocalDisclosure, Policy, Schema
@@ -273,7 +274,7 @@ def test_an_invented_owner_is_refused_at_the_gate() -> None:
     """The roster is the owner's policy; a gate opens only if its own key stands in it."""
     known = federation().gates["ashford"].policy
     assert known.masked is not None
-    invented = {**known.masked.keys, "ashford": known.masked.keys["briar"]}
+    invented = {**known.masked.keys, "ashford": MaskingKey(b"the server's").public}
     wrong = replace(known, masked=replace(known.masked, keys=invented))
     with pytest.raises(PolicyError, match="public masking key"):
         federation(wrong)
