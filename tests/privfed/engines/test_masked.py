@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
-from privfed.exchange.masking import MaskingKey
 from sklearn.datasets import load_diabetes
 
 from privfed import Budget, Guard, LocalDisclosure, Policy, Schema
@@ -31,6 +30,7 @@ from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
 from privfed.learners.genetic_tree import GeneticTreeClassifier
 from privfed.learners.rulefit import RuleFitClassifier
 from privfed.owner.gate import Gate, open_reply
+from privfed.owner.masking import MaskingKey
 from privfed.privacy.laws import SumOfGaussians
 from privfed.privacy.noise import TestNoise
 from privfed.questions import wire
