@@ -6,7 +6,8 @@ Where code was changed for its speed or its wording, hours of reruns would print
 is given the rows of some of the settings, measured again, and compares them to ten digits (files that were read and
 written again lose the last), all but their source and their times: if every one of them is among the earlier rows, it notes in ``published/unchanged.csv`` that today's
 code gives what the earlier code gave, and how many rows of which file say so; tables measured with the earlier
-code are then not stale (:func:`result_rows.up_to_date`). If one differs, nothing is noted, and the command says which. Rows
+code are then not stale (:func:`result_rows.up_to_date`). If one differs, nothing is noted, and the command says which. A note is
+for all tables of that digest: rerun rows that stand for each of them, or measure the others anew. Rows
 in which a word begins with one of ``--without`` are not compared: protocols that draw the system's noise, which no seed repeats.
 """
 
