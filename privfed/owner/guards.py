@@ -188,13 +188,13 @@ def as_declared(array: np.ndarray, part: Part) -> np.ndarray:
         return array
     if array.dtype == bool:
         return array
-    most = np.float64(2**53)
+    most = 2**53  # exactly: as a float it would let 2^53 + 1 pass, and a neighbour's cells be cut
     if array.dtype == np.int64 and -most <= array.min(initial=0) <= array.max(initial=0) <= most:
         return array.copy()
     if array.dtype.kind == "f" and not np.array_equal(np.trunc(array), array):
         raise ValueError("an array on a grid must hold whole units")
     # cutting here moves no two answers further apart, and none wraps around
-    whole: np.ndarray = np.clip(array, -most, most).astype(np.int64)
+    whole: np.ndarray = np.clip(array, np.float64(-most), np.float64(most)).astype(np.int64)
     return whole
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from typing import ClassVar
 
 import numpy as np
@@ -115,6 +116,16 @@ def test_cells_are_cut_before_they_wrap_around(dtype: str) -> None:
     if dtype == "uint64":
         near = [as_declared(np.full(3, 2**63 - 1 + step, dtype), part)[0] for step in (0, 1)]
         assert near[0] == near[1] == 2**53
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_cutting_cells_moves_no_neighbours_apart(sign: int) -> None:
+    """Of all pairs of cells about 2^53 that one record may move by one: declared, they differ by one at most."""
+    part = Part(PartType.COUNTS, ("cell",), (2,), Sensitivity(Bound(1, 1)))
+    about = range(2**53 - 2, 2**53 + 5)
+    for one, other in product(about, about):
+        told = [as_declared(sign * np.array([one + step, other]), part) for step in (0, 1)]
+        assert np.abs(told[0] - told[1]).sum() <= 1, (one, other)
 
 
 def test_an_open_size_is_released_without_a_guarantee(make_gate: Callable[..., Gate]) -> None:
