@@ -235,10 +235,8 @@ def code(folders: str) -> str:
 def up_to_date(then: str) -> bool:
     """Whether a :func:`code` is today's, or one of which reruns have shown that today's gives the same figures."""
     same = {code(then.split()[0])}
-    if UNCHANGED.exists():
-        # Newest first: a chain of changes is followed from today's code back.
-        for row in reversed(read_rows(UNCHANGED)):
-            same |= {row["before"]} if row["after"] in same else set()
+    for row in reversed(read_rows(UNCHANGED)):  # newest first: from today's code back
+        same |= {row["before"]} if row["after"] in same else set()
     return then in same
 
 

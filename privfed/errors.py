@@ -3,6 +3,7 @@
 No message carries a raw value of a record; names of columns, clients and policies are public.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -155,15 +156,24 @@ def no_column(
 
 
 #: What to do about a table without a header.
-NO_HEADER = "its first row holds numbers, as a record does: write a header row with the columns' names above the records"
+NO_HEADER = "its first row holds numbers or dates, as a record does: write a header row with the columns' names above the records"
+
+
+DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}\b.*")
 
 
 def may_be_a_record(names: Iterable[object]) -> bool:
-    """Whether a table's first row has numbers for names, which do not count its columns (0, 1, 2, ...)."""
+    """Whether a table's first row has numbers for names, which do not count its columns (0, 1, 2, ...), or dates.
+
+    A table most of whose columns are called by dates is a series; a first record of words alone cannot be told.
+    """
+    texts = [str(name) for name in names]
+    if 0 < 2 * sum(bool(DATE.fullmatch(text)) for text in texts) <= len(texts):
+        return True
     numbers = []
-    for name in names:
+    for name in texts:
         try:
-            numbers.append(float(str(name)))
+            numbers.append(float(name))
         except ValueError:
             continue
     counted = len(numbers) > 1 and all(after - before == 1 for before, after in pairwise(numbers))

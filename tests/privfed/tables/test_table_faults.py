@@ -125,3 +125,7 @@ def test_names_that_count_are_names() -> None:
     """A table written without names of its own has 0, 1, 2, ... for them, which are told."""
     assert no_column("age", range(3)) == "no column 'age' in the table; its columns are 0, 1, 2"
     assert not may_be_a_record(["a", "b"]) and may_be_a_record(["a", "1"])
+    assert may_be_a_record(["2020-03-01", "M", "yes"]) and may_be_a_record(["M", "1.3.2020", "x"])
+    assert not may_be_a_record(["site", "2020-03-01", "2020-03-08"]) and not may_be_a_record(
+        ["30Y_rate", "b"]
+    )
