@@ -13,8 +13,9 @@ from scipy.stats import binom, chi2, norm
 from privfed.attacks.finding import Finding
 from privfed.owner.noise_monitor import NoiseSums
 
-#: How often all tests of a study, or of an owner's ledger, may accuse honest noise.
-FAMILY_WISE = 0.001
+#: How often all tests of a study, or of one look at an owner's ledger, may accuse honest noise: over a
+#: thousand looks at a ledger that grows, at most once in a thousand.
+FAMILY_WISE = 1e-6
 #: Laplace noise narrower by f has scores of mean square f^-1.4, where Gaussian noise has f^-2 (measured for
 #: f up to 1.3): what is found of the one is found of the other at this power.
 LAPLACE = 1.45

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -21,7 +22,7 @@ from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
 from privfed.attacks.viewpoint import BY_AN_OWNER, run_as
-from privfed.audits.guards import FAMILY_WISE, audit_guards, audit_sources
+from privfed.audits.guards import FAMILY_WISE, audit_guards, audit_sources, confirmed
 from privfed.audits.noise import audit_noise
 from privfed.audits.trainings import audit_learner
 from privfed.engines.cohort import CohortDisclosure
@@ -61,7 +62,7 @@ from privfed.tables.sources import Dataset, bundled, columns, load
 from privfed.tables.table_faults import check_table
 
 Progress = Callable[[int], object]
-#: How far apart the seeds of test noise lie, from one run of a policy to the next.
+#: How far apart the seeds of test noise lie from one run of a policy to the next, and of audits' coins.
 NEXT_DRAW = 104_729
 GROUPS = 10  #: Of a number's range, where coins deal a table out by the target
 CANARIES = 400  #: Most planted records of one audited training
@@ -420,10 +421,11 @@ def audit_training(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]
         "canaries": CANARIES,
         "search": True,
         "alpha": FAMILY_WISE,
-        "seed": study.seed,
     }
+    seeds = count(study.seed, NEXT_DRAW)
     with one_thread():
-        return [audit_learner(model, adopted, prepared.schema, noise=noise, **settings)]
+        asked = model, adopted, prepared.schema
+        return [confirmed(lambda: audit_learner(*asked, noise=noise, seed=next(seeds), **settings))]
 
 
 def _learn(

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from privfed.audits.guards import SOURCES, audit_guards, audit_sources
+from privfed.attacks.finding import Finding
+from privfed.audits.guards import SOURCES, audit_guards, audit_sources, confirmed
 from privfed.learners.base import Planned
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.privacy.accountant import Budget
@@ -46,6 +47,24 @@ def test_half_the_noise_is_convicted() -> None:
     found = audit_guards(PLAN, SCHEMA, _policy(ThinnerLaplace(), Gaussian()), TestNoise(3))
     assert [finding.severity for finding in found] == ["breach", "none"]
     assert found[0].value > 1.0
+
+
+@pytest.mark.parametrize(
+    ("proven", "severity", "value"),
+    [((3.2, 3.1), "breach", 3.1), ((3.2, 2.9), "none", 2.9), ((2.8,), "none", 2.8)],
+)
+def test_chance_has_to_convict_twice(
+    proven: tuple[float, ...], severity: str, value: float
+) -> None:
+    """A conviction is tried again on new outputs, an acquittal is not, and what proves less is told."""
+    outcomes = iter(proven)
+
+    def audit() -> Finding:
+        told = next(outcomes)
+        return Finding("a", "b?", "c", told, of=3, severity="breach" if told > 3 else "none")
+
+    found = confirmed(audit)
+    assert (found.severity, found.value) == (severity, value) and not list(outcomes)
 
 
 def test_equal_uses_are_audited_once() -> None:
