@@ -71,6 +71,8 @@ class SqliteStore(Store):
         try:
             if self.path is not None and not self._reading:  # what is new is its owner's alone
                 os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            if self._reading:
+                self._roll_back()
             db = sqlite3.connect(
                 self._address(),
                 isolation_level=None,
@@ -91,6 +93,12 @@ class SqliteStore(Store):
                 raise LedgerError(f"{self}: the file is damaged ({error}); {NEWEST}") from None
             wanted = "read" if self._reading else "written"
             raise LedgerError(f"{self}: {error}; give a file that can be {wanted}") from None
+
+    def _roll_back(self) -> None:
+        """Undo what whoever made the file was killed in; a connection that only reads could not, and would fail."""
+        if self.path is not None and Path(f"{self.path}-journal").exists():
+            with closing(sqlite3.connect(self.path, timeout=60)) as db:
+                db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
 
     def _address(self) -> str:
         if self.path is None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
+from contextlib import closing
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed.errors import LedgerError
-from privfed.ledger import sqlite_store
+from privfed.ledger import Ledger, sqlite_store
 from privfed.ledger.sqlite_store import LEAST, SqliteStore, pack, unpack
 from privfed.ledger.store import Entry
 
@@ -76,3 +80,24 @@ def test_a_rewritten_flag_breaks_the_chain(tmp_path: Path) -> None:
     edited.close()
     with pytest.raises(LedgerError, match=r"does not fit the chain|its last entry"):
         SqliteStore(path).check_last()
+
+
+def _die_while_making(path: Path) -> None:
+    """Write pages of a new file beside their journal, and die before it is done."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("PRAGMA cache_size = 1")
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("CREATE TABLE made (rows)")
+    db.executemany("INSERT INTO made VALUES (?)", [("x" * 1000,)] * 100)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_file_whose_maker_was_killed_is_read_and_begun(tmp_path: Path) -> None:
+    """What its journal undoes is undone, though a reader may not write."""
+    maker = get_context("fork").Process(target=_die_while_making, args=(tmp_path / "ledger.db",))
+    maker.start()
+    maker.join()
+    assert (tmp_path / "ledger.db-journal").stat().st_size
+    assert not Ledger.begun(tmp_path / "ledger.db")
+    with closing(Ledger(tmp_path / "ledger.db", "north")) as ledger:
+        assert ledger.head.seq == 1

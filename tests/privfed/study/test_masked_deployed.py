@@ -23,6 +23,7 @@ from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.sockets import SocketCarrier
 from privfed.errors import LedgerError, PolicyError
 from privfed.exchange.channel import RetryLimits
+from privfed.exchange.signing import read_key
 from privfed.learners.saved import load
 from privfed.ledger import Ledger
 from privfed.privacy.policy import Policy
@@ -128,6 +129,18 @@ def test_an_older_copy_opens_no_gate_whose_masks_it_would_use_again(
     with pytest.raises(LedgerError, match="no head of it is known on this machine"):
         owner.opened()
     monkeypatch.setattr(owner_file, "_check_known", lambda *_: None)  # without the check it answers
+    owner.opened().gate.ledger.close()
+
+
+def test_an_owner_killed_before_her_first_head_was_kept_comes_back(study: Path) -> None:
+    """A ledger begun and signed, of no policy yet, has answered nothing."""
+    agree(study)
+    folder = study.parent / "north"
+    owner = OwnerFile.from_toml(folder / "owner.toml")
+    assert owner.signing_key is not None
+    key = read_key(folder / owner.signing_key)
+    Ledger(folder / owner.ledger, owner.client, key=key).close()  # no registry: as far as she came
+    owner.opened().gate.ledger.close()
     owner.opened().gate.ledger.close()
 
 
