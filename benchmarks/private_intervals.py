@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from result_rows import PRIVATE_KEYS, arguments, progress, write_rows
-from scipy.special import expit
+from scipy.special import expit, logit
 from scipy.stats import norm
 
 from privfed import Column, LocalDisclosure, Schema
 from privfed.learners import private
+from privfed.learners.rulefit.scorecard import ScoreCard
 from privfed.learners.rulefit.short import shortened
 from privfed.tables.records import Records
 
@@ -45,6 +46,7 @@ TRUTHS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0)  #: of the posterior's deviation
 SQUARES = tuple(norm.ppf(0.95) * factor for factor in FACTORS)
+FREQUENT = 40  #: Of 20,000 records, that have a total
 RUN = ("truth", "records", "epsilon", "seed")
 
 
@@ -99,12 +101,24 @@ def one(truth: str, count: int, epsilon: str, seed: int) -> list[dict[str, Any]]
         rows += [{"of": f"coefficients, {name}", "stray": stray, "width": spread.mean()}]
         far = np.abs(design @ model.weights - aim) / each
         rows += [{"of": f"predictions, {name}", "stray": far, "width": each.mean()}]
+    rows += [card_row(ScoreCard.from_ensemble(model), more, expit(further))]
     return [
         {"of": row["of"], "width": row["width"], "factor": factor}
         | {"covered": float((row["stray"] < z).mean())}
         for row in rows
         for factor, z in zip(FACTORS, SQUARES, strict=True)
     ]
+
+
+def card_row(card: ScoreCard, x: np.ndarray, chances: np.ndarray) -> dict[str, Any]:
+    """How far the log-odds of all who have a record's total are from the card's, in deviations; by record, of frequent totals."""
+    totals, place, count = np.unique(card.totals(x), return_inverse=True, return_counts=True)
+    ends = logit(card.risk_intervals(totals, level=2 * norm.cdf(1) - 1))
+    width = np.diff(ends, axis=1)[:, 0] / 2
+    shares = (np.bincount(place, chances) / count).clip(1e-9, 1 - 1e-9)
+    stray = np.abs(logit(shares) - ends.mean(axis=1)) / width
+    usual = place[count[place] >= FREQUENT]
+    return {"of": "score cards, truth", "stray": stray[usual], "width": width[usual].mean()}
 
 
 def settled(rows: list[dict[str, Any]]) -> pd.DataFrame:

@@ -20,6 +20,7 @@ from privfed.questions.tree import number_text
 from privfed.tables.schema import Schema
 
 _ARRAYS = ("weights", "supports", "deviations")
+_KNOWN = ("covariance", "residual_variance", "synthetic")  #: Of models whose intervals are known
 BLOCK = 2**22  #: Most cells of a design matrix that are filled at once
 #: Factor of the posterior's deviations in intervals of coefficients, by simulation (docs/rulefit.md); of
 #: predictions it is 1.
@@ -39,6 +40,8 @@ class RuleEnsemble:
     covariance: np.ndarray | None = None
     #: of scores: mean square of what the terms miss of the engine's, and the posterior variance beside theirs
     residual_variance: float = 0.0
+    #: encoded synthetic records, shape (records, features); None where there are none
+    synthetic: np.ndarray | None = None
 
     def scores(self, x: np.ndarray) -> np.ndarray:
         """F of each encoded record; terms with coefficient zero are not evaluated."""
@@ -230,7 +233,7 @@ class RuleEnsemble:
         """All of it but the schema as plain data, exact to the bit."""
         arrays = {name: plain(getattr(self, name)) for name in _ARRAYS}
         terms = self.terms
-        known = {"covariance": self.covariance, "residual_variance": self.residual_variance}
+        known = {name: getattr(self, name) for name in _KNOWN}
         return {
             "cutoffs": terms.cutoffs.to_dict(),
             "boxes": plain(terms.boxes),
@@ -249,11 +252,20 @@ class RuleEnsemble:
         shapes = [(1 + len(terms),), (len(boxes),), (len(terms),)]
         if [array.shape for array in arrays.values()] != shapes:
             raise ValueError("a weight and a deviation for each term, a support for each rule")
-        covariance = restored(state.get("covariance"))
-        if covariance is not None and covariance.shape != (1 + len(terms), 1 + len(terms)):
+        covariance, synthetic = (restored(state.get(name)) for name in ("covariance", "synthetic"))
+        if covariance is not None and covariance.shape != shapes[0] * 2:
             raise ValueError("a covariance of all weights")
+        if synthetic is not None and synthetic.shape[1:] != (len(schema.features),):
+            raise ValueError("synthetic records of all features")
         residual = float(state.get("residual_variance", 0.0))
-        return cls(schema, terms, **arrays, covariance=covariance, residual_variance=residual)
+        return cls(
+            schema,
+            terms,
+            **arrays,
+            covariance=covariance,
+            residual_variance=residual,
+            synthetic=synthetic,
+        )
 
     def _rule_entry(self, k: int) -> dict[str, Any]:
         support = float(self.supports[k])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ import pandas as pd
 from scipy.special import expit
 
 from privfed.errors import InputError
+from privfed.learners.private.model import deviations_of
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.rules import Condition, Rule
 from privfed.learners.rulefit.short import roundest
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _LATEX = {"\\": "\\textbackslash ", "<=": "$\\le$", ">=": "$\\ge$", "<": "$<$"}
 _LATEX |= {mark: f"\\{mark}" for mark in "&%$#_{}"}
+COMMON = 0.1  #: By simulation (docs/rulefit.md); see :meth:`ScoreCard.risk_intervals`
 BANDS, MOST_RISKS = 5, 40  #: Bands of a line, and most rows of the table of risks
 
 
@@ -40,6 +42,8 @@ class ScoreCard:
     points: np.ndarray  #: of each rule, whole and none zero, shape (rules,)
     intercept: float  #: log-odds at a total of zero
     factor: float  #: points of one unit of log-odds
+    #: v0, v1, v2: v0 + v1 t + v2 t^2 is the variance of the log-odds at a total t; None where it is not known
+    variance: tuple[float, float, float] | None = None
 
     @classmethod
     def from_ensemble(cls, model: RuleEnsemble, max_points: int = 10) -> ScoreCard:
@@ -57,7 +61,32 @@ class ScoreCard:
         factor = max_points / largest
         points = np.rint(np.array(values) * factor).astype(int)
         kept = np.flatnonzero(points)
-        return cls(model.schema, tuple(rules[k] for k in kept), points[kept], intercept, factor)
+        card = cls(model.schema, tuple(rules[k] for k in kept), points[kept], intercept, factor)
+        return card if model.synthetic is None else card._held_to(model, model.synthetic)
+
+    def _held_to(self, model: RuleEnsemble, x: np.ndarray) -> ScoreCard:
+        """With the intercept and factor that go best with the model's scores of some records, and their variance.
+
+        By least squares on the totals, of the scores and of the terms: those with a total t have the mean terms d(t),
+        so that their mean log-odds has the posterior variance d C d'. Of what the terms do not tell of scores
+        (:attr:`.RuleEnsemble.residual_variance`), or the total not of the terms, the fraction :data:`COMMON` is taken to be
+        common to all of a total: their mean risk is not where the model has it.
+        """
+        every, totals = model.terms.design(x), self.totals(x)
+        if not totals.std() > 0:
+            return self
+        basis = np.column_stack([np.ones(len(x)), totals])
+        fitted = np.linalg.lstsq(basis, every, rcond=None)[0]
+        intercept, slope = (fitted @ model.weights).tolist()
+        if not slope > 0:
+            return self
+        variance = None
+        if model.covariance is not None:
+            missed = every @ model.weights - basis @ fitted @ model.weights
+            v0, v01, _, v2 = (fitted @ model.covariance @ fitted.T).ravel().tolist()
+            common = COMMON * (float(missed.var()) + model.residual_variance)
+            variance = (v0 + common, 2 * v01, v2)
+        return replace(self, intercept=intercept, factor=1 / slope, variance=variance)
 
     def totals(self, x: np.ndarray) -> np.ndarray:
         """Total points of encoded records, whole, shape (records,)."""
@@ -68,24 +97,50 @@ class ScoreCard:
         """Probability of the second class at some totals."""
         return np.asarray(expit(self.intercept + np.asarray(totals) / self.factor))
 
+    def risk_intervals(self, totals: np.ndarray, level: float = 0.9) -> np.ndarray:
+        """Intervals of the risk of all who have some total, shape (totals, 2): of noise and sampling.
+
+        Raises:
+            InputError: they are known of cards of short private models alone.
+        """
+        if self.variance is None:
+            raise InputError(
+                "intervals are known of cards of short private models alone; write max_terms = 20, and a private policy"
+            )
+        at = np.asarray(totals, float)
+        spread = np.maximum(np.polynomial.polynomial.polyval(at, self.variance), 0)
+        reach = deviations_of(level) * np.sqrt(spread)
+        centre = self.intercept + at / self.factor
+        return np.asarray(expit(np.column_stack([centre - reach, centre + reach])))
+
     def table(self) -> pd.DataFrame:
         """Columns points and condition, a row for each rule."""
         texts = [rule.text(self.schema) for rule in self.rules]
         return pd.DataFrame({"points": self.points, "if": texts})
 
     def risks(self) -> pd.DataFrame:
-        """Columns total and risk, between the risks of 1 and 99 % as far as totals reach them."""
+        """Columns total and risk, and low and high of its 90 % interval if known, between risks of 1 and 99 % as far as totals reach them."""
         ends = self.points[self.points < 0].sum(), self.points[self.points > 0].sum()
         wanted = np.array([-1, 1]) * np.log(99) - self.intercept
         low, high = np.clip(np.rint(wanted * self.factor), *ends).astype(int)
         step = max(1, -(-(high - low) // (MOST_RISKS - 1)))
         totals = np.arange(low, high + 1, step)
-        return pd.DataFrame({"total": totals, "risk": self.risk(totals)})
+        risks = pd.DataFrame({"total": totals, "risk": self.risk(totals)})
+        if self.variance is not None:
+            risks[["low", "high"]] = self.risk_intervals(totals)
+        return risks
 
     def _told(self) -> list[tuple[str, str]]:
-        """Totals and risks as they are printed."""
-        risks = self.risks().itertuples(index=False)
-        return [(f"{total:+d}", f"{risk:.1%}") for total, risk in risks]
+        """Totals and risks, with their intervals if known, as they are printed."""
+        return [
+            (f"{total:+d}", f"{risk:.1%}" + (f" ({low:.1%} to {high:.1%})" if ends else ""))
+            for total, risk, *ends in self.risks().itertuples(index=False)
+            for low, high in [ends or (0, 0)]
+        ]
+
+    @property
+    def _risk(self) -> str:
+        return "risk" if self.variance is None else "risk (90% interval)"
 
     @property
     def _notes(self) -> str:
@@ -93,7 +148,8 @@ class ScoreCard:
         risks = self.risks()
         step = int(risks["total"].diff().max()) if len(risks) > 1 else 1
         between = f"; in steps of {step}, take the nearest" if step > 1 else ""
-        return f"points of all lines that hold{between}"
+        known = "" if self.variance is None else "; in brackets 90% intervals"
+        return f"points of all lines that hold{between}{known}"
 
     def __str__(self) -> str:
         lines = ["Add the points of every line that holds:"]
@@ -107,7 +163,7 @@ class ScoreCard:
         from privfed.learners.pictures import axes_of
 
         rows = [(f"{points:+d}", text) for points, text in self.table().itertuples(index=False)]
-        cells = [*rows, ("total", "risk"), *self._told()]
+        cells = [*rows, ("total", self._risk), *self._told()]
         ax = axes_of(ax, 6, 0.6 + 0.27 * len(cells))
         grid = ax.table(
             cells, colLabels=("points", "if"), colWidths=(0.18, 0.82), cellLoc="left", loc="center"
@@ -121,7 +177,7 @@ class ScoreCard:
 
     def to_html(self) -> str:
         """Both tables as HTML."""
-        risks = pd.DataFrame(self._told(), columns=["total", "risk"])
+        risks = pd.DataFrame(self._told(), columns=["total", self._risk])
         tables = (self.table().assign(**{"if": self.table()["if"].map(escape)}), risks)
         return "\n".join(one.to_html(index=False, escape=False) for one in tables)
 
@@ -131,7 +187,10 @@ class ScoreCard:
         """Both tables as LaTeX tabulars."""
         rows = [f"{p:+d} & {_latex(text)} \\\\" for p, text in self.table().itertuples(index=False)]
         risks = [f"{total} & {risk} \\\\".replace("%", "\\,\\%") for total, risk in self._told()]
-        parts = (["Points & Condition \\\\ \\hline", *rows], ["Total & Risk \\\\ \\hline", *risks])
+        parts = (
+            ["Points & Condition \\\\ \\hline", *rows],
+            [f"Total & {_latex(self._risk.capitalize())} \\\\ \\hline", *risks],
+        )
         return "\n".join(
             "\n".join(["\\begin{tabular}{rl}", *part, "\\end{tabular}"]) for part in parts
         )

@@ -26,6 +26,7 @@ class ShortSettings:
     """Settings of short models, as measured in docs/rulefit.md."""
 
     records: int = 10_000  #: synthetic records
+    kept: int = 256  #: of them, with the model: what its score card is held to
     #: boosted trees and their mean number of leaves, for candidates
     trees: tuple[tuple[int, float], ...] = ((60, 8.0), (100, 4.0))
     learning_rate: float = 0.2  #: of the boosting
@@ -146,6 +147,7 @@ class _Shortening:
             np.sqrt(spread),
             covariance=None if covariance is None else unit**2 * covariance,
             residual_variance=unit**2 * max(0.0, float(np.average(missed, weights=self.weights))),
+            synthetic=self._synthetic(),
         )
 
     def _signs(self, boxes: np.ndarray) -> np.ndarray:
@@ -183,6 +185,18 @@ class _Shortening:
                 middles = np.clip(edges[:-1], low, high)
             if high > low:
                 found[:, j] = (2 * (middles - low) / (high - low) - 1)[self.codes[j]]
+        return found
+
+    def _synthetic(self) -> np.ndarray:
+        """A few of the synthetic records, encoded, shape (records, columns): numbers at the middles of their bins."""
+        drawn = self.rng.spawn(1)[0].choice(
+            len(self.mass), SETTINGS.kept, p=self.mass / self.mass.sum()
+        )
+        found = np.empty((SETTINGS.kept, len(self.codes)))
+        for j, column in enumerate(self.fitted.schema.features):
+            edges = np.array([column.bounds[0], *self.fitted.basis.grid.cuts[j], column.bounds[1]])
+            values = (edges[:-1] + edges[1:]) / 2 if column.kind == "number" else np.ceil(edges)
+            found[:, j] = values[self.codes[j, drawn]]
         return found
 
     def _boxes(self) -> tuple[np.ndarray, np.ndarray]:

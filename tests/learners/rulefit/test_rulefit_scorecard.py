@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import logit
+from scipy.stats import norm
 
 from privfed.errors import InputError
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.rules import Terms
-from privfed.learners.rulefit.scorecard import ScoreCard
+from privfed.learners.rulefit.scorecard import COMMON, ScoreCard
 from privfed.tables.schema import Column, Schema
 
 SCHEMA = Schema(
@@ -56,7 +59,7 @@ def by_hand(text: str, record: np.ndarray) -> tuple[int, dict[int, float]]:
             else:
                 held.append(named[words[0]] >= float(words[2]))
         total += int(points) * all(held)
-    printed = re.findall(r"^ *([+-]\d+)  ([\d.]+)%$", risks, re.MULTILINE)
+    printed = re.findall(r"^ *([+-]\d+)  ([\d.]+)%(?: \(.*\))?$", risks, re.MULTILINE)
     return total, {int(t): float(r) / 100 for t, r in printed}
 
 
@@ -77,6 +80,53 @@ def test_log_odds_are_the_model_s_up_to_rounding() -> None:
     band = 0.5 * 2 * WEIGHTS[4] / 5 * 1.2
     assert np.abs(told - MODEL.scores(X)).max() <= 4 * 0.5 / CARD.factor + band + 1e-9
     assert np.abs(CARD.points).max() == 10
+
+
+def known() -> RuleEnsemble:
+    """The same model with a posterior and synthetic records."""
+    root = np.random.default_rng(0).normal(0, 0.2, (5, 5))
+    return replace(MODEL, covariance=root @ root.T, synthetic=X, residual_variance=0.5)
+
+
+def test_a_risks_interval_is_that_of_all_who_have_the_total() -> None:
+    """Scores of other coefficients, drawn from the posterior and regressed on totals, spread as much; and a tenth of the rest."""
+    model, rng = known(), np.random.default_rng(1)
+    assert model.covariance is not None
+    card, every = ScoreCard.from_ensemble(model), model.terms.design(X)
+    drawn = rng.multivariate_normal(WEIGHTS, model.covariance, 20_000)
+    at, totals = card.totals(X), np.array([-5, 0, 9])
+    slopes, levels = np.polyfit(at, every @ drawn.T, 1)
+    slope, level = np.polyfit(at, every @ WEIGHTS, 1)
+    missed = (every @ WEIGHTS - slope * at - level).var()
+    spread = (np.multiply.outer(totals, slopes) + levels).var(axis=1) + COMMON * (missed + 0.5)
+    wanted = norm.ppf(0.95) * np.sqrt(spread)
+    assert np.allclose(np.diff(logit(card.risk_intervals(totals)))[:, 0] / 2, wanted, rtol=0.03)
+    assert (np.diff(card.risk_intervals(totals, 0.99)) > np.diff(card.risk_intervals(totals))).all()
+
+
+def test_a_card_is_held_to_the_models_own_scores() -> None:
+    """Rounding and bands move its log-odds; over the synthetic records they are the model's on average."""
+    card, scores = ScoreCard.from_ensemble(known()), MODEL.scores(X)
+    told, alone = (one.intercept + one.totals(X) / one.factor for one in (card, CARD))
+    assert np.array_equal(card.points, CARD.points)
+    assert (
+        np.mean(told - scores) == pytest.approx(0, abs=1e-9) and abs(np.mean(alone - scores)) > 1e-3
+    )
+    assert np.std(told - scores) <= np.std(alone - scores)
+
+
+def test_intervals_are_printed_beside_the_risks() -> None:
+    """In text, HTML, LaTeX and the picture's heading; a card of a model without a posterior has none, and says so."""
+    card = ScoreCard.from_ensemble(known())
+    risks = card.risks()
+    assert ((risks["low"] < risks["risk"]) & (risks["risk"] < risks["high"])).all()
+    first = f"{risks['risk'][0]:.1%} ({risks['low'][0]:.1%} to {risks['high'][0]:.1%})"
+    assert first in str(card) and first in card.to_html()
+    assert first.replace("%", "\\,\\%") in card.to_latex()
+    assert "in brackets 90% intervals" in str(card) and "bracket" not in str(CARD)
+    assert by_hand(str(card), X[0])[0] == card.totals(X[:1])[0]
+    with pytest.raises(InputError, match="max_terms = 20"):
+        CARD.risk_intervals(np.array([0]))
 
 
 def test_bands_of_whole_numbers_begin_at_whole_numbers() -> None:

@@ -195,6 +195,7 @@ def test_a_saved_short_model_predicts_alike(tmp_path: Path) -> None:
     assert isinstance(again, RuleFitClassifier)
     assert np.array_equal(again.decision_function(FRAME), model.decision_function(FRAME))
     assert np.array_equal(again.confidence_interval(FRAME), model.confidence_interval(FRAME))
+    assert again.scorecard().risks().equals(model.scorecard().risks())
 
 
 def test_a_number_is_predicted_by_few_terms_too() -> None:
@@ -298,6 +299,8 @@ def test_intervals_hold_what_they_are_of() -> None:
     ]
     assert wide[0] < wide[1]
     assert (model.confidence_interval(FRAME, level=0.99)[:, 0] < low).all()
+    risks = model.scorecard().risks()
+    assert (risks["low"] < risks["risk"]).all() and (risks["risk"] < risks["high"]).all()
 
 
 def test_a_long_model_has_no_intervals() -> None:
