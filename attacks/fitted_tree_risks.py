@@ -87,7 +87,7 @@ def outcomes(
     else:
         width = float(np.ptp(train.y)) or 1.0
         given = [np.abs(model.mean(each.x)[:, 0] - each.y) < NEAR * width for each in groups]
-        how = f"to {NEAR:.0%} of the range"
+        how = f"to {100 * NEAR:g} % of the range"
     return _compared(
         [each.astype(float) for each in given],
         "class disclosure" if model.labels else "outcome disclosure",

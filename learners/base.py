@@ -350,7 +350,7 @@ class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc
         if high - low < NARROW * (most - least):
             warnings.warn(
                 f"predictions lie between {low:.4g} and {high:.4g}, where nearly all targets were found: "
-                f"{(high - low) / (most - least):.1%} of the public bounds. If targets beyond are real, most squared "
+                f"{100 * (high - low) / (most - least):.1f} % of the public bounds. If targets beyond are real, most squared "
                 "error may be theirs: score within the limits and beyond them apart, or learn the logarithm",
                 Note,
                 stacklevel=4,

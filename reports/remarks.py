@@ -131,7 +131,7 @@ def tails(policy: PolicyReport) -> str:
         return ""
     low, high = told["limits"]
     return (
-        f"{told['records']:.2%} of the held-out records, with {told['variance']:.0%} of the target's variance, lie "
+        f"{100 * told['records']:.2f} % of the held-out records, with {100 * told['variance']:.0f} % of the target's variance, lie "
         f"beyond {low:.4g} to {high:.4g}, between which this model predicts. Root mean squared error within: "
         f"{told['inside']:.4g} (constant {told['constant']:.4g}; R squared {told['r2']:.2f}), beyond: {told['outside']:.4g}"
     )

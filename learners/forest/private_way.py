@@ -99,7 +99,10 @@ class PrivateForest:
             f"{model.rounds} noisy sums of about {max(model.records, 0):.0f} records"
         )
         return "\n".join(
-            [head, *(f"{names[k]}: {fractions[k]:.1%} of the trees' variance" for k in order)]
+            [
+                head,
+                *(f"{names[k]}: {100 * fractions[k]:.1f} % of the trees' variance" for k in order),
+            ]
         )
 
     @cached_property

@@ -125,7 +125,7 @@ def read_cutoffs(counts: np.ndarray, schema: Schema, bins: int, levels: int) -> 
     crowded = [c.name for c, m in zip(schema.features, found, strict=True) if m.crowded]
     if crowded:
         warnings.warn(
-            f"by its noisy histogram, more than {SETTINGS.crowded:.0%} of the records lie in one bin of "
+            f"by its noisy histogram, more than {100 * SETTINGS.crowded:g} % of the records lie in one bin of "
             f"{crowded[0]!r} ({len(crowded)} covariates in all), which no rule divides: if they are not "
             f"one value, write narrower bounds in the schema, or more than {bins} bins",
             Note,

@@ -133,14 +133,18 @@ class ScoreCard:
     def _told(self) -> list[tuple[str, str]]:
         """Totals and risks, with their intervals if known, as they are printed."""
         return [
-            (f"{total:+d}", f"{risk:.1%}" + (f" ({low:.1%} to {high:.1%})" if ends else ""))
+            (
+                f"{total:+d}",
+                f"{100 * risk:.1f} %"
+                + (f" ({100 * low:.1f} to {100 * high:.1f} %)" if ends else ""),
+            )
             for total, risk, *ends in self.risks().itertuples(index=False)
             for low, high in [ends or (0, 0)]
         ]
 
     @property
     def _risk(self) -> str:
-        return "risk" if self.variance is None else "risk (90% interval)"
+        return "risk" if self.variance is None else "risk (90 % interval)"
 
     @property
     def _notes(self) -> str:
@@ -148,7 +152,7 @@ class ScoreCard:
         risks = self.risks()
         step = int(risks["total"].diff().max()) if len(risks) > 1 else 1
         between = f"; in steps of {step}, take the nearest" if step > 1 else ""
-        known = "" if self.variance is None else "; in brackets 90% intervals"
+        known = "" if self.variance is None else "; in brackets 90 % intervals"
         return f"points of all lines that hold{between}{known}"
 
     def __str__(self) -> str:
@@ -186,7 +190,7 @@ class ScoreCard:
     def to_latex(self) -> str:
         """Both tables as LaTeX tabulars."""
         rows = [f"{p:+d} & {_latex(text)} \\\\" for p, text in self.table().itertuples(index=False)]
-        risks = [f"{total} & {risk} \\\\".replace("%", "\\,\\%") for total, risk in self._told()]
+        risks = [f"{total} & {risk} \\\\".replace(" %", "\\,\\%") for total, risk in self._told()]
         parts = (
             ["Points & Condition \\\\ \\hline", *rows],
             [f"Total & {_latex(self._risk.capitalize())} \\\\ \\hline", *risks],

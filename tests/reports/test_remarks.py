@@ -232,7 +232,7 @@ def test_heavy_tails_are_told_with_both_errors() -> None:
     }  # fmt: skip
     report = report_of(metrics={**SCORED, "beyond": told})
     (found,) = (text for text in remarks(report) if "variance" in text)
-    for figure in ("0.95% of", "99% of", "-8 to 28", "within: 1 (constant 4.6", "beyond: 493.4"):
+    for figure in ("0.95 % of", "99 % of", "-8 to 28", "within: 1 (constant 4.6", "beyond: 493.4"):
         assert figure in found
     assert not any("variance" in text for text in remarks(report_of(metrics=SCORED)))
 

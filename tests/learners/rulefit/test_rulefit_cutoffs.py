@@ -103,7 +103,7 @@ def test_what_bins_can_tell_apart_is_no_reason_to_warn() -> None:
 def test_cutoffs_that_collapse_stay_valid() -> None:
     """A constant covariate has one cut-off or none, and a positive scale; one bin holds all of it."""
     counts = counts_of(np.full(100, 3.3), NUMBER, 10)
-    with pytest.warns(Note, match="more than 90% of the records lie in one bin of 'x'"):
+    with pytest.warns(Note, match="more than 90 % of the records lie in one bin of 'x'"):
         cutoffs = read_cutoffs(counts[None], Schema((NUMBER,)), 10, 20)
     cutoffs.check(Schema((NUMBER,)))
     assert len(cutoffs.cuts[0]) == 1

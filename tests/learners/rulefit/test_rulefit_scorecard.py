@@ -59,7 +59,7 @@ def by_hand(text: str, record: np.ndarray) -> tuple[int, dict[int, float]]:
             else:
                 held.append(named[words[0]] >= float(words[2]))
         total += int(points) * all(held)
-    printed = re.findall(r"^ *([+-]\d+)  ([\d.]+)%(?: \(.*\))?$", risks, re.MULTILINE)
+    printed = re.findall(r"^ *([+-]\d+)  ([\d.]+) %(?: \(.*\))?$", risks, re.MULTILINE)
     return total, {int(t): float(r) / 100 for t, r in printed}
 
 
@@ -120,10 +120,11 @@ def test_intervals_are_printed_beside_the_risks() -> None:
     card = ScoreCard.from_ensemble(known())
     risks = card.risks()
     assert ((risks["low"] < risks["risk"]) & (risks["risk"] < risks["high"])).all()
-    first = f"{risks['risk'][0]:.1%} ({risks['low'][0]:.1%} to {risks['high'][0]:.1%})"
+    risk, low, high = 100 * risks.loc[0, ["risk", "low", "high"]]
+    first = f"{risk:.1f} % ({low:.1f} to {high:.1f} %)"
     assert first in str(card) and first in card.to_html()
-    assert first.replace("%", "\\,\\%") in card.to_latex()
-    assert "in brackets 90% intervals" in str(card) and "bracket" not in str(CARD)
+    assert first.replace(" %", "\\,\\%") in card.to_latex()
+    assert "in brackets 90 % intervals" in str(card) and "bracket" not in str(CARD)
     assert by_hand(str(card), X[0])[0] == card.totals(X[:1])[0]
     with pytest.raises(InputError, match="max_terms = 20"):
         CARD.risk_intervals(np.array([0]))
