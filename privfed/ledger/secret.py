@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -24,7 +25,7 @@ def secret_beside(ledger: Path) -> bytes:
 
 
 def read_secret(ledger: Path) -> bytes:
-    """Read the secret beside a ledger's file; LedgerError: it is lost or damaged."""
+    """Read the secret beside a ledger's file; LedgerError: it is lost or damaged, or others can read it."""
     way_out = (
         "put it back from a copy, or, if there is none, let its owner make another, which is "
         f"recorded: privfed ledger renew-secret {ledger}"
@@ -32,9 +33,14 @@ def read_secret(ledger: Path) -> bytes:
     with _kept(ledger) as path:
         if not path.exists():
             raise LedgerError(f"secret {path}: is lost; {way_out}")
-        held = path.read_bytes()
+        held, mode = path.read_bytes(), stat.S_IMODE(path.stat().st_mode)
     if len(held) != SIZE:
         raise LedgerError(f"secret {path}: is damaged; {way_out}")
+    if mode & 0o077:
+        raise LedgerError(
+            f"secret {path}: others than its owner can read it; chmod 600 it, and if it lay open for long, make "
+            f"another: privfed ledger renew-secret {ledger}"
+        )
     return held
 
 

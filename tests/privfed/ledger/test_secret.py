@@ -10,7 +10,7 @@ import pytest
 
 from privfed.errors import LedgerError
 from privfed.ledger import Ledger
-from privfed.ledger.secret import SIZE, secret_beside
+from privfed.ledger.secret import SIZE, renewed_secret, secret_beside
 
 
 def test_a_secret_is_made_once(tmp_path: Path) -> None:
@@ -26,6 +26,18 @@ def test_only_its_owner_reads_it(tmp_path: Path) -> None:
     """Readable and writable by the owner's account alone."""
     secret_beside(tmp_path / "clinic.db")
     assert stat.S_IMODE((tmp_path / "clinic.secret").stat().st_mode) == 0o600
+
+
+def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    """As a signing key is; the owner takes their right away, or makes another."""
+    first = secret_beside(tmp_path / "clinic.db")
+    (tmp_path / "clinic.secret").chmod(0o640)
+    with pytest.raises(LedgerError, match="others than its owner can read it; chmod 600 it"):
+        secret_beside(tmp_path / "clinic.db")
+    (tmp_path / "clinic.secret").chmod(0o600)
+    assert secret_beside(tmp_path / "clinic.db") == first
+    (tmp_path / "clinic.secret").chmod(0o644)
+    assert renewed_secret(tmp_path / "clinic.db") != first
 
 
 def test_in_memory_it_passes() -> None:
