@@ -55,6 +55,13 @@ ENTRIES = {
 }
 #: What does not change a cell's run: texts, and what is done with its releases afterwards.
 BESIDE = ("name", "about", "attacks", "attack_seconds", "shadows", "together", "runs")
+#: What is varied by an option of its own, or is no factor.
+FIXED = {
+    **dict.fromkeys(BESIDE, "it changes no run"),
+    **dict.fromkeys(("seed", "runs"), "write --runs"),
+    "policy.epsilon": "write --epsilon",
+    "policy.name": "write a [[policy]] for each",
+}
 
 
 @dataclass(frozen=True)
@@ -137,6 +144,13 @@ def cells(
             "run would be a release; leave ledgers out under [clients] to sweep over simulated data"
         )
     vary, found = vary or {}, []
+    for key, several in vary.items():
+        if key in FIXED:
+            raise StudyError(f"--vary {key}: is no factor; {FIXED[key]}")
+        if not several:
+            raise StudyError(
+                f"--vary {key}: has no values; write {key or 'clients.count'}=3,5, say"
+            )
     for values in product(*vary.values()):
         varied = dict(zip(vary, values, strict=True))
         base = _varied(study, varied)
@@ -372,6 +386,7 @@ def _run(cell: Cell, output: Output, attacked: bool) -> None:
             **cell.factors,
             "owners": len(prepared.owners),
             "unit": adopted.unit,
+            "relation": adopted.relation,
             "accountant": adopted.accountant,
             "mechanism": "+".join(sorted(used)),
             "masked": adopted.masked is not None,
@@ -411,7 +426,7 @@ def figures_of(policy: PolicyReport) -> dict[str, Any]:
     ``epsilon`` is the budget (None without a guarantee), ``claimed`` what is proved of the whole exchange,
     ``bound`` the most that any attack finds of the members at 1 % false positives, ``found`` what an attack
     found of them, ``audited`` the largest epsilon that outputs of one mechanism prove; ``attack X`` how far
-    attack X came from its baseline (0) to everything (1).
+    attack X came from a guesser who saw no release (0) to all that it looks for (1).
     """
     metrics, budget = policy.metrics, policy.account.policy.budget
     finite = policy.account.finite
@@ -434,18 +449,22 @@ def figures_of(policy: PolicyReport) -> dict[str, Any]:
 
 
 def _attacked(findings: Sequence[Finding]) -> dict[str, float]:
-    """Return columns of what attacks and audits found."""
-    audits = [one for one in findings if one.metric.startswith("epsilon proven")]
-    found = [one.value for one in findings if one.measure == "found at 1 %"]
+    """Return columns of what attacks and audits found; an attack that did not look has none."""
+    looked = [one for one in findings if one.state != "not looked"]
+    audits = [one for one in looked if one.metric.startswith("epsilon proven")]
+    found = [one.value for one in looked if one.measure == "found at 1 %"]
     columns: dict[str, float] = {}
     if found:
         columns["found"] = max(found)
     if audits:
         columns["audited"] = max(one.value for one in audits)
-    for one in findings:
-        if one not in audits and not one.attack.startswith(("audit", "coverage")):
-            name = f"attack {one.attack}"
-            columns[name] = max(columns.get(name, 0.0), float(one.above))
+    for one in looked:
+        paid = one.metric.endswith("charged")  # beside what was charged, not beside all there is
+        if one not in audits and not paid and not one.attack.startswith(("audit", "coverage")):
+            name, guessed = f"attack {one.attack}", one.baseline or 0.0
+            most = one.of or max(one.value, guessed + 1.0)
+            reached = (one.value - guessed) / (most - guessed) if most > guessed else 0.0
+            columns[name] = max(columns.get(name, 0.0), reached)
     return columns
 
 

@@ -127,3 +127,52 @@ def test_the_front_holds_what_no_smaller_epsilon_matches() -> None:
         ]
         best = told[told["best"]]
         assert best["series"].tolist() == ["a", "b", "b"]
+
+
+def test_utility_is_compared_on_the_same_data_by_the_same_measure_alone() -> None:
+    """Errors and accuracies, two sets, two units: each has a best of its own, and a panel a measure."""
+    table = pd.DataFrame(
+        [
+            ("a", "error", "lower", 0.3, "wine", "record"),
+            ("b", "accuracy", "higher", 0.8, "wine", "record"),
+            ("c", "accuracy", "higher", 0.9, "iris", "record"),
+            ("d", "accuracy", "higher", 0.7, "wine", "client"),
+            ("e", "accuracy", "higher", 0.6, "wine", "record"),
+        ],
+        columns=["policy", "measure", "better", "value", "data digest", "unit"],
+    ).assign(epsilon=1.0, baseline=0.5, unprotected=0, data="set")
+    told = frontier(table).set_index("series")
+    assert told["best"].to_dict() == told["front"].to_dict()
+    assert told["best"].to_dict() == {"a": True, "b": True, "c": True, "d": True, "e": False}
+    assert set(told["guarantee"]) == {"one record", "one client"}
+    labels = [axes.get_ylabel() for axes in figure(table).axes]
+    assert labels == ["error, held-out records", "accuracy, held-out records"]
+    assert {name: len(each) for name, each in by_measure(table).items()} == {
+        "error": 1,
+        "accuracy": 4,
+    }
+    assert len(plot(table[table["measure"] == "accuracy"]).lines) == 6, "a constant for each set"
+
+
+def test_a_series_has_one_color_in_every_panel() -> None:
+    """Also where a panel lacks another series; what released nothing is a level line, off the axis."""
+    table = pd.concat([_table(), _table().assign(policy="local", epsilon=0.0)])
+    table = table.assign(found=np.where(table["policy"] == "private", 0.02, np.nan))
+    table = pd.concat([table[table["policy"] != "private"], table[table["policy"] == "private"]])
+    value, found = (
+        {line.get_label(): line for line in axes.lines} for axes in figure(table).axes[:2]
+    )
+    assert value["private"].get_color() == found["private"].get_color()
+    assert len(np.unique(value["local: epsilon 0"].get_ydata())) == 1
+
+
+def test_the_page_says_what_epsilon_is_of_and_what_is_missing(tmp_path: Path) -> None:
+    """Unit, relation, delta; runs that failed; dotted lines where there are some."""
+    table = _table().assign(unit="record", relation="replace-one", delta=1e-5, spent=0.5)
+    write_sweep(table, tmp_path, "a", failed=2)
+    page = (tmp_path / "sweep.html").read_text()
+    assert "Epsilon: of one record replaced, delta 1e-05." in page
+    assert "2 further runs failed" in page and "Dotted" not in page and "<th>spent" in page
+    write_sweep(table.assign(found=0.02), tmp_path, "a")
+    page = (tmp_path / "sweep.html").read_text()
+    assert "failed" not in page and "Dotted" in page

@@ -13,15 +13,17 @@ from time import sleep
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from privfed.attacks.finding import Finding
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.cli.common import INTERRUPTED
 from privfed.errors import Note, PluginError
 from privfed.learners import FuzzyTreeRegressor
 from privfed.study import Study
-from privfed.study.sweep import Cell, Sweep, cells, values
+from privfed.study.sweep import Cell, Sweep, _attacked, cells, values
 from privfed.study.sweep import sweep as carry_all_out
 
 Written = Callable[..., Path]
@@ -142,7 +144,8 @@ def test_the_attacks_of_a_finished_cell_are_added_to_it(
     assert sweep(study, out, "--attacks", epsilon="4") == FINE
     assert models == {path: path.stat().st_mtime_ns for path in models}
     table = pd.read_csv(out / "sweep.csv").set_index("policy")
-    assert table["attack membership"].between(0, 1).all() and "attack verbatim" in table
+    assert table["attack membership"]["published"] == 1 and "attack verbatim" in table
+    assert np.isnan(table["attack membership"]["private"]), "so few records: it could not look"
     assert (table["audited"] < table["epsilon"])["private"]
     attacked = made(out)
     assert sweep(study, out, "--attacks", epsilon="4") == FINE
@@ -223,6 +226,52 @@ def test_values_are_tomls_or_words() -> None:
         "RuleFitClassifier",
         "FedForestClassifier",
     ]
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("--vary=clients.count", "--vary clients.count: has no values; write clients.count=3,5"),
+        ("--vary=clients.count=", "has no values"),
+        ("--vary=seed=1,2", "--vary seed: is no factor; write --runs"),
+        ("--vary=policy.epsilon=1,2", "is no factor; write --epsilon"),
+        ("--vary=name=a,b", "is no factor; it changes no run"),
+        ("--jobs=0", "--jobs must be at least 1"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(
+    option: str, told: str, write_study: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No sweep of no cell, and no factor that its own option overwrites."""
+    assert sweep(write_study(), tmp_path / "sweep", option) == BAD_INPUT
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_a_factor_that_is_given_twice_has_all_its_values(
+    write_study: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second --vary of a key adds to the first."""
+    more = ("--vary", "data.test=0.3", "--vary", "data.test=0.4", "--list")
+    assert sweep(write_study(), tmp_path / "sweep", *more, epsilon="1") == FINE
+    assert "4 cells" in capsys.readouterr().out
+
+
+def test_an_attacks_column_runs_from_a_guess_to_all_there_is() -> None:
+    """None for an attack that did not look, nor for what stands beside a charge."""
+    pairs: dict[str, Any] = {
+        "attack": "membership",
+        "question": "?",
+        "metric": "pairs",
+        "of": 1.0,
+        "baseline": 0.5,
+    }
+    found = _attacked([Finding(**pairs, value=1.0, severity="some")])
+    assert found == {"attack membership": 1.0}
+    assert _attacked([Finding(**pairs, value=0.75, severity="some")]) == {"attack membership": 0.5}
+    assert _attacked([Finding(**pairs, value=0.5, partial="cut short")]) == {}
+    charged = Finding("worst_record", "?", "mu of the worst, of the mu charged", 0.2, of=0.2)
+    assert _attacked([charged]) == {}
 
 
 def test_an_owners_own_policy_is_swept(
