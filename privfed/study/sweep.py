@@ -225,14 +225,15 @@ class Sweep:
     def state(self, cell: Cell) -> str:
         """Return ``"done"``, ``"attacked"`` (done, by the study's present attacks), or ``"new"``.
 
-        A cell is new as well if one of its files is not what was written.
+        A cell is new as well if one of its files is not what was written; others may lie beside them, such as
+        the page of ``privfed report``.
         """
         folder = self.cells / cell.key
         try:
-            if self.read(cell, DIGESTS) != digests(folder):
+            if not self.read(cell, DIGESTS).items() <= digests(folder).items():
                 return "new"
             return "attacked" if self.read(cell, PARAMS)["attacks"] == cell.attacks else "done"
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, AttributeError, TypeError):
             return "new"
 
     @contextmanager
@@ -332,6 +333,9 @@ def table(planned: Sequence[Cell], held: Sweep) -> pd.DataFrame:
                 }
             )
     found = pd.DataFrame(rows)
+    for column in (each for each in found if found[each].dtype == object):
+        # tables, and numbers beside words, are no column of Parquet's
+        found[column] = found[column].map(str, na_action="ignore")
     if len(found) and len(made := found["commit"].fillna("").unique()) > 1:
         warnings.warn(
             f"the cells were made by {len(made)} commits of privfed: {', '.join(made)}; add --overwrite "

@@ -23,7 +23,7 @@ from privfed.cli.common import INTERRUPTED
 from privfed.errors import Note, PluginError
 from privfed.learners import FuzzyTreeRegressor
 from privfed.study import Study
-from privfed.study.sweep import Cell, Sweep, _attacked, cells, values
+from privfed.study.sweep import Cell, Sweep, _attacked, cells, table, values
 from privfed.study.sweep import sweep as carry_all_out
 
 Written = Callable[..., Path]
@@ -215,6 +215,35 @@ def test_any_factor_of_the_file_is_varied(
     ]
     assert {"commit", "version", "memory MB", "bytes", "cell seconds", "mechanism"} <= set(table)
     assert (table["bytes"] > 0).all() and table["simulation"].all()
+
+
+def test_a_factors_values_are_of_one_type_in_the_table(
+    write_study: Written, tmp_path: Path
+) -> None:
+    """Tables and words beside numbers are texts, as Parquet takes no others."""
+    study = write_study()
+    for key, written in (("policy.masked", "{}"), ("learner.params.n_thresholds", '7,"none"')):
+        planned = cells(Study.from_toml(study), ["4"], 1, {key: values(written)})
+        out = tmp_path / key
+        for cell in planned:
+            (out / "cells" / cell.key).mkdir(parents=True)
+            for file, plain in (
+                ("params", {"factors": cell.factors, "made": {"commit": ""}}),
+                ("metrics", {}),
+            ):
+                (out / "cells" / cell.key / f"{file}.json").write_text(json.dumps(plain))
+        told = table(planned, Sweep(out))[key].dropna()
+        assert len(told) and told.map(lambda value: isinstance(value, str)).all()
+
+
+def test_a_page_in_a_cell_does_not_make_it_new(write_study: Written, tmp_path: Path) -> None:
+    """`privfed report` writes one beside its files."""
+    study, out = write_study(), tmp_path / "sweep"
+    assert sweep(study, out, epsilon="4") == FINE
+    before = made(out)
+    assert status(["report", str(out / "cells" / next(iter(before)))]) == FINE
+    assert sweep(study, out, epsilon="4") == FINE
+    assert made(out) == before
 
 
 def test_values_are_tomls_or_words() -> None:
