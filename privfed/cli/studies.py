@@ -298,17 +298,18 @@ def sweep(  # noqa: PLR0913 - click gives each option by its name
         chosen.to_toml(out / "sweep.toml")
         try:
             table, faults = sweeping.sweep(cells, out, attacked=attacks, jobs=jobs)
+            if len(table):
+                write_sweep(table, out, chosen.name, len(faults))
+                click.echo(
+                    f"wrote {out / 'sweep.csv'} and {out / 'sweep.html'}: an uncharged simulation"
+                )
+            if mlflow:
+                logged = tracking.log(cells, held, chosen.name)
+                click.echo(f"logged {logged} runs to MLflow")
         except KeyboardInterrupt:
             done = sum(held.state(cell) != "new" for cell in cells)
             bad(f"interrupted; {done} of {len(cells)} cells are in {out}: the same command goes on")
             return INTERRUPTED
-        if len(table):
-            write_sweep(table, out, chosen.name, len(faults))
-            click.echo(
-                f"wrote {out / 'sweep.csv'} and {out / 'sweep.html'}: an uncharged simulation"
-            )
-        if mlflow:
-            click.echo(f"logged {tracking.log(cells, held, chosen.name)} runs to MLflow")
     if faults:
         return bad(*(f"{cell}: {fault}" for cell, fault in faults.items()))
     return FINE

@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import re
 import shutil
 import tomllib
+import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -258,7 +260,7 @@ class Sweep:
                 ) from None
             for left in self.cells.iterdir():
                 if overwrite or left.name.startswith("."):
-                    shutil.rmtree(left)
+                    shutil.rmtree(left) if left.is_dir() else left.unlink()
             yield
 
     def check(self) -> None:
@@ -371,6 +373,12 @@ def carry_out(cell: Cell, out: Path, attacked: bool) -> tuple[Cell, str, list[st
                 write_text(folder / DIGESTS, json.dumps(digests(folder), indent=1))
     except PrivfedError as error:
         return cell, str(error), []
+    except OSError:  # a full disk, say, of which no other cell would know better
+        raise
+    except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+        if os.environ.get("PRIVFED_TRACEBACK"):
+            traceback.print_exc()
+        return cell, f"internal error ({type(error).__name__})", []
     told = (Output(folder).read(name, METRICS) or {}).get("warnings", [])
     return cell, "", told
 

@@ -23,7 +23,7 @@ from privfed.cli.common import INTERRUPTED
 from privfed.errors import Note, PluginError
 from privfed.learners import FuzzyTreeRegressor
 from privfed.study import Study
-from privfed.study.sweep import Cell, Sweep, _attacked, cells, table, values
+from privfed.study.sweep import Cell, Sweep, _attacked, _run, cells, table, values
 from privfed.study.sweep import sweep as carry_all_out
 
 Written = Callable[..., Path]
@@ -351,6 +351,30 @@ def test_one_cell_that_cannot_run_does_not_lose_the_others(
     assert sweep(study, out, epsilon="4", runs=2) == BAD_INPUT
     assert "2 faults" in capsys.readouterr().err
     assert len(pd.read_csv(out / "sweep.csv")) == 2
+
+
+def test_a_learner_that_fails_does_not_lose_the_other_cells(
+    write_study: Written,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A plugin's own error is a fault of its cell; what a file manager left among the cells is none."""
+    run, out = _run, tmp_path / "sweep"
+
+    def failing(cell: Cell, *more: Any) -> None:
+        if cell.choice.epsilon is None:
+            raise ZeroDivisionError("data")
+        run(cell, *more)
+
+    (out / "cells").mkdir(parents=True)
+    (out / "cells" / ".DS_Store").touch()
+    monkeypatch.setattr("privfed.study.sweep._run", failing)
+    assert sweep(write_study(), out, epsilon="4") == BAD_INPUT
+    told = capsys.readouterr().err
+    assert "published, seed 1: internal error (ZeroDivisionError)" in told and "data" not in told
+    assert pd.read_csv(out / "sweep.csv")["policy"].tolist() == ["private"]
+    assert "1 further run failed" in (out / "sweep.html").read_text()
 
 
 def test_equal_notes_of_one_series_are_one_line(
