@@ -50,9 +50,9 @@ from privfed.study.dry_run import dry_run
 from privfed.study.output import CONTENTS, Output, write_text, written_whole
 
 CELLS, PARAMS, METRICS, DIGESTS = "cells", "params.json", "metrics.json", "digests.json"
-#: All that a sweep's folder holds.
+#: All that a sweep's folder holds, hidden files aside.
 ENTRIES = {
-    *(CELLS, "sweep.toml", "sweep.csv", "sweep.parquet", "sweep.html", ".lock"),
+    *(CELLS, "sweep.toml", "sweep.csv", "sweep.parquet", "sweep.html"),
     *("figure.svg", "figure.pdf", "figure.png"),
 }
 #: What does not change a cell's run: texts, and what is done with its releases afterwards.
@@ -267,8 +267,10 @@ class Sweep:
         """Check that the folder is new or holds a sweep alone; an InputError says what else."""
         if not self.folder.exists():
             return
-        held = {path.name for path in self.folder.iterdir()} if self.folder.is_dir() else {""}
-        foreign = held - ENTRIES - {f".{name}.partial" for name in ENTRIES}
+        if not self.folder.is_dir():
+            raise InputError(f"--out {self.folder}: is a file; name a folder")
+        held = {path.name for path in self.folder.iterdir() if not path.name.startswith(".")}
+        foreign = held - ENTRIES
         if foreign:
             raise InputError(
                 f"--out {self.folder}: holds {min(foreign)!r}, which no sweep wrote; name a new folder"

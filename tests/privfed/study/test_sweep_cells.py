@@ -325,6 +325,8 @@ def test_a_folder_of_something_else_is_left_alone(
     """An audit's output, or anybody's files."""
     assert sweep(write_study(), finished) == BAD_INPUT
     assert "which no sweep wrote; name a new folder" in capsys.readouterr().err
+    assert sweep(write_study(), finished / "report.html") == BAD_INPUT
+    assert "report.html: is a file; name a folder" in capsys.readouterr().err
     assert (finished / "report.html").is_file()
 
 
@@ -368,7 +370,8 @@ def test_a_learner_that_fails_does_not_lose_the_other_cells(
         run(cell, *more)
 
     (out / "cells").mkdir(parents=True)
-    (out / "cells" / ".DS_Store").touch()
+    for folder in (out, out / "cells"):
+        (folder / ".DS_Store").touch()
     monkeypatch.setattr("privfed.study.sweep._run", failing)
     assert sweep(write_study(), out, epsilon="4") == BAD_INPUT
     told = capsys.readouterr().err
