@@ -22,6 +22,7 @@ _PAGE = """<!doctype html>
 in no ledger; no epsilon on this page covers several. On real data, each run would be charged, and their
 losses would add up.{% if not secure %} <b>Test noise:</b> it was seeded and protects nobody.{% endif %}</p>
 {% if failed %}<p class="bad">{{ failed }} further run{{ "s" if failed > 1 }} failed: means are over the others.</p>{% endif %}
+{% if stopped %}<p class="bad">{{ stopped }} of the runs learned nothing, as nobody answered: means are over the others.</p>{% endif %}
 <p><span class="mark">sim</span> Utility was measured on held-out records with access to all
 data; choosing an epsilon by it on real data is a release of its own.</p>
 {% if overview %}
@@ -74,6 +75,7 @@ def write_sweep(table: pd.DataFrame, folder: Path, name: str, failed: int = 0) -
         name=name,
         runs=len(table),
         failed=failed,
+        stopped=int(table["stopped"].notna().sum()) if "stopped" in table else 0,
         secure="secure" not in table or bool(table["secure"].all()),
         css=environment.get_template("budget.css").render(),
         overview=svg(figure(table), "utility against epsilon") if scored else "",
@@ -142,7 +144,7 @@ def summarised(table: pd.DataFrame) -> pd.DataFrame:
     """Return mean and deviation over runs, by series and epsilon."""
     grouped = labelled(table).groupby(["series", "epsilon"], sort=False, dropna=False)
     return grouped.agg(
-        runs=("value", "size"),
+        runs=("value", "count"),
         mean=("value", "mean"),
         deviation=("value", "std"),
         baseline=("baseline", "mean"),
