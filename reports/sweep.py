@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
 
+from privfed.errors import Note
 from privfed.reports.charts import STYLE, svg
-from privfed.reports.sweep_curves import figure, frontier, guarantees, labelled, plot, save
+from privfed.reports.sweep_curves import figure, frontier, guarantees, labelled, noted, plot, save
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{{ name }}: utility against epsilon</title>
@@ -25,6 +27,7 @@ losses would add up.{% if not secure %} <b>Test noise:</b> it was seeded and pro
 {% if stopped %}<p class="bad">{{ stopped }} of the runs learned nothing, as nobody answered: means are over the others.</p>{% endif %}
 <p><span class="mark">sim</span> Utility was measured on held-out records with access to all
 data; choosing an epsilon by it on real data is a release of its own.</p>
+{% if notes %}<ul class="small">{% for note in notes %}<li>{{ note }}</li>{% endfor %}</ul>{% endif %}
 {% if overview %}
 <figure>{{ overview | safe }}</figure>
 <p class="small">Means over runs, with one standard deviation.{% if guarantee %} Epsilon: of {{ guarantee }}.{% endif %}
@@ -50,7 +53,7 @@ WIDTH = 5.8  #: Of a further score's chart, inches
 
 
 def write_sweep(table: pd.DataFrame, folder: Path, name: str, failed: int = 0) -> None:
-    """Write ``sweep.csv``, ``sweep.html``, the figure and, where pyarrow is installed, ``sweep.parquet``.
+    """Write ``sweep.csv``, ``sweep.html``, the figure and, where pyarrow is installed, ``sweep.parquet``; pass notes on.
 
     Args:
         table: one row a run, as :func:`privfed.study.sweep.table` gives it.
@@ -75,6 +78,7 @@ def write_sweep(table: pd.DataFrame, folder: Path, name: str, failed: int = 0) -
         name=name,
         runs=len(table),
         failed=failed,
+        notes=(notes := noted(table)),
         stopped=int(table["stopped"].notna().sum()) if "stopped" in table else 0,
         secure="secure" not in table or bool(table["secure"].all()),
         css=environment.get_template("budget.css").render(),
@@ -94,6 +98,8 @@ def write_sweep(table: pd.DataFrame, folder: Path, name: str, failed: int = 0) -
         },
     )
     (folder / "sweep.html").write_text(page, encoding="utf-8")
+    for note in notes:
+        warnings.warn(note, Note, stacklevel=2)
 
 
 def _html(table: pd.DataFrame) -> str:

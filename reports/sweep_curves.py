@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import matplotlib
@@ -21,6 +22,7 @@ PANELS = {
     "audited": ("epsilon: of one release, audited", "claimed"),
     "bytes": ("bytes sent by all owners", ""),
 }
+NEXT = " | "  #: Between a run's notes
 FILES = ("figure.svg", "figure.pdf", "figure.png")
 
 
@@ -118,6 +120,20 @@ def guarantees(table: pd.DataFrame) -> pd.Series:
             lambda delta: f", delta {delta:g}", na_action="ignore"
         ).fillna("")
     return told.where(table["epsilon"].notna(), "")
+
+
+def noted(table: pd.DataFrame) -> list[str]:
+    """Return the notes on each series at each epsilon, a line for those that differ in figures alone."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    told = labelled(table).assign(notes=table.get("notes")).dropna(subset=["notes"])
+    for name, epsilon, notes in zip(told["series"], told["epsilon"], told["notes"], strict=True):
+        at = "" if pd.isna(epsilon) else f", epsilon {epsilon:g}"
+        for note in notes.split(NEXT):
+            found.setdefault((name, at, re.sub(r"\d", "", note)), []).append(note)
+    return [
+        f"policy {name}{at}{f', {len(same)} runs, one of them' * (len(same) > 1)}: {same[0]}"
+        for (name, at, _), same in found.items()
+    ]
 
 
 def figure(table: pd.DataFrame) -> Figure:

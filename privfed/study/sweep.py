@@ -18,7 +18,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import shutil
 import tomllib
 import traceback
@@ -45,6 +44,7 @@ from privfed.privacy.policy import Policy
 from privfed.questions.exact import text
 from privfed.reports.budget import PolicyReport
 from privfed.reports.provenance import commit
+from privfed.reports.sweep_curves import NEXT
 from privfed.study import PolicyChoice, Study, assembly, simulation
 from privfed.study.dry_run import dry_run
 from privfed.study.output import CONTENTS, Output, write_text, written_whole
@@ -308,17 +308,11 @@ def sweep(
     work = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
     tasks = (joblib.delayed(carry_out)(cell, out, attacked) for cell in left)
     faults: dict[str, str] = {}
-    notes: dict[tuple[str, str], list[str]] = {}  # of each policy and epsilon, but for figures
     bar = tqdm(work(tasks), desc="sweep", total=len(left), unit=" cell", disable=None)
-    for cell, fault, told in bar:
+    for cell, fault in bar:
         if interrupted():
             raise KeyboardInterrupt  # a library that it interrupted told of a fault
         faults |= {cell.told(): fault} if fault else {}
-        for note in told:
-            notes.setdefault((cell.series, re.sub(r"\d", "", note)), []).append(note)
-    for (series, _), found in notes.items():
-        runs = f", {len(found)} runs, one of them" if len(found) > 1 else ""
-        warnings.warn(f"policy {series}{runs}: {found[0]}", Note, stacklevel=2)
     return table(planned, held), faults
 
 
@@ -358,9 +352,9 @@ def _check(left: Sequence[Cell], attacked: bool) -> None:
             dry_run(cell.study, simulation.prepare(cell.study).schema, attacks=attacked)
 
 
-def carry_out(cell: Cell, out: Path, attacked: bool) -> tuple[Cell, str, list[str]]:
-    """Carry one cell out, or attack it if it is done; its fault, if any, and its notes."""
-    held, study, name = Sweep(out), cell.study, cell.choice.name
+def carry_out(cell: Cell, out: Path, attacked: bool) -> tuple[Cell, str]:
+    """Carry one cell out, or attack it if it is done; its fault, if any."""
+    held, study = Sweep(out), cell.study
     folder = held.cells / cell.key
     try:
         with warnings.catch_warnings():
@@ -374,15 +368,14 @@ def carry_out(cell: Cell, out: Path, attacked: bool) -> tuple[Cell, str, list[st
                 _attack(cell, Output(folder), simulation.prepare(study), held.read(cell, PARAMS))
                 write_text(folder / DIGESTS, json.dumps(digests(folder), indent=1))
     except PrivfedError as error:
-        return cell, str(error), []
+        return cell, str(error)
     except OSError:  # a full disk, say, of which no other cell would know better
         raise
     except Exception as error:  # noqa: BLE001 - a plugin may raise anything
         if os.environ.get("PRIVFED_TRACEBACK"):
             traceback.print_exc()
-        return cell, f"internal error ({type(error).__name__})", []
-    told = (Output(folder).read(name, METRICS) or {}).get("warnings", [])
-    return cell, "", told
+        return cell, f"internal error ({type(error).__name__})"
+    return cell, ""
 
 
 def _run(cell: Cell, output: Output, attacked: bool) -> None:
@@ -458,6 +451,7 @@ def figures_of(policy: PolicyReport) -> dict[str, Any]:
         "unprotected": policy.unprotected,
         "bytes": sum(client.bytes for client in policy.clients),
         **{key: metrics.get(key) for key in ("questions", "rounds", "seconds", "stopped")},
+        "notes": NEXT.join(metrics.get("warnings", [])) or None,
         "secure": policy.secure,
     }
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
+from privfed.errors import Note
 from privfed.reports.sweep import by_measure, summarised, write_sweep
-from privfed.reports.sweep_curves import figure, frontier, plot
+from privfed.reports.sweep_curves import NEXT, figure, frontier, noted, plot
 
 
 def _table() -> pd.DataFrame:
@@ -173,10 +176,32 @@ def test_the_page_says_what_epsilon_is_of_and_what_is_missing(tmp_path: Path) ->
     page = (tmp_path / "sweep.html").read_text()
     assert "Epsilon: of one record replaced, delta 1e-05." in page
     assert "2 further runs failed" in page and "Dotted" not in page and "<th>spent" in page
-    stopped = ["budget", None, None, None, None, None]
+    stopped: list[Any] = ["budget", None, None, None, None, None]
     table.loc[0, "value"] = np.nan
     assert summarised(table)["runs"].tolist() == [1, 2, 2]
     write_sweep(table.assign(found=0.02, stopped=stopped), tmp_path, "a")
     page = (tmp_path / "sweep.html").read_text()
     assert "failed" not in page and "Dotted" in page
     assert "1 of the runs learned nothing" in page
+
+
+def test_equal_notes_of_one_series_are_one_line(tmp_path: Path) -> None:
+    """Notes that differ in figures alone, with how many runs gave them; another epsilon is another line."""
+    notes = [
+        "noise of 1 record",
+        f"noise of 2 record{NEXT}no split",
+        None,
+        "noise of 3 record",
+        "open",
+    ]
+    table = _table().assign(notes=pd.Series([*notes, None], dtype=object))
+    assert noted(table) == [
+        "policy private, epsilon 1, 2 runs, one of them: noise of 1 record",
+        "policy private, epsilon 1: no split",
+        "policy private, epsilon 4: noise of 3 record",
+        "policy published: open",
+    ]
+    with pytest.warns(Note, match="no split"):
+        write_sweep(table, tmp_path, "a")
+    assert "<li>policy private, epsilon 1: no split</li>" in (tmp_path / "sweep.html").read_text()
+    assert noted(_table()) == []

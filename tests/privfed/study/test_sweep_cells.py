@@ -20,11 +20,10 @@ import pytest
 from privfed.attacks.finding import Finding
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.cli.common import INTERRUPTED
-from privfed.errors import Note, PluginError
+from privfed.errors import PluginError
 from privfed.learners import FuzzyTreeRegressor
 from privfed.study import Study
 from privfed.study.sweep import Cell, Sweep, _attacked, _run, cells, table, values
-from privfed.study.sweep import sweep as carry_all_out
 
 Written = Callable[..., Path]
 
@@ -378,24 +377,6 @@ def test_a_learner_that_fails_does_not_lose_the_other_cells(
     assert "published, seed 1: internal error (ZeroDivisionError)" in told and "data" not in told
     assert pd.read_csv(out / "sweep.csv")["policy"].tolist() == ["private"]
     assert "1 further run failed" in (out / "sweep.html").read_text()
-
-
-def test_equal_notes_of_one_series_are_one_line(
-    write_study: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Notes that differ in figures alone, with how many runs gave them; another epsilon is another line."""
-
-    def noted(cell: Cell, out: Path, attacked: bool) -> tuple[Cell, str, list[str]]:
-        return cell, "", [f"noise of {cell.study.seed} records"] if cell.choice.epsilon else []
-
-    monkeypatch.setattr("privfed.study.sweep.carry_out", noted)
-    planned = cells(Study.from_toml(write_study()), ["1", "8"], 3)
-    with Sweep(tmp_path / "sweep").opened(), pytest.warns(Note) as told:
-        carry_all_out(planned, tmp_path / "sweep")
-    assert [str(one.message) for one in told] == [
-        "policy private, epsilon 1, 3 runs, one of them: noise of 1 records",
-        "policy private, epsilon 8, 3 runs, one of them: noise of 1 records",
-    ]
 
 
 def test_figures_are_plain_json(write_study: Written, tmp_path: Path) -> None:
