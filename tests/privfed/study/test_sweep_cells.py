@@ -394,6 +394,8 @@ def test_figures_are_plain_json(write_study: Written, tmp_path: Path) -> None:
 class Tracker(ModuleType):
     """MLflow as far as a sweep asks it, in memory: runs with tags, parameters and metrics."""
 
+    MlflowException = ArithmeticError
+
     def __init__(self) -> None:
         super().__init__("mlflow")
         self.runs: list[SimpleNamespace] = []
@@ -443,6 +445,25 @@ def test_cells_are_logged_to_mlflow_once(
     key = private.tags["privfed.cell"].split()[0]
     assert private.metrics["value"] == pytest.approx(float(str(table.loc[key, "value"])))
     assert private.params["unit"] == "record"
+
+
+def test_a_server_of_mlflow_that_fails_is_told(
+    write_study: Written,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The sweep is written all the same."""
+    tracker, out = Tracker(), tmp_path / "sweep"
+
+    def refused(_: str) -> None:
+        raise ArithmeticError("refused\nby the server")
+
+    monkeypatch.setattr(tracker, "set_experiment", refused)
+    monkeypatch.setitem(sys.modules, "mlflow", tracker)
+    assert sweep(write_study(), out, "--mlflow", epsilon="1") == BAD_INPUT
+    assert "--mlflow: refused; check MLflow's own settings" in capsys.readouterr().err
+    assert (out / "sweep.csv").is_file()
 
 
 def test_without_mlflow_nothing_is_run(
