@@ -13,7 +13,16 @@ from matplotlib.figure import Figure
 
 from privfed.errors import Note
 from privfed.reports.charts import STYLE, svg
-from privfed.reports.sweep_curves import figure, frontier, guarantees, labelled, noted, plot, save
+from privfed.reports.sweep_curves import (
+    figure,
+    frontier,
+    guarantees,
+    labelled,
+    legend,
+    noted,
+    plot,
+    save,
+)
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{{ name }}: utility against epsilon</title>
@@ -120,9 +129,8 @@ def _yes(value: object) -> str:
 
 def _curve(table: pd.DataFrame, measure: str) -> str:
     with matplotlib.rc_context(STYLE):
-        drawn = Figure(figsize=(WIDTH, 4.0), layout="constrained")
-        plot(table, ax=drawn.subplots())
-        drawn.legend(frameon=False, loc="outside upper center", ncols=2)
+        drawn = Figure(figsize=(WIDTH, 3.4), layout="constrained")
+        legend(drawn, [plot(table, ax=drawn.subplots())])
     return svg(drawn, f"{measure} against epsilon")
 
 

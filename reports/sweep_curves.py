@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -147,18 +149,30 @@ def figure(table: pd.DataFrame) -> Figure:
     with matplotlib.rc_context(STYLE):
         columns = min(2, len(shown))
         rows = -(-len(shown) // columns)
-        drawn = Figure(figsize=(5.2 * columns, 3.6 * rows + 0.6), layout="constrained")
+        drawn = Figure(figsize=(5.2 * columns, 3.6 * rows), layout="constrained")
         grid = drawn.subplots(rows, columns, squeeze=False).ravel()
         for axes, (y, part) in zip(grid, shown, strict=False):
             plot(part, y, ax=axes)
         for axes in grid[len(shown) :]:
             axes.set_axis_off()
-        drawings = [one.get_legend_handles_labels() for one in reversed(grid)]
-        told = {
-            name: line for lines, names in drawings for line, name in zip(lines, names, strict=True)
-        }
-        drawn.legend(told.values(), told.keys(), frameon=False, loc="outside upper center", ncols=3)
+        legend(drawn, grid)
     return drawn
+
+
+def legend(drawn: Figure, grid: Iterable[Axes]) -> None:
+    """Put one legend of all panels above them, in as many columns as its entries leave, on room of its own."""
+    told: dict[str, Any] = {}
+    for axes in grid:
+        for line, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            told.setdefault(name, line)
+    width, height = drawn.get_size_inches()
+    entry = (
+        6.5 * max(map(len, told)) + 50
+    ) / 72  # inches: a letter is 6.5 points wide at most, on average
+    columns = max(1, min(3, int(width / entry)))
+    drawn.set_size_inches(max(width, entry), height + 0.25 * -(-len(told) // columns))
+    lines, names = [*told.values()], [*told]
+    drawn.legend(lines, names, frameon=False, loc="outside upper center", ncols=columns)
 
 
 def save(drawn: Figure, folder: Path) -> None:

@@ -322,9 +322,13 @@ def table(planned: Sequence[Cell], held: Sweep) -> pd.DataFrame:
     for cell in planned:
         with suppress(OSError, ValueError):
             params = held.read(cell, PARAMS)
+            stored = {
+                k: v for k, v in params["factors"].items() if "." not in k
+            }  # another sweep's varied
             rows.append(
                 {
-                    **params["factors"],
+                    **stored,
+                    **cell.factors,
                     **held.read(cell, METRICS),
                     **params["made"],
                     "key": cell.key,

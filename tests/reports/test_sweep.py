@@ -109,6 +109,17 @@ def test_every_series_has_its_curve_through_its_means() -> None:
     assert [line.get_linestyle() for line in bounded[:2]] == ["-", ":"]
 
 
+def test_the_legend_fits_however_long_and_many_its_entries_are() -> None:
+    """Inside of the figure, which grows by it: no panel loses its room."""
+    long = [_table().assign(policy=f"{'a long name ' * 4}{number}") for number in range(12)]
+    for table in (_table(), pd.concat(long)):
+        drawn = figure(table.assign(bytes=9.0))
+        drawn.canvas.draw()
+        box = drawn.legends[0].get_window_extent()
+        assert box.x0 >= 0 and box.x1 <= drawn.bbox.width and box.y1 <= drawn.bbox.height + 1
+        assert drawn.axes[0].get_window_extent().height > 250
+
+
 def test_the_front_holds_what_no_smaller_epsilon_matches() -> None:
     """For errors lower is better; equal utility at a larger epsilon is dominated."""
     rows = [

@@ -64,6 +64,20 @@ def test_growing_a_sweep_runs_only_what_is_new(write_study: Written, tmp_path: P
     assert len(made(out)) == 2 and not made(out).items() & before.items()
 
 
+def test_a_sweep_that_grows_by_a_factor_has_it_in_every_row(
+    write_study: Written, tmp_path: Path
+) -> None:
+    """Cells of before too, and without what was varied then: else one series became two."""
+    study, out = write_study(), tmp_path / "sweep"
+    assert sweep(study, out, "--vary", "data.test=0.25", epsilon="4") == FINE
+    before = made(out)
+    assert sweep(study, out, "--vary", "policy.delta=1e-5,1e-6", epsilon="4") == FINE
+    assert before.items() <= made(out).items()
+    table = pd.read_csv(out / "sweep.csv")
+    assert "data.test" not in table
+    assert table.loc[table["policy"] == "private", "policy.delta"].tolist() == [1e-5, 1e-6]
+
+
 def test_a_cell_that_does_not_verify_is_run_anew(write_study: Written, tmp_path: Path) -> None:
     """One byte of a ledger, or a file that is gone."""
     study, out = write_study(), tmp_path / "sweep"
