@@ -24,6 +24,7 @@ PANELS = {
     "audited": ("epsilon: of one release, audited", "claimed"),
     "bytes": ("bytes sent by all owners", ""),
 }
+LETTER = 6.5  #: Width of one in a legend, points, at most on average
 NEXT = " | "  #: Between a run's notes
 FILES = ("figure.svg", "figure.pdf", "figure.png")
 
@@ -166,9 +167,7 @@ def legend(drawn: Figure, grid: Iterable[Axes]) -> None:
         for line, name in zip(*axes.get_legend_handles_labels(), strict=True):
             told.setdefault(name, line)
     width, height = drawn.get_size_inches()
-    entry = (
-        6.5 * max(map(len, told)) + 50
-    ) / 72  # inches: a letter is 6.5 points wide at most, on average
+    entry = (LETTER * max(map(len, told)) + 50) / 72  # inches
     columns = max(1, min(3, int(width / entry)))
     drawn.set_size_inches(max(width, entry), height + 0.25 * -(-len(told) // columns))
     lines, names = [*told.values()], [*told]
