@@ -49,4 +49,4 @@ def compared(figures: Iterable[Measured]) -> pd.DataFrame:
                 "repetitions": count,
             }
         )
-    return pd.DataFrame(rows).astype({"paper": float, "difference": float})
+    return pd.DataFrame(rows).astype(dict.fromkeys(("paper", "standard error", "difference"), float))
