@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from privfed.errors import Note
 from privfed.reports.charts import STYLE, svg
 from privfed.reports.sweep_curves import (
+    PANELS,
     figure,
     frontier,
     guarantees,
@@ -93,7 +94,9 @@ def write_sweep(table: pd.DataFrame, folder: Path, name: str, failed: int = 0) -
         css=environment.get_template("budget.css").render(),
         overview=svg(figure(table), "utility against epsilon") if scored else "",
         guarantee=of[0] if len(of) == 1 else "",
-        dotted=any(y in table and table[y].notna().any() for y in ("found", "audited")),
+        dotted=any(
+            y in table and table[y].notna().any() for y, (_, bound) in PANELS.items() if bound
+        ),
         level=table["epsilon"].isna().any(),
         frontier=_html(front) if scored and len(front := frontier(table)) else "",
         pictures=[

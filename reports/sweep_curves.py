@@ -22,6 +22,7 @@ PANELS = {
     "value": ("", ""),
     "found": ("members found at 1 % false positives", "bound"),
     "audited": ("epsilon: of one release, audited", "claimed"),
+    "audited training": ("epsilon: of whole trainings, audited", "claimed"),
     "bytes": ("bytes sent by all owners", ""),
 }
 LETTER = 6.5  #: Width of one in a legend, points, at most on average
@@ -80,7 +81,7 @@ def plot(table: pd.DataFrame, y: str = "value", *, ax: Axes | None = None) -> Ax
         axes.set_xscale("log")
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
-    if y in ("audited", "bytes") and (table[y] > 0).all():
+    if y in ("audited", "audited training", "bytes") and (table[y] > 0).all():
         axes.set_yscale("log")
     axes.set_xlabel("epsilon")
     axes.set_ylabel(label)

@@ -56,7 +56,8 @@ ENTRIES = {
     *("figure.svg", "figure.pdf", "figure.png"),
 }
 #: What does not change a cell's run: texts, and what is done with its releases afterwards.
-BESIDE = ("name", "about", "attacks", "attack_seconds", "shadows", "together", "runs")
+AFTERWARDS = ("attacks", "attack_seconds", "shadows", "audit_training")
+BESIDE = ("name", "about", "together", "runs", *AFTERWARDS)
 #: What is varied by an option of its own, or is no factor.
 FIXED = {
     **dict.fromkeys(BESIDE, "it changes no run"),
@@ -111,7 +112,7 @@ class Cell:
     def attacks(self) -> dict[str, Any]:
         """What its releases would be attacked by."""
         plain = self.study.to_dict()
-        return {key: plain.get(key) for key in ("attacks", "attack_seconds", "shadows")}
+        return {key: plain.get(key) for key in AFTERWARDS}
 
     def told(self) -> str:
         """The cell in one line."""
@@ -436,7 +437,8 @@ def figures_of(policy: PolicyReport) -> dict[str, Any]:
 
     ``epsilon`` is the budget (None without a guarantee), ``claimed`` what is proved of the whole exchange,
     ``bound`` the most that any attack finds of the members at 1 % false positives, ``found`` what an attack
-    found of them, ``audited`` the largest epsilon that outputs of one mechanism prove; ``attack X`` how far
+    found of them, ``audited`` the largest epsilon that outputs of one mechanism prove, ``audited training`` the one that
+    whole trainings do, where the study audits them; ``attack X`` how far
     attack X came from a guesser who saw no release (0) to all that it looks for (1).
     """
     metrics, budget = policy.metrics, policy.account.policy.budget
@@ -468,8 +470,9 @@ def _attacked(findings: Sequence[Finding]) -> dict[str, float]:
     columns: dict[str, float] = {}
     if found:
         columns["found"] = max(found)
-    if audits:
-        columns["audited"] = max(one.value for one in audits)
+    for one in audits:
+        name = "audited training" if "answers" in one.detail else "audited"
+        columns[name] = max(columns.get(name, 0.0), one.value)
     for one in looked:
         paid = one.metric.endswith("charged")  # beside what was charged, not beside all there is
         if one not in audits and not paid and not one.attack.startswith(("audit", "coverage")):

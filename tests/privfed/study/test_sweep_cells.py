@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 
 from privfed.attacks.finding import Finding
+from privfed.audits.bounds import verdict
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.cli.common import INTERRUPTED
 from privfed.errors import PluginError
@@ -187,7 +188,7 @@ def test_a_key_tells_apart_what_decides_a_run(
     assert len(before) == 2
     for changed in (
         study_text.replace('"two sites"', '"two other sites"'),
-        study_text.replace("[data]", 'attacks = ["verbatim"]\n[data]', 1),
+        study_text.replace("[data]", 'attacks = ["verbatim"]\naudit_training = true\n[data]', 1),
     ):
         assert keys(write_study(changed)) == before
     for changed in (
@@ -312,6 +313,9 @@ def test_an_attacks_column_runs_from_a_guess_to_all_there_is() -> None:
     assert found == {"attack membership": 1.0}
     assert _attacked([Finding(**pairs, value=0.75, severity="some")]) == {"attack membership": 0.5}
     assert _attacked([Finding(**pairs, value=0.5, partial="cut short")]) == {}
+    training = verdict("RuleFitClassifier", 3.0, 8.0, {"answers": 5})
+    found = _attacked([verdict("gaussian", 1.0, 2.0, {}), verdict("laplace", 0.5, 1, {}), training])
+    assert found == {"audited": 1.0, "audited training": 3.0}
     charged = Finding("worst_record", "?", "mu of the worst, of the mu charged", 0.2, of=0.2)
     assert _attacked([charged]) == {}
 
