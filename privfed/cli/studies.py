@@ -281,7 +281,11 @@ def sweep(  # noqa: PLR0913 - click gives each option by its name
     chosen, budgets = _study(study), [part.strip() for part in epsilon.split(",")]
     for budget in budgets:
         written_epsilon(budget, "--epsilon")
-    varied = {key: sweeping.values(told) for key, _, told in (one.partition("=") for one in vary)}
+    if jobs == 0:
+        raise InputError("--jobs must be at least 1, or -1 for one a core")
+    varied: dict[str, list[Any]] = {}
+    for key, _, told in (one.partition("=") for one in vary):
+        varied.setdefault(key, []).extend(sweeping.values(told))
     cells, held = sweeping.cells(chosen, budgets, runs, varied), sweeping.Sweep(out)
     held.check()
     if listed:
@@ -294,17 +298,18 @@ def sweep(  # noqa: PLR0913 - click gives each option by its name
         chosen.to_toml(out / "sweep.toml")
         try:
             table, faults = sweeping.sweep(cells, out, attacked=attacks, jobs=jobs)
+            if len(table):
+                write_sweep(table, out, chosen.name, len(faults))
+                click.echo(
+                    f"wrote {out / 'sweep.csv'} and {out / 'sweep.html'}: an uncharged simulation"
+                )
+            if mlflow:
+                logged = tracking.log(cells, held, chosen.name)
+                click.echo(f"logged {logged} runs to MLflow")
         except KeyboardInterrupt:
             done = sum(held.state(cell) != "new" for cell in cells)
             bad(f"interrupted; {done} of {len(cells)} cells are in {out}: the same command goes on")
             return INTERRUPTED
-        if len(table):
-            write_sweep(table, out, chosen.name)
-            click.echo(
-                f"wrote {out / 'sweep.csv'} and {out / 'sweep.html'}: an uncharged simulation"
-            )
-        if mlflow:
-            click.echo(f"logged {tracking.log(cells, held, chosen.name)} runs to MLflow")
     if faults:
         return bad(*(f"{cell}: {fault}" for cell, fault in faults.items()))
     return FINE
@@ -335,7 +340,7 @@ def predict(
 
 @click.command()
 @click.argument("model", type=PATH)
-@click.option("--rows", required=True, type=click.IntRange(1), help="How many records.")
+@click.option("--rows", required=True, type=click.IntRange(1, 1_000_000), help="How many records.")
 @click.option("--random-state", type=click.IntRange(0), help="Seed; default: another each time.")
 @file_option
 @replace_option

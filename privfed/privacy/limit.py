@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from privfed.errors import PolicyError, did_you_mean
+from privfed.errors import PolicyError
 from privfed.privacy.accountant import Budget
+from privfed.tables.toml_file import check_keys
 
 #: What a charge can be told apart by.
 ASPECTS = ("study", "round", "kind", "client", "principal", "month", "model")
@@ -61,17 +62,20 @@ class Limit:
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], where: str = "policy") -> Limit:
         """Read plain data; ``per`` may be one word."""
-        known = {"per", "epsilon", "delta", "where"}
-        unknown = sorted(set(plain) - known)
-        if unknown or "epsilon" not in plain:
-            fault = f"unknown key {unknown[0]!r}" if unknown else 'epsilon = "..." is missing'
-            hint = did_you_mean(unknown[0], known) if unknown else ""
+        where = f"{where}, [[limit]]"
+        check_keys(plain, {"per", "epsilon", "delta", "where"}, where, PolicyError)
+        if "epsilon" not in plain:
+            raise PolicyError(f'{where}: epsilon is missing; write epsilon = "1"')
+        per, fixed = plain.get("per", ()), plain.get("where", {})
+        per = (per,) if isinstance(per, str) else per
+        values = fixed.values() if isinstance(fixed, Mapping) else [None]
+        if not isinstance(per, list | tuple) or not all(
+            isinstance(v, str) for v in (*per, *values)
+        ):
             raise PolicyError(
-                f"{where}, [[limit]]: {fault}; known are {', '.join(sorted(known))}{hint}"
+                f'{where}: per is a list of aspects and where a table of texts; write per = ["study"]'
             )
-        per = plain.get("per", ())
-        budget = Budget.of(plain["epsilon"], plain.get("delta", 0))
-        return cls((per,) if isinstance(per, str) else tuple(per), budget, plain.get("where", {}))
+        return cls(tuple(per), Budget.of(plain["epsilon"], plain.get("delta", 0)), fixed)
 
 
 def scope(names: tuple[str, ...], aspects: Mapping[str, str]) -> str:

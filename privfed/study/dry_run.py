@@ -23,7 +23,7 @@ from privfed.study import LearnerChoice, PolicyChoice, Study
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.price import Left, Price, price
 from privfed.study.private_evaluation import whole_plan, with_evaluation
-from privfed.study.reading import unquoted
+from privfed.study.reading import in_words_of_toml, remedy
 from privfed.study.rescaled import rescaled
 from privfed.study.schema_of_study import has_table, public_schema
 from privfed.study.utility import told, utility
@@ -216,19 +216,15 @@ def _typed(params: Mapping[str, Any], build: Callable[..., Any], where: str) -> 
         try:
             typed[key] = msgspec.convert(typed[key], named[key])
         except msgspec.ValidationError as error:
-            why = in_words_of_toml(error).replace(" | null", ' or "none"')
+            why = in_words_of_toml(error).replace(" | null", ' or "none"') + remedy(
+                error, named[key]
+            )
             if get_origin(named[key]) is Literal:
                 why = f"must be one of {', '.join(map(str, get_args(named[key])))}"
             raise StudyError(f"{where}, params: {key} {why}") from None
         except TypeError:  # a type of the learner's own, which it checks itself
             continue
     return typed
-
-
-def in_words_of_toml(error: msgspec.ValidationError) -> str:
-    """Return a type error in TOML's terms."""
-    told = str(error).replace("`", "").lower()
-    return told.replace("object", "table").replace("array", "list") + unquoted(told)
 
 
 def adopt(study: Study, choice: PolicyChoice, model: FederatedLearner, schema: Schema) -> Policy:

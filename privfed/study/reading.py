@@ -9,6 +9,16 @@ import msgspec
 from privfed.errors import Faults, StudyError, did_you_mean
 
 T = TypeVar("T")
+#: What to write, by what was expected.
+MEANT = {
+    "int | float": "a number",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "text in quotes",
+    "list": "a list in [ ]",
+    "table": "a table in { }",
+}
 
 
 def section(plain: Any, type_: type[T], where: str) -> T:
@@ -56,21 +66,25 @@ def typed(plain: Mapping[str, Any], type_: type[Any], where: str) -> dict[str, A
         try:
             made[key] = msgspec.convert(value, hints[key])
         except msgspec.ValidationError as error:
-            text = str(error).replace("`", "").replace(" - at $", f" at {key}")
-            text = text if " at " in text else f"{text} at {key}"
-            known = ", ".join(map(str, get_args(hints[key])))
-            text += f"; write one of {known}" if "enum" in text else ""
-            text += unquoted(text)
-            faults.add(StudyError(f"{where}: {text[0].lower()}{text[1:]}"))
+            told, hint = in_words_of_toml(error), remedy(error, hints[key])
+            told = told.replace(" - at $", f" at {key}") if " at " in told else f"{told} at {key}"
+            faults.add(StudyError(f"{where}: {told.replace(' | null', '')}{hint}"))
     faults.tell(StudyError)
     return made
 
 
-def unquoted(text: str) -> str:
-    """Return the remedy if a type error is about a quoted number or truth value, else ""."""
-    types = {"expected int": "a whole number", "expected float": "a number"}
-    types["expected bool"] = "true or false"
-    meant = [
-        word for start, word in types.items() if start in text.lower() and text.count("got str")
-    ]
-    return f"; write {meant[0]}, without quotes" if meant else ""
+def in_words_of_toml(error: msgspec.ValidationError) -> str:
+    """Return a type error in TOML's terms."""
+    told = str(error).replace("`", "").replace("object", "table").replace("array", "list")
+    return told[0].lower() + told[1:]
+
+
+def remedy(error: msgspec.ValidationError, type_: Any) -> str:
+    """Say what to write where a value was not of a type."""
+    told = in_words_of_toml(error)
+    if "enum" in told:
+        words = [word for one in get_args(type_) for word in get_args(one) or [one]]
+        return f"; write one of {', '.join(word for word in words if isinstance(word, str))}"
+    meant = next((word for start, word in MEANT.items() if f"expected {start}" in told), "")
+    quoted = "got str" in told and "quotes" not in meant
+    return f"; write {meant}{', without quotes' if quoted else ''}" if meant else ""

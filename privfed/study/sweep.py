@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import fcntl
 import json
-import re
+import os
 import shutil
 import tomllib
+import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -43,18 +44,27 @@ from privfed.privacy.policy import Policy
 from privfed.questions.exact import text
 from privfed.reports.budget import PolicyReport
 from privfed.reports.provenance import commit
+from privfed.reports.sweep_curves import NEXT
 from privfed.study import PolicyChoice, Study, assembly, simulation
 from privfed.study.dry_run import dry_run
 from privfed.study.output import CONTENTS, Output, write_text, written_whole
 
 CELLS, PARAMS, METRICS, DIGESTS = "cells", "params.json", "metrics.json", "digests.json"
-#: All that a sweep's folder holds.
+#: All that a sweep's folder holds, hidden files aside.
 ENTRIES = {
-    *(CELLS, "sweep.toml", "sweep.csv", "sweep.parquet", "sweep.html", ".lock"),
+    *(CELLS, "sweep.toml", "sweep.csv", "sweep.parquet", "sweep.html"),
     *("figure.svg", "figure.pdf", "figure.png"),
 }
 #: What does not change a cell's run: texts, and what is done with its releases afterwards.
-BESIDE = ("name", "about", "attacks", "attack_seconds", "shadows", "together", "runs")
+AFTERWARDS = ("attacks", "attack_seconds", "shadows", "audit_training")
+BESIDE = ("name", "about", "together", "runs", *AFTERWARDS)
+#: What is varied by an option of its own, or is no factor.
+FIXED = {
+    **dict.fromkeys(BESIDE, "it changes no run"),
+    **dict.fromkeys(("seed", "runs"), "write --runs"),
+    "policy.epsilon": "write --epsilon",
+    "policy.name": "write a [[policy]] for each",
+}
 
 
 @dataclass(frozen=True)
@@ -102,7 +112,7 @@ class Cell:
     def attacks(self) -> dict[str, Any]:
         """What its releases would be attacked by."""
         plain = self.study.to_dict()
-        return {key: plain.get(key) for key in ("attacks", "attack_seconds", "shadows")}
+        return {key: plain.get(key) for key in AFTERWARDS}
 
     def told(self) -> str:
         """The cell in one line."""
@@ -137,6 +147,13 @@ def cells(
             "run would be a release; leave ledgers out under [clients] to sweep over simulated data"
         )
     vary, found = vary or {}, []
+    for key, several in vary.items():
+        if key in FIXED:
+            raise StudyError(f"--vary {key}: is no factor; {FIXED[key]}")
+        if not several:
+            raise StudyError(
+                f"--vary {key}: has no values; write {key or 'clients.count'}=3,5, say"
+            )
     for values in product(*vary.values()):
         varied = dict(zip(vary, values, strict=True))
         base = _varied(study, varied)
@@ -211,14 +228,15 @@ class Sweep:
     def state(self, cell: Cell) -> str:
         """Return ``"done"``, ``"attacked"`` (done, by the study's present attacks), or ``"new"``.
 
-        A cell is new as well if one of its files is not what was written.
+        A cell is new as well if one of its files is not what was written; others may lie beside them, such as
+        the page of ``privfed report``.
         """
         folder = self.cells / cell.key
         try:
-            if self.read(cell, DIGESTS) != digests(folder):
+            if not self.read(cell, DIGESTS).items() <= digests(folder).items():
                 return "new"
             return "attacked" if self.read(cell, PARAMS)["attacks"] == cell.attacks else "done"
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, AttributeError, TypeError):
             return "new"
 
     @contextmanager
@@ -243,15 +261,17 @@ class Sweep:
                 ) from None
             for left in self.cells.iterdir():
                 if overwrite or left.name.startswith("."):
-                    shutil.rmtree(left)
+                    shutil.rmtree(left) if left.is_dir() else left.unlink()
             yield
 
     def check(self) -> None:
         """Check that the folder is new or holds a sweep alone; an InputError says what else."""
         if not self.folder.exists():
             return
-        held = {path.name for path in self.folder.iterdir()} if self.folder.is_dir() else {""}
-        foreign = held - ENTRIES - {f".{name}.partial" for name in ENTRIES}
+        if not self.folder.is_dir():
+            raise InputError(f"--out {self.folder}: is a file; name a folder")
+        held = {path.name for path in self.folder.iterdir() if not path.name.startswith(".")}
+        foreign = held - ENTRIES
         if foreign:
             raise InputError(
                 f"--out {self.folder}: holds {min(foreign)!r}, which no sweep wrote; name a new folder"
@@ -289,17 +309,11 @@ def sweep(
     work = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
     tasks = (joblib.delayed(carry_out)(cell, out, attacked) for cell in left)
     faults: dict[str, str] = {}
-    notes: dict[tuple[str, str], list[str]] = {}  # of each policy and epsilon, but for figures
     bar = tqdm(work(tasks), desc="sweep", total=len(left), unit=" cell", disable=None)
-    for cell, fault, told in bar:
+    for cell, fault in bar:
         if interrupted():
             raise KeyboardInterrupt  # a library that it interrupted told of a fault
         faults |= {cell.told(): fault} if fault else {}
-        for note in told:
-            notes.setdefault((cell.series, re.sub(r"\d", "", note)), []).append(note)
-    for (series, _), found in notes.items():
-        runs = f", {len(found)} runs, one of them" if len(found) > 1 else ""
-        warnings.warn(f"policy {series}{runs}: {found[0]}", Note, stacklevel=2)
     return table(planned, held), faults
 
 
@@ -309,15 +323,22 @@ def table(planned: Sequence[Cell], held: Sweep) -> pd.DataFrame:
     for cell in planned:
         with suppress(OSError, ValueError):
             params = held.read(cell, PARAMS)
+            stored = {
+                k: v for k, v in params["factors"].items() if "." not in k
+            }  # another sweep's varied
             rows.append(
                 {
-                    **params["factors"],
+                    **stored,
+                    **cell.factors,
                     **held.read(cell, METRICS),
                     **params["made"],
                     "key": cell.key,
                 }
             )
     found = pd.DataFrame(rows)
+    for column in (each for each in found if found[each].dtype == object):
+        # tables, and numbers beside words, are no column of Parquet's
+        found[column] = found[column].map(str, na_action="ignore")
     if len(found) and len(made := found["commit"].fillna("").unique()) > 1:
         warnings.warn(
             f"the cells were made by {len(made)} commits of privfed: {', '.join(made)}; add --overwrite "
@@ -336,9 +357,9 @@ def _check(left: Sequence[Cell], attacked: bool) -> None:
             dry_run(cell.study, simulation.prepare(cell.study).schema, attacks=attacked)
 
 
-def carry_out(cell: Cell, out: Path, attacked: bool) -> tuple[Cell, str, list[str]]:
-    """Carry one cell out, or attack it if it is done; its fault, if any, and its notes."""
-    held, study, name = Sweep(out), cell.study, cell.choice.name
+def carry_out(cell: Cell, out: Path, attacked: bool) -> tuple[Cell, str]:
+    """Carry one cell out, or attack it if it is done; its fault, if any."""
+    held, study = Sweep(out), cell.study
     folder = held.cells / cell.key
     try:
         with warnings.catch_warnings():
@@ -352,9 +373,14 @@ def carry_out(cell: Cell, out: Path, attacked: bool) -> tuple[Cell, str, list[st
                 _attack(cell, Output(folder), simulation.prepare(study), held.read(cell, PARAMS))
                 write_text(folder / DIGESTS, json.dumps(digests(folder), indent=1))
     except PrivfedError as error:
-        return cell, str(error), []
-    told = (Output(folder).read(name, METRICS) or {}).get("warnings", [])
-    return cell, "", told
+        return cell, str(error)
+    except OSError:  # a full disk, say, of which no other cell would know better
+        raise
+    except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+        if os.environ.get("PRIVFED_TRACEBACK"):
+            traceback.print_exc()
+        return cell, f"internal error ({type(error).__name__})"
+    return cell, ""
 
 
 def _run(cell: Cell, output: Output, attacked: bool) -> None:
@@ -372,6 +398,7 @@ def _run(cell: Cell, output: Output, attacked: bool) -> None:
             **cell.factors,
             "owners": len(prepared.owners),
             "unit": adopted.unit,
+            "relation": adopted.relation,
             "accountant": adopted.accountant,
             "mechanism": "+".join(sorted(used)),
             "masked": adopted.masked is not None,
@@ -410,8 +437,9 @@ def figures_of(policy: PolicyReport) -> dict[str, Any]:
 
     ``epsilon`` is the budget (None without a guarantee), ``claimed`` what is proved of the whole exchange,
     ``bound`` the most that any attack finds of the members at 1 % false positives, ``found`` what an attack
-    found of them, ``audited`` the largest epsilon that outputs of one mechanism prove; ``attack X`` how far
-    attack X came from its baseline (0) to everything (1).
+    found of them, ``audited`` the largest epsilon that outputs of one mechanism prove, ``audited training`` the one that
+    whole trainings do, where the study audits them; ``attack X`` how far
+    attack X came from a guesser who saw no release (0) to all that it looks for (1).
     """
     metrics, budget = policy.metrics, policy.account.policy.budget
     finite = policy.account.finite
@@ -429,23 +457,29 @@ def figures_of(policy: PolicyReport) -> dict[str, Any]:
         "unprotected": policy.unprotected,
         "bytes": sum(client.bytes for client in policy.clients),
         **{key: metrics.get(key) for key in ("questions", "rounds", "seconds", "stopped")},
+        "notes": NEXT.join(metrics.get("warnings", [])) or None,
         "secure": policy.secure,
     }
 
 
 def _attacked(findings: Sequence[Finding]) -> dict[str, float]:
-    """Return columns of what attacks and audits found."""
-    audits = [one for one in findings if one.metric.startswith("epsilon proven")]
-    found = [one.value for one in findings if one.measure == "found at 1 %"]
+    """Return columns of what attacks and audits found; an attack that did not look has none."""
+    looked = [one for one in findings if one.state != "not looked"]
+    audits = [one for one in looked if one.metric.startswith("epsilon proven")]
+    found = [one.value for one in looked if one.measure == "found at 1 %"]
     columns: dict[str, float] = {}
     if found:
         columns["found"] = max(found)
-    if audits:
-        columns["audited"] = max(one.value for one in audits)
-    for one in findings:
-        if one not in audits and not one.attack.startswith(("audit", "coverage")):
-            name = f"attack {one.attack}"
-            columns[name] = max(columns.get(name, 0.0), float(one.above))
+    for one in audits:
+        name = "audited training" if "answers" in one.detail else "audited"
+        columns[name] = max(columns.get(name, 0.0), one.value)
+    for one in looked:
+        paid = one.metric.endswith("charged")  # beside what was charged, not beside all there is
+        if one not in audits and not paid and not one.attack.startswith(("audit", "coverage")):
+            name, guessed = f"attack {one.attack}", one.baseline or 0.0
+            most = one.of or max(one.value, guessed + 1.0)
+            reached = (one.value - guessed) / (most - guessed) if most > guessed else 0.0
+            columns[name] = max(columns.get(name, 0.0), reached)
     return columns
 
 

@@ -30,8 +30,21 @@ def log(cells: Sequence[Cell], held: Sweep, name: str) -> int:
 
     Returns:
         how many were logged.
+
+    Raises:
+        InputError: MLflow is not there, or does not answer.
     """
     tracker = mlflow()
+    try:
+        return _log(tracker, cells, held, name)
+    except tracker.MlflowException as error:
+        raise InputError(
+            f"--mlflow: {str(error).splitlines()[0][:200]}; check MLflow's own settings, such as "
+            "MLFLOW_TRACKING_URI; sweep.csv holds the same figures"
+        ) from error
+
+
+def _log(tracker: ModuleType, cells: Sequence[Cell], held: Sweep, name: str) -> int:
     tracker.set_experiment(name)
     known = {run.data.tags.get(KEY) for run in tracker.search_runs(output_format="list")}
     logged = 0

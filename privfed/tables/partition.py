@@ -13,6 +13,7 @@ import pandas as pd
 from privfed.errors import InputError, no_column
 
 FEWEST = 2  #: Fewest records that a client may own: one record has no held-out part and no spread
+MOST = 1_000_000  #: Most clients that are named by number
 #: How often a random division is drawn anew until every client owns :data:`FEWEST` records.
 TRIES = 100
 
@@ -22,8 +23,10 @@ def named(count: int | None = None, names: Sequence[str] | None = None) -> tuple
     if (count is None) == (names is None):
         raise InputError('clients: write either count = 5 or names = ["north", "south"]')
     if names is None:
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise InputError("clients: count must be a whole number of at least 1, such as 5")
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
+            raise InputError(
+                f"clients: count must be a whole number of at least 1 and at most {MOST:,}, such as 5"
+            )
         return tuple(f"client-{number}" for number in range(1, count + 1))
     return unique(names)
 

@@ -39,6 +39,8 @@ class Column:
     def __post_init__(self) -> None:
         if not self.name or not isinstance(self.name, str):
             raise SchemaError('a column has no name; write name = "..."')
+        if not isinstance(self.description, str):
+            raise SchemaError(f"column {self.name!r}: description is text; write it in quotes")
         if self.kind not in KINDS:
             raise SchemaError(f"column {self.name!r}: kind must be one of {', '.join(KINDS)}")
         if self.categories and self.kind != "category":
@@ -123,6 +125,8 @@ class Schema:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", tuple(self.features))
+        if not isinstance(self.name, str):
+            raise SchemaError("a schema's name is text; write it in quotes")
         if isinstance(self.target, str):
             named = [column for column in self.features if column.name == self.target]
             if not named:
@@ -207,7 +211,7 @@ class Schema:
         faults.tell(SchemaError)
         chosen = [column for column in columns if column.name == target]
         features = tuple(column for column in columns if column.name != target)
-        named = str(plain.get("name", ""))
+        named = plain.get("name", "")
         return cls(features, chosen[0] if chosen else None, named, inferred)
 
     @classmethod

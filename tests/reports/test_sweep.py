@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
+from privfed.errors import Note
 from privfed.reports.sweep import by_measure, summarised, write_sweep
-from privfed.reports.sweep_curves import figure, frontier, plot
+from privfed.reports.sweep_curves import NEXT, figure, frontier, noted, plot
 
 
 def _table() -> pd.DataFrame:
@@ -106,6 +109,17 @@ def test_every_series_has_its_curve_through_its_means() -> None:
     assert [line.get_linestyle() for line in bounded[:2]] == ["-", ":"]
 
 
+def test_the_legend_fits_however_long_and_many_its_entries_are() -> None:
+    """Inside of the figure, which grows by it: no panel loses its room."""
+    long = [_table().assign(policy=f"{'a long name ' * 4}{number}") for number in range(12)]
+    for table in (_table(), pd.concat(long)):
+        drawn = figure(table.assign(bytes=9.0))
+        drawn.canvas.draw()
+        box = drawn.legends[0].get_window_extent()
+        assert box.x0 >= 0 and box.x1 <= drawn.bbox.width and box.y1 <= drawn.bbox.height + 1
+        assert drawn.axes[0].get_window_extent().height > 250
+
+
 def test_the_front_holds_what_no_smaller_epsilon_matches() -> None:
     """For errors lower is better; equal utility at a larger epsilon is dominated."""
     rows = [
@@ -127,3 +141,78 @@ def test_the_front_holds_what_no_smaller_epsilon_matches() -> None:
         ]
         best = told[told["best"]]
         assert best["series"].tolist() == ["a", "b", "b"]
+
+
+def test_utility_is_compared_on_the_same_data_by_the_same_measure_alone() -> None:
+    """Errors and accuracies, two sets, two units: each has a best of its own, and a panel a measure."""
+    table = pd.DataFrame(
+        [
+            ("a", "error", "lower", 0.3, "wine", "record"),
+            ("b", "accuracy", "higher", 0.8, "wine", "record"),
+            ("c", "accuracy", "higher", 0.9, "iris", "record"),
+            ("d", "accuracy", "higher", 0.7, "wine", "client"),
+            ("e", "accuracy", "higher", 0.6, "wine", "record"),
+        ],
+        columns=["policy", "measure", "better", "value", "data digest", "unit"],
+    ).assign(epsilon=1.0, baseline=0.5, unprotected=0, data="set")
+    told = frontier(table).set_index("series")
+    assert told["best"].to_dict() == told["front"].to_dict()
+    assert told["best"].to_dict() == {"a": True, "b": True, "c": True, "d": True, "e": False}
+    assert set(told["guarantee"]) == {"one record", "one client"}
+    labels = [axes.get_ylabel() for axes in figure(table).axes]
+    assert labels == ["error, held-out records", "accuracy, held-out records"]
+    assert {name: len(each) for name, each in by_measure(table).items()} == {
+        "error": 1,
+        "accuracy": 4,
+    }
+    assert len(plot(table[table["measure"] == "accuracy"]).lines) == 6, "a constant for each set"
+
+
+def test_a_series_has_one_color_in_every_panel() -> None:
+    """Also where a panel lacks another series; what released nothing is a level line, off the axis."""
+    table = pd.concat([_table(), _table().assign(policy="local", epsilon=0.0)])
+    table = table.assign(found=np.where(table["policy"] == "private", 0.02, np.nan))
+    table = pd.concat([table[table["policy"] != "private"], table[table["policy"] == "private"]])
+    value, found = (
+        {line.get_label(): line for line in axes.lines} for axes in figure(table).axes[:2]
+    )
+    assert value["private"].get_color() == found["private"].get_color()
+    assert len(np.unique(value["local: epsilon 0"].get_ydata())) == 1
+
+
+def test_the_page_says_what_epsilon_is_of_and_what_is_missing(tmp_path: Path) -> None:
+    """Unit, relation, delta; runs that failed; dotted lines where there are some."""
+    table = _table().assign(unit="record", relation="replace-one", delta=1e-5, spent=0.5)
+    write_sweep(table, tmp_path, "a", failed=2)
+    page = (tmp_path / "sweep.html").read_text()
+    assert "Epsilon: of one record replaced, delta 1e-05." in page
+    assert "2 further runs failed" in page and "Dotted" not in page and "<th>spent" in page
+    stopped: list[Any] = ["budget", None, None, None, None, None]
+    table.loc[0, "value"] = np.nan
+    assert summarised(table)["runs"].tolist() == [1, 2, 2]
+    write_sweep(table.assign(found=0.02, stopped=stopped), tmp_path, "a")
+    page = (tmp_path / "sweep.html").read_text()
+    assert "failed" not in page and "Dotted" in page
+    assert "1 of the runs learned nothing" in page
+
+
+def test_equal_notes_of_one_series_are_one_line(tmp_path: Path) -> None:
+    """Notes that differ in figures alone, with how many runs gave them; another epsilon is another line."""
+    notes = [
+        "noise of 1 record",
+        f"noise of 2 record{NEXT}no split",
+        None,
+        "noise of 3 record",
+        "open",
+    ]
+    table = _table().assign(notes=pd.Series([*notes, None], dtype=object))
+    assert noted(table) == [
+        "policy private, epsilon 1, 2 runs, one of them: noise of 1 record",
+        "policy private, epsilon 1: no split",
+        "policy private, epsilon 4: noise of 3 record",
+        "policy published: open",
+    ]
+    with pytest.warns(Note):
+        write_sweep(table, tmp_path, "a")
+    assert "<li>policy private, epsilon 1: no split</li>" in (tmp_path / "sweep.html").read_text()
+    assert noted(_table()) == []

@@ -20,6 +20,7 @@ from privfed.study.papers import (
 )
 from privfed.study.papers.table import PaperTable, compared
 
+MEASURED = "the table that docs/results were measured on"
 QUICK = 2  #: Repetitions of a quick run
 TABLES: Mapping[str, PaperTable] = {
     "rulefit/table-1": PaperTable(
@@ -188,24 +189,33 @@ def find(name: str) -> PaperTable:
 def reproduce(
     name: str, folder: Path | None = None, *, quick: bool = False
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Rerun a paper's table; ``quick``: on its smallest data set, at most :data:`QUICK` repetitions.
+    """Rerun a paper's table; ``quick``: on the first data set, at most :data:`QUICK` repetitions.
 
     Returns:
         the paper's figures beside ours, and a line for each data set: whether it is the one that our
         results were measured on.
+
+    Raises:
+        InputError: there is no such table, its data are not at hand, or another table in their place cannot
+            be learned from.
     """
     chosen = find(name)
     frames = {one: data.table(one, folder) for one in chosen.data[: 1 if quick else None]}
-    told = [_told(one, frame) for one, frame in frames.items()]
+    found = {one: data.digest(frame) for one, frame in frames.items()}
+    others = [one for one in found if found[one] != data.SETS[one].digest]
+    told = [
+        f"{one}: {len(frames[one])} rows, digest {digest[:16]}, "
+        + (f"NOT {MEASURED}" if one in others else "as in docs/results")
+        for one, digest in found.items()
+    ]
     repetitions = min(chosen.repetitions, QUICK) if quick else chosen.repetitions
-    return compared(chosen.run(frames, repetitions)), told
-
-
-def _told(name: str, frame: pd.DataFrame) -> str:
-    found = data.digest(frame)
-    known = (
-        "as in docs/results"
-        if found == data.SETS[name].digest
-        else "NOT the table that docs/results were measured on"
-    )
-    return f"{name}: {len(frame)} rows, digest {found[:16]}, {known}"
+    try:
+        return compared(chosen.run(frames, repetitions)), told
+    except Exception as error:
+        if not others:
+            raise
+        why = error if isinstance(error, InputError) else type(error).__name__
+        raise InputError(
+            f"{', '.join(others)}: is NOT {MEASURED}, and cannot be rerun ({why}); get "
+            + "; ".join(data.SETS[one].origin for one in others)
+        ) from error

@@ -49,4 +49,6 @@ def compared(figures: Iterable[Measured]) -> pd.DataFrame:
                 "repetitions": count,
             }
         )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).astype(
+        dict.fromkeys(("paper", "standard error", "difference"), float)
+    )

@@ -205,6 +205,10 @@ def test_limits_are_read_and_written_with_a_policy(tmp_path: Path) -> None:
         ({"per": "month"}, "epsilon = "),
         ({"per": "month", "epsilon": "1", "dleta": "0"}, "unknown key 'dleta'"),
         ({"epsilon": "1"}, "not nothing"),
+        ({"per": -1, "epsilon": "1"}, "per is a list of aspects"),
+        ({"per": [["month"]], "epsilon": "1"}, "per is a list of aspects"),
+        ({"per": "month", "epsilon": "1", "where": [3]}, "where a table of texts"),
+        (3, "must be a table of keys"),
     ):
         with pytest.raises(PolicyError, match=message):
             Policy.from_dict({**given.to_dict(), "limit": [wrong]})

@@ -97,6 +97,7 @@ def test_a_private_study_s_model_makes_up_records(
     assert list(made) == columns and len(made) == 30
     assert (out / "one.csv").read_bytes() == (out / "same.csv").read_bytes()
     assert status([*command, "--out", str(out / "one.csv")]) == BAD_INPUT
+    assert status([*command, "--rows", "9" * 20]) == BAD_INPUT, "no memory holds so many"
     for other, why in (
         (out / "published" / "model.json", "fit under private(epsilon)"),
         (model, "RuleFitClassifier keeps no releases"),

@@ -13,16 +13,18 @@ from time import sleep
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from privfed.attacks.finding import Finding
+from privfed.audits.bounds import verdict
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.cli.common import INTERRUPTED
-from privfed.errors import Note, PluginError
+from privfed.errors import PluginError
 from privfed.learners import FuzzyTreeRegressor
 from privfed.study import Study
-from privfed.study.sweep import Cell, Sweep, cells, values
-from privfed.study.sweep import sweep as carry_all_out
+from privfed.study.sweep import Cell, Sweep, _attacked, _run, cells, table, values
 
 Written = Callable[..., Path]
 
@@ -61,6 +63,20 @@ def test_growing_a_sweep_runs_only_what_is_new(write_study: Written, tmp_path: P
     before = made(out)
     assert sweep(study, out, "--overwrite", epsilon="8") == FINE
     assert len(made(out)) == 2 and not made(out).items() & before.items()
+
+
+def test_a_sweep_that_grows_by_a_factor_has_it_in_every_row(
+    write_study: Written, tmp_path: Path
+) -> None:
+    """Cells of before too, and without what was varied then: else one series became two."""
+    study, out = write_study(), tmp_path / "sweep"
+    assert sweep(study, out, "--vary", "data.test=0.25", epsilon="4") == FINE
+    before = made(out)
+    assert sweep(study, out, "--vary", "policy.delta=1e-5,1e-6", epsilon="4") == FINE
+    assert before.items() <= made(out).items()
+    table = pd.read_csv(out / "sweep.csv")
+    assert "data.test" not in table
+    assert table.loc[table["policy"] == "private", "policy.delta"].tolist() == [1e-5, 1e-6]
 
 
 def test_a_cell_that_does_not_verify_is_run_anew(write_study: Written, tmp_path: Path) -> None:
@@ -142,7 +158,8 @@ def test_the_attacks_of_a_finished_cell_are_added_to_it(
     assert sweep(study, out, "--attacks", epsilon="4") == FINE
     assert models == {path: path.stat().st_mtime_ns for path in models}
     table = pd.read_csv(out / "sweep.csv").set_index("policy")
-    assert table["attack membership"].between(0, 1).all() and "attack verbatim" in table
+    assert table["attack membership"]["published"] == 1 and "attack verbatim" in table
+    assert np.isnan(table["attack membership"]["private"]), "so few records: it could not look"
     assert (table["audited"] < table["epsilon"])["private"]
     attacked = made(out)
     assert sweep(study, out, "--attacks", epsilon="4") == FINE
@@ -171,7 +188,7 @@ def test_a_key_tells_apart_what_decides_a_run(
     assert len(before) == 2
     for changed in (
         study_text.replace('"two sites"', '"two other sites"'),
-        study_text.replace("[data]", 'attacks = ["verbatim"]\n[data]', 1),
+        study_text.replace("[data]", 'attacks = ["verbatim"]\naudit_training = true\n[data]', 1),
     ):
         assert keys(write_study(changed)) == before
     for changed in (
@@ -214,6 +231,35 @@ def test_any_factor_of_the_file_is_varied(
     assert (table["bytes"] > 0).all() and table["simulation"].all()
 
 
+def test_a_factors_values_are_of_one_type_in_the_table(
+    write_study: Written, tmp_path: Path
+) -> None:
+    """Tables and words beside numbers are texts, as Parquet takes no others."""
+    study = write_study()
+    for key, written in (("policy.masked", "{}"), ("learner.params.n_thresholds", '7,"none"')):
+        planned = cells(Study.from_toml(study), ["4"], 1, {key: values(written)})
+        out = tmp_path / key
+        for cell in planned:
+            (out / "cells" / cell.key).mkdir(parents=True)
+            for file, plain in (
+                ("params", {"factors": cell.factors, "made": {"commit": ""}}),
+                ("metrics", {}),
+            ):
+                (out / "cells" / cell.key / f"{file}.json").write_text(json.dumps(plain))
+        told = table(planned, Sweep(out))[key].dropna()
+        assert len(told) and told.map(lambda value: isinstance(value, str)).all()
+
+
+def test_a_page_in_a_cell_does_not_make_it_new(write_study: Written, tmp_path: Path) -> None:
+    """`privfed report` writes one beside its files."""
+    study, out = write_study(), tmp_path / "sweep"
+    assert sweep(study, out, epsilon="4") == FINE
+    before = made(out)
+    assert status(["report", str(out / "cells" / next(iter(before)))]) == FINE
+    assert sweep(study, out, epsilon="4") == FINE
+    assert made(out) == before
+
+
 def test_values_are_tomls_or_words() -> None:
     """Numbers stay numbers; names need no quotes."""
     assert values("3,5") == [3, 5]
@@ -223,6 +269,55 @@ def test_values_are_tomls_or_words() -> None:
         "RuleFitClassifier",
         "FedForestClassifier",
     ]
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("--vary=clients.count", "--vary clients.count: has no values; write clients.count=3,5"),
+        ("--vary=clients.count=", "has no values"),
+        ("--vary=seed=1,2", "--vary seed: is no factor; write --runs"),
+        ("--vary=policy.epsilon=1,2", "is no factor; write --epsilon"),
+        ("--vary=name=a,b", "is no factor; it changes no run"),
+        ("--jobs=0", "--jobs must be at least 1"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(
+    option: str, told: str, write_study: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No sweep of no cell, and no factor that its own option overwrites."""
+    assert sweep(write_study(), tmp_path / "sweep", option) == BAD_INPUT
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_a_factor_that_is_given_twice_has_all_its_values(
+    write_study: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second --vary of a key adds to the first."""
+    more = ("--vary", "data.test=0.3", "--vary", "data.test=0.4", "--list")
+    assert sweep(write_study(), tmp_path / "sweep", *more, epsilon="1") == FINE
+    assert "4 cells" in capsys.readouterr().out
+
+
+def test_an_attacks_column_runs_from_a_guess_to_all_there_is() -> None:
+    """None for an attack that did not look, nor for what stands beside a charge."""
+    pairs: dict[str, Any] = {
+        "attack": "membership",
+        "question": "?",
+        "metric": "pairs",
+        "of": 1.0,
+        "baseline": 0.5,
+    }
+    found = _attacked([Finding(**pairs, value=1.0, severity="some")])
+    assert found == {"attack membership": 1.0}
+    assert _attacked([Finding(**pairs, value=0.75, severity="some")]) == {"attack membership": 0.5}
+    assert _attacked([Finding(**pairs, value=0.5, partial="cut short")]) == {}
+    training = verdict("RuleFitClassifier", 3.0, 8.0, {"answers": 5})
+    found = _attacked([verdict("gaussian", 1.0, 2.0, {}), verdict("laplace", 0.5, 1, {}), training])
+    assert found == {"audited": 1.0, "audited training": 3.0}
+    charged = Finding("worst_record", "?", "mu of the worst, of the mu charged", 0.2, of=0.2)
+    assert _attacked([charged]) == {}
 
 
 def test_an_owners_own_policy_is_swept(
@@ -247,6 +342,8 @@ def test_a_folder_of_something_else_is_left_alone(
     """An audit's output, or anybody's files."""
     assert sweep(write_study(), finished) == BAD_INPUT
     assert "which no sweep wrote; name a new folder" in capsys.readouterr().err
+    assert sweep(write_study(), finished / "report.html") == BAD_INPUT
+    assert "report.html: is a file; name a folder" in capsys.readouterr().err
     assert (finished / "report.html").is_file()
 
 
@@ -275,22 +372,29 @@ def test_one_cell_that_cannot_run_does_not_lose_the_others(
     assert len(pd.read_csv(out / "sweep.csv")) == 2
 
 
-def test_equal_notes_of_one_series_are_one_line(
-    write_study: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_learner_that_fails_does_not_lose_the_other_cells(
+    write_study: Written,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Notes that differ in figures alone, with how many runs gave them; another epsilon is another line."""
+    """A plugin's own error is a fault of its cell; what a file manager left among the cells is none."""
+    run, out = _run, tmp_path / "sweep"
 
-    def noted(cell: Cell, out: Path, attacked: bool) -> tuple[Cell, str, list[str]]:
-        return cell, "", [f"noise of {cell.study.seed} records"] if cell.choice.epsilon else []
+    def failing(cell: Cell, *more: Any) -> None:
+        if cell.choice.epsilon is None:
+            raise ZeroDivisionError("data")
+        run(cell, *more)
 
-    monkeypatch.setattr("privfed.study.sweep.carry_out", noted)
-    planned = cells(Study.from_toml(write_study()), ["1", "8"], 3)
-    with Sweep(tmp_path / "sweep").opened(), pytest.warns(Note) as told:
-        carry_all_out(planned, tmp_path / "sweep")
-    assert [str(one.message) for one in told] == [
-        "policy private, epsilon 1, 3 runs, one of them: noise of 1 records",
-        "policy private, epsilon 8, 3 runs, one of them: noise of 1 records",
-    ]
+    (out / "cells").mkdir(parents=True)
+    for folder in (out, out / "cells"):
+        (folder / ".DS_Store").touch()
+    monkeypatch.setattr("privfed.study.sweep._run", failing)
+    assert sweep(write_study(), out, epsilon="4") == BAD_INPUT
+    told = capsys.readouterr().err
+    assert "published, seed 1: internal error (ZeroDivisionError)" in told and "data" not in told
+    assert pd.read_csv(out / "sweep.csv")["policy"].tolist() == ["private"]
+    assert "1 further run failed" in (out / "sweep.html").read_text()
 
 
 def test_figures_are_plain_json(write_study: Written, tmp_path: Path) -> None:
@@ -307,6 +411,8 @@ def test_figures_are_plain_json(write_study: Written, tmp_path: Path) -> None:
 
 class Tracker(ModuleType):
     """MLflow as far as a sweep asks it, in memory: runs with tags, parameters and metrics."""
+
+    MlflowException = ArithmeticError
 
     def __init__(self) -> None:
         super().__init__("mlflow")
@@ -357,6 +463,25 @@ def test_cells_are_logged_to_mlflow_once(
     key = private.tags["privfed.cell"].split()[0]
     assert private.metrics["value"] == pytest.approx(float(str(table.loc[key, "value"])))
     assert private.params["unit"] == "record"
+
+
+def test_a_server_of_mlflow_that_fails_is_told(
+    write_study: Written,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The sweep is written all the same."""
+    tracker, out = Tracker(), tmp_path / "sweep"
+
+    def refused(_: str) -> None:
+        raise ArithmeticError("refused\nby the server")
+
+    monkeypatch.setattr(tracker, "set_experiment", refused)
+    monkeypatch.setitem(sys.modules, "mlflow", tracker)
+    assert sweep(write_study(), out, "--mlflow", epsilon="1") == BAD_INPUT
+    assert "--mlflow: refused; check MLflow's own settings" in capsys.readouterr().err
+    assert (out / "sweep.csv").is_file()
 
 
 def test_without_mlflow_nothing_is_run(

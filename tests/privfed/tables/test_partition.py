@@ -91,7 +91,7 @@ def test_a_bad_column_is_one_clear_error(sites: list[str | None], told: str) -> 
         by_column(pd.DataFrame({"site": sites}), "site")
 
 
-@pytest.mark.parametrize("count", [0, -1, True, 2.5])
+@pytest.mark.parametrize("count", [0, -1, True, 2.5, 10**20])
 def test_a_count_is_a_whole_number(count: object) -> None:
     """No clients, minus one client, True clients and half a client are refused."""
     with pytest.raises(InputError, match="count must be a whole number"):

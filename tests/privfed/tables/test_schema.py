@@ -19,6 +19,7 @@ NAN, INFINITE = float("nan"), float("inf")
     [
         ({"name": ""}, "no name"),
         ({"name": "a", "kind": "text"}, "kind must be one of"),
+        ({"name": "a", "lower": 0, "upper": 1, "description": [3]}, "description is text"),
         ({"name": "a"}, "write lower"),
         ({"name": "a", "lower": 0}, "write lower"),
         ({"name": "a", "lower": 1, "upper": 1}, "lower must be a number below upper"),
@@ -51,6 +52,7 @@ def test_contradictory_column(column: dict[str, object], says: str) -> None:
         ({"colum": []}, "unknown key 'colum'; known are column, inferred, name, target"),
         ({"column": {"name": "a"}}, r"\[\[column\]\]"),
         ({"column": [3]}, "table of keys"),
+        ({"name": 3, "column": [{"name": "a", "lower": 0, "upper": 1}]}, "name is text"),
         ({"column": [{"lower": 0, "upper": 1}]}, "needs name"),
         ({"column": [{"name": "a", "lower": 0, "uper": 1}]}, "unknown key 'uper'"),
         ({"column": [{"name": "a", "kind": "category", "categories": "xy"}]}, "list of texts"),

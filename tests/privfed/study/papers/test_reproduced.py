@@ -82,7 +82,9 @@ def test_what_is_missing_is_said_with_where_to_get_it(
 ) -> None:
     """No traceback for a stranger."""
     assert status(["reproduce", "rulefit/table-1", "--data", str(tmp_path)]) == BAD_INPUT
-    assert "save it as trauma.csv, and name its folder by --data" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert f"there is no {tmp_path / 'trauma.csv'}; get the R package BFI" in told
+    assert "save it as trauma.csv with the target mortality, and name its folder" in told
     with pytest.raises(InputError, match=r"did you mean 'rulefit/table-1'\?"):
         reproduce("rulefit/tabel-1")
     assert status(["reproduce", "--list"]) == FINE
@@ -90,12 +92,30 @@ def test_what_is_missing_is_said_with_where_to_get_it(
     assert all(name in printed for name in TABLES)
 
 
+def test_another_table_is_told_before_its_figures_or_instead_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One without the target, and one that lacks what the paper's rules name; the target may stand anywhere."""
+    command = ["reproduce", "rulefit/table-1", "--quick", "--data", str(tmp_path)]
+    patients().drop(columns="mortality").to_csv(tmp_path / "trauma.csv", index=False)
+    assert status(command) == BAD_INPUT
+    assert "'mortality'" in capsys.readouterr().err
+    patients()[["mortality", "age"]].to_csv(tmp_path / "trauma.csv", index=False)
+    assert data.table("trauma", tmp_path).columns.tolist() == ["age", "mortality"]
+    assert status(command) == BAD_INPUT
+    told = capsys.readouterr().err
+    assert (
+        "trauma: is NOT the table that docs/results were measured on, and cannot be rerun" in told
+    )
+
+
 def test_a_quick_run_takes_the_first_data_set_and_few_repetitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The whole one takes all."""
     for name in ("trauma", "mortgage"):
-        patients().to_csv(tmp_path / f"{name}.csv", index=False)
+        told = patients().rename(columns={"mortality": data.SETS[name].target})
+        told.to_csv(tmp_path / f"{name}.csv", index=False)
 
     def run(frames: Mapping[str, pd.DataFrame], repetitions: int) -> Iterator[Measured]:
         yield Measured("all", "sets", None, [len(frames)])
