@@ -72,9 +72,14 @@ class OpenNodes:
         return found
 
     @cached_property
-    def moving(self) -> np.ndarray:
-        """Which of the trees' nodes are open or split, shape (nodes,)."""
-        return np.asarray(self.trees.inner | (self.numbers >= 0))
+    def leading(self) -> np.ndarray:
+        """Which of the trees' nodes are open or above an open one, shape (nodes,)."""
+        found, above, nodes = np.zeros(len(self.trees), bool), self.trees.parents(), self.nodes
+        while len(nodes):
+            found[nodes] = True
+            nodes = above[nodes]
+            nodes = nodes[~found[nodes]]
+        return found
 
     def check(self, schema: Schema) -> None:
         """Raise QueryError unless all of it fits the schema and the nodes are disjoint leaves."""

@@ -14,7 +14,7 @@ from privfed.learners.forest.trees import BinaryTrees
 from privfed.questions.query import View
 
 #: Instances (records times trees) that are sorted at once: fewer cost time, more cost memory.
-BLOCK = 160_000
+BLOCK = 320_000
 #: Most bytes of places and of sorted keys that a client keeps between two questions.
 KEPT = 64 * 2**20
 _U64 = np.uint64
@@ -83,15 +83,15 @@ class NodeInstances:
         for first in range(0, len(self.nodes), size):
             yield self.at(np.arange(first, min(first + size, len(self.nodes))))
 
-    def descended(self, trees: BinaryTrees, columns: np.ndarray) -> list[NodeInstances]:
-        """Walk on from nodes of trees to their leaves; what stays is not touched again."""
-        inner = trees.inner.take(self.nodes)
-        if not inner.any():
+    def descended(self, level: OpenNodes, columns: np.ndarray) -> list[NodeInstances]:
+        """Walk on from nodes of trees to open ones; what leads to none of these stays where it is."""
+        trees, moves = level.trees, (level.trees.inner & level.leading).take(self.nodes)
+        if not moves.any():
             return [self]
         by_set = trees.subset.take(self.nodes) >= 0
-        parts = [self.only(inner & kind)._parted(trees, columns) for kind in (~by_set, by_set)]
-        moved = NodeInstances.together(parts).descended(trees, columns)
-        return moved if inner.all() else [*moved, self.only(~inner)]
+        parts = [self.only(moves & kind)._parted(trees, columns) for kind in (~by_set, by_set)]
+        moved = NodeInstances.together(parts).descended(level, columns)
+        return moved if moves.all() else [*moved, self.only(~moves)]
 
     def _parted(self, trees: BinaryTrees, columns: np.ndarray) -> NodeInstances:
         """One step down: all that goes left, and then all that goes right."""
@@ -114,7 +114,8 @@ class NodeInstances:
 
     def _inhabited(self) -> NodeInstances:
         """Without nodes of no instance."""
-        return self.only(self.counts > 0)
+        some = self.counts > 0
+        return NodeInstances(self.rows, self.nodes[some], self.counts[some])
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,8 +133,9 @@ class NodeIndex:
 
     columns: Columns
     _asked: OpenNodes | None = None
-    #: by block of trees the instances in open nodes, and those in leaves that were not asked about
+    #: by block of trees the instances in open nodes, and those above no node that was asked about
     _leaves: dict[int, tuple[NodeInstances, list[NodeInstances]]] = field(default_factory=dict)
+    _opened: dict[int, NodeInstances] = field(default_factory=dict)
     _sorted: dict[int, list[Sorted]] = field(default_factory=dict)
     _held: int = 0
     _room: int = 0
@@ -153,6 +155,7 @@ class NodeIndex:
             index._leaves.clear()
             index._held = 0
         if before is None or not _same(before, level):
+            index._opened.clear()
             index._sorted.clear()
             index._room = KEPT
         return index
@@ -188,12 +191,14 @@ class NodeIndex:
 
     def _open(self, view: View, level: OpenNodes, trees: range) -> NodeInstances:
         """A block's instances in open nodes; walked on from where they were, if known."""
+        if trees.start in self._opened:
+            return self._opened[trees.start]
         kept = self._leaves.get(trees.start)
         open_, closed = kept or (NodeInstances.at_roots(view, level, trees), [])
-        if any(level.moving.take(part.nodes).any() for part in closed):
+        if any(level.leading.take(part.nodes).any() for part in closed):
             open_, closed = NodeInstances.together([open_, *closed]), []
         values = self.columns.values
-        open_ = NodeInstances.together(open_.descended(level.trees, values))
+        open_ = NodeInstances.together(open_.descended(level, values))
         numbers = level.numbers.take(open_.nodes)
         asked = np.flatnonzero(numbers >= 0)
         if len(asked) < len(numbers):
@@ -205,9 +210,10 @@ class NodeIndex:
         if kept is None and self._held < KEPT:
             self._held += open_.rows.nbytes + sum(part.rows.nbytes for part in closed)
             kept = open_, closed
+        found = replace(open_, nodes=numbers)
         if kept is not None:
-            self._leaves[trees.start] = open_, closed
-        return replace(open_, nodes=numbers)
+            self._leaves[trees.start], self._opened[trees.start] = (open_, closed), found
+        return found
 
     def _sort(self, instances: NodeInstances, pairs: NodeFeatures) -> Iterator[Sorted]:
         """The first, second, ... numeric pair of each node, each sorted by one call."""

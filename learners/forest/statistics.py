@@ -114,19 +114,22 @@ def _between(part: Sorted, cuts: np.ndarray, columns: Columns) -> Arrays:
     edges[:, 0], edges[:, -1] = part.edges[:-1], part.edges[1:]
     edges[:, 1:-1] = at.reshape(cuts.shape)
     counts = _steps(edges)
-    below = (part.keys & mask).view(np.int64)
-    if columns.classes == 0:
-        sums = _between_edges(columns.target.take(below), edges, counts)
-        return {"bins": counts[:, :, None], "bin_sums": sums}
     if columns.classes == 1:
         return {"bins": counts[:, :, None]}
+    ended = np.zeros(len(part.keys) + 1, _U64)
+    np.bitwise_and(part.keys, mask, out=ended[:-1])
+    below = ended.view(np.int64)
+    if columns.classes == 0:
+        values = columns.target.take(below)
+        values[-1] = 0
+        return {"bins": counts[:, :, None], "bin_sums": _between_edges(values, edges, counts)}
     if columns.classes == 2:
         second = _between_edges(below, edges, counts)
         each = np.empty((*counts.shape, 2), np.int64)
         np.subtract(counts, second, out=each[:, :, 0])
         each[:, :, 1] = second
         return {"bins": each}
-    cells = np.repeat(np.arange(counts.size) * columns.classes, counts.reshape(-1)) + below
+    cells = np.repeat(np.arange(counts.size) * columns.classes, counts.reshape(-1)) + below[:-1]
     each = np.bincount(cells, minlength=counts.size * columns.classes)
     return {"bins": each.reshape(*counts.shape, columns.classes)}
 
@@ -140,8 +143,8 @@ def _steps(rising: np.ndarray) -> np.ndarray:
 
 
 def _between_edges(values: np.ndarray, edges: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Sums of whole numbers between each row's edges, where there are so many."""
-    sums = np.add.reduceat(np.append(values, 0), edges[:, :-1].reshape(-1))
+    """Sums of whole numbers, and a zero behind them, between each row's edges, where there are so many."""
+    sums = np.add.reduceat(values, edges[:, :-1].reshape(-1))
     return sums.reshape(counts.shape) * (counts > 0)
 
 
