@@ -193,7 +193,9 @@ def _counted(data: pd.DataFrame) -> str:
     """How many splits the cells have."""
     counts = data.groupby(["set", "task", "method", "epsilon"])["split"].nunique().tolist()
     each = {splits: counts.count(splits) for splits in sorted(set(counts))}
-    return ", ".join(f"{each[n]} cell{'s' * (each[n] > 1)} of {n} split{'s' * (n > 1)}" for n in each)
+    return ", ".join(
+        f"{each[n]} cell{'s' * (each[n] > 1)} of {n} split{'s' * (n > 1)}" for n in each
+    )
 
 
 def left_out(data: pd.DataFrame) -> tuple[list[str], list[list[str]]]:

@@ -93,10 +93,12 @@ def confirmed(audit: Callable[[], Finding]) -> Finding:
     """Audit, and once more on outputs drawn anew if it convicts; of two convictions the one that proves less.
 
     An audit that convicts honest noise at most at level alpha does so twice, independently, at most at
-    alpha squared; one that convicts a fault with probability p still does with p squared.
+    alpha squared; one that convicts a fault with probability p still does with p squared. What is proven without
+    chance, and has no ``confidence``, stands at once.
     """
     found = audit()
-    return found if found.severity != "breach" else min(found, audit(), key=_proven)
+    chance = found.severity == "breach" and "confidence" in found.detail
+    return min(found, audit(), key=_proven) if chance else found
 
 
 def _proven(finding: Finding) -> tuple[bool, float]:

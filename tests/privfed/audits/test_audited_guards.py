@@ -50,18 +50,24 @@ def test_half_the_noise_is_convicted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("proven", "severity", "value"),
-    [((3.2, 3.1), "breach", 3.1), ((3.2, 2.9), "none", 2.9), ((2.8,), "none", 2.8)],
+    ("proven", "detail", "severity", "value"),
+    [
+        ((3.2, 3.1), {"confidence": 0.99}, "breach", 3.1),
+        ((3.2, 2.9), {"confidence": 0.99}, "none", 2.9),
+        ((2.8,), {"confidence": 0.99}, "none", 2.8),
+        ((3.2,), {}, "breach", 3.2),
+    ],
 )
 def test_chance_has_to_convict_twice(
-    proven: tuple[float, ...], severity: str, value: float
+    proven: tuple[float, ...], detail: dict[str, float], severity: str, value: float
 ) -> None:
-    """A conviction is tried again on new outputs, an acquittal is not, and what proves less is told."""
+    """A conviction is tried again on new outputs, an acquittal or a proof is not, and what proves less is told."""
     outcomes = iter(proven)
 
     def audit() -> Finding:
         told = next(outcomes)
-        return Finding("a", "b?", "c", told, of=3, severity="breach" if told > 3 else "none")
+        severity = "breach" if told > 3 else "none"
+        return Finding("a", "b?", "c", told, of=3, severity=severity, detail=detail)
 
     found = confirmed(audit)
     assert (found.severity, found.value) == (severity, value) and not list(outcomes)
