@@ -64,15 +64,18 @@ def _count(cells: int, seen: float, expected: float) -> float:
     return min(1.0, float(2 * tail))
 
 
-def audit_noise(tallies: Mapping[str, NoiseSums], *, policies: int = 1) -> list[Finding]:
+def audit_noise(
+    tallies: Mapping[str, NoiseSums], *, policies: int = 1, family_wise: float = FAMILY_WISE
+) -> list[Finding]:
     """Hold the noise of all releases of one policy against the laws that were charged.
 
-    One finding, a breach if a test convicts at :data:`FAMILY_WISE` for all tests of all policies
+    One finding, a breach if a test convicts at one level for all tests of all policies
     together; none without noise. What was not looked at is counted in its detail.
 
     Args:
         tallies: by data owner, or by what else noise shall be compared.
         policies: how many policies are tested beside each other, this one included.
+        family_wise: that level.
     """
     total, owners = NoiseSums(), NoiseSums()
     for owner, tally in tallies.items():
@@ -86,7 +89,7 @@ def audit_noise(tallies: Mapping[str, NoiseSums], *, policies: int = 1) -> list[
     unread = {why: cells for why, cells in unread.items() if cells}
     if not tests and not unread:
         return []
-    level = FAMILY_WISE / max(1, len(tests)) / policies
+    level = family_wise / max(1, len(tests)) / policies
     convicted = sorted((test for test in tests if test.p < level), key=lambda test: test.p)
     worst = min(tests, key=lambda test: test.p, default=NoiseTest("no test", 0, 1.0))
     return [
@@ -103,7 +106,7 @@ def audit_noise(tallies: Mapping[str, NoiseSums], *, policies: int = 1) -> list[
                 "least p": worst.p,
                 "by": worst.name,
                 "level": level,
-                "family-wise level": FAMILY_WISE,
+                "family-wise level": family_wise,
                 "convicted": [test.name for test in convicted[:8]],
                 "not looked at": unread,
                 "narrower gaussian found with chance .8": (

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from privfed.attacks.finding import Finding
+from privfed.audits import guards
 from privfed.audits.guards import SOURCES, audit_guards, audit_sources, confirmed
 from privfed.learners.base import Planned
 from privfed.mechanisms.gaussian import Gaussian
@@ -71,6 +72,26 @@ def test_chance_has_to_convict_twice(
 
     found = confirmed(audit)
     assert (found.severity, found.value) == (severity, value) and not list(outcomes)
+
+
+@pytest.mark.parametrize(
+    ("told", "severity"), [((2, 3), "breach"), ((2, 0), "none"), ((0,), "none")]
+)
+def test_a_source_has_to_be_convicted_twice(
+    monkeypatch: pytest.MonkeyPatch, told: tuple[int, ...], severity: str
+) -> None:
+    """By further draws of the same sources, and by the fewer tests of both times."""
+    convicted, asked = iter(told), []
+
+    def drawn(_: object, noises: list[Noise]) -> list[Finding]:
+        asked.append(noises)
+        count = next(convicted)
+        return [Finding("a", "b?", "c", count, of=9, severity="breach" if count else "none")]
+
+    monkeypatch.setattr(guards, "_drawn", drawn)
+    (found,) = audit_sources(PLAN, SCHEMA, _policy("laplace", "laplace"))
+    assert (found.severity, found.value, found.attack) == (severity, min(told), SOURCES)
+    assert not list(convicted) and all(each is asked[0] for each in asked)
 
 
 def test_equal_uses_are_audited_once() -> None:
