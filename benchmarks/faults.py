@@ -27,7 +27,7 @@ from privfed.attacks.finding import Finding
 from privfed.attacks.worst_record import WorstRecord
 from privfed.audits import guards
 from privfed.audits.gates import audit_gate
-from privfed.audits.noise import audit_noise, noise_tests
+from privfed.audits.noise import FAMILY_WISE, audit_noise, noise_tests
 from privfed.engines.local import LocalDisclosure
 from privfed.errors import NobodyAnswered
 from privfed.learners import FuzzyTreeRegressor
@@ -567,7 +567,7 @@ def honest() -> None:
         tests += len(p)
     shares = ", ".join(f"{share:.2g}" for share in small / tests)
     seconds = time.perf_counter() - begun
-    print(f"honest studies accused: {accused} of {HONEST} (stated: 1 in 1,000)")
+    print(f"honest studies accused: {accused} of {HONEST} (stated: {FAMILY_WISE:g})")
     print(f"share of {tests} owners' tests with p below .05, .001, .00001: {shares}")
     print(f"{seconds / HONEST * 1000:.1f} ms a study")
 
