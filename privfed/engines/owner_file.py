@@ -234,9 +234,7 @@ class OwnerFile:
             book.check_owner(self.client, key)
             book.check_secret()
             book.has_in_force(policy, self.study, amend=amend)
-            # before a policy is in force its head may not be known yet: whoever opened it was killed
-            once = policy.masked is not None and not policy.masked.least
-            if once and any(book.entries(events=("policy",))):
+            if policy.masked is not None and not policy.masked.least and book.head.seq > 1:
                 _check_known(ledger, registry.heads(book.identity))
 
     @property

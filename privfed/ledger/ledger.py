@@ -90,12 +90,13 @@ class Ledger(Custody):
                 check_begun(self._store, dataset)
                 self._store.check_last()
                 self._store.check_state()
-            if self._signer is not None:
-                self._commit_key(self._signer)
-        if registry is not None and self.path is not None:
+        if registry is not None and self.path is not None:  # known before it has a second row
             registry.check(self.identity, self.path, self.passes)
             registry.keep(self._known(self._store.head))
             self._store.written = lambda head: registry.keep(self._known(head))
+        if self._signer is not None:
+            with self._store.exclusive():
+                self._commit_key(self._signer)
 
     def _known(self, head: Head) -> KnownLedger:
         assert self.path is not None

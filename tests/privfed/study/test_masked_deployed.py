@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
@@ -23,9 +24,9 @@ from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.sockets import SocketCarrier
 from privfed.errors import LedgerError, PolicyError
 from privfed.exchange.channel import RetryLimits
-from privfed.exchange.signing import read_key
 from privfed.learners.saved import load
 from privfed.ledger import Ledger
+from privfed.ledger.registry import Registry
 from privfed.privacy.policy import Policy
 from privfed.study import Study
 from privfed.study.deployed import Deployment
@@ -132,14 +133,17 @@ def test_an_older_copy_opens_no_gate_whose_masks_it_would_use_again(
     owner.opened().gate.ledger.close()
 
 
-def test_an_owner_killed_before_her_first_head_was_kept_comes_back(study: Path) -> None:
-    """A ledger begun and signed, of no policy yet, has answered nothing."""
+def test_an_owner_killed_before_her_first_head_was_kept_comes_back(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No second row is written before the first head is known, so that her ledger is taken for no older copy."""
     agree(study)
-    folder = study.parent / "north"
-    owner = OwnerFile.from_toml(folder / "owner.toml")
+    owner = OwnerFile.from_toml(study.parent / "north" / "owner.toml")
+    with monkeypatch.context() as killed:
+        killed.setattr(Registry, "keep", lambda *_: sys.exit(9))
+        with pytest.raises(SystemExit):
+            owner.opened()
     assert owner.signing_key is not None
-    key = read_key(folder / owner.signing_key)
-    Ledger(folder / owner.ledger, owner.client, key=key).close()  # no registry: as far as she came
     owner.opened().gate.ledger.close()
     owner.opened().gate.ledger.close()
 
