@@ -125,10 +125,11 @@ class Custody(ABC):
 
     def _commit_key(self, signer: Signer) -> None:
         """Write down the first key that signs; no other one signs but by rotation."""
-        (held,) = self._store.held("key")
         public = signer.public.hex()
-        if held is None:
-            body = {"public": public, "replaces": "", "signature": ""}
-            self._store.append("key", "", "", body, state={"key": public})
-        elif held != public:
+        with self._store.exclusive():
+            (held,) = self._store.held("key")
+            if held is None:
+                body = {"public": public, "replaces": "", "signature": ""}
+                self._store.append("key", "", "", body, state={"key": public})
+        if held not in (None, public):
             raise self._other_key()

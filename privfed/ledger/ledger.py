@@ -90,13 +90,12 @@ class Ledger(Custody):
                 check_begun(self._store, dataset)
                 self._store.check_last()
                 self._store.check_state()
-        if registry is not None and self.path is not None:  # known before it has a second row
+        if registry is not None and self.path is not None:  # before there is a second row
             registry.check(self.identity, self.path, self.passes)
             registry.keep(self._known(self._store.head))
             self._store.written = lambda head: registry.keep(self._known(head))
         if self._signer is not None:
-            with self._store.exclusive():
-                self._commit_key(self._signer)
+            self._commit_key(self._signer)
 
     def _known(self, head: Head) -> KnownLedger:
         assert self.path is not None

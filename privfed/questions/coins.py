@@ -37,11 +37,15 @@ def record_keys(records: Records, secret: bytes) -> Keys:
 def table_keys(table: pd.DataFrame, secret: bytes, person: str | None = None) -> Keys:
     """Give each row of a table its own key by all its cells, or all rows of a person one, by that column.
 
-    So a row's key is the same whatever else is in the table, and whichever of its columns a schema names.
+    So a row's key is the same whatever else is in the table, and whichever of its columns a schema names. Rows are
+    numbered among those of the same texts: "01" and "1" may be two categories, or two owners.
     """
     columns = table.columns if person is None else [person]
     hashed = _hashed([_cells(table[name]) for name in columns], secret, len(table))
-    return _numbered(hashed) if person is None else hashed
+    if person is not None:
+        return hashed
+    same = _hashed([_cells(table[name], texts=True) for name in columns], secret, len(table))
+    return _numbered(hashed, same)
 
 
 def toss(keys: Keys, label: str) -> np.ndarray:
@@ -121,14 +125,17 @@ def _content(records: Records) -> list[np.ndarray]:
     return words
 
 
-def _cells(column: pd.Series[Any]) -> np.ndarray:
-    """A column's cells as words, each from itself alone: a number is the same alone and among texts."""
+def _cells(column: pd.Series[Any], *, texts: bool = False) -> np.ndarray:
+    """A column's cells as words, each from itself alone: a number is the same alone and among texts, unless ``texts`` differ."""
     if column.dtype.kind in "iuf":
         cells = column.to_numpy(dtype=float) + 0.0
         cells[np.isnan(cells)] = np.nan
         return cells.view(np.uint64)
     places, values = pd.factorize(column)
-    words = [*map(_cell, values), struct.pack("<d", np.nan)]
+    words = [
+        *(_text(v) if texts and isinstance(v, str) else _cell(v) for v in values),
+        struct.pack("<d", np.nan),
+    ]
     return np.frombuffer(b"".join(words), "<u8").astype(np.uint64)[places]
 
 
@@ -139,7 +146,11 @@ def _cell(value: Any) -> bytes:
         number = np.nan
     if not np.isnan(number):
         return struct.pack("<d", number + 0.0)
-    return hashlib.blake2b(str(value).encode(), digest_size=8).digest()
+    return _text(str(value))
+
+
+def _text(value: str) -> bytes:
+    return hashlib.blake2b(value.encode(), digest_size=8).digest()
 
 
 def _hashed(words: Sequence[np.ndarray], secret: bytes, records: int) -> Keys:
@@ -147,9 +158,9 @@ def _hashed(words: Sequence[np.ndarray], secret: bytes, records: int) -> Keys:
     return _long_hash((own[:1], own[1:]), words, records)
 
 
-def _numbered(hashed: Keys) -> Keys:
-    """Keys of records, equal ones told apart by their number."""
-    return _long_hash(hashed, [_number_equals(hashed)], len(hashed[0]))
+def _numbered(hashed: Keys, same: Keys | None = None) -> Keys:
+    """Keys of records, equal ones (those with the ``same`` hash, if given) told apart by their number."""
+    return _long_hash(hashed, [_number_equals(same or hashed)], len(hashed[0]))
 
 
 def _long_hash(keys: Keys, words: Sequence[np.ndarray], records: int) -> Keys:

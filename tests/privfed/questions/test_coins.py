@@ -247,14 +247,18 @@ def test_a_subsample_has_the_sensitivity_of_the_whole() -> None:
 
 
 def test_a_rows_key_is_its_own_whatever_the_other_cells_make_of_its_columns() -> None:
-    """Whole numbers are the same among fractions, texts and gaps; True is no 1, and 01 is 1."""
+    """Whole numbers are the same among fractions, texts and gaps; True is no 1, and 01 is 1 but no equal of it."""
     plain = pd.DataFrame({"a": [1, 2, 2], "b": ["x", "y", "y"], "c": [7, 8, 8]})
     mixed = pd.DataFrame(
-        {"a": [1, 2, 2, None], "b": ["x", "y", "y", None], "c": ["7", "8", "08", "none"]}
+        {"a": [1, 2, 2, None], "b": ["x", "y", "y", None], "c": ["7", "8", "8", "none"]}
     )
     for person in (None, "c"):
         few, many = (coins.table_keys(table, SECRET, person) for table in (plain, mixed))
         assert all((own == others[:3]).all() for own, others in zip(few, many, strict=True))
     assert len(set(coins.table_keys(plain, SECRET)[0])) == 3  # equal rows are told apart
     assert len(set(coins.table_keys(plain, SECRET, "a")[0])) == 2  # a person's are not
+    texts = pd.DataFrame({"a": ["01", "1", "1"]})
+    first, second, third = coins.table_keys(texts, SECRET)[0]
+    assert first == second != third  # the first of each text
+    assert (coins.table_keys(texts[1:], SECRET)[0] == [second, third]).all()
     assert (coins._cells(pd.Series([True, False])) != coins._cells(pd.Series([1, 0]))).all()
