@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from privfed.audits import trainings
@@ -173,6 +173,7 @@ upper = 2
     st.sampled_from(sorted(DIVISIONS)),
     st.booleans(),
 )
+@example([("01", "01", "01", "1.50"), ("01", "01", "1", "1.50")], "column", False)
 @settings(max_examples=20, deadline=None)
 def test_no_record_changes_how_another_is_read(
     tmp_path_factory: pytest.TempPathFactory,
