@@ -134,11 +134,7 @@ class Lines:
     def _subtract(self, released: Released, records: int) -> None:
         """Differences of two groups of numbers, as totals with and without one record; of means too."""
         few = [
-            (
-                block,
-                widths,
-                [self._column(name) for name in block.leaf.labels or [""] * len(widths)],
-            )
+            (block, widths, [self._column(name) for name in block.leaf.labels or [""]])
             for block, widths in zip(released.blocks, released.widths, strict=True)
             if 2 <= len(widths) <= CELLS and block.values.dtype != bool
         ]
@@ -158,7 +154,7 @@ class Lines:
             line, at = np.nonzero(np.isfinite(value) & (value > 4 * error))
             place = len(self._line_of) + line
             self.different += len(np.unique(line))
-            columns = np.asarray(named)[at]
+            columns = np.asarray(named)[at % len(named)]  # names are of the last axis
             kept = value[line, at], error[line, at], columns, place, np.zeros(len(at))
             self._tokens.append(np.array(kept).T)
             self.differences.append(f"{one.path} less {other.path}")

@@ -13,6 +13,7 @@ from privfed.leaks.lines import Lines, _told, of_two_records, together
 from privfed.leaks.reading.walk import flatten
 from privfed.leaks.rows import Stream, aligned, spans_of, streams_of
 from privfed.leaks.table import RawTable, raw_tables
+from privfed.testing import assert_no_raw
 
 RNG = np.random.default_rng(2)
 N = 80
@@ -141,3 +142,13 @@ def every(stream: Stream) -> Stream:
             return np.arange(len(self.keys) - (span[2] - span[1]) + 1)
 
     return Every(stream.precision, stream.parts, stream.turned)
+
+
+@pytest.mark.parametrize("keys", [("x",), ("x", "age")])
+def test_rows_of_named_numbers_are_subtracted(keys: tuple[str, ...]) -> None:
+    """Two lists of JSON objects, as a rule model's conditions are: names are of the last axis, whatever the rows."""
+    raw = pd.DataFrame({"age": np.arange(18, 60), "dose": np.linspace(0.123, 7.77, 42)})
+    one, other = (
+        [{key: at + row * 1.25 for key in keys} for row in range(3)] for at in (1.25, 11.25)
+    )
+    assert_no_raw({"one": one, "other": other}, raw)
