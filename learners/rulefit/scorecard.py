@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 _LATEX = {"\\": "\\textbackslash ", "<=": "$\\le$", ">=": "$\\ge$", "<": "$<$"}
 _LATEX |= {mark: f"\\{mark}" for mark in "&%$#_{}"}
-COMMON = 0.1  #: By simulation (docs/rulefit.md); see :meth:`ScoreCard.risk_intervals`
+#: Fraction of the variance about a total that all who have it share, by simulation (docs/rulefit.md)
+COMMON = 0.1
 BANDS, MOST_RISKS = 5, 40  #: Bands of a line, and most rows of the table of risks
 
 
@@ -68,9 +69,8 @@ class ScoreCard:
         """With the intercept and factor that go best with the model's scores of some records, and their variance.
 
         By least squares on the totals, of the scores and of the terms: those with a total t have the mean terms d(t),
-        so that their mean log-odds has the posterior variance d C d'. Of what the terms do not tell of scores
-        (:attr:`.RuleEnsemble.residual_variance`), or the total not of the terms, the fraction :data:`COMMON` is taken to be
-        common to all of a total: their mean risk is not where the model has it.
+        so that their mean log-odds has the posterior variance d C d'. A fraction :data:`COMMON` of what is left, of scores
+        by the terms (:attr:`.RuleEnsemble.residual_variance`) and of the terms by the total, is added to it.
         """
         every, totals = model.terms.design(x), self.totals(x)
         if not totals.std() > 0:

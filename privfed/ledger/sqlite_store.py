@@ -95,7 +95,7 @@ class SqliteStore(Store):
             raise LedgerError(f"{self}: {error}; give a file that can be {wanted}") from None
 
     def _roll_back(self) -> None:
-        """Undo what whoever made the file was killed in; a connection that only reads could not, and would fail."""
+        """Roll back the transaction in which the file's maker was killed: a read-only connection cannot, and fails."""
         if self.path is not None and Path(f"{self.path}-journal").exists():
             with closing(sqlite3.connect(self.path, timeout=60)) as db:
                 db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
