@@ -136,8 +136,9 @@ class Evolution:
         assert self.depth is not None
         genes, features = length(self.depth), len(self.federation.schema.features)
         known = 1 <= len(nodes) <= genes and nodes.min() >= 0 and nodes.max() <= features
-        if known and positions(nodes, self.depth)[-1] == genes:
-            return unpack(nodes, self.depth)
+        at = positions(nodes, self.depth) if known else np.array([-1])
+        if at[-1] == genes:
+            return unpack(nodes, at, self.depth)
         return np.empty((0, genes), dtype=np.int16)
 
     # --- a generation ------------------------------------------------------------------------

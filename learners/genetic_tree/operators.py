@@ -91,11 +91,11 @@ def survivors(
         depth: of the strings.
         elite: rows kept in any case (paper, Section III-C), shape (candidates,), booleans.
     """
-    trees = trimmed(genes, depth)
-    _, first, group = np.unique(trees, axis=0, return_index=True, return_inverse=True)
-    kept = np.zeros(len(first), dtype=bool)
-    np.logical_or.at(kept, group.ravel(), elite)
-    rank = np.lexsort([first, -np.nan_to_num(fitness[first], nan=-np.inf)])
-    first, kept = first[rank], kept[rank]
+    oldest = dict[bytes, int]()
+    trees = enumerate(trimmed(genes, depth))
+    owner = np.array([oldest.setdefault(tree.tobytes(), row) for row, tree in trees], dtype=int)
+    first = np.array(list(oldest.values()), dtype=int)
+    first = first[np.argsort(-np.nan_to_num(fitness[first], nan=-np.inf), kind="stable")]
+    kept = np.isin(first, owner[elite])
     others = np.cumsum(~kept) <= size - kept.sum()
     return np.asarray(first[kept | others])

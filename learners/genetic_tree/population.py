@@ -52,13 +52,17 @@ class Population:
             raise QueryError("malformed", "candidates have the wrong length")
         if codes.min() < 0 or codes.max() > features or features > MOST_FEATURES:
             raise QueryError("malformed", "candidates name unknown features")
-        if positions(codes, self.depth)[-1] != self.count * length(self.depth):
+        if self._positions[-1] != self.count * length(self.depth):
             raise QueryError("malformed", "candidates have the wrong length")
+
+    @cached_property
+    def _positions(self) -> np.ndarray:
+        return positions(self.codes, self.depth)
 
     @cached_property
     def genes(self) -> np.ndarray:
         """The strings, shape (candidates, 2^depth - 1)."""
-        return unpack(self.codes, self.depth)
+        return unpack(self.codes, self._positions, self.depth)
 
 
 @dataclass(frozen=True)

@@ -124,37 +124,33 @@ def best_cuts(table: Ranked, cells: np.ndarray, sizes: np.ndarray, features: np.
         places = places[(greatest >= 0).repeat(sizes)]
     middle = low / 2 + high / 2
     thresholds = np.where(middle < high, middle, low)  # never the higher value itself
-    parts = np.array([each[:, first] for each in sums]).T
+    parts = sums.take(first, axis=2).T
     return Cuts(pairs, thresholds, parts[..., 0], parts[..., 1:], places)
 
 
 def _scores(
     table: Ranked, codes: np.ndarray, ends: np.ndarray, at: np.ndarray, cuts: np.ndarray
-) -> tuple[list[np.ndarray], np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Of cuts behind some records, so many of each pair: what both sides hold, and the score.
 
-    Of both sides, shape (2, cuts): how many records, then for each class how many, or the target's sum.
+    Of both sides, shape (1 + sums, 2, cuts): how many records, then for each class how many, or the target's sum.
     """
     short = table.classes > 0 and len(table) <= _SHORT
     whole, squared = (np.int32, np.int32) if short else (np.int64, np.float64)
-
-    def both(running: np.ndarray) -> np.ndarray:
-        """What the left and the right side of each cut hold, by sums up to each record."""
-        after = running[ends - 1]
-        sides = np.array([np.concatenate([[0], after[:-1]]), after], whole).repeat(cuts, axis=1)
-        upto = running.take(at)
-        np.subtract(upto, sides[0], out=sides[0])
-        np.subtract(sides[1], upto, out=sides[1])
-        return sides
-
-    sums = list[np.ndarray]()
-    for number in range(max(table.classes - 1, 1)):
-        each = codes == number if table.classes else codes
-        sums.append(both(each.cumsum(dtype=whole)))
-    sides = both(np.arange(1, len(codes) + 1, dtype=whole))
+    running = np.empty((max(table.classes, 2), len(codes)), whole)  # up to each record
+    running[0] = np.arange(1, len(codes) + 1)
+    each = codes == np.arange(len(running) - 1)[:, None] if table.classes else codes[None]
+    each.cumsum(axis=1, out=running[1:])
+    after = running.take(ends - 1, axis=1)
+    before = np.zeros_like(after)
+    before[:, 1:] = after[:, :-1]
+    upto = running.take(at, axis=1)
+    count = len(running) + (table.classes > 1)
+    sides = np.empty((count, 2, len(at)), whole)
+    np.subtract(upto, before.repeat(cuts, axis=1), out=sides[: len(running), 0])
+    np.subtract(after.repeat(cuts, axis=1), upto, out=sides[: len(running), 1])
     if table.classes > 1:
-        sums.append(reduce(np.subtract, sums, sides))
-    squares = reduce(np.add, [np.square(each, dtype=squared) for each in sums])
-    np.maximum(sides[1], 1, out=sides[1])  # nothing lies behind a pair's last record
-    left, right = squares / sides
-    return [sides, *sums], left + right
+        sides[-1] = reduce(np.subtract, sides[:-1])
+    squares = reduce(np.add, [np.square(one, dtype=squared) for one in sides[1:]])
+    left, right = squares / np.maximum(sides[0], 1)  # nothing lies behind a pair's last record
+    return sides, left + right

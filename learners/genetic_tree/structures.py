@@ -88,9 +88,8 @@ def positions(codes: np.ndarray, depth: int) -> np.ndarray:
     return np.array(found, dtype=np.int64)
 
 
-def unpack(codes: np.ndarray, depth: int) -> np.ndarray:
-    """Read what :func:`pack` wrote; shape (candidates, 2^depth - 1)."""
-    at = positions(codes, depth)
+def unpack(codes: np.ndarray, at: np.ndarray, depth: int) -> np.ndarray:
+    """Read what :func:`pack` wrote, by its :func:`positions`; shape (candidates, 2^depth - 1)."""
     genes = np.full(int(at[-1]), NIL, dtype=np.int16)
     genes[at[:-1]] = codes.astype(np.int64) - 1
     return genes.reshape(-1, length(depth))

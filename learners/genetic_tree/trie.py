@@ -187,7 +187,8 @@ class Trie:
         cuts = best_cuts(table, cells[:own], sizes[:count], feature)
         cells, held = cells[own:], records[own:]
         if len(cuts.pairs) < count:
-            cut = np.isin(np.arange(count), cuts.pairs)
+            cut = np.zeros(count, bool)
+            cut[cuts.pairs] = True
             rest = cut.repeat(within)
             pairs, within, cells, held = pairs[cut], within[cut], cells[rest], held[rest]
         if not len(pairs):

@@ -49,7 +49,7 @@ def test_connected_nodes_cross_the_wire_and_nothing_else(drawn: tuple[int, int, 
     depth, seed, nil = drawn
     genes = random_structures(4, depth, 300, nil, np.random.default_rng(seed))
     codes = pack(genes, depth)
-    assert np.array_equal(unpack(codes, depth), trimmed(genes, depth))
+    assert np.array_equal(unpack(codes, positions(codes, depth), depth), trimmed(genes, depth))
     assert len(codes) <= 2 * connected(genes, depth).sum() + 4
 
 
@@ -57,7 +57,8 @@ def test_codes_are_bytes_where_they_fit() -> None:
     """255 features fit into a byte each, 256 do not."""
     assert pack(np.array([[254]]), 1).dtype == np.uint8
     assert pack(np.array([[255]]), 1).dtype == np.int64
-    assert unpack(pack(np.array([[255]]), 1), 1).tolist() == [[255]]
+    codes = pack(np.array([[255]]), 1)
+    assert unpack(codes, positions(codes, 1), 1).tolist() == [[255]]
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5, 15])
