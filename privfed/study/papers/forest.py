@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FedForestClassifier, FedForestRegressor, baselines
-from privfed.study.papers.table import Measured
+from privfed.study.papers.table import Measured, repeated
 from privfed.tables.schema import Column, Schema
 
 #: The paper's sets that are at hand, by task; columns that are the target in another form.
@@ -148,7 +148,7 @@ def public(
         made = methods(classes=SETS[name])
         made = {way: made[way] for way in wanted or made}
         for alpha in (10.0, 1.0, 0.1):
-            for seed in range(seeds):
+            for seed in repeated(range(seeds), f"{name}, alpha {alpha:g}"):
                 rng = np.random.default_rng(seed)
                 owned = kept.assign(client=divided(kept, alpha, CLIENTS, rng))
                 kind = "accuracy" if SETS[name] else "R^2"
@@ -160,7 +160,7 @@ def fragmented(data: Mapping[str, pd.DataFrame], seeds: int) -> Iterator[Scores]
     """Table 3: banknote among 1 to 100 clients."""
     frame, schema = prepared("banknote", data["banknote"])
     for clients in (1, 2, 5, 10, 20, 50, 100):
-        for seed in range(seeds):
+        for seed in repeated(range(seeds), f"K = {clients}"):
             rng = np.random.default_rng(seed)
             train, test = halves(frame.assign(client=rng.integers(0, clients, len(frame))), rng)
             made = methods(classes=True, network=False)
@@ -218,7 +218,7 @@ def simulations(
 ) -> Iterator[Scores]:
     """Figure 2: alike clients, shifted covariates, shifted outcomes; Appendix F.2: both shifted."""
     for name in regimes:
-        for seed in range(seeds):
+        for seed in repeated(range(seeds), name):
             train, test = (simulated(seed + add, **REGIMES[name]) for add in (0, 1000))
             made = methods(classes=False, client_splits=True, network=False)
             yield name, compare(train, test, schema_of(6), "mse", made, seed)
@@ -227,7 +227,7 @@ def simulations(
 def outliers(data: Mapping[str, pd.DataFrame], seeds: int) -> Iterator[Scores]:
     """Table 7: feature vectors of 0 to 20 % of the records times ten (Appendix F.3)."""
     for share in (0.0, 0.02, 0.05, 0.1, 0.15, 0.2):
-        for seed in range(seeds):
+        for seed in repeated(range(seeds), f"{share:.0%} outliers"):
             train, test = (simulated(seed + add, **REGIMES["alike"]) for add in (0, 1000))
             far = np.random.default_rng(seed).random(len(train)) < share
             train.loc[far, names(6)] *= 10
@@ -263,9 +263,9 @@ def shifts(
             made = methods(classes=False, client_splits=True, network=False, depth=depth)
             made = {way: made[way] for way in compared}
             for shift in distances:
-                for seed in range(seeds):
+                setting = f"{name}, depth {depth}, shift {shift:g}"
+                for seed in repeated(range(seeds), setting):
                     train, test = (pair(name, shift, seed + add) for add in (0, 1000))
-                    setting = f"{name}, depth {depth}, shift {shift:g}"
                     yield setting, compare(train, test, schema_of(NOISY), "mse", made, seed)
 
 

@@ -18,7 +18,7 @@ import pandas as pd
 from privfed.engines.local import LocalDisclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FuzzyTreeRegressor
-from privfed.study.papers.table import Measured
+from privfed.study.papers.table import Measured, repeated
 from privfed.tables.schema import Schema
 
 CLIENTS, FOLDS = 5, 5
@@ -125,7 +125,7 @@ def folds(frame: pd.DataFrame, seeds: int) -> tuple[np.ndarray, np.ndarray]:
     found = [
         one_fold(train, test, schema, target)
         for seed in range(seeds)
-        for train, test in splits(frame, seed)
+        for train, test in repeated(splits(frame, seed), f"{target}, five folds", FOLDS)
     ]
     errors, sizes = (np.array(each) for each in zip(*found, strict=True))
     return errors, sizes

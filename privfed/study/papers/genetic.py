@@ -35,7 +35,7 @@ from privfed.learners.genetic_tree.personal import Choice
 from privfed.learners.genetic_tree.population import Scoring
 from privfed.learners.genetic_tree.queries import KeepBest
 from privfed.learners.genetic_tree.structures import DEEPEST, NIL
-from privfed.study.papers.table import Measured
+from privfed.study.papers.table import Measured, repeated
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 
@@ -364,7 +364,8 @@ def table(
         named = named or {name: name for name in data}
         for count, active in settings:
             rows = []
-            for name, split in product(named, range(FIRST, FIRST + splits)):
+            cells = list(product(named, range(FIRST, FIRST + splits)))
+            for name, split in repeated(cells, f"{count} clients, {active:.0%} active"):
                 drawn = prepared(data[named[name]], name, split, count, None)
                 found = measured(drawn, active, split)
                 rows += [{"set": name, "split": split, **row} for row in found]
@@ -393,8 +394,8 @@ def depths(data: Mapping[str, pd.DataFrame], splits: int) -> Iterator[Measured]:
     ``tuned`` is the best of :data:`TRIED` on the held-out records themselves, and so a bound from above; the
     median is of the depths that clients find by five folds of their own records, as in FedGA-Tree.
     """
-    rows = []
-    for name, split in product(data, range(FIRST, FIRST + splits)):
+    rows, cells = [], list(product(data, range(FIRST, FIRST + splits)))
+    for name, split in repeated(cells, "depths of IBM trees"):
         drawn = prepared(data[name], name, split, CLIENTS, None)
         base = score(fitted(LocalTreeClassifier(), drawn), drawn)
         rng, known, own = np.random.default_rng(split), range(2, DEEPEST + 1), []

@@ -31,7 +31,7 @@ from privfed.learners.rule_search.population_rules import (
 from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.learner import GeneticRules
-from privfed.study.papers.table import Measured
+from privfed.study.papers.table import Measured, repeated
 
 SET = "basic_motions"
 BOUND = 20.0  #: public, of each sensor
@@ -158,7 +158,8 @@ def table(
     def run(data: Mapping[str, pd.DataFrame], runs: int) -> Iterator[Measured]:
         learned = Learned.of(data[SET])
         for place, (protocol, epsilon, nu) in cells():
-            rows = pd.DataFrame([learned.searched(protocol, epsilon, nu, run) for run in range(runs)])  # fmt: skip
+            searches = repeated(range(runs), f"{protocol}, {place}")
+            rows = pd.DataFrame([learned.searched(protocol, epsilon, nu, run) for run in searches])
             for score, words in TOLD.items():
                 if len(values := rows[score].dropna()):
                     yield Measured(f"{protocol}, {place}", words, None, values.tolist())

@@ -33,7 +33,7 @@ from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.rule_search.settings import SearchSettings
 from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch
 from privfed.study.papers.simulated_asking import SimulatedAsking, Truths
-from privfed.study.papers.table import Measured
+from privfed.study.papers.table import Measured, repeated
 
 #: Whole searches by everybody's answers, in nats an individual; answers of one question; levels.
 EVERYBODY = ("equal1000", "equal5000", "uct", "uct-sqrt2", "adaptive1000", "adaptive5000")
@@ -161,7 +161,8 @@ def table(figure: str) -> Callable[[Mapping[str, pd.DataFrame], int], Iterator[M
         truths = population(PROFILE, POPULATION)
         for method, epsilon, nu, theta in grid(figure, REDUCED):
             asked = (truths, PROFILE, method, epsilon, nu, theta)
-            rows = pd.DataFrame([cell(*asked, seed)[0] for seed in range(runs)])
+            searches = repeated(range(runs), LABELS[method])
+            rows = pd.DataFrame([cell(*asked, seed)[0] for seed in searches])
             along = rows[figure].iloc[0]
             for score in ("coverage", "precision"):
                 if len(found := rows[score].dropna()):
@@ -176,7 +177,7 @@ def questions(data: Mapping[str, pd.DataFrame], runs: int) -> Iterator[Measured]
     truths = population(PROFILE, POPULATION)
     for method in EVERYBODY:
         told: dict[str, list[float]] = {}
-        for seed in range(runs):
+        for seed in repeated(range(runs), LABELS[method]):
             _, asked = cell(truths, PROFILE, method, FIXED["adaptive1000"], 0.01, 0.05, seed)
             assert isinstance(asked, CohortSession)
             spent = np.array([float(step.epsilon) for step in asked.steps])

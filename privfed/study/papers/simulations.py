@@ -13,7 +13,7 @@ from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 from privfed.engines.local import LocalDisclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import RuleFitClassifier
-from privfed.study.papers.table import Measured
+from privfed.study.papers.table import Measured, repeated
 from privfed.tables.schema import Column, Schema
 
 RECORDS, FEATURES, BOUND = 1_000, 10, 5.0
@@ -123,7 +123,8 @@ def paired(model: int, number: int) -> Iterator[tuple[str, float, float]]:
 def figure_2(data: Mapping[str, pd.DataFrame], repetitions: int) -> Iterator[Measured]:
     """Federated less centralized AUC on the same records, both by the paper's settings; its figure is a picture."""
     for model in (1, 2):
-        runs = [list(paired(model, number)) for number in range(repetitions)]
+        numbers = repeated(range(repetitions), f"model {model}")
+        runs = [list(paired(model, number)) for number in numbers]
         for cell in zip(*runs, strict=True):
             row, shared, central = zip(*cell, strict=True)
             yield Measured(row[0], "centralized AUC", None, central)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
+from tqdm.auto import tqdm
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,14 @@ class PaperTable:
     data: tuple[str, ...]  #: its data sets, by their names in :data:`.data.SETS`; none if simulated
     repetitions: int  #: the paper's, or as many as we measured
     run: Callable[[Mapping[str, pd.DataFrame], int], Iterator[Measured]]
+
+
+def repeated(items: Iterable[T], setting: str, count: int | None = None) -> Iterable[T]:
+    """The items, with a bar on a terminal: what is measured, and how many of its repetitions (``count``) are done."""
+    bar: Iterable[T] = tqdm(
+        items, desc=setting, total=count, unit=" repetition", leave=False, disable=None
+    )
+    return bar
 
 
 def compared(figures: Iterable[Measured]) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 from privfed.engines.local import LocalDisclosure
 from privfed.learners import RuleFitClassifier
 from privfed.learners.baselines import BayesianInference
-from privfed.study.papers.table import Measured
+from privfed.study.papers.table import Measured, repeated
 from privfed.tables.schema import Column, Schema
 
 RULES = 82  #: That the paper counts
@@ -115,7 +115,7 @@ def table_1(data: Mapping[str, pd.DataFrame], repetitions: int) -> Iterator[Meas
     for reading in ("Algorithm 1 to the letter", "both"):
         found = [
             fitted(RuleFitClassifier.paper(random_state=seed, **READINGS[reading]), frame, seed)
-            for seed in range(repetitions)
+            for seed in repeated(range(repetitions), f"rules, {reading}")
         ]
         name = "subsamples, leaves of five" if reading == "both" else reading
         yield Measured("all patients", f"rules, {name}", RULES, [len(m.rules_) for m in found])
@@ -123,7 +123,7 @@ def table_1(data: Mapping[str, pd.DataFrame], repetitions: int) -> Iterator[Meas
 
 def figure_4(data: Mapping[str, pd.DataFrame], repetitions: int) -> Iterator[Measured]:
     """AUC less BFI's on the same split, and importances of the variables; the paper has a picture."""
-    rows = [one_split(data["trauma"], seed) for seed in range(repetitions)]
+    rows = [one_split(data["trauma"], seed) for seed in repeated(range(repetitions), "splits")]
     for name, told in (("paper", "the paper's settings"), ("rulefit", "our defaults")):
         yield Measured(told, "AUC", None, [row[name] for row in rows])
         yield Measured(told, "AUC less BFI's", None, [row[name] - row["bfi"] for row in rows])
