@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
+from tqdm.auto import tqdm
 
 from privfed.engines.local import LocalDisclosure
 from privfed.errors import InputError, NobodyAnswered
@@ -173,7 +174,7 @@ def grid_search(
     for name in (name for name in grid if name not in known):
         raise InputError(f"grid: no parameter {name!r}; there are {', '.join(sorted(known))}")
     rows, settings = [], list(ParameterGrid(dict(grid)))
-    for chosen in settings:
+    for chosen in tqdm(settings, desc="grid search", unit=" setting", disable=None):
         own = clone(learner).set_params(**chosen)
         scores = cross_validate(own, folds, epsilon=epsilon, delta=delta, noise=noise)
         score, deviation = scores["score"].mean(skipna=False), scores["score"].std(ddof=1)

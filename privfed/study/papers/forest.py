@@ -227,7 +227,7 @@ def simulations(
 def outliers(data: Mapping[str, pd.DataFrame], seeds: int) -> Iterator[Scores]:
     """Table 7: feature vectors of 0 to 20 % of the records times ten (Appendix F.3)."""
     for share in (0.0, 0.02, 0.05, 0.1, 0.15, 0.2):
-        for seed in repeated(range(seeds), f"{share:.0%} outliers"):
+        for seed in repeated(range(seeds), f"{100 * share:g} % outliers"):
             train, test = (simulated(seed + add, **REGIMES["alike"]) for add in (0, 1000))
             far = np.random.default_rng(seed).random(len(train)) < share
             train.loc[far, names(6)] *= 10
