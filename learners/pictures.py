@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from textwrap import fill
 
 import numpy as np
 from matplotlib import rc_context
@@ -44,7 +45,7 @@ def bars(
     ax.axvline(0, color=GREY, linewidth=0.8)
     ax.set_yticks(places, [_short(name) for name in names])
     ax.invert_yaxis()
-    ax.set_xlabel(label)
+    ax.set_xlabel(wrapped(label, 80))
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(left=False)
     return ax
@@ -73,10 +74,11 @@ def shape(
     ax = axes_of(ax, 6, 3.6)
     curves = heights if isinstance(heights, Mapping) else {"": heights}
     mark = "o" if column.kind == "category" else "-"
-    for name, own in curves.items():
-        ax.plot(places, own, mark, color=None if name else BLUE, label=name)
+    lines = [
+        ax.plot(places, own, mark, color=None if name else BLUE)[0] for name, own in curves.items()
+    ]
     if any(curves):
-        ax.legend(frameon=False)
+        ax.legend(lines, [_short(name) for name in curves], frameon=False)
     if column.kind == "category":
         if intervals is not None:
             ax.vlines(places, *intervals.T, color=BLUE, linewidth=1.2)
@@ -84,8 +86,8 @@ def shape(
     elif intervals is not None:
         ax.fill_between(places, *intervals.T, color=BLUE, alpha=0.2, linewidth=0)
     ax.axhline(0, color=GREY, linewidth=0.8)
-    ax.set_xlabel(column.name)
-    ax.set_ylabel(label)
+    ax.set_xlabel(wrapped(column.name, 64))
+    ax.set_ylabel(wrapped(label, 40))
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
@@ -144,8 +146,18 @@ def tree(ax: Axes | None, root: TreeNode) -> Axes:
     return ax
 
 
+def literal(text: str) -> str:
+    """A text that matplotlib draws as it is: between two dollar signs it would read mathematics."""
+    return text.replace("$", r"\$")
+
+
+def wrapped(text: str, most: int) -> str:
+    """A text over lines of so many characters, drawn as it is."""
+    return literal("\n".join(fill(line, most) for line in text.splitlines()))
+
+
 def _short(text: str, most: int = 48) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return literal(text if len(text) <= most else text[: most - 1] + "…")
 
 
 def svg_of(ax: Axes, title: str) -> str:
