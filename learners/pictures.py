@@ -104,11 +104,13 @@ class TreeNode:
 def drawn(own: Tree, columns: Sequence[Column], leaf: Callable[[int], str]) -> TreeNode:
     """A tree of splits with its leaves' texts."""
 
+    texts = own.conditions(columns)
+
     def below(node: int) -> TreeNode:
         if own.feature[node] < 0:
             return TreeNode(leaf(node))
-        texts = [(span.text(columns[span.feature]), child) for child, span in own.branches(node)]
-        return TreeNode(columns[own.feature[node]].name, [(t, below(c)) for t, c in texts])
+        branches = [(texts[child], below(child)) for child, _ in own.branches(node)]
+        return TreeNode(columns[own.feature[node]].name, branches)
 
     return below(0)
 
@@ -131,16 +133,19 @@ def tree(ax: Axes | None, root: TreeNode) -> Axes:
 
     place(root, 0)
     deepest = max(depth for depth, _, _ in boxes)
-    ax = axes_of(ax, 3 + 2.6 * deepest, 1 + 0.42 * len(ends))
+    boxed, told = (max((min(len(one[-1]), 34) for one in few), default=0) for few in (boxes, lines))
+    level = max(2.6, 0.6 + 0.09 * boxed + 0.07 * told)
+    ax = axes_of(ax, 0.4 + 0.1 * boxed + level * deepest, 1 + 0.42 * len(ends))
     for depth, start, end, text in lines:
         ax.plot([depth, depth + 1], [start, end], color=GREY, linewidth=0.8, zorder=1)
-        middle = depth + 0.62, start + 0.62 * (end - start)
+        middle = depth + 0.5, start + 0.5 * (end - start)
         ax.text(*middle, _short(text, 34), ha="center", va="center", fontsize=8, zorder=3,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})  # fmt: skip
     for depth, height, text in boxes:
         ax.text(depth, height, _short(text, 34), ha="center", va="center", fontsize=9, zorder=4,
                 bbox={"boxstyle": "round", "facecolor": "white", "edgecolor": BLUE})  # fmt: skip
-    ax.set_xlim(-0.4, deepest + 0.5)
+    margin = (0.2 + 0.05 * boxed) / level
+    ax.set_xlim(-margin, deepest + margin)
     ax.set_ylim(min(ends) - 0.7, 0.7)
     ax.axis("off")
     return ax
@@ -153,7 +158,9 @@ def literal(text: str) -> str:
 
 def wrapped(text: str, most: int) -> str:
     """A text over lines of so many characters, drawn as it is."""
-    return literal("\n".join(fill(line, most) for line in text.splitlines()))
+    return literal(
+        "\n".join(fill(line, most, break_on_hyphens=False) for line in text.splitlines())
+    )
 
 
 def _short(text: str, most: int = 48) -> str:
