@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from textwrap import fill
 
 import numpy as np
 from matplotlib import rc_context
@@ -44,7 +45,7 @@ def bars(
     ax.axvline(0, color=GREY, linewidth=0.8)
     ax.set_yticks(places, [_short(name) for name in names])
     ax.invert_yaxis()
-    ax.set_xlabel(label)
+    ax.set_xlabel(wrapped(label, 80))
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(left=False)
     return ax
@@ -73,10 +74,11 @@ def shape(
     ax = axes_of(ax, 6, 3.6)
     curves = heights if isinstance(heights, Mapping) else {"": heights}
     mark = "o" if column.kind == "category" else "-"
-    for name, own in curves.items():
-        ax.plot(places, own, mark, color=None if name else BLUE, label=name)
+    lines = [
+        ax.plot(places, own, mark, color=None if name else BLUE)[0] for name, own in curves.items()
+    ]
     if any(curves):
-        ax.legend(frameon=False)
+        ax.legend(lines, [_short(name) for name in curves], frameon=False)
     if column.kind == "category":
         if intervals is not None:
             ax.vlines(places, *intervals.T, color=BLUE, linewidth=1.2)
@@ -84,8 +86,8 @@ def shape(
     elif intervals is not None:
         ax.fill_between(places, *intervals.T, color=BLUE, alpha=0.2, linewidth=0)
     ax.axhline(0, color=GREY, linewidth=0.8)
-    ax.set_xlabel(column.name)
-    ax.set_ylabel(label)
+    ax.set_xlabel(wrapped(column.name, 64))
+    ax.set_ylabel(wrapped(label, 40))
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
@@ -102,11 +104,13 @@ class TreeNode:
 def drawn(own: Tree, columns: Sequence[Column], leaf: Callable[[int], str]) -> TreeNode:
     """A tree of splits with its leaves' texts."""
 
+    texts = own.conditions(columns)
+
     def below(node: int) -> TreeNode:
         if own.feature[node] < 0:
             return TreeNode(leaf(node))
-        texts = [(span.text(columns[span.feature]), child) for child, span in own.branches(node)]
-        return TreeNode(columns[own.feature[node]].name, [(t, below(c)) for t, c in texts])
+        branches = [(texts[child], below(child)) for child, _ in own.branches(node)]
+        return TreeNode(columns[own.feature[node]].name, branches)
 
     return below(0)
 
@@ -129,23 +133,38 @@ def tree(ax: Axes | None, root: TreeNode) -> Axes:
 
     place(root, 0)
     deepest = max(depth for depth, _, _ in boxes)
-    ax = axes_of(ax, 3 + 2.6 * deepest, 1 + 0.42 * len(ends))
+    boxed, told = (max((min(len(one[-1]), 34) for one in few), default=0) for few in (boxes, lines))
+    level = max(2.6, 0.6 + 0.09 * boxed + 0.07 * told)
+    ax = axes_of(ax, 0.4 + 0.1 * boxed + level * deepest, 1 + 0.42 * len(ends))
     for depth, start, end, text in lines:
         ax.plot([depth, depth + 1], [start, end], color=GREY, linewidth=0.8, zorder=1)
-        middle = depth + 0.62, start + 0.62 * (end - start)
+        middle = depth + 0.5, start + 0.5 * (end - start)
         ax.text(*middle, _short(text, 34), ha="center", va="center", fontsize=8, zorder=3,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})  # fmt: skip
     for depth, height, text in boxes:
         ax.text(depth, height, _short(text, 34), ha="center", va="center", fontsize=9, zorder=4,
                 bbox={"boxstyle": "round", "facecolor": "white", "edgecolor": BLUE})  # fmt: skip
-    ax.set_xlim(-0.4, deepest + 0.5)
+    margin = (0.2 + 0.05 * boxed) / level
+    ax.set_xlim(-margin, deepest + margin)
     ax.set_ylim(min(ends) - 0.7, 0.7)
     ax.axis("off")
     return ax
 
 
+def literal(text: str) -> str:
+    """A text that matplotlib draws as it is: between two dollar signs it would read mathematics."""
+    return text.replace("$", r"\$")
+
+
+def wrapped(text: str, most: int) -> str:
+    """A text over lines of so many characters, drawn as it is."""
+    return literal(
+        "\n".join(fill(line, most, break_on_hyphens=False) for line in text.splitlines())
+    )
+
+
 def _short(text: str, most: int = 48) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return literal(text if len(text) <= most else text[: most - 1] + "…")
 
 
 def svg_of(ax: Axes, title: str) -> str:

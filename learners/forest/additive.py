@@ -90,6 +90,17 @@ def trees_of(model: PrivateModel) -> tuple[AdditiveTree, ...]:
     return AdditiveTree(first.tree, values, first.shares), *rest
 
 
+def values_of(model: PrivateModel) -> list[np.ndarray]:
+    """What each tree adds at its nodes, shape (nodes, outputs): to the scores of classes, or to a number in its unit."""
+    trees = trees_of(model)
+    if model.outcome.kind != "number":
+        return [own.values for own in trees]
+    low, high = model.outcome.lower, model.outcome.upper
+    moved = [own.values * (high - low) for own in trees]
+    moved[0] = np.where(trees[0].tree.feature[:, None] < 0, moved[0] + (low + high) / 2, 0.0)
+    return moved
+
+
 def _of_column(
     column: int, cuts: np.ndarray, heights: np.ndarray, shares: np.ndarray
 ) -> AdditiveTree:
@@ -152,12 +163,8 @@ def to_sklearn(
     blank.fit(np.zeros((few, features)), target)
     if not number:
         blank.classes_ = classes
-    trees = trees_of(model)
-    low, high = (model.outcome.lower, model.outcome.upper) if number else (0.0, 1.0)
-    unit = high - low if number else 1.0
-    moved = [own.values * unit for own in trees]
-    if number:
-        moved[0] = np.where(trees[0].tree.feature[:, None] < 0, moved[0] + (low + high) / 2, 0.0)
+    trees, moved = trees_of(model), values_of(model)
+    unit = model.outcome.upper - model.outcome.lower if number else 1.0
     blank.estimators_ = np.array(
         [list(_regressors(own, v, unit**2, features)) for own, v in zip(trees, moved, strict=True)],
         dtype=object,

@@ -199,7 +199,12 @@ class _FedForest(LearnerByWays):
 
         model = self.model_
         if feature is None:
-            return super().plot(ax=ax) if tree is None else pictures.tree(ax, model.drawn(tree))
+            if tree is None:
+                return super().plot(ax=ax)
+            ax = pictures.tree(ax, model.drawn(tree))
+            if isinstance(model, PrivateForest):
+                ax.set_title(pictures.wrapped(model.told(tree), 60), fontsize=9, loc="left")
+            return ax
         if not isinstance(model, PrivateForest):
             return super().plot(feature, ax=ax)
         column, number = self._feature(feature)

@@ -17,7 +17,7 @@ from privfed.errors import InputError
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners import private
 from privfed.learners.base import Planned
-from privfed.learners.forest.additive import AdditiveTree, trees_of
+from privfed.learners.forest.additive import AdditiveTree, trees_of, values_of
 from privfed.learners.forest.growth import ForestParams
 from privfed.learners.forest.published import LearnedForest
 from privfed.learners.plain import plain, restored
@@ -90,8 +90,9 @@ class PrivateForest:
         """Columns by their fraction of the trees' variance, or one tree."""
         model, names = self.model, self.model.schema.names
         if tree is not None:
-            own = self._tree(tree)
-            return own.tree.to_text(model.schema, lambda node: _told(own.values[node]))
+            own, values = self._tree(tree), self._values[tree]
+            text = own.tree.to_text(model.schema, lambda node: _told(values[node]))
+            return f"{self.told(tree)}:\n{text}"
         fractions = self.importances()[:-1]
         order = np.argsort(-fractions, kind="stable")
         head = (
@@ -119,8 +120,27 @@ class PrivateForest:
         """One tree as a picture has it."""
         from privfed.learners.pictures import drawn
 
-        own = self._tree(tree)
-        return drawn(own.tree, self.model.schema.features, lambda node: _told(own.values[node]))
+        own, values = self._tree(tree), self._values[tree]
+        return drawn(own.tree, self.model.schema.features, lambda node: _told(values[node]))
+
+    @cached_property
+    def _values(self) -> list[np.ndarray]:
+        """What each tree's nodes add, as :attr:`estimators_` of the learner have it."""
+        return values_of(self.model)
+
+    def told(self, tree: int) -> str:
+        """Which tree it is, and what its leaves' numbers add up to with the other trees'."""
+        target, kind = self.model.schema.target, self.model.outcome.kind
+        assert target is not None
+        if kind == "number":
+            of = target.name
+        else:
+            first, last = map(int, target.bounds)
+            names = target.categories or tuple(map(str, range(first, last + 1)))
+            several = f"scores of {target.name} = {', '.join(names)}"
+            of = several if kind == "classes" else f"the log-odds of {target.name} = {names[1]}"
+        last_tree = len(self.trees) - 1
+        return f"tree {tree}, from 0 to {last_tree}; the leaves of all add up to {of}"
 
     def partial_dependence(self, column: int, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """What a column's codes add: log-odds, or the target's unit; and half the interval, both of shape (codes,)."""

@@ -178,11 +178,11 @@ class RuleEnsemble:
         return ordered if top is None else ordered.head(top)
 
     def _line_text(self, feature: int) -> str:
-        """A line, how far its coefficient goes, and where it bends: ``linear: age per 35, from 20 to 90``."""
+        """A line, how far its coefficient goes, and where it bends: ``linear: age per 35, from 20 to 90``.
+
+        Of a category the codes: ``linear: sex per 1.25, female 0 and male 1``.
+        """
         column, cutoffs = self.schema.features[feature], self.terms.cutoffs
-        text = f"linear: {column.name}"
-        if column.kind == "category":
-            return text
         unit, low, high = (
             number_text(float(value))
             for value in (
@@ -191,7 +191,11 @@ class RuleEnsemble:
                 cutoffs.upper[feature],
             )
         )
-        return f"{text} per {unit}, from {low} to {high}"
+        text = f"linear: {column.name} per {unit}"
+        if column.kind == "category":
+            codes = (f"{name} {code}" for code, name in enumerate(column.categories))
+            return f"{text}, {' and '.join(codes)}"
+        return f"{text}, from {low} to {high}"
 
     def _numbers(self, term: int) -> tuple[float, ...]:
         weight, (low, high) = float(self.weights[1 + term]), self._ends[1 + term].tolist()

@@ -27,10 +27,19 @@ from privfed.tables.schema import Schema
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_LATEX = {"\\": "\\textbackslash ", "<=": "$\\le$", ">=": "$\\ge$", "<": "$<$"}
+_LATEX = {
+    "\\": "\\textbackslash{}",
+    "<=": "$\\le$",
+    ">=": "$\\ge$",
+    "<": "$<$",
+    ">": "$>$",
+    "|": "$|$",
+}
+_LATEX |= {"^": "\\textasciicircum{}", "~": "\\textasciitilde{}"}
 _LATEX |= {mark: f"\\{mark}" for mark in "&%$#_{}"}
 #: Fraction of the variance about a total that all who have it share, by simulation (docs/rulefit.md)
 COMMON = 0.1
+ADD = "Add the points of every line that holds:"
 BANDS, MOST_RISKS = 5, 40  #: Bands of a line, and most rows of the table of risks
 
 
@@ -120,7 +129,7 @@ class ScoreCard:
 
     def risks(self) -> pd.DataFrame:
         """Columns total and risk, and low and high of its 90 % interval if known, between risks of 1 and 99 % as far as totals reach them."""
-        ends = self.points[self.points < 0].sum(), self.points[self.points > 0].sum()
+        ends = self._ends
         wanted = np.array([-1, 1]) * np.log(99) - self.intercept
         low, high = np.clip(np.rint(wanted * self.factor), *ends).astype(int)
         step = max(1, -(-(high - low) // (MOST_RISKS - 1)))
@@ -130,11 +139,31 @@ class ScoreCard:
             risks[["low", "high"]] = self.risk_intervals(totals)
         return risks
 
+    @property
+    def _ends(self) -> tuple[int, int]:
+        """Totals that none is below or above: lines of one column's condition each are held to its values together."""
+        single = [rule.conditions[0] if len(rule.conditions) == 1 else None for rule in self.rules]
+        alone = np.array([one is None for one in single])
+        ends = np.array(
+            [np.minimum(self.points, 0)[alone].sum(), np.maximum(self.points, 0)[alone].sum()]
+        )
+        for name in {one.feature for one in single if one is not None}:
+            own = [
+                (one, p)
+                for one, p in zip(single, self.points, strict=True)
+                if one is not None and one.feature == name
+            ]
+            cuts = [end for one, _ in own for end in (one.lower, one.upper) if end is not None]
+            values = np.array([min(cuts) - 1, *cuts])
+            totals = sum(p * one.holds(values) for one, p in own)
+            ends += np.array([np.min(totals), np.max(totals)])
+        return int(ends[0]), int(ends[1])
+
     def _told(self) -> list[tuple[str, str]]:
         """Totals and risks, with their intervals if known, as they are printed."""
         return [
             (
-                f"{total:+d}",
+                _signed(total),
                 f"{100 * risk:.1f} %"
                 + (f" ({100 * low:.1f} to {100 * high:.1f} %)" if ends else ""),
             )
@@ -143,61 +172,96 @@ class ScoreCard:
         ]
 
     @property
+    def _of(self) -> str:
+        target = self.schema.target
+        assert target is not None
+        return f"of {target.name} = {target.categories[1] if target.categories else 1}"
+
+    @property
     def _risk(self) -> str:
-        return "risk" if self.variance is None else "risk (90 % interval)"
+        """Heading of the column of risks."""
+        return f"risk {self._of}" + ("" if self.variance is None else " (90 % interval)")
 
     @property
     def _notes(self) -> str:
         """What a person must know to read the risks."""
-        risks = self.risks()
-        step = int(risks["total"].diff().max()) if len(risks) > 1 else 1
-        between = f"; in steps of {step}, take the nearest" if step > 1 else ""
-        known = "" if self.variance is None else "; in brackets 90 % intervals"
-        return f"points of all lines that hold{between}{known}"
+        totals, (least, most) = self.risks()["total"], self._ends
+        step = int(totals.diff().max()) if len(totals) > 1 else 1
+        notes = [
+            (step > 1, f"in steps of {step}, what lies between has a risk between"),
+            (totals.iloc[0] > least, "a lower total has a lower risk"),
+            (totals.iloc[-1] < most, "a higher total has a higher risk"),
+            (self.variance is not None, "in brackets 90 % intervals"),
+        ]
+        return "; ".join(["points of all lines that hold", *(text for told, text in notes if told)])
+
+    def _lines(self) -> list[tuple[str, str]]:
+        """Points and conditions, as they are printed."""
+        return [(_signed(points), text) for points, text in self.table().itertuples(index=False)]
+
+    @property
+    def _sentence(self) -> str:
+        """What stands above the risks."""
+        return f"Risk {self._of} by total ({self._notes}):"
 
     def __str__(self) -> str:
-        lines = ["Add the points of every line that holds:"]
-        lines += [f"{p:+4d}  if {text}" for p, text in self.table().itertuples(index=False)]
-        lines += [f"Risk by total ({self._notes}):"]
-        lines += [f"{total:>4}  {risk}" for total, risk in self._told()]
+        lines = [ADD, *(f"{points:>4}  if {text}" for points, text in self._lines())]
+        lines += [self._sentence, *(f"{total:>4}  {risk}" for total, risk in self._told())]
         return "\n".join(lines)
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Points by condition, and the risk of every total below; both as a person adds them up."""
-        from privfed.learners.pictures import axes_of
+        from privfed.learners.pictures import axes_of, literal, wrapped
 
-        rows = [(f"{points:+d}", text) for points, text in self.table().itertuples(index=False)]
-        cells = [*rows, ("total", self._risk), *self._told()]
-        ax = axes_of(ax, 6, 0.6 + 0.27 * len(cells))
+        rows = self._lines()
+        every = [*rows, ("total", self._risk), *self._told()]
+        cells = [tuple(map(literal, row)) for row in every]
+        width = max(6.0, 0.6 + 0.09 * max(len(text) for _, text in every))
+        ax = axes_of(ax, width, 1.2 + 0.27 * len(cells))
         grid = ax.table(
-            cells, colLabels=("points", "if"), colWidths=(0.18, 0.82), cellLoc="left", loc="center"
+            cells,
+            colLabels=("points", "if"),
+            colWidths=(0.18, 0.82),
+            cellLoc="left",
+            loc="upper center",
         )
         for (row, _), cell in grid.get_celld().items():
             heading = row in (0, len(rows) + 1)
             cell.set_edgecolor("#d9dee4")
             cell.set_facecolor("#eef2f6" if heading else "white")
+        told = f"{ADD}\n{self._sentence}"
+        ax.set_title(wrapped(told, int(12 * width)), fontsize=9, loc="left")
         ax.axis("off")
         return ax
 
     def to_html(self) -> str:
-        """Both tables as HTML."""
+        """Both tables as HTML, each under what a reader does with it."""
+        points = pd.DataFrame(self._lines(), columns=["points", "if"])
         risks = pd.DataFrame(self._told(), columns=["total", self._risk])
-        tables = (self.table().assign(**{"if": self.table()["if"].map(escape)}), risks)
-        return "\n".join(one.to_html(index=False, escape=False) for one in tables)
+        parts = ((ADD, points), (self._sentence, risks))
+        return "\n".join(
+            f"<p>{escape(told)}</p>\n{one.to_html(index=False)}" for told, one in parts
+        )
 
     _repr_html_ = to_html
 
     def to_latex(self) -> str:
-        """Both tables as LaTeX tabulars."""
-        rows = [f"{p:+d} & {_latex(text)} \\\\" for p, text in self.table().itertuples(index=False)]
+        """Both tables as LaTeX tabulars, each under what a reader does with it."""
+        rows = [f"{points} & {_latex(text)} \\\\" for points, text in self._lines()]
         risks = [f"{total} & {risk} \\\\".replace(" %", "\\,\\%") for total, risk in self._told()]
+        heading = _latex("R" + self._risk[1:])
         parts = (
-            ["Points & Condition \\\\ \\hline", *rows],
-            [f"Total & {_latex(self._risk.capitalize())} \\\\ \\hline", *risks],
+            (ADD, ["Points & Condition \\\\ \\hline", *rows]),
+            (_latex(self._sentence), [f"Total & {heading} \\\\ \\hline", *risks]),
         )
-        return "\n".join(
-            "\n".join(["\\begin{tabular}{rl}", *part, "\\end{tabular}"]) for part in parts
+        return "\n\n".join(
+            "\n".join([f"{told}\n", "\\begin{tabular}{rl}", *part, "\\end{tabular}"])
+            for told, part in parts
         )
+
+
+def _signed(points: int) -> str:
+    return f"{points:+d}" if points else "0"
 
 
 def _latex(text: str) -> str:
@@ -211,16 +275,21 @@ def _banded(model: RuleEnsemble) -> tuple[list[Rule], list[float], float]:
     values, intercept = model.weights[1 : 1 + count].tolist(), float(model.weights[0])
     for feature, weight in zip(model.terms.linear, model.weights[1 + count :], strict=True):
         low, high = float(cutoffs.lower[feature]), float(cutoffs.upper[feature])
+        slope, name = float(0.4 * weight / cutoffs.scale[feature]), model.schema.names[feature]
+        if model.schema.features[feature].kind == "category":
+            first, second = np.clip([0, 1], low, high).tolist()
+            intercept += slope * (first - (low + high) / 2)
+            rules.append(Rule.of(Condition(name, 1.0)))
+            values.append(slope * (second - first))
+            continue
         width = (high - low) / BANDS
         ends = [low + k * width for k in range(1, BANDS)]
         edges = [roundest(end - width / 10, end + width / 10, end) for end in ends]
         if model.schema.features[feature].kind == "integer":
             edges = np.unique(np.ceil(edges)).tolist()
         known = [low, *edges, high]
-        slope = float(0.4 * weight / cutoffs.scale[feature])
         middles = [(a + b) / 2 for a, b in itertools.pairwise(known)]
         intercept += slope * (middles[0] - (low + high) / 2)
-        name = model.schema.names[feature]
         for a, b, middle in zip(edges, [*edges[1:], None], middles[1:], strict=True):
             rules.append(Rule.of(Condition(name, a, b)))
             values.append(slope * (middle - middles[0]))

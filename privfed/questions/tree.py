@@ -244,17 +244,26 @@ class Tree(Nodes):
         ends = [-np.inf, *self.cuts[node, : len(children) - 1].tolist(), np.inf]
         return [(child, Span(feature, ends[at], ends[at + 1])) for at, child in enumerate(children)]
 
+    def conditions(self, columns: Sequence[Column]) -> list[str]:
+        """What leads to each node from the one above, as text: of a category, those that the branches above have left."""
+        paths, found = self.paths(), [""] * len(self.feature)
+        for node in np.flatnonzero(self.feature >= 0):
+            for child, span in self.branches(int(node)):
+                column = columns[span.feature]
+                joined = next(met for met in paths[child] if met.feature == span.feature)
+                found[child] = (joined if column.kind == "category" else span).text(column)
+        return found
+
     def to_text(self, schema: Schema, leaf: Callable[[int], str] = "leaf {}".format) -> str:
         """The tree as text, a line for each branch, indented by depth; ``leaf`` describes a leaf."""
         if self.feature[0] < 0:
             return leaf(0)
         lines: list[str] = []
-        waiting = self.branches(0)[::-1]
+        texts, waiting = self.conditions(schema.features), self.branches(0)[::-1]
         while waiting:
-            node, span = waiting.pop()
-            text = span.text(schema.features[span.feature])
+            node, _ = waiting.pop()
             end = f": {leaf(node)}" if self.feature[node] < 0 else ""
-            lines.append("  " * (int(self.depths[node]) - 1) + text + end)
+            lines.append("  " * (int(self.depths[node]) - 1) + texts[node] + end)
             if self.feature[node] >= 0:
                 waiting += self.branches(node)[::-1]
         return "\n".join(lines)

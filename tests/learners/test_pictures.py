@@ -18,7 +18,17 @@ from privfed.learners import (
     RuleFitClassifier,
 )
 from privfed.learners.base import FederatedLearner
-from privfed.learners.pictures import DEEPEST, TreeNode, html_of, places_of, tree
+from privfed.learners.pictures import (
+    DEEPEST,
+    TreeNode,
+    bars,
+    html_of,
+    places_of,
+    shape,
+    svg_of,
+    tree,
+)
+from privfed.tables.schema import Column
 from privfed.testing.hospitals import BINARY, NUMERIC, gates, patients
 
 FRAME = patients(1500)
@@ -98,6 +108,17 @@ def test_a_deep_tree_is_drawn_to_some_levels() -> None:
         root = TreeNode(f"f{depth}", [("yes", root), ("no", TreeNode("0"))])
     found = texts(tree(None, root))
     assert "..." in found and f"f{DEEPEST + 2}" in found and "f0" not in found
+
+
+def test_names_are_drawn_as_they_are_written() -> None:
+    """Dollar signs make no mathematics of them, a class may begin with an underscore, and long ones go over lines."""
+    column = Column("cost $ & tax $", "category", categories=("$b$", "_c"))
+    axes = shape(None, column, {"$d$": np.zeros(2), "_e": np.ones(2)}, "$f$ " * 30)
+    drawn = [svg_of(axes, "x"), svg_of(bars(None, ["$a$"], np.ones(1), "$g$"), "x")]
+    for name, svg in zip(("cost $ &amp; tax $", "$a$"), drawn, strict=True):
+        assert f">{name}</text>" in svg
+    assert all(f">{name}</text>" in drawn[0] for name in ("$b$", "_c", "$d$", "_e"))
+    assert axes.get_ylabel().count("\n") >= 2
 
 
 def test_what_cannot_be_drawn_says_so() -> None:

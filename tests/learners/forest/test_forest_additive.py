@@ -118,6 +118,19 @@ def test_a_tree_s_variance_goes_to_its_splits() -> None:
     ].any()
 
 
+def test_a_printed_tree_has_the_leaves_of_the_exported_one_and_says_of_what() -> None:
+    """A number's in its own unit; picture and text have one heading."""
+    for kind, of in (("binary", "the log-odds of died = 1"), ("number", "days")):
+        learner = fitted(kind)
+        heading, *lines = learner.describe(tree=1).splitlines()
+        assert heading.endswith(f"; the leaves of all add up to {of}:")
+        assert learner.plot(tree=1).get_title(loc="left").split() == heading[:-1].split()
+        exported = learner.estimators_[1][0].tree_
+        leaves = exported.value[exported.children_left < 0].ravel()
+        told = [float(line.rpartition(": ")[2]) for line in lines if ": " in line]
+        assert np.allclose(sorted(told), sorted(leaves), rtol=0.006)
+
+
 def test_a_tree_is_printed_by_its_number() -> None:
     """Without one what weighs most; one that is none is an error."""
     learner = fitted("binary")

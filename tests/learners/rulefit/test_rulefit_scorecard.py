@@ -14,7 +14,7 @@ from privfed.errors import InputError
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.rules import Terms
-from privfed.learners.rulefit.scorecard import COMMON, ScoreCard
+from privfed.learners.rulefit.scorecard import COMMON, ScoreCard, _latex
 from privfed.tables.schema import Column, Schema
 
 SCHEMA = Schema(
@@ -43,7 +43,7 @@ X = np.column_stack([np.linspace(0, 100, 101), np.tile([5.0, 20.0], 51)[:101], n
 
 def by_hand(text: str, record: np.ndarray) -> tuple[int, dict[int, float]]:
     """The points of the lines that hold, and the printed risks by total."""
-    card, risks = text.split("Risk by total")
+    card, risks = text.split("Risk of died = 1 by total")
     named = dict(zip(("age", "rate_%"), record[:2].tolist(), strict=True))
     named_sex, total = ("female", "male")[int(record[2])], 0
     for points, condition in re.findall(r"^ *([+-]\d+)  if (.*)$", card, re.MULTILINE):
@@ -59,7 +59,7 @@ def by_hand(text: str, record: np.ndarray) -> tuple[int, dict[int, float]]:
             else:
                 held.append(named[words[0]] >= float(words[2]))
         total += int(points) * all(held)
-    printed = re.findall(r"^ *([+-]\d+)  ([\d.]+) %(?: \(.*\))?$", risks, re.MULTILINE)
+    printed = re.findall(r"^ *([+-]?\d+)  ([\d.]+) %(?: \(.*\))?$", risks, re.MULTILINE)
     return total, {int(t): float(r) / 100 for t, r in printed}
 
 
@@ -155,6 +155,44 @@ def test_html_and_latex_have_every_line_and_no_raw_mark() -> None:
     assert "age &lt; 65" in html or "&lt;= age &lt; 65" in html
     assert "rate\\_\\%" in latex
     assert latex.count("\\\\") == len(CARD.rules) + len(CARD.risks()) + 2
+
+
+def test_every_form_says_what_is_added_up_and_of_which_class_the_risk_is() -> None:
+    """Text, HTML, LaTeX and picture have the same two sentences and the points' signs."""
+    card = ScoreCard.from_ensemble(known())
+    title, html, latex = card.plot().get_title(loc="left"), card.to_html(), card.to_latex()
+    for sentence in ("Add the points of every line", "Risk of died = 1 by total (points of all"):
+        assert all(sentence in form for form in (str(card), html, latex, " ".join(title.split())))
+    assert "<td>+10</td>" in html and "risk of died = 1 (90 % interval)" in html
+
+
+def test_no_total_is_told_that_nobody_can_have() -> None:
+    """Bands of one column exclude each other; a reader of a higher total is told that its risk is higher."""
+    bands = [rule for rule in CARD.rules if len(rule.conditions) == 1]
+    card = replace(CARD, rules=tuple(bands), points=np.arange(2, 2 + len(bands)), intercept=0.0)
+    grid = np.array([[a, r, s] for a in range(101) for r in (0, 20) for s in (0, 1)], float)
+    totals = card.totals(grid)
+    assert card.risks()["total"].max() <= totals.max()
+    assert "a higher total has a higher risk" in str(replace(card, intercept=4.0))
+    assert "higher risk" not in str(replace(card, factor=100.0))
+
+
+def test_a_category_with_a_line_has_one_line_of_points() -> None:
+    """It has two values and no bands: the card's log-odds are the model's up to rounding, and the term tells its codes."""
+    model = replace(MODEL, terms=Terms(CUTOFFS, BOXES[:2], (2,)), weights=WEIGHTS[[0, 1, 2, 4]])
+    model = replace(model, supports=NOTHING[:2], deviations=np.ones(3))
+    card = ScoreCard.from_ensemble(model)
+    told = card.intercept + card.totals(X) / card.factor
+    assert np.abs(told - model.scores(X)).max() <= 3 * 0.5 / card.factor
+    assert str(card).count("sex = male") == 1 and "{}" not in str(card)
+    assert "linear: sex per 0.5, female 0 and male 1" in model.table()["term"].tolist()
+
+
+def test_latex_escapes_every_mark_of_a_name() -> None:
+    """A caret, a tilde, a bar and a greater-than sign print as they are."""
+    assert _latex("a^b~c|<d> \\") == (
+        "a\\textasciicircum{}b\\textasciitilde{}c$|$$<$d$>$ \\textbackslash{}"
+    )
 
 
 def test_a_constant_has_no_card() -> None:

@@ -156,6 +156,19 @@ def test_what_a_tree_is() -> None:
     assert stump.reach(np.zeros((3, 1))).tolist() == [0, 0, 0]
 
 
+def test_a_branch_names_the_categories_that_are_left() -> None:
+    """Below site in {b, c} a second cut of the codes leaves b and c alone, not {a, b}."""
+    feature, cut = np.array([1, -1, 1, -1, -1]), np.array([1.0, 0, 2.0, 0, 0])
+    left, right = np.array([1, -1, 3, -1, -1]), np.array([2, -1, 4, -1, -1])
+    tree = Tree.binary(feature, cut, left, right)
+    assert tree.to_text(SCHEMA).splitlines() == [
+        "site = a: leaf 1",
+        "site in {b, c}",
+        "  site = b: leaf 3",
+        "  site = c: leaf 4",
+    ]
+
+
 def test_forests_keep_their_trees() -> None:
     """Put side by side and taken apart again, each tree is what it was but for empty columns."""
     rng = np.random.default_rng(3)
