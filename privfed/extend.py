@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from privfed.lazy import attach
 
 if TYPE_CHECKING:
+    from privfed.accountants.zcdp import odometer as odometer
     from privfed.attacks.base import Attack as Attack
     from privfed.attacks.base import PublicSchema as PublicSchema
     from privfed.attacks.base import Truth as Truth
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from privfed.attacks.finding import Finding as Finding
     from privfed.attacks.finding import Severity as Severity
     from privfed.errors import InputError as InputError
+    from privfed.errors import PolicyError as PolicyError
     from privfed.errors import QueryError as QueryError
     from privfed.errors import UnsupportedLoss as UnsupportedLoss
     from privfed.exchange.disclosure import Disclosure as Disclosure
@@ -62,6 +64,8 @@ if TYPE_CHECKING:
     from privfed.privacy.policy import Policy as Policy
     from privfed.questions.exact import Number as Number
     from privfed.questions.exact import exact as exact
+    from privfed.questions.exact import float_up as float_up
+    from privfed.questions.exact import round_up as round_up
     from privfed.questions.part import GRID as GRID
     from privfed.questions.part import Bound as Bound
     from privfed.questions.part import Part as Part

@@ -69,7 +69,9 @@ class Answer:
         """The exact sum over clients in whole grid units; suppressed cells count as zero."""
         arrays = [release.parts[part] for release in self.releases.values() if part in release]
         if not arrays:
-            raise KeyError(f"no client released part {part!r}")
+            raise KeyError(
+                f"no client released part {part!r} of {self.query.kind}: is it in a guard's parts?"
+            )
         first, *rest = (_filled(array) for array in arrays)
         total = first.copy()
         for array in rest:
@@ -78,8 +80,8 @@ class Answer:
 
     def total(self, part: str) -> np.ndarray:
         """The sum over clients; exact on the grid, so that any split over clients adds up alike."""
-        grid = next(r.parts[part].grid for r in self.releases.values() if part in r)
-        return self.units(part) * float(grid)
+        units = self.units(part)
+        return units * float(next(r.parts[part].grid for r in self.releases.values() if part in r))
 
     def deviation(self, part: str) -> float:
         """Standard deviation of the noise in :meth:`total`; zero if every release is exact."""

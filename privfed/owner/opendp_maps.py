@@ -11,8 +11,8 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 
 from privfed.errors import PluginError
-from privfed.privacy.laws import Law, mapped, proven
-from privfed.privacy.loss import Loss, covers
+from privfed.privacy.laws import Law, mapped, named_as_another, proven
+from privfed.privacy.loss import Loss, covers, lost
 from privfed.privacy.mechanism import (
     WIDEST,
     BoundedPart,
@@ -44,12 +44,14 @@ def checked(mechanism: Mechanism, group: Mapping[str, BoundedPart], spend: Fract
         raise PluginError("price must give a Protection with a Loss")
     laws = {n: type(law)(*law.parameters) if proven(law) else law for n, law in given.laws.items()}
     stated = None if given.stated is None else Loss.from_dict(Loss.to_dict(given.stated))
+    for law in set(laws.values()):
+        _check_words(law)
     priced = Protection(mechanism, group, spend, laws, stated)
     sound = priced.loss
     if is_drawn_here(mechanism) and sound.finite:
         _check_all_is_noisy(priced)
     if not covers(sound):
-        raise PluginError("states a cost below what the laws of its noise lose")
+        raise PluginError(f"states a cost below what the laws of its noise lose{_short(sound)}")
     for law in set(laws.values()):
         _check_law(law, priced)
     for measure in ("epsilon", "rho"):
@@ -66,6 +68,34 @@ def _check_all_is_noisy(priced: Protection) -> None:
         raise PluginError(f"leaves part {priced.bare[0]!r} without noise, and states a finite cost")
     if priced.mechanism.suppresses:
         raise PluginError("masks cells by the data, which is no differential privacy")
+
+
+def _short(loss: Loss) -> str:
+    """By how much a loss falls short of its laws', in words; a hair where a scale was rounded down."""
+    least = sum(map(lost, loss.laws), Loss.free())
+    for name in ("epsilon", "rho"):
+        stated, needed = getattr(loss, name), getattr(least, name)
+        if stated is not None and needed is None:
+            return f": they have no {name}"
+        if stated is not None and stated < needed:
+            if needed <= stated * (1 + Fraction(1, 10**9)):
+                return ", by a rounding error: round its scale up (float_up)"
+            return f": {name} {float(stated):.4g}, not {float(needed):.4g}"
+    return ""
+
+
+def _check_words(law: Law) -> None:
+    """Of a law that is not ours: whether it has a name of its own, and a measure and norm that there are."""
+    if not isinstance(law, Law):
+        raise PluginError(f"a law is derived from Law, which a {type(law).__name__} is not")
+    if proven(law):
+        return
+    if law.measure not in ("epsilon", "rho") or law.norm not in (1, 2):
+        raise PluginError(f"law {law.name!r}: measure is 'epsilon' or 'rho', and norm 1 or 2")
+    if named_as_another(law):
+        raise PluginError(
+            f"law {law.name!r}: another one is installed by this name; choose another"
+        )
 
 
 def _check_law(law: Law, priced: Protection) -> None:
@@ -90,6 +120,9 @@ def understated(law: Law, bound: Bound, cells: int) -> str:
     Cells are independent, so that what k cells lose that each move by d is k times what one loses;
     every such move within the bound is tried, which refutes a law that is right for one cell alone.
     """
+    mass = law.log_mass(law.window)
+    if not (mass <= 1e-6).all():
+        return f"law {law.name!r}: log_mass gives what is no log-probability"
     for moved, step in spreads(bound, cells):
         units = moved * step**law.norm
         lost, said = moved * law.worst(step), float(law.loses(units))

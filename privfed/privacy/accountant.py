@@ -140,7 +140,7 @@ class Accountant(ABC):
         rest, shrink = ceiling[0] - total[0], Fraction(1, 10**12)
         if rest <= 0:
             return Fraction(0)
-        epsilon = self.guarantee((rest, ceiling[1]), budget.delta)[0]
+        epsilon = self.guarantee((rest, *ceiling[1:]), budget.delta)[0]
         while self._needs(epsilon, budget.delta) > rest:
             epsilon, shrink = epsilon * (1 - shrink), 2 * shrink
         return epsilon

@@ -500,6 +500,12 @@ def proven(law: Law) -> bool:
     return type(law) in PROVEN
 
 
+def named_as_another(law: Law) -> bool:
+    """Whether another law is installed by its name, for which ledgers and releases would be read."""
+    name = ALIASES.get(law.name, law.name)
+    return name in plugins.available("laws") and type(law) is not plugins.load("laws", name)
+
+
 def pure_renyi(epsilon: float, orders: np.ndarray) -> np.ndarray:
     """Of randomized response, which dominates every pure loss (Mironov 2017, Proposition 5)."""
     if epsilon == 0:
@@ -525,9 +531,12 @@ def _integers() -> Any:
 
 
 def _number(value: Parameter | str) -> Parameter:
-    if isinstance(value, str):
-        return Fraction(value) if "/" in value else float(value)
-    return value if isinstance(value, Fraction) else float(value)
+    try:
+        if isinstance(value, str):
+            return Fraction(value) if "/" in value else float(value)
+        return value if isinstance(value, Fraction) else float(value)
+    except (TypeError, ValueError, ArithmeticError):
+        raise InputError("a law's parameters are finite numbers, such as 2.5") from None
 
 
 def _text(value: Parameter) -> str:

@@ -104,7 +104,11 @@ class Mechanism(ABC):
 def _noisy(mechanism: Mechanism, exact: np.ndarray, law: Law | None, noise: Noise) -> np.ndarray:
     if law is None:
         return exact if type(mechanism).finish is Mechanism.finish else exact.copy()
-    drawn = type(mechanism).draw(mechanism, law, noise, exact.size).reshape(exact.shape)
+    drawn = np.asarray(type(mechanism).draw(mechanism, law, noise, exact.size))
+    if drawn.shape != (exact.size,) or drawn.dtype.kind not in "biu":
+        found = f"{drawn.dtype} of shape {drawn.shape}"
+        raise PluginError(f"law {law.name!r} draws {found}, not integers of shape ({exact.size},)")
+    drawn = drawn.reshape(exact.shape)
     return np.asarray(exact + drawn if law.additive else exact.astype(bool) ^ drawn)
 
 

@@ -52,6 +52,15 @@ class Guard:
     options: Mapping[str, Any] = field(default_factory=dict)  #: parameters of the mechanism
 
     def __post_init__(self) -> None:
+        if not isinstance(self.mechanism, str | Mechanism):
+            raise PolicyError(
+                'a guard\'s mechanism is a name, such as "laplace", or an object derived from Mechanism, such as '
+                "Laplace(); a class is none"
+            )
+        if not isinstance(self.mechanism, str) and not isinstance(
+            getattr(self.mechanism, "name", None), str
+        ):
+            raise PolicyError("a mechanism's name is text; write name = ... in its class")
         for name in ("spend", "cap"):
             value = getattr(self, name)
             if value is not None:
@@ -151,7 +160,7 @@ class Policy:
         if not whole(self.cells):
             yield "cells must be a whole number of at least 1"
         if not isinstance(self.accountant, str | Accountant):
-            yield 'accountant must be a name; write accountant = "pure"'
+            yield 'accountant must be a name, such as "pure", or an object derived from Accountant'
 
     @cached_property
     def digest(self) -> str:

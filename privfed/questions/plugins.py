@@ -3,6 +3,7 @@
 Plugins are imported when first loaded; no class is ever built from a name found in data.
 """
 
+import sys
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -17,6 +18,15 @@ GROUPS = {
     "queries": "query",
     "learners": "learner",
     "attacks": "attack",
+}
+#: What a plugin of each kind is derived from; named, so that asking imports nothing.
+BASES = {
+    "laws": ("privfed.privacy.laws", "Law"),
+    "mechanisms": ("privfed.privacy.mechanism", "Mechanism"),
+    "accountants": ("privfed.privacy.accountant", "Accountant"),
+    "queries": ("privfed.questions.query", "Query"),
+    "learners": ("privfed.learners.base", "FederatedLearner"),
+    "attacks": ("privfed.attacks.base", "Attack"),
 }
 
 
@@ -47,15 +57,39 @@ def check(group: str, name: str) -> None:
 
 
 def load(group: str, name: str) -> Any:
-    """Import what a name stands for; an unknown name's error says which there are."""
+    """Import the class that a name stands for.
+
+    Raises:
+        PluginError: the name is unknown (it says which there are), its module raises, or what it stands for
+            is no class of its group, lacks methods, or calls itself otherwise.
+    """
     check(group, name)
-    points = available(group)
+    point = available(group)[name]
     try:
-        return points[name].load()
-    except (ImportError, AttributeError) as error:
-        raise PluginError(
-            f"{GROUPS[group]} {name!r} of {_source(points[name])} cannot be loaded: {error}"
-        ) from None
+        loaded = point.load()
+    except Exception as error:  # whatever a module raises while it is imported
+        known = isinstance(error, ImportError | AttributeError)
+        told = f"cannot be loaded: {error if known else f'{type(error).__name__}: {error}'}"
+        raise PluginError(f"{GROUPS[group]} {name!r} of {_source(point)} {told}") from error
+    if fault := _fault(group, name, loaded):
+        raise PluginError(f"{GROUPS[group]} {name!r} of {_source(point)} {fault}")
+    return loaded
+
+
+def _fault(group: str, name: str, loaded: Any) -> str:
+    module, base = BASES[group]
+    derived = getattr(sys.modules.get(module), base, None)
+    if derived is None or not (isinstance(loaded, type) and issubclass(loaded, derived)):
+        return f"is no class derived from {base}; see docs/plugins.md"
+    if lacking := ", ".join(sorted(getattr(loaded, "__abstractmethods__", ()))):
+        return f"is not finished; write {lacking}"
+    word = {"queries": "kind", "learners": "__name__"}.get(group, "name")
+    own = getattr(loaded, word, None)
+    if own != name:
+        return (
+            f"calls itself {own!r} ({word}); write the same name in the entry point and the class"
+        )
+    return ""
 
 
 def version(group: str, name: str) -> str:

@@ -151,6 +151,33 @@ def check_gaussian_losses(case: AccountantCase) -> None:
             assert gaussian_delta(mu, epsilon) <= delta * (1 + 1e-6)
 
 
+def check_what_is_left(case: AccountantCase) -> None:
+    """Of a budget no more than all is left before a charge, less after one, and nothing of a full one."""
+    charged = case.accountant.cost(case.composed()[0])
+    totals = case.accountant.nothing, charged, case.accountant.ceiling(case.budget)
+    left = [case.accountant.left(total, case.budget) for total in totals]
+    assert case.budget.epsilon >= left[0] > left[1] >= left[2] == 0, f"left: {[*map(float, left)]}"
+
+
+def check_any_moment(case: AccountantCase) -> None:
+    """A total that is told at any moment is the plain sum of epsilons, or there is an odometer.
+
+    Whoever stops when it likes may stop because of what it saw, and of a total at such a moment no better
+    composition holds by itself (Rogers et al. 2016).
+    """
+    own = type(case.accountant).odometer is not Accountant.odometer
+    for loss in (each for each in case.composed() if not each.delta):
+        total = case.total(*[loss] * TIMES[-1])
+        for budget in (case.budget, None):
+            told = case.accountant.stated(total, budget)
+            assert isinstance(told.epsilon, Fraction) and told.epsilon >= 0
+        plain = TIMES[-1] * loss.epsilon if loss.epsilon is not None else None
+        assert own or (plain is not None and told.epsilon >= plain), (
+            f"states {float(told.epsilon):.4g} of {TIMES[-1]} releases that may depend on each other: "
+            "write odometer(total, delta, fixed), such as that of privfed.accountants.zcdp"
+        )
+
+
 def responses_delta(each: float, times: int, epsilon: float) -> float:
     """The least delta at which so many randomized responses are (epsilon, delta)-DP: binomial truths."""
     truths = np.arange(times + 1)

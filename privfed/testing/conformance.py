@@ -32,7 +32,8 @@ def run_checks(
         skip: names of checks that do not apply, each with the reason.
 
     Raises:
-        AssertionError: a check failed; the message holds its name, its rule and what was found.
+        AssertionError: a check failed, or what is checked raised in it; the message holds the check's name,
+            its rule and what was found.
         ValueError: ``skip`` names no check, or gives no reason.
     """
     skipped = dict(skip or {})
@@ -46,8 +47,13 @@ def run_checks(
             continue
         try:
             check(subject)
-        except AssertionError as error:
+        except Exception as error:
             rule = (check.__doc__ or "").strip().splitlines()[0]
-            raise AssertionError(f"{name}: {rule} {error}".rstrip()) from error
+            told = (
+                str(error)
+                if isinstance(error, AssertionError)
+                else f"{type(error).__name__}: {error}"
+            )
+            raise AssertionError(f"{name}: {rule} {told}".rstrip()) from error
         ran.append(name)
     return ran

@@ -43,6 +43,13 @@ def test_scripted_answers(schema: Schema) -> None:
     assert not answers.releases()[0].secure
 
 
+def test_a_part_that_nobody_released_is_named(schema: Schema) -> None:
+    """With its query, and where to look."""
+    answer = scripted(schema).ask(Histogram(0, (0.0, 1.0)))
+    with pytest.raises(KeyError, match=r"released part 'count' of small\.histogram: is it"):
+        answer.total("count")
+
+
 def test_some_clients(schema: Schema) -> None:
     """Only those named are asked; an unknown name lists the known ones."""
     assert scripted(schema).ask(QUERY, clients=["south"]).total("counts").tolist() == [3, 4]

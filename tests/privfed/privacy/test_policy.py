@@ -161,3 +161,15 @@ def test_objects_are_pinned_as_names_are() -> None:
     assert strict.digest != loose.digest
     assert strict.digest == Policy({"q": (Guard.of("nullify", strict=True),)}).digest
     assert Policy.from_dict(strict.to_dict()).digest == strict.digest
+
+
+def test_a_mechanism_s_class_is_no_mechanism() -> None:
+    """An author who forgets the brackets, or the name, is told so; not that nothing is installed by it."""
+    with pytest.raises(PolicyError, match=r"derived from Mechanism, such as Laplace\(\); a class"):
+        Guard.of(Nullify)  # type: ignore[arg-type]
+
+    class Nameless(Nullify):
+        name = None  # type: ignore[assignment]
+
+    with pytest.raises(PolicyError, match="name is text; write name = "):
+        Guard.of(Nameless())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -72,6 +74,27 @@ def test_broken_plugin(fresh: pytest.MonkeyPatch, value: str) -> None:
     """A plugin that cannot be imported is named, with its home."""
     fresh.setattr(plugins, "entry_points", lambda group: [point("x", value)])
     with pytest.raises(PluginError, match=f"attack 'x' of {value} cannot be loaded"):
+        plugins.load("attacks", "x")
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("1 +", "cannot be loaded: SyntaxError: invalid syntax"),
+        ("raise RuntimeError('no license')", "cannot be loaded: RuntimeError: no license"),
+        ("X = 1", "is no class derived from Attack"),
+        ("from privfed.extend import AdditiveNoise as X", "is no class derived from Attack"),
+        ("from privfed.extend import Attack as X", "is not finished; write run"),
+        ("from privfed.attacks.verbatim import Verbatim as X", "calls itself 'verbatim'"),
+    ],
+)
+def test_faulty_plugins(fresh: pytest.MonkeyPatch, tmp_path: Path, code: str, told: str) -> None:
+    """A module that raises, and what is no finished class of its group and name, are told with their home."""
+    name = f"faulty_{abs(hash(code))}"
+    (tmp_path / f"{name}.py").write_text(code)
+    fresh.syspath_prepend(tmp_path)
+    fresh.setattr(plugins, "entry_points", lambda group: [point("x", f"{name}:X")])
+    with pytest.raises(PluginError, match=f"^attack 'x' of {name}:X.* {re.escape(told)}"):
         plugins.load("attacks", "x")
 
 

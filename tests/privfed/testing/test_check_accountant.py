@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import ClassVar
 
 import pytest
 
 from privfed.accountants.pure import PureEpsilon
 from privfed.accountants.zcdp import ZeroConcentrated
+from privfed.errors import UnsupportedLoss
 from privfed.privacy.accountant import Accountant, Amount, Budget
 from privfed.privacy.conversion import gaussian_delta
 from privfed.privacy.loss import Loss
@@ -22,9 +24,9 @@ from privfed.testing.check_accountant import (
 @pytest.mark.parametrize("name", sorted(plugins.available("accountants")))
 @pytest.mark.parametrize("budget", [("2", "1e-5"), ("0.05", "1e-9"), ("30", "0.01")])
 def test_ours_conform(name: str, budget: tuple[str, str]) -> None:
-    """Every installed accountant passes all nine checks, under three budgets."""
+    """Every installed accountant passes all eleven checks, under three budgets."""
     accountant: Accountant = plugins.load("accountants", name)()
-    assert len(check_accountant(accountant, Budget.of(*budget))) == len(CHECKS) == 9
+    assert len(check_accountant(accountant, Budget.of(*budget))) == len(CHECKS) == 11
 
 
 class Choosy(PureEpsilon):
@@ -109,6 +111,46 @@ class Discount(ZeroConcentrated):
         return rho if loss.epsilon is not None else rho * Fraction(7, 10), delta
 
 
+class Untouched(PureEpsilon):
+    """A planted fault: the whole budget is left, whatever was charged."""
+
+    def left(self, total: Amount, budget: Budget) -> Fraction:
+        """All of it."""
+        return budget.epsilon
+
+
+class Momentary(ZeroConcentrated):
+    """A planted fault: a total at a moment that a server chose is told as one at a fixed time."""
+
+    odometer = Accountant.odometer
+
+
+class OneNumber(PureEpsilon):
+    """Epsilons alone: amounts of one component."""
+
+    components: ClassVar[tuple[str, ...]] = ("epsilon",)
+
+    def amount(self, loss: Loss) -> Amount:
+        """The epsilon; a delta is refused."""
+        if loss.delta:
+            raise UnsupportedLoss("not pure")
+        return super().amount(loss)[:1]
+
+    def ceiling(self, budget: Budget) -> Amount:
+        """The epsilon."""
+        return (budget.epsilon,)
+
+    def guarantee(self, total: Amount, delta: Fraction) -> tuple[Fraction, Fraction]:
+        """Plain."""
+        return total[0], Fraction(0)
+
+
+def test_amounts_of_one_number_conform() -> None:
+    """What is left of a budget is found of amounts of one component, too."""
+    assert len(check_accountant(OneNumber())) == 11
+    assert OneNumber().left((Fraction(1),), Budget.of(3)) == 2
+
+
 @pytest.mark.parametrize(
     ("accountant", "check"),
     [
@@ -121,6 +163,8 @@ class Discount(ZeroConcentrated):
         (Stuck(), "a_larger_budget_holds_more"),
         (Root(), "pure_losses"),
         (Discount(), "gaussian_losses"),
+        (Untouched(), "what_is_left"),
+        (Momentary(), "any_moment"),
     ],
 )
 def test_each_fault_is_caught(accountant: Accountant, check: str) -> None:

@@ -13,6 +13,7 @@ from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse
 from privfed.mechanisms.unprotected import Nullify, Open
+from privfed.privacy.laws import Law
 from privfed.privacy.loss import Loss
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection
 from privfed.privacy.noise import Noise, SecureNoise, TestNoise
@@ -21,6 +22,7 @@ from privfed.questions.part import Bound
 from privfed.testing.check_mechanism import CHECKS, check_mechanism, hold_events
 from privfed.testing.conformance import run_checks
 from privfed.testing.faulty import SharedBetweenPartsLaplace, ThinCellLaplace
+from tests.own_law import Mixture
 
 #: Mechanisms with a guarantee, and a spend at which the audit is strong.
 PROTECTED: list[tuple[Mechanism, Number]] = [
@@ -177,6 +179,92 @@ class Useless(Open):
     def supports(self, group: Mapping[str, BoundedPart]) -> bool:
         """Nothing."""
         return False
+
+
+class Clamped(Laplace):
+    """Noisy counts are told as no less than zero: no fault."""
+
+    def finish(
+        self, noisy: Mapping[str, np.ndarray], priced: Protection
+    ) -> Mapping[str, np.ndarray]:
+        """Clamp."""
+        return {name: np.maximum(array, 0) for name, array in noisy.items()}
+
+
+class Rounded(Laplace):
+    """A planted fault: each scale is the float that is nearest, which may lie below."""
+
+    def scale(self, bound: Bound, spend: Fraction) -> float:
+        """A hair."""
+        return float(super().scale(bound, spend) * (1 - 2**-53))
+
+
+class Unfinished(Laplace):
+    """A planted fault: no price at all."""
+
+    def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
+        """A slip of the author's."""
+        raise KeyError("price")
+
+
+class OwnLaw(Laplace):
+    """A law under test, at the scale of Laplace noise."""
+
+    name = "own"
+
+    def __init__(self, law: type[Law]) -> None:
+        self.law = law  # type: ignore[misc]
+
+
+class Fractional(Mixture):
+    """A planted fault: noise off the grid."""
+
+    def draw(self, noise: Noise, cells: int) -> np.ndarray:
+        """Halves."""
+        return super().draw(noise, cells) / 2
+
+
+class Undefined(Mixture):
+    """A planted fault: probabilities that cannot refute it."""
+
+    def log_mass(self, points: np.ndarray) -> np.ndarray:
+        """No numbers."""
+        return np.full(points.shape, np.nan)
+
+
+class Namesake(Mixture):
+    """A planted fault: a ledger would be read as if its noise were the Laplace law's."""
+
+    name = "laplace"
+
+
+class Unmeasured(Mixture):
+    """A planted fault: a currency that there is not."""
+
+    measure = "eps"  # type: ignore[assignment]
+
+
+def test_what_is_finished_after_the_noise_conforms() -> None:
+    """Deviations are those of the noise, not of what is told of it."""
+    assert len(check_mechanism(Clamped())) == EVERY
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "told"),
+    [
+        (Rounded(), "by a rounding error: round its scale up"),
+        (Narrow(), r"noise lose: epsilon 1, not 1\.001"),
+        (Unfinished(), "^cost_repeats: Pricing gives .* KeyError: 'price'"),
+        (OwnLaw(Fractional), r"law 'mixture' draws float64 of shape \(200,\), not integers"),
+        (OwnLaw(Undefined), "log_mass gives what is no log-probability"),
+        (OwnLaw(Namesake), "law 'laplace': another one is installed by this name"),
+        (OwnLaw(Unmeasured), "measure is 'epsilon' or 'rho', and norm 1 or 2"),
+    ],
+)
+def test_faults_are_told_in_words(mechanism: Mechanism, told: str) -> None:
+    """The author reads what to write instead, whatever was raised."""
+    with pytest.raises(AssertionError, match=told):
+        check_mechanism(mechanism)
 
 
 @pytest.mark.parametrize(
