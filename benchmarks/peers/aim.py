@@ -58,6 +58,9 @@ def synthetic_table(problem: Problem) -> pd.DataFrame:
         .release()
     )
     made = table.synthesize(rows=len(problem.train)).to_pandas()
+    made = made.dropna(subset=["y"]).reset_index(
+        drop=True
+    )  # the release has a cell for unknown keys
     for name, known in bounds.items():
         if known:
             low, high = known
