@@ -63,8 +63,9 @@ class FigureRows:
         columns = raw["learner"].map(LEARNERS)
         if len(self.settings) > 1:
             alike = len({active for _, active in self.settings}) == 1
-            words = "{0} clients" if alike else "{1:.0%} active"
-            columns = settings.map(lambda one: words.format(*one))
+            columns = settings.map(
+                lambda one: f"{one[0]} clients" if alike else f"{100 * one[1]:g} % active"
+            )
         table = raw.assign(column=columns, value=raw[self.shows])[kept]
         return table.dropna(subset=["value"])
 

@@ -365,11 +365,11 @@ def table(
         for count, active in settings:
             rows = []
             cells = list(product(named, range(FIRST, FIRST + splits)))
-            for name, split in repeated(cells, f"{count} clients, {active:.0%} active"):
+            for name, split in repeated(cells, f"{count} clients, {100 * active:g} % active"):
                 drawn = prepared(data[named[name]], name, split, count, None)
                 found = measured(drawn, active, split)
                 rows += [{"set": name, "split": split, **row} for row in found]
-            setting = f", {count} clients, {active:.0%} active" * (len(settings) > 1)
+            setting = f", {count} clients, {100 * active:g} % active" * (len(settings) > 1)
             yield from told(pd.DataFrame(rows), figures, setting)
 
     return run
