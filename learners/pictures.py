@@ -75,7 +75,8 @@ def shape(
     curves = heights if isinstance(heights, Mapping) else {"": heights}
     mark = "o" if column.kind == "category" else "-"
     lines = [
-        ax.plot(places, own, mark, color=None if name else BLUE)[0] for name, own in curves.items()
+        ax.plot(places, own, mark, color=None if name else BLUE, label=name)[0]
+        for name, own in curves.items()
     ]
     if any(curves):
         ax.legend(lines, [_short(name) for name in curves], frameon=False)
