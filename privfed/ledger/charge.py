@@ -144,7 +144,7 @@ class Spent:
         return replace(self, total=plus(self.total, cost, count), times=times, within=within)
 
 
-#: Gives the reason why a charge on top of what is spent is refused, or ``None``.
+#: Gives the reason why a charge is refused, by what will be spent after it, or ``None``.
 Refuse = Callable[[Spent], Reason | None]
 
 
@@ -162,13 +162,13 @@ def within_share(
 
     A cohort's gate itself holds each individual's charges to the share.
     """
-    cost, cohort = accountant.cost(charge.loss), "people" in charge.facts
+    cohort = "people" in charge.facts
 
-    def within(spent: Spent) -> Reason | None:
-        after = plus(spent.within[block.total], cost)
-        if block.sealed or not (cohort or accountant.fits(after, block.share)):
+    def within(after: Spent) -> Reason | None:
+        own = after.within[block.total]
+        if block.sealed or not (cohort or accountant.fits(own, block.share)):
             return Reason.BUDGET
-        return refuse(spent)
+        return refuse(after)
 
     return within
 
@@ -203,6 +203,6 @@ def block_key(charge: Charge, spent: Spent) -> bytes:
 
 def most(block: int, spent: Spent, cost: Amount, kind: str, refuse: Refuse) -> int:
     """The most charges, halving from a block, that fit every budget; one is known to."""
-    while block > 1 and refuse(spent.after(cost, kind, block - 1)) is not None:
+    while block > 1 and refuse(spent.after(cost, kind, block)) is not None:
         block //= 2
     return max(block, 1)

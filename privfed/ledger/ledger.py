@@ -285,7 +285,7 @@ class Ledger(Custody):
         """Check every budget and reserve the charge, in one exclusive transaction.
 
         Args:
-            refuse: gives the reason to refuse a charge on top of what is spent, or ``None``.
+            refuse: gives the reason to refuse a charge, by what will be spent, or ``None``.
             payload: the query's public values, for the transcript.
             block: how many such charges to reserve at once, if they fit; later ones draw on them. The
                 rest of a block counts as spent when the process ends.
@@ -304,11 +304,11 @@ class Ledger(Custody):
             key = block_key(charge, spent) if block > 1 or self._blocks else b""
             if superseded is None and self._draw(charge, key, payload):
                 return Reserved(spent.head)
-            refused = superseded or refuse(spent)
+            cost = accountant.cost(charge.loss)
+            refused = superseded or refuse(spent.after(cost, charge.kind, 1))
             if refused is not None:
                 body = {**charge.body(), "reason": refused}
                 return Reserved(self._store.append("refused", *who, body), refused)
-            cost = accountant.cost(charge.loss)
             count = 1 if block == 1 else most(block, spent, cost, charge.kind, refuse)
             head = self._charge(charge, accountant.name, cost, totals, count, payload, end.seq + 1)
             if count > 1:
@@ -322,7 +322,7 @@ class Ledger(Custody):
             superseded, _, spent, block_of = self._before(charge, accountant, end)
             if block_of is not None:
                 refuse = within_share(charge, block_of, accountant, refuse)
-            return superseded or refuse(spent)
+            return superseded or refuse(spent.after(accountant.cost(charge.loss), charge.kind, 1))
 
     def _before(
         self, charge: Charge, accountant: Accountant, end: Tip

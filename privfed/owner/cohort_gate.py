@@ -89,12 +89,12 @@ class CohortGate(Gate):
         asked = {"asked": self._number, "people": self.people, "roster": self.roster}
         return replace(charge, facts={**charge.facts, **asked})
 
-    def _affordable(self, spent: Spent, charge: Charge) -> bool:
-        self._catch_up(spent.head)
+    def _affordable(self, after: Spent, charge: Charge) -> bool:
+        self._catch_up(after.head)
         self._units = in_units(self.accountant.cost(charge.loss))
         if self._limit is None:
             return True
-        held = self._limit, charge.study, spent.blocks
+        held = self._limit, charge.study, after.blocks
         return self._allowances.fits(self._asked, self._units, *held)
 
     def _reserved(self, charge: Charge, reserved: Reserved) -> None:

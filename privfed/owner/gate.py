@@ -242,7 +242,7 @@ class Gate:
                     return None
                 *_, charge = self._prepare(request)
                 return self.ledger.would_refuse(
-                    charge, self.accountant, lambda spent: self._over(spent, charge)
+                    charge, self.accountant, lambda after: self._over(after, charge)
                 )
             except Refused as refused:
                 return refused.reason
@@ -266,7 +266,7 @@ class Gate:
         reserved = self.ledger.reserve(
             charge,
             self.accountant,
-            lambda spent: self._over(spent, charge),
+            lambda after: self._over(after, charge),
             request.fields,
             self.block,
         )
@@ -355,20 +355,19 @@ class Gate:
             self._terms,
         )
 
-    def _over(self, spent: Spent, charge: Charge) -> Reason | None:
-        """Hold one more charge against every limit of this policy: times, budget, sub-budgets."""
+    def _over(self, after: Spent, charge: Charge) -> Reason | None:
+        """Hold what will be spent to every limit of this policy: times, budget, sub-budgets."""
         limits = [g.times for g in self.policy.guards[charge.kind] if g.times is not None]
-        if limits and spent.times.get(charge.kind, 0) >= min(limits):
+        if limits and after.times[charge.kind] > min(limits):
             return Reason.TIMES
-        return None if self._affordable(spent, charge) else Reason.BUDGET
+        return None if self._affordable(after, charge) else Reason.BUDGET
 
-    def _affordable(self, spent: Spent, charge: Charge) -> bool:
-        after = spent.after(self.accountant.cost(charge.loss), charge.kind, 1)
+    def _affordable(self, after: Spent, charge: Charge) -> bool:
         held = [(after.total, self._ceiling)] if self._ceiling is not None else []
         held += [
-            (after.within[limit.scope(spent.aspects)], ceiling)
+            (after.within[limit.scope(after.aspects)], ceiling)
             for limit, ceiling in self._limits
-            if limit.applies(spent.aspects)
+            if limit.applies(after.aspects)
         ]
         return all(self.accountant.fits(total, ceiling) for total, ceiling in held)
 
@@ -510,7 +509,7 @@ def _record_inferred(
         return
     loss = Loss.open("the schema's bounds and categories were read off the data")
     charge = Charge("server", request, "schema.infer", digest, loss, study, client=owner)
-    ledger.reserve(charge, accountant, lambda spent: None, wire.encode({}))
+    ledger.reserve(charge, accountant, lambda after: None, wire.encode({}))
     release = Release(owner, request, "schema.infer", digest, {})
     ledger.release(charge, wire.encode(release))
 

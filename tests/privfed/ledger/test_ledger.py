@@ -30,15 +30,15 @@ from privfed.privacy.policy import Guard, Policy
 PURE = PureEpsilon()
 
 
-def yes(spent: Spent) -> None:
+def yes(after: Spent) -> None:
     """Refuse nothing."""
 
 
-def up_to(ceiling: str, cost: str = "0.1") -> Any:
+def up_to(ceiling: str) -> Any:
     """Refuse what exceeds a ceiling."""
 
-    def refuse(spent: Spent) -> Reason | None:
-        return Reason.BUDGET if spent.total[0] + Fraction(cost) > Fraction(ceiling) else None
+    def refuse(after: Spent) -> Reason | None:
+        return Reason.BUDGET if after.total[0] > Fraction(ceiling) else None
 
     return refuse
 
@@ -72,7 +72,7 @@ def test_three_tenths_fit_exactly_and_nothing_latches(path: Path) -> None:
     assert ledger.reserve(charge(3), PURE, up_to("0.3")).refused == Reason.BUDGET
     assert ledger.spent(PURE).total[0] == Fraction(3, 10)
     small = Charge("server", "small", "k", "q", Loss.pure("0.01"))
-    assert ledger.reserve(small, PURE, up_to("0.31", "0.01")).refused is None
+    assert ledger.reserve(small, PURE, up_to("0.31")).refused is None
 
 
 def test_a_request_is_charged_and_answered_once(path: Path) -> None:

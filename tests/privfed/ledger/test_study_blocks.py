@@ -38,12 +38,11 @@ def begun(path: Path | None = None) -> Ledger:
     return ledger
 
 
-def within(ceiling: Amount, cost: Amount) -> Callable[[Spent], Reason | None]:
+def within(ceiling: Amount) -> Callable[[Spent], Reason | None]:
     """A gate's own check of the whole budget."""
 
-    def refuse(spent: Spent) -> Reason | None:
-        after = spent.after(cost, "k", 1).total
-        return None if ZCDP.fits(after, ceiling) else Reason.BUDGET
+    def refuse(after: Spent) -> Reason | None:
+        return None if ZCDP.fits(after.total, ceiling) else Reason.BUDGET
 
     return refuse
 
@@ -51,7 +50,7 @@ def within(ceiling: Amount, cost: Amount) -> Callable[[Spent], Reason | None]:
 def ask(ledger: Ledger, number: int, loss: Loss, study: str, ceiling: Amount = CEILING) -> bool:
     """Whether one more charge of a study is accepted."""
     charge = Charge("server", f"{study} {number}", "k", f"q{number}", loss, study)
-    refuse = within(ceiling, ZCDP.cost(loss))
+    refuse = within(ceiling)
     assert ledger.would_refuse(charge, ZCDP, refuse) in (None, Reason.BUDGET)
     return ledger.reserve(charge, ZCDP, refuse).refused is None
 
