@@ -10,7 +10,9 @@ from privfed.cli.common import FINE, PATH
 @click.command()
 @click.argument("table", required=False)
 @click.option("--list", "listed", is_flag=True, help="List what can be rerun.")
-@click.option("--quick", is_flag=True, help="The first data set, two repetitions.")
+@click.option(
+    "--quick", is_flag=True, help="The first data set, two repetitions; of long tables a few rows."
+)
 @click.option("--data", type=PATH, help="Folder of the data sets that are not bundled, NAME.csv.")
 def reproduce(table: str | None, listed: bool, quick: bool, data: Path | None) -> int:
     """Rerun a TABLE of a learner's paper, such as rulefit/table-1: its figures beside ours."""

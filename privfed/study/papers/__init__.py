@@ -34,6 +34,7 @@ TABLES: Mapping[str, PaperTable] = {
         (),
         20,
         simulations.figure_2,
+        {"scenarios": 2},
     ),
     "rulefit/figure-4": PaperTable(
         "AUC and importances of variables beside Bayesian federated inference, trauma patients",
@@ -61,6 +62,7 @@ TABLES: Mapping[str, PaperTable] = {
         ("banknote",),
         5,
         forest.table(forest.fragmented),
+        {"counts": (1, 5)},
     ),
     "forest/table-5": PaperTable(
         "mean squared error under disjoint covariate shift (simulated)",
@@ -75,7 +77,11 @@ TABLES: Mapping[str, PaperTable] = {
         forest.table(forest.shifts, kinds=("overlapping",)),
     ),
     "forest/table-7": PaperTable(
-        "mean squared error by share of outliers (simulated)", (), 5, forest.table(forest.outliers)
+        "mean squared error by share of outliers (simulated)",
+        (),
+        5,
+        forest.table(forest.outliers),
+        {"shares": (0.0, 0.1)},
     ),
     "forest/figure-2": PaperTable(
         "mean squared error with clients alike, covariates shifted, outcomes shifted (simulated)",
@@ -189,11 +195,11 @@ def find(name: str) -> PaperTable:
 def reproduce(
     name: str, folder: Path | None = None, *, quick: bool = False
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Rerun a paper's table; ``quick``: on the first data set, at most :data:`QUICK` repetitions.
+    """Rerun a paper's table; ``quick``: on the first data set, at most :data:`QUICK` repetitions, few settings.
 
     Returns:
-        the paper's figures beside ours, and a line for each data set: whether it is the one that our
-        results were measured on.
+        the paper's figures beside ours; a line for each data set, whether it is the one that our
+        results were measured on; and one that says how quick a quick run was.
 
     Raises:
         InputError: there is no such table, its data are not at hand, or another table in their place cannot
@@ -209,8 +215,11 @@ def reproduce(
         for one, digest in found.items()
     ]
     repetitions = min(chosen.repetitions, QUICK) if quick else chosen.repetitions
+    if quick:
+        rows = ", and a few rows of the table" if chosen.few else ""
+        told.append(f"quick: {repetitions} of {chosen.repetitions} repetitions{rows}")
     try:
-        return compared(chosen.run(frames, repetitions)), told
+        return compared(chosen.run(frames, repetitions, **(chosen.few if quick else {}))), told
     except Exception as error:
         if not others:
             raise

@@ -156,10 +156,12 @@ def public(
                 yield f"{name}, {alpha:g}", found
 
 
-def fragmented(data: Mapping[str, pd.DataFrame], seeds: int) -> Iterator[Scores]:
+def fragmented(
+    data: Mapping[str, pd.DataFrame], seeds: int, counts: Sequence[int] = (1, 2, 5, 10, 20, 50, 100)
+) -> Iterator[Scores]:
     """Table 3: banknote among 1 to 100 clients."""
     frame, schema = prepared("banknote", data["banknote"])
-    for clients in (1, 2, 5, 10, 20, 50, 100):
+    for clients in counts:
         for seed in repeated(range(seeds), f"K = {clients}"):
             rng = np.random.default_rng(seed)
             train, test = halves(frame.assign(client=rng.integers(0, clients, len(frame))), rng)
@@ -224,9 +226,13 @@ def simulations(
             yield name, compare(train, test, schema_of(6), "mse", made, seed)
 
 
-def outliers(data: Mapping[str, pd.DataFrame], seeds: int) -> Iterator[Scores]:
+def outliers(
+    data: Mapping[str, pd.DataFrame],
+    seeds: int,
+    shares: Sequence[float] = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2),
+) -> Iterator[Scores]:
     """Table 7: feature vectors of 0 to 20 % of the records times ten (Appendix F.3)."""
-    for share in (0.0, 0.02, 0.05, 0.1, 0.15, 0.2):
+    for share in shares:
         for seed in repeated(range(seeds), f"{100 * share:g} % outliers"):
             train, test = (simulated(seed + add, **REGIMES["alike"]) for add in (0, 1000))
             far = np.random.default_rng(seed).random(len(train)) < share
@@ -294,6 +300,6 @@ def collected(settings: Iterator[Scores]) -> Iterator[Measured]:
 
 def table(
     settings: Callable[..., Iterator[Scores]], **chosen: Any
-) -> Callable[[Mapping[str, pd.DataFrame], int], Iterator[Measured]]:
+) -> Callable[..., Iterator[Measured]]:
     """A table of :data:`privfed.study.papers.TABLES` from one of the studies above."""
-    return lambda data, seeds: collected(settings(data, seeds, **chosen))
+    return lambda data, seeds, **few: collected(settings(data, seeds, **{**chosen, **few}))

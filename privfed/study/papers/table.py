@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -30,7 +30,9 @@ class PaperTable:
     title: str  #: what it shows
     data: tuple[str, ...]  #: its data sets, by their names in :data:`.data.SETS`; none if simulated
     repetitions: int  #: the paper's, or as many as we measured
-    run: Callable[[Mapping[str, pd.DataFrame], int], Iterator[Measured]]
+    run: Callable[..., Iterator[Measured]]  #: takes the data sets and the number of repetitions
+    #: which few settings a quick run of a long table takes, as arguments of ``run``
+    few: Mapping[str, Any] = field(default_factory=dict)
 
 
 def repeated(items: Iterable[T], setting: str, count: int | None = None) -> Iterable[T]:

@@ -112,19 +112,36 @@ def test_another_table_is_told_before_its_figures_or_instead_of_them(
 def test_a_quick_run_takes_the_first_data_set_and_few_repetitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The whole one takes all."""
+    """And says so; the whole one takes all."""
     for name in ("trauma", "mortgage"):
         told = patients().rename(columns={"mortality": data.SETS[name].target})
         told.to_csv(tmp_path / f"{name}.csv", index=False)
 
-    def run(frames: Mapping[str, pd.DataFrame], repetitions: int) -> Iterator[Measured]:
+    def run(
+        frames: Mapping[str, pd.DataFrame], repetitions: int, rows: int = 3
+    ) -> Iterator[Measured]:
         yield Measured("all", "sets", None, [len(frames)])
         yield Measured("all", "repetitions", None, [repetitions])
+        yield Measured("all", "rows", None, [rows])
 
-    chosen = PaperTable("two sets", ("trauma", "mortgage"), 7, run)
+    chosen = PaperTable("two sets", ("trauma", "mortgage"), 7, run, {"rows": 1})
     monkeypatch.setattr("privfed.study.papers.TABLES", {"x/table-1": chosen})
-    assert reproduce("x/table-1", tmp_path, quick=True)[0]["ours"].tolist() == [1, QUICK]
-    assert reproduce("x/table-1", tmp_path)[0]["ours"].tolist() == [2, 7]
+    found, told = reproduce("x/table-1", tmp_path, quick=True)
+    assert found["ours"].tolist() == [1, QUICK, 1]
+    assert told[-1] == "quick: 2 of 7 repetitions, and a few rows of the table"
+    assert reproduce("x/table-1", tmp_path)[0]["ours"].tolist() == [2, 7, 3]
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [("rulefit/figure-2", "model 1, clients M=2"), ("forest/table-3", "K = 1")],
+)
+def test_few_settings_are_settings_of_the_table(name: str, rows: str) -> None:
+    """A quick run's rows are among the table's."""
+    frame = patients().rename(columns={"mortality": "class"})
+    chosen = TABLES[name]
+    assert next(chosen.run({"banknote": frame}, 1, **chosen.few)).row == rows
 
 
 def test_every_table_names_sets_that_have_an_origin() -> None:
