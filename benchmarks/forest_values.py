@@ -10,6 +10,7 @@ forest grows and no sketch leaves, which the table says in words.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,9 +45,10 @@ def shares(
     assert schema.target is not None
     owner = np.random.default_rng(0).integers(0, CLIENTS, len(frame)).astype(str)
     learner = FedForestClassifier(n_estimators=trees, interpolate=interpolate, random_state=0)
-    owned = frame.assign(owner=owner)
+    owned, guards = frame.assign(owner=owner), policy_of(learner, policy)
+    known = replace(schema, inferred=guards.budget is None)  # else as if bounds had been public
     federation = LocalDisclosure.from_frame(
-        owned, schema.target.name, client="owner", schema=schema, policy=policy_of(learner, policy)
+        owned, schema.target.name, client="owner", schema=known, policy=guards
     )
     learner.fit(federation)
     truth = {

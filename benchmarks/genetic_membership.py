@@ -249,6 +249,7 @@ def by_generations(data: Prepared, given: argparse.Namespace) -> Iterator[dict[s
             fitted, held = worst_case(client, genes[: min(end, 200)], 20)
             yield {
                 "row": f"{mark} generation{'s' if mark > 1 else ''}, {end:,} scores",
+                "client": name,
                 "independent directions of the scores": one.dimensions,
                 "knows the fitted share: AUC": one.auc,
                 "knows the fitted share: members found at 1 %": one.found,
@@ -269,6 +270,7 @@ def by_epsilon(data: Prepared) -> Iterator[dict[str, Any]]:
         measured = against_noise(data, epsilon, 100)
         yield {
             "row": f"epsilon {epsilon}",
+            "client": "all",
             "knows all other records: AUC": measured[0],
             "knows all other records: members found at 1 %": measured[1],
             "closed form, at most: AUC": area,
@@ -280,11 +282,8 @@ def long(found: Iterable[dict[str, Any]], table: str, note: str) -> Iterator[dic
     """A row for each figure."""
     for one in found:
         print(one, flush=True)
-        yield from (
-            {"table": table, "row": one["row"], "column": c, "value": v, "note": note}
-            for c, v in one.items()
-            if c != "row"
-        )
+        known = {"table": table, "row": one.pop("row"), "client": one.pop("client"), "note": note}
+        yield from ({**known, "column": c, "value": v} for c, v in one.items())
 
 
 def main() -> None:
@@ -311,7 +310,7 @@ def main() -> None:
             by_generations(data, given), "Membership from fitness scores, `published`", published
         ),
     ]
-    write_rows(rows, given.out, ("table", "row", "column"), seed="0")
+    write_rows(rows, given.out, ("table", "row", "column", "client"), seed="0")
 
 
 if __name__ == "__main__":
