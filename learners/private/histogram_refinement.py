@@ -65,7 +65,8 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
     budget = RemainingBudget(whole)  # zCDP, by the cost of the first round
     refinement = _Refinement(federation, budget, sizes, blank)
     refinement.join(refinement.told(answer), refinement.ask_target(SETTINGS.target_fraction))
-    if refinement.records < 2 * math.sqrt(refinement.uncertain):
+    unsure = refinement.records < 2 * math.sqrt(refinement.uncertain)
+    if unsure:
         warnings.warn(
             f"the noise in all histograms together could be {refinement.records:.0f} records by "
             "itself: the budget is too small for so few; the model may be no better than a constant",
@@ -73,7 +74,9 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
             stacklevel=5,
         )
     signal = signal_of(refinement.count / max(unit, 1e-9), len(blank) - 1)
-    params = ModelParams.for_signal(signal, number=number).with_linear(linear)
+    # a number's mean comes first where noise alone may be the records that seem to be there
+    known = 0.0 if unsure and number else signal
+    params = ModelParams.for_signal(known, number=number).with_linear(linear)
     for _ in range(SETTINGS.n_histograms - 1):
         refinement.closer(params, signal)
     features, target = tuple(refinement.columns[:-1]), refinement.columns[-1]

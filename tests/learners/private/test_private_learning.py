@@ -240,6 +240,25 @@ def test_hardly_any_records_give_hardly_more_than_a_constant(records: int) -> No
     assert np.mean(losses) < np.log(2) + 0.15
 
 
+@pytest.mark.filterwarnings("ignore:the noise in all histograms")
+def test_a_mean_is_not_read_out_of_the_noise() -> None:
+    """Where noise alone may be all records that are counted, a number's mean comes first (15 away else)."""
+    names = ["a", "b", "c"]
+    features = tuple(Column(name, "number", 0, 1) for name in names)
+    schema = Schema(features, Column("y", "number", -40, 40))
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.uniform(size=(300, 3)), columns=names)
+    table["y"] = 20 + rng.normal(size=len(table))
+    away = []
+    for seed in range(13):
+        gates = federation(table, schema, "0.1", clients=5, seed=seed)
+        outcome = private.Outcome.of(schema, True)
+        model = private.learn(gates, outcome, np.random.default_rng(0))
+        values = model.outcome.values(model.predictions(table[names].to_numpy()))
+        away.append(values - table["y"].to_numpy())
+    assert np.sqrt(np.mean(np.square(away))) < 13
+
+
 def _empty(seed: int) -> LocalDisclosure:
     """Two clients, one of whom holds a single record."""
     table = frame(1).assign(owner="c0")
