@@ -17,7 +17,7 @@ import numpy as np
 from privfed.errors import QueryError
 from privfed.questions.cells import DEPTH
 from privfed.questions.part import Bound, Sensitivity
-from privfed.tables.schema import Column, Schema
+from privfed.tables.schema import Column, Schema, shown
 
 MOST_NODES, MOST_BRANCHES = 2**22, 256  #: Bounds on what a stranger's tree costs a client
 _PAIRS = 2**15  #: Records times trees that walk side by side, within a processor's cache
@@ -424,6 +424,7 @@ class Span:
 
 def interval_text(name: str, lower: float, upper: float) -> str:
     """``lower <= name < upper`` without the ends that are open."""
+    name = shown(name)
     if lower == -np.inf:
         return f"{name} < {number_text(upper)}" if upper < np.inf else f"any {name}"
     if upper == np.inf:
@@ -433,10 +434,10 @@ def interval_text(name: str, lower: float, upper: float) -> str:
 
 def categories_text(column: Column, met: np.ndarray) -> str:
     """The categories of a column that meet a condition, by name."""
-    named = [name for name, in_ in zip(column.categories, met, strict=True) if in_]
+    named = [shown(name) for name, in_ in zip(column.categories, met, strict=True) if in_]
     if len(named) == 1:
-        return f"{column.name} = {named[0]}"
-    return f"{column.name} in {{{', '.join(named)}}}"
+        return f"{shown(column.name)} = {named[0]}"
+    return f"{shown(column.name)} in {{{', '.join(named)}}}"
 
 
 def number_text(value: float) -> str:

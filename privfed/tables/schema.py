@@ -5,6 +5,7 @@ Bounds come from here and never silently from data: a bound read off records is 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -245,6 +246,12 @@ class Schema:
 
 #: 2021-03-05, 05.03.2021, 3/5/21, with a time or without
 _DATE = r"\s*(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d{2}))(?:[T ]\d{1,2}:\d{2}.*)?"
+
+
+def shown(name: str) -> str:
+    """A name or category as texts have it: in quotes where it would not be seen, or would break the line."""
+    plain = name == name.strip() and name.isprintable()
+    return name if name and plain else json.dumps(name, ensure_ascii=not name.isprintable())
 
 
 def _number(value: object) -> bool:
