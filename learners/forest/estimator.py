@@ -34,7 +34,7 @@ from privfed.learners.private.synthetic_tables import synthetic_table
 from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.exact import Number
-from privfed.tables.schema import Schema
+from privfed.tables.schema import Schema, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -201,10 +201,8 @@ class _FedForest(LearnerByWays):
         if feature is None:
             if tree is None:
                 return super().plot(ax=ax)
-            ax = pictures.tree(ax, model.drawn(tree))
-            if isinstance(model, PrivateForest):
-                ax.set_title(pictures.wrapped(model.told(tree), 60), fontsize=9, loc="left")
-            return ax
+            told = model.told(tree)
+            return pictures.titled(pictures.tree(ax, model.drawn(tree)), told)
         if not isinstance(model, PrivateForest):
             return super().plot(feature, ax=ax)
         column, number = self._feature(feature)
@@ -213,11 +211,11 @@ class _FedForest(LearnerByWays):
         heights, reach = model.partial_dependence(number)
         codes = np.searchsorted(cuts, places, side="right")
         band = np.column_stack([heights - reach, heights + reach])[codes]
-        name, classes = self.schema_.columns[-1].name, getattr(self, "classes_", None)
-        label = (
-            f"adds to {name}" if classes is None else f"adds to log-odds of {name} = {classes[1]}"
-        )
-        return pictures.shape(ax, column, heights[codes], label, band, cuts)
+        name, classes = shown(self.schema_.columns[-1].name), getattr(self, "classes_", None)
+        of = name if classes is None else f"log-odds of {name} = {shown(str(classes[1]))}"
+        ax = pictures.shape(ax, column, heights[codes], f"adds to {of}", band, cuts)
+        used = bool(np.ptp(heights))
+        return ax if used else pictures.titled(ax, f"the model does not use {shown(column.name)}")
 
     def describe(self, tree: int | None = None) -> str:
         """One tree as text, a rule for each leaf; without a number the first, of a private model what weighs most.

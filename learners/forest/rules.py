@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from privfed.errors import InputError
+from privfed.tables.schema import shown
 
 if TYPE_CHECKING:
     from privfed.learners.pictures import TreeNode
@@ -32,7 +33,7 @@ _BEGIN = re.compile(r"tree \d+:")
 
 def lines(plain: dict[str, list[Any]]) -> list[str]:
     """One tree's rules, exact, from its lists by node."""
-    return _rules(plain, _exact_cut, lambda value: ", ".join(map(repr, value)))
+    return _rules(plain, lambda value: ", ".join(map(repr, value)), exact=True)
 
 
 def described(plain: dict[str, list[Any]], classes: Sequence[object] = ()) -> list[str]:
@@ -40,20 +41,21 @@ def described(plain: dict[str, list[Any]], classes: Sequence[object] = ()) -> li
 
     ``"age" <= 41.5 => 12: dead=0.25, alive=0.75``.
     """
-    return _rules(plain, _short, lambda value: _value(value, classes))
+    return _rules(plain, lambda value: _value(value, classes), exact=False)
 
 
 def _value(value: list[float], classes: Sequence[object]) -> str:
     """A leaf's value for people."""
     if not classes:
         return ", ".join(map(_short, value))
-    return ", ".join(f"{name}={share:.3g}" for name, share in zip(classes, value, strict=True))
+    named = zip(map(shown, map(str, classes)), value, strict=True)
+    return ", ".join(f"{name}={share:.3g}" for name, share in named)
 
 
 def _rules(
-    plain: dict[str, list[Any]], cut: Callable[[float], str], leaf: Callable[[list[float]], str]
+    plain: dict[str, list[Any]], leaf: Callable[[list[float]], str], *, exact: bool
 ) -> list[str]:
-    """One tree's rules, by how thresholds and the values of leaves are written."""
+    """One tree's rules, by how the values of leaves are written, and whether conditions are to be read back."""
     rules: list[str] = []
     stack: list[tuple[int, tuple[str, ...]]] = [(0, ())]
     while stack:
@@ -64,7 +66,7 @@ def _rules(
                 f"{' and '.join(path) or 'always'} => {size}: {leaf(plain['value'][node])}"
             )
             continue
-        left, right = _conditions(plain, node, cut)
+        left, right = _conditions(plain, node, exact=exact)
         stack += [(plain["right"][node], (*path, right)), (plain["left"][node], (*path, left))]
     return rules
 
@@ -77,15 +79,15 @@ def _short(number: float) -> str:
     return f"{float(f'{number:.4g}'):.15g}"  # 12350, not 1.235e+04
 
 
-def _conditions(
-    plain: dict[str, list[Any]], node: int, written: Callable[[float], str]
-) -> tuple[str, str]:
-    """How a record goes left, and how right."""
-    name, left_if = json.dumps(plain["feature"][node]), plain["left_if"][node]
+def _conditions(plain: dict[str, list[Any]], node: int, *, exact: bool) -> tuple[str, str]:
+    """How a record goes left, and how right; letters beyond ASCII stay as they are where people read them."""
+    feature, left_if = plain["feature"][node], plain["left_if"][node]
+    name = json.dumps(feature, ensure_ascii=exact)
     if left_if is None:
-        cut = written(plain["cut"][node])
+        cut = (_exact_cut if exact else _short)(plain["cut"][node])
         return f"{name} <= {cut}", f"{name} > {cut}"
-    return f"{name} in {json.dumps(left_if)}", f"{name} not in {json.dumps(left_if)}"
+    listed = json.dumps(left_if, ensure_ascii=exact)
+    return f"{name} in {listed}", f"{name} not in {listed}"
 
 
 def drawn(plain: dict[str, list[Any]], classes: Sequence[object] = (), node: int = 0) -> TreeNode:
@@ -96,8 +98,8 @@ def drawn(plain: dict[str, list[Any]], classes: Sequence[object] = (), node: int
     if name is None:
         return TreeNode(_value(plain["value"][node], classes))
     children = plain["left"][node], plain["right"][node]
-    sides = zip(_conditions(plain, node, _short), children, strict=True)
-    return TreeNode(name, [(text, drawn(plain, classes, child)) for text, child in sides])
+    sides = zip(_conditions(plain, node, exact=False), children, strict=True)
+    return TreeNode(shown(name), [(text, drawn(plain, classes, child)) for text, child in sides])
 
 
 @dataclass(frozen=True)

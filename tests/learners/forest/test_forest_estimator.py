@@ -220,7 +220,7 @@ def test_plain_data_and_text_give_the_same_forest_back() -> None:
         assert np.allclose(again.feature_importances_, learner.feature_importances_)
         assert np.allclose(read.feature_importances_, learner.feature_importances_)
         assert read.to_text() == learner.to_text()
-        assert len(learner.describe(1).splitlines()) == leaves(learner, 1)
+        assert len(learner.describe(1).splitlines()) == 1 + leaves(learner, 1)
 
 
 def leaves(learner: Any, tree: int) -> int:
@@ -232,8 +232,11 @@ def leaves(learner: Any, tree: int) -> int:
 def test_rules_say_what_they_mean() -> None:
     """A row that meets a rule's conditions is predicted by it."""
     learner = fitted(table(), n_estimators=1, max_depth=2, max_features=None)
-    rules = learner.describe().splitlines()
+    heading, *rules = learner.describe().splitlines()
+    assert heading.startswith("tree 0, from 0 to 0, whose mean is the model")
     assert 2 <= len(rules) <= 4
+    with pytest.raises(InputError, match="the last is 0"):
+        learner.describe(1)
     assert all(" => " in rule and ('"a"' in rule or '"b"' in rule) for rule in rules)
 
 
@@ -251,7 +254,7 @@ def test_described_rules_are_short_and_name_classes_as_the_schema_does() -> None
     ):
         learner = fitted(train, schema)
         exact, said = learner.to_text(), learner.describe()
-        for rule in said.splitlines():
+        for rule in said.splitlines()[1:]:
             value = rule.rpartition(": ")[2]
             leaf = re.fullmatch(", ".join(f"{name}({number})" for name in names), value)
             assert leaf and all(digits(each) <= 4 - bool(names[0]) for each in leaf.groups())
@@ -277,7 +280,7 @@ def test_described_leaves_and_pictures_have_means_in_the_targets_unit() -> None:
     """A described leaf holds what the tree predicts for the records that reach it."""
     learner = fitted(table(), NUMERIC)
     model, target = learner.model_, table()["y"]
-    means = [float(rule.rpartition(": ")[2]) for rule in learner.describe().splitlines()]
+    means = [float(rule.rpartition(": ")[2]) for rule in learner.describe().splitlines()[1:]]
     low, high = NUMERIC.target.bounds  # type: ignore[union-attr]
     leaves = model.tree_dict(0)
     scaled = [
