@@ -193,6 +193,27 @@ def test_rules_say_what_the_model_predicts() -> None:
     assert str(rules[0]).startswith("IF ") and " THEN score = " in str(rules[0])
 
 
+def test_a_description_names_categories_and_says_where_sets_peak() -> None:
+    """In conditions, in equations and in pictures; numbers have their sets' peaks, ends and limits."""
+    kinds = Column("kind", "category", categories=("a", "b", ""))
+    schema = Schema((*SCHEMA.features, kinds), SCHEMA.target)
+    frame = table(300).assign(kind=lambda f: np.array(["a", "b", ""])[np.arange(len(f)) % 3])
+    frame["score"] += np.where(frame["kind"] == "a", 5, 0)
+    fed = UngatedDisclosure.from_frame(frame, schema, "client")
+    model = FuzzyTreeRegressor(
+        n_fuzzy_sets={"kind": 2, "age": 3}, features=["kind", "age"], scaling="schema"
+    )
+    text = model.fit(fed).describe()
+    assert "kind is Low (a, b by 0.5)" in text and 'kind is High (b by 0.5, "")' in text
+    assert 'In equations kind counts as 0 for a, 1 for b, 2 for "".' in text
+    assert "Sets of age peak there and overlap between: Low at 0, Medium at 5, High at 10." in text
+    assert "dose 0 to 10" in text and "Predictions of score lie between -5 and 25." in text
+    assert "is Low (a, b by 0.5)" in {
+        one.get_text().replace("\n", " ") for one in model.plot().texts
+    }
+    assert model.from_dict(json.loads(json.dumps(model.to_dict()))).describe() == text
+
+
 def test_the_model_is_plain_data() -> None:
     """It survives JSON and holds one rule for each leaf."""
     model = FuzzyTreeRegressor().fit(bare(table()))
