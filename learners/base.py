@@ -494,12 +494,10 @@ class PersonalLearner(FederatedLearner):
         try:
             return super()._score(measure, X, client)
         except NoCommonModel:
-            here = sorted({*self._taken, *vars(self).get("_simulated", {})})
-            if not here:
+            if not self._here:
                 raise
-            return float(
-                np.mean([super(PersonalLearner, self)._score(measure, X, c) for c in here])
-            )
+            each = [super(PersonalLearner, self)._score(measure, X, c) for c in self._here]
+            return float(np.mean(each))
 
     def _find_local_models(self, federation: Disclosure) -> None:
         found = {}
@@ -512,6 +510,11 @@ class PersonalLearner(FederatedLearner):
     def homes(self) -> tuple[str, ...]:
         """The clients whose own models are here."""
         return tuple(self._taken)
+
+    @property
+    def _here(self) -> list[str]:
+        """The clients whose own models are here, or in this process by a simulation."""
+        return sorted({*self._taken, *vars(self).get("_simulated", {})})
 
     @property
     def _taken(self) -> Mapping[str, Any]:
