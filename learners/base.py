@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -385,8 +386,17 @@ class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[mi
             wanted = "a category with two categories, or a number from 0 to 1"
         else:
             return
-        values = "two values" if self.binary else "classes"
-        raise InputError(f"{type(self).__name__} needs a target with {values}: {wanted}")
+        values, write = "two values" if self.binary else "classes", ""
+        if target is not None and target.numeric:
+            low, high = target.bounds
+            few = target.kind == "integer" and high - low < 10
+            each = (
+                [str(number) for number in range(int(low), int(high) + 1)]
+                if few
+                else ["...", "..."]
+            )
+            write = f'; for {target.name!r} write kind = "category" and categories = {json.dumps(each)} in the schema'
+        raise InputError(f"{type(self).__name__} needs a target with {values}: {wanted}{write}")
 
     @property
     def classes_(self) -> np.ndarray:

@@ -60,9 +60,13 @@ def bars(
 
 
 def titled(ax: Axes, text: str) -> Axes:
-    """The axes with a remark above, if there is one."""
+    """The axes with a remark above, if there is one, as wide as their own figure."""
     if text:
-        ax.set_title(wrapped(text, 68), fontsize=9, loc="left")
+        figure = ax.get_figure(root=True)
+        assert figure is not None
+        ax.set_title(
+            wrapped(text, max(30, int(13 * figure.get_figwidth()) - 10)), fontsize=9, loc="left"
+        )
     return ax
 
 
@@ -129,23 +133,27 @@ class TreeNode:
     #: condition, and where it leads
     branches: list[tuple[str, TreeNode]] = field(default_factory=list)
 
+    @property
+    def splits(self) -> int:
+        """How many there are from here on."""
+        return bool(self.branches) + sum(below.splits for _, below in self.branches)
+
 
 def drawn(own: Tree, columns: Sequence[Column], leaf: Callable[[int], str]) -> TreeNode:
-    """A tree of splits with its leaves' texts."""
-
-    texts = own.conditions(columns)
+    """A tree of splits with its leaves' texts, as :meth:`.Tree.read`."""
+    root, branches = own.read(columns)
 
     def below(node: int) -> TreeNode:
-        if own.feature[node] < 0:
+        if not branches[node]:
             return TreeNode(leaf(node))
-        branches = [(texts[child], below(child)) for child, _ in own.branches(node)]
-        return TreeNode(shown(columns[own.feature[node]].name), branches)
+        told = [(text, below(child)) for text, child in branches[node]]
+        return TreeNode(shown(columns[own.feature[node]].name), told)
 
-    return below(0)
+    return below(root)
 
 
 def tree(ax: Axes | None, root: TreeNode) -> Axes:
-    """A tree from left to right; below :data:`DEEPEST` levels ... stands for what is left out."""
+    """A tree from left to right; below :data:`DEEPEST` levels stands how many splits are left out."""
     boxes: list[tuple[int, float, str]] = []
     lines: list[tuple[int, float, float, str]] = []
     lowest = 0.0
@@ -153,8 +161,8 @@ def tree(ax: Axes | None, root: TreeNode) -> Axes:
     def place(node: TreeNode, depth: int, above: str = "") -> float:
         nonlocal lowest
         cut = depth == DEEPEST and node.branches
-        text = "..." if cut else _lines(node.text, WIDE, 12)
-        room = max(1.0, 0.7 + 0.45 * text.count("\n"), 0.75 + 0.65 * above.count("\n"))
+        text = f"... {node.splits} more" if cut else _lines(node.text, WIDE, 12)
+        room = max(1.0, 0.7 + 0.45 * text.count("\n"), 0.8 + 0.75 * above.count("\n"))
         branches = () if cut else [(_lines(told, WIDE, 8), one) for told, one in node.branches]
         begin = lowest
         below = [(told, place(one, depth + 1, told)) for told, one in branches]
@@ -171,7 +179,7 @@ def tree(ax: Axes | None, root: TreeNode) -> Axes:
         for few in (boxes, lines)
     )
     level = max(2.6, 0.6 + 0.09 * boxed + 0.07 * told)
-    ax = axes_of(ax, 0.4 + 0.1 * boxed + level * deepest, 1 - 0.42 * lowest)
+    ax = axes_of(ax, max(4.0, 0.4 + 0.1 * boxed + level * deepest), 1 - 0.42 * lowest)
     for depth, start, end, text in lines:
         ax.plot([depth, depth + 1], [start, end], color=GREY, linewidth=0.8, zorder=1)
         middle = depth + 0.5, start + 0.5 * (end - start)

@@ -20,7 +20,7 @@ from privfed.learners.forest import rules
 from privfed.learners.forest.additive import to_sklearn
 from privfed.learners.forest.columns import class_count
 from privfed.learners.forest.growth import ForestParams
-from privfed.learners.forest.model import FittedForest, ForestModel
+from privfed.learners.forest.model import CLIENT, FittedForest, ForestModel
 from privfed.learners.forest.out_of_bag import OutOfBag
 from privfed.learners.forest.private_way import PrivateForest, PrivateForestWay
 from privfed.learners.forest.published import LearnedForest, PublishedForest
@@ -115,6 +115,10 @@ class _FedForest(LearnerByWays):
         if self.criterion not in self._criteria:
             known = ", ".join(self._criteria)
             raise InputError(f"criterion of {type(self).__name__} must be one of {known}")
+        if self.client_splits and CLIENT in schema.names:
+            raise InputError(
+                f"a column is called {CLIENT!r}, as client_splits calls a split on the client; rename it"
+            )
         if self.oob_score and self.sampling == "all":
             raise InputError(
                 "oob_score needs a sampling other than 'all': no record is out of any bag"

@@ -158,7 +158,7 @@ class FittedForest:
 
     def describe(self, tree: int | None) -> str:
         """One tree, a rule for each leaf, rounded; of none the first."""
-        heading = f"{self.told(tree or 0)}, after how many of the sample's records are there:"
+        heading = f"{self.told(tree or 0)}, after the number of the sample's records there:"
         return "\n".join([heading, *rules.described(*self._read(tree or 0))])
 
     def told(self, tree: int) -> str:
@@ -240,7 +240,7 @@ class FittedForest:
         trees, criterion = state["trees"], state["criterion"]
         if criterion not in CRITERIA or not trees:
             raise ValueError("a forest needs trees and a criterion")
-        features = {name: at for at, name in enumerate((*schema.names, CLIENT))}
+        features = {CLIENT: len(schema.names)} | {n: at for at, n in enumerate(schema.names)}
         width = max([len(clients), 1, *(len(column.categories) for column in schema.features)])
         offset, rest = [], len(trees)
         for tree in trees:

@@ -145,7 +145,7 @@ class PrivateForest:
             return name
         first, last = map(int, target.bounds)
         names = list(map(shown, target.categories or map(str, range(first, last + 1))))
-        several = f"scores of {name} = {', '.join(names)}"
+        several = f"the scores of {name} = {', '.join(names)}, whose softmax are the probabilities"
         return several if kind == "classes" else f"the log-odds of {name} = {names[1]}"
 
     def partial_dependence(self, column: int, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:

@@ -52,21 +52,50 @@ def _value(value: list[float], classes: Sequence[object]) -> str:
     return ", ".join(f"{name}={share:.3g}" for name, share in named)
 
 
+def _joined(steps: list[tuple[str, str, Any]]) -> list[str]:
+    """A path's conditions (name, sign, cut or list) for people, one for each feature, the tightest."""
+    features = dict.fromkeys(name for name, _, _ in steps)
+    return [_condition(name, [own[1:] for own in steps if own[0] == name]) for name in features]
+
+
+def _condition(name: str, steps: list[tuple[str, Any]]) -> str:
+    """All conditions on one feature as one."""
+    told = json.dumps(name, ensure_ascii=False)
+    if isinstance(steps[0][1], list):
+        among = [set(listed) for sign, listed in steps if sign == "in"]
+        besides = list(dict.fromkeys(n for sign, own in steps if sign == "not in" for n in own))
+        if not among:
+            return f"{told} not in {json.dumps(besides, ensure_ascii=False)}"
+        first = next(listed for sign, listed in steps if sign == "in")
+        kept = [n for n in first if n in set.intersection(*among) and n not in besides]
+        return f"{told} in {json.dumps(kept, ensure_ascii=False)}"
+    lower = max((cut for sign, cut in steps if sign == ">"), default=None)
+    upper = min((cut for sign, cut in steps if sign == "<="), default=None)
+    if lower is None:
+        return f"{told} <= {_short(upper)}"
+    return (
+        f"{told} > {_short(lower)}"
+        if upper is None
+        else f"{_short(lower)} < {told} <= {_short(upper)}"
+    )
+
+
 def _rules(
     plain: dict[str, list[Any]], leaf: Callable[[list[float]], str], *, exact: bool
 ) -> list[str]:
     """One tree's rules, by how the values of leaves are written, and whether conditions are to be read back."""
     rules: list[str] = []
-    stack: list[tuple[int, tuple[str, ...]]] = [(0, ())]
+    stack: list[tuple[int, tuple[tuple[str, str, Any], ...]]] = [(0, ())]
     while stack:
         node, path = stack.pop()
         if plain["feature"][node] is None:
-            size = sum(plain["records"][node])
+            size, steps = sum(plain["records"][node]), list(path)
+            told = [_written(*step, exact=True) for step in steps] if exact else _joined(steps)
             rules.append(
-                f"{' and '.join(path) or 'always'} => {size}: {leaf(plain['value'][node])}"
+                f"{' and '.join(told) or 'always'} => {size}: {leaf(plain['value'][node])}"
             )
             continue
-        left, right = _conditions(plain, node, exact=exact)
+        left, right = _sides_of(plain, node)
         stack += [(plain["right"][node], (*path, right)), (plain["left"][node], (*path, left))]
     return rules
 
@@ -79,15 +108,22 @@ def _short(number: float) -> str:
     return f"{float(f'{number:.4g}'):.15g}"  # 12350, not 1.235e+04
 
 
-def _conditions(plain: dict[str, list[Any]], node: int, *, exact: bool) -> tuple[str, str]:
-    """How a record goes left, and how right; letters beyond ASCII stay as they are where people read them."""
-    feature, left_if = plain["feature"][node], plain["left_if"][node]
-    name = json.dumps(feature, ensure_ascii=exact)
+def _sides_of(
+    plain: dict[str, list[Any]], node: int
+) -> tuple[tuple[str, str, Any], tuple[str, str, Any]]:
+    """What a record must meet to go left, and what to go right: name, sign, and a cut or a list."""
+    name, left_if = plain["feature"][node], plain["left_if"][node]
     if left_if is None:
-        cut = (_exact_cut if exact else _short)(plain["cut"][node])
-        return f"{name} <= {cut}", f"{name} > {cut}"
-    listed = json.dumps(left_if, ensure_ascii=exact)
-    return f"{name} in {listed}", f"{name} not in {listed}"
+        cut = plain["cut"][node]
+        return (name, "<=", cut), (name, ">", cut)
+    return (name, "in", left_if), (name, "not in", left_if)
+
+
+def _written(name: str, sign: str, split: Any, *, exact: bool) -> str:
+    """One condition; letters beyond ASCII stay as they are where people read it."""
+    cut = _exact_cut if exact else _short
+    told = json.dumps(split, ensure_ascii=exact) if isinstance(split, list) else cut(split)
+    return f"{json.dumps(name, ensure_ascii=exact)} {sign} {told}"
 
 
 def drawn(plain: dict[str, list[Any]], classes: Sequence[object] = (), node: int = 0) -> TreeNode:
@@ -98,8 +134,9 @@ def drawn(plain: dict[str, list[Any]], classes: Sequence[object] = (), node: int
     if name is None:
         return TreeNode(_value(plain["value"][node], classes))
     children = plain["left"][node], plain["right"][node]
-    sides = zip(_conditions(plain, node, exact=False), children, strict=True)
-    return TreeNode(shown(name), [(text, drawn(plain, classes, child)) for text, child in sides])
+    sides = zip(_sides_of(plain, node), children, strict=True)
+    below = [(_written(*own, exact=False), drawn(plain, classes, child)) for own, child in sides]
+    return TreeNode(shown(name), below)
 
 
 @dataclass(frozen=True)

@@ -238,8 +238,17 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
             leaves = f"leaves: class of {name}, and its estimated fraction there"
             if own.weights is not None:
                 leaves += "; rare classes weigh more, so that another may have a larger fraction"
-        told = splits.get(own.decisions, f"{own.decisions} splits")
+        count = self._splits(own)
+        told = splits.get(count, f"{count} splits")
         return f"{whose}{found.get(own.source, '')}; {told}; {leaves}"
+
+    def _splits(self, own: PersonalTree) -> int:
+        """How many splits a reader sees: those of which records can take one branch alone are passed over."""
+        root, branches = own.tree.read(self.schema_.features)
+        nodes = [root]
+        for node in nodes:  # which grows
+            nodes += [child for _, child in branches[node]]
+        return sum(bool(branches[node]) for node in nodes)
 
     def _said(self, X: pd.DataFrame | np.ndarray, client: Any) -> np.ndarray:
         """What the tree of a client, or the tree that all share, says of rows."""

@@ -115,7 +115,8 @@ class PersonalTree:
         if not len(classes):
             return f"{row[0]:.4g}"
         label = int(self.weighed(row).argmax())
-        return f"{classes[label]} ({row[label]:.3g})"
+        told = f"{row[label]:.3g}" if row[label] < 0.9995 else "> 0.999"
+        return f"{classes[label]} ({told})"
 
     def to_dict(self) -> dict[str, Any]:
         """The tree as plain data."""

@@ -103,12 +103,12 @@ def test_both_sides_of_a_cut_are_drawn() -> None:
 
 
 def test_a_deep_tree_is_drawn_to_some_levels() -> None:
-    """Below them three dots stand for the rest."""
+    """Below them stands how many splits more there are."""
     root = TreeNode("leaf")
     for depth in range(DEEPEST + 3):
         root = TreeNode(f"f{depth}", [("yes", root), ("no", TreeNode("0"))])
     found = texts(tree(None, root))
-    assert "..." in found and f"f{DEEPEST + 2}" in found and "f0" not in found
+    assert "... 3 more" in found and f"f{DEEPEST + 2}" in found and "f0" not in found
 
 
 def test_a_trees_texts_are_drawn_whole_and_beside_each_other() -> None:

@@ -91,6 +91,9 @@ def test_a_leaf_says_how_sure_its_label_is() -> None:
     assert own.to_text(CLASSES, ("no", "yes")) == "yes (0.4)"
     assert replace(own, weights=None).said(0, ("no", "yes")) == "no (0.6)"
     assert replace(own, values=np.array([[2.5]])).said(0) == "2.5"
+    assert (
+        replace(own, values=np.array([[1e-5, 1 - 1e-5]])).said(0, ("no", "yes")) == "yes (> 0.999)"
+    )
 
 
 def test_the_own_tree_wins_where_candidates_are_useless() -> None:

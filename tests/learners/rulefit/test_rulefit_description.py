@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privfed.errors import InputError
 from privfed.learners import RuleFitClassifier, RuleFitRegressor
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.model import LINKS, ClassEnsembles, RuleEnsemble
@@ -128,3 +129,13 @@ def test_a_picture_of_one_column_says_what_it_leaves_out() -> None:
         assert age.startswith("not drawn here: ") and "of age together with other columns" in age
         assert pulse.startswith("the model uses pulse only together with other columns")
         assert still == "no term of the model uses still"
+
+
+def test_numbers_that_are_classes_are_told_what_to_write() -> None:
+    """The very line of the schema, where they are few."""
+    schema = Schema(FEATURES, Column("grade", "integer", 3, 5))
+    with pytest.raises(
+        InputError,
+        match=r'for \'grade\' write kind = "category" and categories = \["3", "4", "5"\]',
+    ):
+        RuleFitClassifier().check(schema)
