@@ -233,10 +233,19 @@ class _FedForest(LearnerByWays):
         """A private model's trees as scikit-learn has them, a list of one for each output; see :meth:`to_sklearn`."""
         return list(self.to_sklearn().estimators_)
 
-    def to_sklearn(self) -> BaseEstimator:
-        """A private model as scikit-learn's gradient boosting, its trees unchanged, for encoded rows.
+    def encode(self, X: pd.DataFrame | np.ndarray) -> np.ndarray:
+        """Rows as :meth:`to_sklearn` and :meth:`to_onnx` take them, shape (rows, features).
 
-        Rows are as ``feature_names_in_`` has them, categories by their number. Values and thresholds meet as
+        Columns are as ``feature_names_in_`` has them, categories by their number, what is missing filled and numbers held
+        to their bounds as :meth:`predict` does. SchemaError: no value where the schema has no ``fill``, or a category that
+        it does not list.
+        """
+        return self._encode(X)
+
+    def to_sklearn(self) -> BaseEstimator:
+        """A private model as scikit-learn's gradient boosting, its trees unchanged, for rows of :meth:`encode`.
+
+        By itself it refuses missing numbers, and takes any number for a category. Values and thresholds meet as
         32-bit floats, and a number is not held to its limits; else predictions are the same.
 
         Raises:
@@ -249,7 +258,9 @@ class _FedForest(LearnerByWays):
         return to_sklearn(self.model_.model, getattr(self, "classes_", np.zeros(0)))
 
     def to_onnx(self) -> Any:
-        """:meth:`to_sklearn` as an ``onnx.ModelProto``, for encoded rows of 32-bit floats, by skl2onnx.
+        """:meth:`to_sklearn` as an ``onnx.ModelProto``, for rows of :meth:`encode` as 32-bit floats, by skl2onnx.
+
+        By itself it refuses nothing: a missing number takes one side of every split.
 
         Raises:
             InputError: the model is not private, or skl2onnx is not installed.

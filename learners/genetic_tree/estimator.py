@@ -225,19 +225,17 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
     def _heading(self, own: PersonalTree, client: str | None = None) -> str:
         """Whose tree it is, how it was found, and what its leaves say."""
         whose = "the tree that all share" if client is None else f"the tree of client {client!r}"
-        found = {
-            "own": ", which it grew alone",
-            "federation": ", found together"
-            if self.shared_ is None
-            else ", grown below the shared one",
-        }
+        together = "found together" if self.shared_ is None else "grown below the shared one"
+        found = {"own": ", which it grew alone", "federation": f", {together}"}
         splits = {0: "no split: one leaf for all", 1: "1 split"}
         name = shown(self.schema_.columns[-1].name)
-        leaves = f"leaves: mean of {name}"
         if self._classify:
             leaves = f"leaves: class of {name}, and its estimated fraction there"
             if own.weights is not None:
                 leaves += "; rare classes weigh more, so that another may have a larger fraction"
+        else:
+            values = own.values[own.tree.leaves, 0]
+            leaves = f"leaves: mean of {name}, from {values.min():.4g} to {values.max():.4g}"
         count = self._splits(own)
         told = splits.get(count, f"{count} splits")
         return f"{whose}{found.get(own.source, '')}; {told}; {leaves}"
