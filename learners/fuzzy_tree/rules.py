@@ -116,7 +116,7 @@ def legend(tree: FuzzyTreeRegressor) -> list[str]:
     sloped = set(np.flatnonzero(tree.models_.coefficients[:, 1:].any(axis=0)).tolist())
     if tree.n_leaves_ > 1:
         found.append(
-            "A record is predicted by one rule: the one that it meets most, beside that rule's mean over records."
+            "One rule predicts each case: the one that it meets most, beside how far cases meet that rule on average."
         )
     for feature in sorted(split):
         own, column = sets_of(tree.n_fuzzy_sets, tree.schema_)[feature], columns[feature]
