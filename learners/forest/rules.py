@@ -69,15 +69,12 @@ def _condition(name: str, steps: list[tuple[str, Any]]) -> str:
         first = next(listed for sign, listed in steps if sign == "in")
         kept = [n for n in first if n in set.intersection(*among) and n not in besides]
         return f"{told} in {json.dumps(kept, ensure_ascii=False)}"
-    lower = max((cut for sign, cut in steps if sign == ">"), default=None)
-    upper = min((cut for sign, cut in steps if sign == "<="), default=None)
-    if lower is None:
-        return f"{told} <= {_short(upper)}"
-    return (
-        f"{told} > {_short(lower)}"
-        if upper is None
-        else f"{_short(lower)} < {told} <= {_short(upper)}"
-    )
+    above = [cut for sign, cut in steps if sign == ">"]
+    upto = [cut for sign, cut in steps if sign == "<="]
+    if not above:
+        return f"{told} <= {_short(min(upto))}"
+    lower = _short(max(above))
+    return f"{lower} < {told} <= {_short(min(upto))}" if upto else f"{told} > {lower}"
 
 
 def _rules(

@@ -117,7 +117,9 @@ def test_a_trees_texts_are_drawn_whole_and_beside_each_other() -> None:
     root = TreeNode("f", [(f"is {words}", TreeNode(words)) for _ in range(3)])
     axes = tree(None, root)
     assert " ".join(texts(axes).split()).count(words) == 6
-    axes.figure.draw_without_rendering()
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
     boxes = [one.get_window_extent() for one in axes.texts]
     assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
 

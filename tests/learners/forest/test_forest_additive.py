@@ -135,7 +135,7 @@ def test_a_printed_tree_has_the_leaves_of_the_exported_one_and_says_of_what() ->
 
 def test_exported_trees_take_rows_that_are_filled_and_refused_as_predictions_are() -> None:
     """A missing number, an unknown category and one beyond the bounds."""
-    fills = {"age": 50.0, "sex": "male"}
+    fills: dict[str, float | str] = {"age": 50.0, "sex": "male"}
     columns = tuple(replace(one, fill=fills.get(one.name)) for one in FEATURES)
     learner = copy(fitted("binary"))
     learner.schema_ = Schema(columns, BINARY.target)

@@ -69,13 +69,12 @@ def test_a_cut_table_says_how_many_terms_there_are_and_how_all_are_shown() -> No
     own = learned(MODEL)
     assert own.describe(2).splitlines()[-1] == "2 of 3 terms; describe(3) shows all."
     assert own.describe(3).count("\n") == own.describe(2).count("\n")
-    many = [np.tile(BOXES[:1], (25, 1, 1)), np.linspace(1, 2, 27), np.full(25, 0.5), np.ones(26)]
     long = replace(
         MODEL,
-        terms=Terms(CUTOFFS, many[0], (0,)),
-        weights=many[1],
-        supports=many[2],
-        deviations=many[3],
+        terms=Terms(CUTOFFS, np.tile(BOXES[:1], (25, 1, 1)), (0,)),
+        weights=np.linspace(1, 2, 27),
+        supports=np.full(25, 0.5),
+        deviations=np.ones(26),
         covariance=None,
     )
     assert "(the first 20 of 26)" in learned(long).plot().get_xlabel()
