@@ -32,7 +32,7 @@ from privfed.learners.fuzzy_tree.percentiles import ScalingBounds, most_rounds
 from privfed.learners.fuzzy_tree.policies import private, published
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.fuzzy_tree.rounds import ModelRounds
-from privfed.learners.fuzzy_tree.rules import FuzzyRule, drawn, legend, rules
+from privfed.learners.fuzzy_tree.rules import FuzzyRule, counts, drawn, legend, rules
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.fuzzy_tree.shrinkage import Count, Target
 from privfed.learners.parameters import Constraints, Integers, Names, Reals, StrOptions
@@ -439,7 +439,8 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     def describe(self) -> str:
         """All rules as text, with what their words and codes are, and a note on leaves that fell back to a constant."""
-        lines = [*map(str, self.rules_), *legend(self)]
+        counted = counts(self)
+        lines = [*(rule.text(counted) for rule in self.rules_), *legend(self)]
         fallen, borrowed = int(self.models_.constant.sum()), int(self.models_.borrowed.sum())
         if fallen:
             lines.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,15 @@ if TYPE_CHECKING:
     from privfed.learners.fuzzy_tree.estimator import FuzzyTreeRegressor
     from privfed.learners.fuzzy_tree.growth import FuzzyNode
     from privfed.learners.pictures import TreeNode
+
+
+@dataclass(frozen=True)
+class Count:
+    """A column as an equation counts it: (value within the scaling's ends - origin) / step."""
+
+    origin: float
+    step: float
+    told: str = ""  #: what its values count as
 
 
 @dataclass(frozen=True)
@@ -33,13 +43,20 @@ class FuzzyRule:
     members: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        return self.text({})
+
+    def text(self, counts: Mapping[str, Count]) -> str:
+        """The rule as a sentence, some columns as they are counted."""
         members = self.members or ("",) * len(self.conditions)
         tests = " AND ".join(
             f"{shown(feature)} is {fuzzy_set}{own}"
             for (feature, fuzzy_set), own in zip(self.conditions, members, strict=True)
         )
-        terms = [f"{self.intercept:.4g}"]
-        for feature, slope in self.slopes.items():
+        plain = Count(0.0, 1.0)
+        moved = sum(counts.get(f, plain).origin * slope for f, slope in self.slopes.items())
+        terms = [f"{self.intercept + moved:.4g}"]
+        for feature, per_unit in self.slopes.items():
+            slope = per_unit * counts.get(feature, plain).step
             if slope != 0:
                 terms.append(f"{'+' if slope > 0 else '-'} {abs(slope):.4g} {shown(feature)}")
         return f"IF {tests or 'anything'} THEN {shown(self.target)} = {' '.join(terms)}"
@@ -108,6 +125,32 @@ def _members(tree: FuzzyTreeRegressor, feature: int, fuzzy_set: int) -> str:
     return f" ({', '.join(named) or 'no category'})"
 
 
+def counts(tree: FuzzyTreeRegressor) -> dict[str, Count]:
+    """How texts count categories, and whole numbers of which the scaling's ends leave two apart: from 0, the ends considered.
+
+    Ends of a scaling under noise may lie far within one step of the codes, so that slopes are steep: a category's code
+    is not what an equation multiplies.
+    """
+    found = {}
+    for column, low, high in zip(
+        tree.schema_.features, tree.lower_.tolist(), tree.upper_.tolist(), strict=True
+    ):
+        if column.kind == "category":
+            last, names = len(column.categories) - 1, list(map(shown, column.categories))
+            each = np.clip(np.arange(last + 1), low, high) - low
+            step = (high - low) / last or 1.0
+            told = ", ".join(
+                f"{number_text(count)} for {name}"
+                for count, name in zip((each / step).tolist(), names, strict=True)
+            )
+            found[column.name] = Count(low, step, told)
+        elif column.kind == "integer" and low < high <= np.floor(low) + 1 and (low, high) != (0, 1):
+            below = int(np.floor(low))
+            told = f"0 up to {below}, 1 from {below + 1} on"
+            found[column.name] = Count(low, high - low, told)
+    return found
+
+
 def legend(tree: FuzzyTreeRegressor) -> list[str]:
     """What a reader of the rules needs: which rule counts, where sets peak, how categories and far values count."""
     target, columns, found = tree.schema_.target, tree.schema_.features, []
@@ -127,15 +170,15 @@ def legend(tree: FuzzyTreeRegressor) -> list[str]:
                 for name, peak in zip(labels(own), peaks.tolist(), strict=True)
             )
             found.append(f"Sets of {shown(column.name)} peak there and overlap between: {told}.")
-    for feature in sorted(sloped):
-        if columns[feature].kind == "category":
-            codes = enumerate(map(shown, columns[feature].categories))
-            told = ", ".join(f"{code} for {name}" for code, name in codes)
-            found.append(f"In equations {shown(columns[feature].name)} counts as {told}.")
+    counted = counts(tree)
+    told = [f"{shown(columns[k].name)} {counted[columns[k].name].told}"
+            for k in sorted(sloped) if columns[k].name in counted]  # fmt: skip
+    if told:
+        found.append(f"What counts as what in equations: {'; '.join(told)}.")
     ends = ", ".join(
-        f"{shown(columns[feature].name)} {number_text(tree.lower_[feature])} to {number_text(tree.upper_[feature])}"
-        for feature in sorted(split | sloped)
-        if columns[feature].kind != "category"
+        f"{shown(columns[k].name)} {number_text(tree.lower_[k])} to {number_text(tree.upper_[k])}"
+        for k in sorted(split | sloped)
+        if columns[k].name not in counted
     )
     if ends:
         found.append(f"Values beyond these ends count as the ends: {ends}.")
