@@ -194,7 +194,7 @@ class ScoreCard:
             (step > 1, f"in steps of {step}, what lies between has a risk between"),
             (below and not above, "a lower total has a lower risk"),
             (above and not below, "a higher total has a higher risk"),
-            (below and above, "beyond the printed totals risks go on falling and rising"),
+            (below and above, "a total below these has a lower risk, one above a higher"),
             (self.variance is not None, "in brackets 90 % intervals"),
         ]
         return "; ".join(["points of all lines that hold", *(text for told, text in notes if told)])
