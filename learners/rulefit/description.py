@@ -18,6 +18,8 @@ def described(table: pd.DataFrame, top: int, told: str, *, private: bool) -> str
         lines.append("low and high: 90 % interval of the coefficient, of noise and sampling.")
     if not len(table):
         return "\n".join([*lines, f"{NOTHING[:1].upper()}{NOTHING[1:]}."])
+    if "class" in table:
+        table = table.assign(**{"class": table["class"].map(shown)})
     records = "records, estimated on synthetic ones" if private else "records"
     lines.append(
         f"importance: |coefficient| times the term's deviation, the largest 100; support: fraction of {records}."

@@ -97,6 +97,11 @@ def test_several_classes_begin_at_scores_of_their_own(link: str) -> None:
     text = learned(ClassEnsembles(models, link)).describe()
     assert ("softmax" if link == "softmax" else "against all others") in text.splitlines()[0]
     assert "at: a -0.7, b -0.7, c -0.7." in text
+    blank = Schema(FEATURES, Column("grade", "category", categories=("a", "", "c")))
+    text = learned(
+        ClassEnsembles(tuple(replace(one, schema=blank) for one in models), link)
+    ).describe()
+    assert text.count('""') == 1 + 3  # where it begins, and its terms
 
 
 def test_one_rule_has_one_support_whatever_its_class() -> None:
