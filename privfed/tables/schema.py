@@ -295,19 +295,21 @@ def _inferred(series: pd.Series[Any], name: str, target: str | None) -> Column:
             raise SchemaError(f"column {name!r} {fault}")
         values: list[str] = sorted({str(value) for value in series.dropna()})
         if len(values) == 1:
-            raise SchemaError(_constant(name))
+            raise SchemaError(_constant(name, target))
         return Column(name, "category", categories=tuple(values))
     finite = series[np.isfinite(series.to_numpy(dtype=float))]
     if finite.empty:
         raise SchemaError(f"column {name!r} holds no finite number; leave it out")
     lower, upper = float(finite.min()), float(finite.max())
     if lower == upper and name == target:
-        raise SchemaError(_constant(name))
+        raise SchemaError(_constant(name, target))
     if lower == upper:
         upper += max(1.0, abs(upper))
     kind: Kind = "integer" if pd.api.types.is_integer_dtype(series) else "number"
     return Column(name, kind, lower, upper)
 
 
-def _constant(name: str) -> str:
+def _constant(name: str, target: str | None) -> str:
+    if name == target:
+        return f"target {name!r} is constant, so there is nothing to predict; give a public schema with all that it may be"
     return f"column {name!r} is constant; leave it out, or give a public schema"
