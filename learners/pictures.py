@@ -161,7 +161,8 @@ def tree(ax: Axes | None, root: TreeNode) -> Axes:
     def place(node: TreeNode, depth: int, above: str = "") -> float:
         nonlocal lowest
         cut = depth == DEEPEST and node.branches
-        text = f"... {node.splits} more" if cut else _lines(node.text, WIDE, 12)
+        more = f"... {node.splits} more split{'s' * (node.splits > 1)}"
+        text = more if cut else _lines(node.text, WIDE, 12)
         room = max(1.0, 0.7 + 0.45 * text.count("\n"), 0.8 + 0.75 * above.count("\n"))
         branches = () if cut else [(_lines(told, WIDE, 8), one) for told, one in node.branches]
         begin = lowest

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Count:
+class EquationCode:
     """A column as an equation counts it: (value within the scaling's ends - origin) / step."""
 
     origin: float
@@ -45,14 +45,14 @@ class FuzzyRule:
     def __str__(self) -> str:
         return self.text({})
 
-    def text(self, counts: Mapping[str, Count]) -> str:
+    def text(self, counts: Mapping[str, EquationCode]) -> str:
         """The rule as a sentence, some columns as they are counted."""
         members = self.members or ("",) * len(self.conditions)
         tests = " AND ".join(
             f"{shown(feature)} is {fuzzy_set}{own}"
             for (feature, fuzzy_set), own in zip(self.conditions, members, strict=True)
         )
-        plain = Count(0.0, 1.0)
+        plain = EquationCode(0.0, 1.0)
         moved = sum(counts.get(f, plain).origin * slope for f, slope in self.slopes.items())
         terms = [f"{self.intercept + moved:.4g}"]
         for feature, per_unit in self.slopes.items():
@@ -125,7 +125,7 @@ def _members(tree: FuzzyTreeRegressor, feature: int, fuzzy_set: int) -> str:
     return f" ({', '.join(named) or 'no category'})"
 
 
-def counts(tree: FuzzyTreeRegressor) -> dict[str, Count]:
+def counts(tree: FuzzyTreeRegressor) -> dict[str, EquationCode]:
     """How texts count categories, and whole numbers of which the scaling's ends leave two apart: from 0, the ends considered.
 
     Ends of a scaling under noise may lie far within one step of the codes, so that slopes are steep: a category's code
@@ -143,11 +143,11 @@ def counts(tree: FuzzyTreeRegressor) -> dict[str, Count]:
                 f"{number_text(count)} for {name}"
                 for count, name in zip((each / step).tolist(), names, strict=True)
             )
-            found[column.name] = Count(low, step, told)
+            found[column.name] = EquationCode(low, step, told)
         elif column.kind == "integer" and low < high <= np.floor(low) + 1 and (low, high) != (0, 1):
             below = int(np.floor(low))
             told = f"0 up to {below}, 1 from {below + 1} on"
-            found[column.name] = Count(low, high - low, told)
+            found[column.name] = EquationCode(low, high - low, told)
     return found
 
 
@@ -171,10 +171,10 @@ def legend(tree: FuzzyTreeRegressor) -> list[str]:
             )
             found.append(f"Sets of {shown(column.name)} peak there and overlap between: {told}.")
     counted = counts(tree)
-    told = [f"{shown(columns[k].name)} {counted[columns[k].name].told}"
+    codes = [f"{shown(columns[k].name)} {counted[columns[k].name].told}"
             for k in sorted(sloped) if columns[k].name in counted]  # fmt: skip
-    if told:
-        found.append(f"What counts as what in equations: {'; '.join(told)}.")
+    if codes:
+        found.append(f"What counts as what in equations: {'; '.join(codes)}.")
     ends = ", ".join(
         f"{shown(columns[k].name)} {number_text(tree.lower_[k])} to {number_text(tree.upper_[k])}"
         for k in sorted(split | sloped)
