@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -385,8 +386,17 @@ class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[mi
             wanted = "a category with two categories, or a number from 0 to 1"
         else:
             return
-        values = "two values" if self.binary else "classes"
-        raise InputError(f"{type(self).__name__} needs a target with {values}: {wanted}")
+        values, write = "two values" if self.binary else "classes", ""
+        if target is not None and target.numeric:
+            low, high = target.bounds
+            few = target.kind == "integer" and high - low < 10
+            each = (
+                [str(number) for number in range(int(low), int(high) + 1)]
+                if few
+                else ["...", "..."]
+            )
+            write = f'; for {target.name!r} write kind = "category" and categories = {json.dumps(each)} in the schema'
+        raise InputError(f"{type(self).__name__} needs a target with {values}: {wanted}{write}")
 
     @property
     def classes_(self) -> np.ndarray:
@@ -494,12 +504,10 @@ class PersonalLearner(FederatedLearner):
         try:
             return super()._score(measure, X, client)
         except NoCommonModel:
-            here = sorted({*self._taken, *vars(self).get("_simulated", {})})
-            if not here:
+            if not self._here:
                 raise
-            return float(
-                np.mean([super(PersonalLearner, self)._score(measure, X, c) for c in here])
-            )
+            each = [super(PersonalLearner, self)._score(measure, X, c) for c in self._here]
+            return float(np.mean(each))
 
     def _find_local_models(self, federation: Disclosure) -> None:
         found = {}
@@ -512,6 +520,11 @@ class PersonalLearner(FederatedLearner):
     def homes(self) -> tuple[str, ...]:
         """The clients whose own models are here."""
         return tuple(self._taken)
+
+    @property
+    def _here(self) -> list[str]:
+        """The clients whose own models are here, or in this process by a simulation."""
+        return sorted({*self._taken, *vars(self).get("_simulated", {})})
 
     @property
     def _taken(self) -> Mapping[str, Any]:

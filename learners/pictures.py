@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from textwrap import fill
+from textwrap import fill, wrap
 
 import numpy as np
 from matplotlib import rc_context
@@ -14,10 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from privfed.questions.tree import Tree
-from privfed.tables.schema import Column
+from privfed.tables.schema import Column, shown
 
 BLUE, GREY = "#2f6f9f", "#9aa5b1"  #: Of what a model says, and of lines that only guide the eye
 DEEPEST = 4  #: Levels of a tree that are drawn
+WIDE = 34  #: Characters of a line in a drawn tree
 MOST_BARS = 20  #: Bars of one picture
 POINTS = 400  #: Places at which a shape function is drawn
 
@@ -34,20 +35,38 @@ def bars(
     label: str,
     intervals: np.ndarray | None = None,
 ) -> Axes:
-    """Horizontal bars in the order given, the first on top; ``intervals`` has shape (bars, 2)."""
-    names, values = list(names)[:MOST_BARS], np.asarray(values)[:MOST_BARS]
-    ax = axes_of(ax, 8, 0.9 + 0.3 * max(len(names), 1))
-    places = np.arange(len(names))
+    """Horizontal bars in the order given, the first on top; ``intervals`` has shape (bars, 2).
+
+    Of more than :data:`MOST_BARS` the first are drawn, and the label says of how many.
+    """
+    if len(names) > MOST_BARS:
+        label = f"{label} (the first {MOST_BARS} of {len(names)})"
+    told = [_lines(name, 56, 4) for name in list(names)[:MOST_BARS]]
+    values = np.asarray(values)[:MOST_BARS]
+    most = max((name.count("\n") + 1 for name in told), default=1)
+    ax = axes_of(ax, 8, 0.9 + max(0.3, 0.08 + 0.17 * most) * max(len(told), 1))
+    places = np.arange(len(told))
     ax.barh(places, values, color=BLUE, height=0.6)
     if intervals is not None:
-        low, high = intervals[: len(names)].T
+        low, high = intervals[: len(told)].T
         ax.hlines(places, low, high, color="black", linewidth=1.2)
     ax.axvline(0, color=GREY, linewidth=0.8)
-    ax.set_yticks(places, [_short(name) for name in names])
+    ax.set_yticks(places, told)
     ax.invert_yaxis()
     ax.set_xlabel(wrapped(label, 80))
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(left=False)
+    return ax
+
+
+def titled(ax: Axes, text: str) -> Axes:
+    """The axes with a remark above, if there is one, as wide as their own figure."""
+    if text:
+        figure = ax.get_figure(root=True)
+        assert figure is not None
+        ax.set_title(
+            wrapped(text, max(30, int(13 * figure.get_figwidth()) - 10)), fontsize=9, loc="left"
+        )
     return ax
 
 
@@ -72,25 +91,38 @@ def shape(
     """What a column adds at :func:`places_of`, for each of several names or for one; its band has shape (places, 2)."""
     places = places_of(column, cuts)
     ax = axes_of(ax, 6, 3.6)
+    several = isinstance(heights, Mapping)
     curves = heights if isinstance(heights, Mapping) else {"": heights}
-    mark = "o" if column.kind == "category" else "-"
+    marks = "os^Dv*P" if column.kind == "category" else ("-", "--", ":", "-.")
     lines = [
-        ax.plot(places, own, mark, color=None if name else BLUE, label=name)[0]
-        for name, own in curves.items()
+        ax.plot(places, own, marks[k // 10 % len(marks)], color=None if several else BLUE)[0]
+        for k, own in enumerate(curves.values())
     ]
-    if any(curves):
-        ax.legend(lines, [_short(name) for name in curves], frameon=False)
+    for line, name in zip(lines, curves, strict=True):
+        line.set_label(name)
+    if several:
+        ax.legend(lines, [_lines(shown(name), 48, 6) for name in curves], frameon=False)
     if column.kind == "category":
         if intervals is not None:
             ax.vlines(places, *intervals.T, color=BLUE, linewidth=1.2)
-        ax.set_xticks(places, [_short(str(name), 16) for name in column.categories])
+        _name_categories(ax, column.categories)
     elif intervals is not None:
         ax.fill_between(places, *intervals.T, color=BLUE, alpha=0.2, linewidth=0)
     ax.axhline(0, color=GREY, linewidth=0.8)
-    ax.set_xlabel(wrapped(column.name, 64))
+    ax.set_xlabel(wrapped(shown(column.name), 64))
     ax.set_ylabel(wrapped(label, 40))
     ax.spines[["top", "right"]].set_visible(False)
     return ax
+
+
+def _name_categories(ax: Axes, names: Sequence[str]) -> None:
+    """Ticks at 0, 1, ...: names beside each other where there is room, upright otherwise."""
+    room = 60 // len(names)
+    told = [_lines(shown(name), max(room, 8), 5) for name in names]
+    flat = max(map(len, "\n".join(told).split("\n"))) <= room
+    if not flat:
+        told = [_lines(shown(name), 32, 3) for name in names]
+    ax.set_xticks(np.arange(len(names)), told, rotation=0 if flat else 90)
 
 
 @dataclass(frozen=True)
@@ -101,53 +133,65 @@ class TreeNode:
     #: condition, and where it leads
     branches: list[tuple[str, TreeNode]] = field(default_factory=list)
 
+    @property
+    def splits(self) -> int:
+        """How many there are from here on."""
+        return bool(self.branches) + sum(below.splits for _, below in self.branches)
+
 
 def drawn(own: Tree, columns: Sequence[Column], leaf: Callable[[int], str]) -> TreeNode:
-    """A tree of splits with its leaves' texts."""
-
-    texts = own.conditions(columns)
+    """A tree of splits with its leaves' texts, as :meth:`.Tree.read`."""
+    root, branches = own.read(columns)
 
     def below(node: int) -> TreeNode:
-        if own.feature[node] < 0:
+        if not branches[node]:
             return TreeNode(leaf(node))
-        branches = [(texts[child], below(child)) for child, _ in own.branches(node)]
-        return TreeNode(columns[own.feature[node]].name, branches)
+        told = [(text, below(child)) for text, child in branches[node]]
+        return TreeNode(shown(columns[own.feature[node]].name), told)
 
-    return below(0)
+    return below(root)
 
 
 def tree(ax: Axes | None, root: TreeNode) -> Axes:
-    """A tree from left to right; below :data:`DEEPEST` levels ... stands for what is left out."""
-    ends: list[float] = []
+    """A tree from left to right; below :data:`DEEPEST` levels stands how many splits are left out."""
     boxes: list[tuple[int, float, str]] = []
     lines: list[tuple[int, float, float, str]] = []
+    lowest = 0.0
 
-    def place(node: TreeNode, depth: int) -> float:
+    def place(node: TreeNode, depth: int, above: str = "") -> float:
+        nonlocal lowest
         cut = depth == DEEPEST and node.branches
-        below = [] if cut else [(text, place(one, depth + 1)) for text, one in node.branches]
-        if not below:
-            ends.append(-float(len(ends)))
-        height = float(np.mean([at for _, at in below])) if below else ends[-1]
-        boxes.append((depth, height, "..." if cut else node.text))
-        lines.extend((depth, height, at, text) for text, at in below)
+        more = f"... {node.splits} more split{'s' * (node.splits > 1)}"
+        text = more if cut else _lines(node.text, WIDE, 12)
+        room = max(1.0, 0.7 + 0.45 * text.count("\n"), 0.8 + 0.75 * above.count("\n"))
+        branches = () if cut else [(_lines(told, WIDE, 8), one) for told, one in node.branches]
+        begin = lowest
+        below = [(told, place(one, depth + 1, told)) for told, one in branches]
+        lowest = min(lowest, begin - room)
+        height = float(np.mean([at for _, at in below])) if below else begin - (room - 1) / 2
+        boxes.append((depth, height, text))
+        lines.extend((depth, height, at, told) for told, at in below)
         return height
 
     place(root, 0)
     deepest = max(depth for depth, _, _ in boxes)
-    boxed, told = (max((min(len(one[-1]), 34) for one in few), default=0) for few in (boxes, lines))
+    boxed, told = (
+        max((len(line) for one in few for line in one[-1].split("\n")), default=0)
+        for few in (boxes, lines)
+    )
     level = max(2.6, 0.6 + 0.09 * boxed + 0.07 * told)
-    ax = axes_of(ax, 0.4 + 0.1 * boxed + level * deepest, 1 + 0.42 * len(ends))
+    ax = axes_of(ax, max(4.0, 0.4 + 0.1 * boxed + level * deepest), 1 - 0.42 * lowest)
     for depth, start, end, text in lines:
         ax.plot([depth, depth + 1], [start, end], color=GREY, linewidth=0.8, zorder=1)
         middle = depth + 0.5, start + 0.5 * (end - start)
-        ax.text(*middle, _short(text, 34), ha="center", va="center", fontsize=8, zorder=3,
+        ax.text(*middle, text, ha="center", va="center", fontsize=8, zorder=3,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})  # fmt: skip
     for depth, height, text in boxes:
-        ax.text(depth, height, _short(text, 34), ha="center", va="center", fontsize=9, zorder=4,
+        ax.text(depth, height, text, ha="center", va="center", fontsize=9, zorder=4,
                 bbox={"boxstyle": "round", "facecolor": "white", "edgecolor": BLUE})  # fmt: skip
     margin = (0.2 + 0.05 * boxed) / level
     ax.set_xlim(-margin, deepest + margin)
-    ax.set_ylim(min(ends) - 0.7, 0.7)
+    ax.set_ylim(lowest + 0.3, 0.7)
     ax.axis("off")
     return ax
 
@@ -164,8 +208,10 @@ def wrapped(text: str, most: int) -> str:
     )
 
 
-def _short(text: str, most: int = 48) -> str:
-    return literal(text if len(text) <= most else text[: most - 1] + "…")
+def _lines(text: str, width: int, most: int) -> str:
+    """A text over at most so many lines of some width, drawn as it is; three dots end what is longer."""
+    lines = wrap(text, width, break_on_hyphens=False, max_lines=most, placeholder=" …")
+    return literal("\n".join(lines))
 
 
 def svg_of(ax: Axes, title: str) -> str:

@@ -20,7 +20,7 @@ from privfed.learners.forest import rules
 from privfed.learners.forest.additive import to_sklearn
 from privfed.learners.forest.columns import class_count
 from privfed.learners.forest.growth import ForestParams
-from privfed.learners.forest.model import FittedForest, ForestModel
+from privfed.learners.forest.model import CLIENT, FittedForest, ForestModel
 from privfed.learners.forest.out_of_bag import OutOfBag
 from privfed.learners.forest.private_way import PrivateForest, PrivateForestWay
 from privfed.learners.forest.published import LearnedForest, PublishedForest
@@ -34,7 +34,7 @@ from privfed.learners.private.synthetic_tables import synthetic_table
 from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.exact import Number
-from privfed.tables.schema import Schema
+from privfed.tables.schema import Schema, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,6 +115,10 @@ class _FedForest(LearnerByWays):
         if self.criterion not in self._criteria:
             known = ", ".join(self._criteria)
             raise InputError(f"criterion of {type(self).__name__} must be one of {known}")
+        if self.client_splits and CLIENT in schema.names:
+            raise InputError(
+                f"a column is called {CLIENT!r}, as client_splits calls a split on the client; rename it"
+            )
         if self.oob_score and self.sampling == "all":
             raise InputError(
                 "oob_score needs a sampling other than 'all': no record is out of any bag"
@@ -201,10 +205,8 @@ class _FedForest(LearnerByWays):
         if feature is None:
             if tree is None:
                 return super().plot(ax=ax)
-            ax = pictures.tree(ax, model.drawn(tree))
-            if isinstance(model, PrivateForest):
-                ax.set_title(pictures.wrapped(model.told(tree), 60), fontsize=9, loc="left")
-            return ax
+            told = model.told(tree)
+            return pictures.titled(pictures.tree(ax, model.drawn(tree)), told)
         if not isinstance(model, PrivateForest):
             return super().plot(feature, ax=ax)
         column, number = self._feature(feature)
@@ -213,11 +215,11 @@ class _FedForest(LearnerByWays):
         heights, reach = model.partial_dependence(number)
         codes = np.searchsorted(cuts, places, side="right")
         band = np.column_stack([heights - reach, heights + reach])[codes]
-        name, classes = self.schema_.columns[-1].name, getattr(self, "classes_", None)
-        label = (
-            f"adds to {name}" if classes is None else f"adds to log-odds of {name} = {classes[1]}"
-        )
-        return pictures.shape(ax, column, heights[codes], label, band, cuts)
+        name, classes = shown(self.schema_.columns[-1].name), getattr(self, "classes_", None)
+        of = name if classes is None else f"log-odds of {name} = {shown(str(classes[1]))}"
+        ax = pictures.shape(ax, column, heights[codes], f"adds to {of}", band, cuts)
+        used = bool(np.ptp(heights))
+        return ax if used else pictures.titled(ax, f"the model does not use {shown(column.name)}")
 
     def describe(self, tree: int | None = None) -> str:
         """One tree as text, a rule for each leaf; without a number the first, of a private model what weighs most.
@@ -231,10 +233,19 @@ class _FedForest(LearnerByWays):
         """A private model's trees as scikit-learn has them, a list of one for each output; see :meth:`to_sklearn`."""
         return list(self.to_sklearn().estimators_)
 
-    def to_sklearn(self) -> BaseEstimator:
-        """A private model as scikit-learn's gradient boosting, its trees unchanged, for encoded rows.
+    def encode(self, X: pd.DataFrame | np.ndarray) -> np.ndarray:
+        """Rows as :meth:`to_sklearn` and :meth:`to_onnx` take them, shape (rows, features).
 
-        Rows are as ``feature_names_in_`` has them, categories by their number. Values and thresholds meet as
+        Columns are as ``feature_names_in_`` has them, categories by their number, what is missing filled and numbers held
+        to their bounds as :meth:`predict` does. SchemaError: no value where the schema has no ``fill``, or a category that
+        it does not list.
+        """
+        return self._encode(X)
+
+    def to_sklearn(self) -> BaseEstimator:
+        """A private model as scikit-learn's gradient boosting, its trees unchanged, for rows of :meth:`encode`.
+
+        By itself it refuses missing numbers, and takes any number for a category. Values and thresholds meet as
         32-bit floats, and a number is not held to its limits; else predictions are the same.
 
         Raises:
@@ -247,7 +258,9 @@ class _FedForest(LearnerByWays):
         return to_sklearn(self.model_.model, getattr(self, "classes_", np.zeros(0)))
 
     def to_onnx(self) -> Any:
-        """:meth:`to_sklearn` as an ``onnx.ModelProto``, for encoded rows of 32-bit floats, by skl2onnx.
+        """:meth:`to_sklearn` as an ``onnx.ModelProto``, for rows of :meth:`encode` as 32-bit floats, by skl2onnx.
+
+        By itself it refuses nothing: a missing number takes one side of every split.
 
         Raises:
             InputError: the model is not private, or skl2onnx is not installed.

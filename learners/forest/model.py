@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from privfed.errors import InputError
 from privfed.learners.forest import rules
 from privfed.learners.forest.columns import single
 from privfed.learners.forest.gains import decreases
 from privfed.learners.forest.trees import LEAF, BinaryTrees
 from privfed.learners.impurity import CRITERIA, Criterion
-from privfed.tables.schema import Schema
+from privfed.tables.schema import Schema, shown
 
 if TYPE_CHECKING:
     from privfed.learners.pictures import TreeNode
@@ -40,6 +41,9 @@ class ForestModel(Protocol):
 
     def describe(self, tree: int | None) -> str:
         """One of its trees as text; of none, what the model has."""
+
+    def told(self, tree: int) -> str:
+        """Which tree it is of how many, and what its leaves' numbers are; InputError for one that there is not."""
 
     def drawn(self, tree: int) -> TreeNode:
         """One tree as a picture has it."""
@@ -154,7 +158,18 @@ class FittedForest:
 
     def describe(self, tree: int | None) -> str:
         """One tree, a rule for each leaf, rounded; of none the first."""
-        return "\n".join(rules.described(*self._read(tree or 0)))
+        heading = f"{self.told(tree or 0)}, after the number of the sample's records there:"
+        return "\n".join([heading, *rules.described(*self._read(tree or 0))])
+
+    def told(self, tree: int) -> str:
+        """See the base."""
+        last, target = self.trees.roots - 1, self.schema.target
+        assert target is not None
+        if not 0 <= tree <= last:
+            raise InputError(f"there is no tree {tree}; the last is {last}")
+        numbers, name = self.criterion == "squared_error", shown(target.name)
+        leaves = f"means of {name}" if numbers else f"fractions of the classes of {name}"
+        return f"tree {tree}, from 0 to {last}, whose mean is the model; its leaves have {leaves}"
 
     def drawn(self, tree: int) -> TreeNode:
         """See the base."""
@@ -225,7 +240,7 @@ class FittedForest:
         trees, criterion = state["trees"], state["criterion"]
         if criterion not in CRITERIA or not trees:
             raise ValueError("a forest needs trees and a criterion")
-        features = {name: at for at, name in enumerate((*schema.names, CLIENT))}
+        features = {CLIENT: len(schema.names)} | {n: at for at, n in enumerate(schema.names)}
         width = max([len(clients), 1, *(len(column.categories) for column in schema.features)])
         offset, rest = [], len(trees)
         for tree in trees:

@@ -26,7 +26,7 @@ from privfed.learners.private.grid import WHOLE, one_bin_each
 from privfed.learners.private.model import deviations_of
 from privfed.learners.private.target_link import MOST_CLASSES
 from privfed.learners.ways import Way
-from privfed.tables.schema import Schema
+from privfed.tables.schema import Schema, shown
 
 if TYPE_CHECKING:
     from privfed.learners.pictures import TreeNode
@@ -95,16 +95,17 @@ class PrivateForest:
             return f"{self.told(tree)}:\n{text}"
         fractions = self.importances()[:-1]
         order = np.argsort(-fractions, kind="stable")
+        lines = [
+            f"{shown(names[k])}: {100 * fractions[k]:.1f} % of the trees' variance" for k in order
+        ]
+        if model.outcome.kind == "number":
+            low, high = model.outcome.lower, model.outcome.upper
+            lines.insert(0, f"predictions lie between {low:.4g} and {high:.4g}")
         head = (
-            f"{len(self.trees)} trees, {len(names)} of one column each, whose sum is the score; weighted by "
+            f"{len(self.trees)} trees, {len(names)} of one column each, whose sum is {self._of}; weighted by "
             f"{model.rounds} noisy sums of about {max(model.records, 0):.0f} records"
         )
-        return "\n".join(
-            [
-                head,
-                *(f"{names[k]}: {100 * fractions[k]:.1f} % of the trees' variance" for k in order),
-            ]
-        )
+        return "\n".join([head, *lines])
 
     @cached_property
     def trees(self) -> tuple[AdditiveTree, ...]:
@@ -129,18 +130,23 @@ class PrivateForest:
         return values_of(self.model)
 
     def told(self, tree: int) -> str:
-        """Which tree it is, and what its leaves' numbers add up to with the other trees'."""
+        """See the base: all trees' leaves add up."""
+        self._tree(tree)
+        last_tree = len(self.trees) - 1
+        return f"tree {tree}, from 0 to {last_tree}; the leaves of all add up to {self._of}"
+
+    @property
+    def _of(self) -> str:
+        """What the trees add up to."""
         target, kind = self.model.schema.target, self.model.outcome.kind
         assert target is not None
+        name = shown(target.name)
         if kind == "number":
-            of = target.name
-        else:
-            first, last = map(int, target.bounds)
-            names = target.categories or tuple(map(str, range(first, last + 1)))
-            several = f"scores of {target.name} = {', '.join(names)}"
-            of = several if kind == "classes" else f"the log-odds of {target.name} = {names[1]}"
-        last_tree = len(self.trees) - 1
-        return f"tree {tree}, from 0 to {last_tree}; the leaves of all add up to {of}"
+            return name
+        first, last = map(int, target.bounds)
+        names = list(map(shown, target.categories or map(str, range(first, last + 1))))
+        several = f"the scores of {name} = {', '.join(names)}, whose softmax are the probabilities"
+        return several if kind == "classes" else f"the log-odds of {name} = {names[1]}"
 
     def partial_dependence(self, column: int, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """What a column's codes add: log-odds, or the target's unit; and half the interval, both of shape (codes,)."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from privfed.errors import InputError
+from privfed.tables.schema import shown
 
 if TYPE_CHECKING:
     from privfed.learners.pictures import TreeNode
@@ -32,7 +33,7 @@ _BEGIN = re.compile(r"tree \d+:")
 
 def lines(plain: dict[str, list[Any]]) -> list[str]:
     """One tree's rules, exact, from its lists by node."""
-    return _rules(plain, _exact_cut, lambda value: ", ".join(map(repr, value)))
+    return _rules(plain, lambda value: ", ".join(map(repr, value)), exact=True)
 
 
 def described(plain: dict[str, list[Any]], classes: Sequence[object] = ()) -> list[str]:
@@ -40,31 +41,58 @@ def described(plain: dict[str, list[Any]], classes: Sequence[object] = ()) -> li
 
     ``"age" <= 41.5 => 12: dead=0.25, alive=0.75``.
     """
-    return _rules(plain, _short, lambda value: _value(value, classes))
+    return _rules(plain, lambda value: _value(value, classes), exact=False)
 
 
 def _value(value: list[float], classes: Sequence[object]) -> str:
     """A leaf's value for people."""
     if not classes:
         return ", ".join(map(_short, value))
-    return ", ".join(f"{name}={share:.3g}" for name, share in zip(classes, value, strict=True))
+    named = zip(map(shown, map(str, classes)), value, strict=True)
+    return ", ".join(f"{name}={share:.3g}" for name, share in named)
+
+
+def _joined(steps: list[tuple[str, str, Any]]) -> list[str]:
+    """A path's conditions (name, sign, cut or list) for people, one for each feature, the tightest."""
+    features = dict.fromkeys(name for name, _, _ in steps)
+    return [_condition(name, [own[1:] for own in steps if own[0] == name]) for name in features]
+
+
+def _condition(name: str, steps: list[tuple[str, Any]]) -> str:
+    """All conditions on one feature as one."""
+    told = json.dumps(name, ensure_ascii=False)
+    if isinstance(steps[0][1], list):
+        among = [set(listed) for sign, listed in steps if sign == "in"]
+        besides = list(dict.fromkeys(n for sign, own in steps if sign == "not in" for n in own))
+        if not among:
+            return f"{told} not in {json.dumps(besides, ensure_ascii=False)}"
+        first = next(listed for sign, listed in steps if sign == "in")
+        kept = [n for n in first if n in set.intersection(*among) and n not in besides]
+        return f"{told} in {json.dumps(kept, ensure_ascii=False)}"
+    above = [cut for sign, cut in steps if sign == ">"]
+    upto = [cut for sign, cut in steps if sign == "<="]
+    if not above:
+        return f"{told} <= {_short(min(upto))}"
+    lower = _short(max(above))
+    return f"{lower} < {told} <= {_short(min(upto))}" if upto else f"{told} > {lower}"
 
 
 def _rules(
-    plain: dict[str, list[Any]], cut: Callable[[float], str], leaf: Callable[[list[float]], str]
+    plain: dict[str, list[Any]], leaf: Callable[[list[float]], str], *, exact: bool
 ) -> list[str]:
-    """One tree's rules, by how thresholds and the values of leaves are written."""
+    """One tree's rules, by how the values of leaves are written, and whether conditions are to be read back."""
     rules: list[str] = []
-    stack: list[tuple[int, tuple[str, ...]]] = [(0, ())]
+    stack: list[tuple[int, tuple[tuple[str, str, Any], ...]]] = [(0, ())]
     while stack:
         node, path = stack.pop()
         if plain["feature"][node] is None:
-            size = sum(plain["records"][node])
+            size, steps = sum(plain["records"][node]), list(path)
+            told = [_written(*step, exact=True) for step in steps] if exact else _joined(steps)
             rules.append(
-                f"{' and '.join(path) or 'always'} => {size}: {leaf(plain['value'][node])}"
+                f"{' and '.join(told) or 'always'} => {size}: {leaf(plain['value'][node])}"
             )
             continue
-        left, right = _conditions(plain, node, cut)
+        left, right = _sides_of(plain, node)
         stack += [(plain["right"][node], (*path, right)), (plain["left"][node], (*path, left))]
     return rules
 
@@ -77,15 +105,22 @@ def _short(number: float) -> str:
     return f"{float(f'{number:.4g}'):.15g}"  # 12350, not 1.235e+04
 
 
-def _conditions(
-    plain: dict[str, list[Any]], node: int, written: Callable[[float], str]
-) -> tuple[str, str]:
-    """How a record goes left, and how right."""
-    name, left_if = json.dumps(plain["feature"][node]), plain["left_if"][node]
+def _sides_of(
+    plain: dict[str, list[Any]], node: int
+) -> tuple[tuple[str, str, Any], tuple[str, str, Any]]:
+    """What a record must meet to go left, and what to go right: name, sign, and a cut or a list."""
+    name, left_if = plain["feature"][node], plain["left_if"][node]
     if left_if is None:
-        cut = written(plain["cut"][node])
-        return f"{name} <= {cut}", f"{name} > {cut}"
-    return f"{name} in {json.dumps(left_if)}", f"{name} not in {json.dumps(left_if)}"
+        cut = plain["cut"][node]
+        return (name, "<=", cut), (name, ">", cut)
+    return (name, "in", left_if), (name, "not in", left_if)
+
+
+def _written(name: str, sign: str, split: Any, *, exact: bool) -> str:
+    """One condition; letters beyond ASCII stay as they are where people read it."""
+    cut = _exact_cut if exact else _short
+    told = json.dumps(split, ensure_ascii=exact) if isinstance(split, list) else cut(split)
+    return f"{json.dumps(name, ensure_ascii=exact)} {sign} {told}"
 
 
 def drawn(plain: dict[str, list[Any]], classes: Sequence[object] = (), node: int = 0) -> TreeNode:
@@ -96,8 +131,9 @@ def drawn(plain: dict[str, list[Any]], classes: Sequence[object] = (), node: int
     if name is None:
         return TreeNode(_value(plain["value"][node], classes))
     children = plain["left"][node], plain["right"][node]
-    sides = zip(_conditions(plain, node, _short), children, strict=True)
-    return TreeNode(name, [(text, drawn(plain, classes, child)) for text, child in sides])
+    sides = zip(_sides_of(plain, node), children, strict=True)
+    below = [(_written(*own, exact=False), drawn(plain, classes, child)) for own, child in sides]
+    return TreeNode(shown(name), below)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from privfed.learners.fuzzy_tree.percentiles import ScalingBounds, most_rounds
 from privfed.learners.fuzzy_tree.policies import private, published
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.fuzzy_tree.rounds import ModelRounds
-from privfed.learners.fuzzy_tree.rules import FuzzyRule, drawn, rules
+from privfed.learners.fuzzy_tree.rules import FuzzyRule, counts, drawn, legend, rules
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.fuzzy_tree.shrinkage import Count, Target
 from privfed.learners.parameters import Constraints, Integers, Names, Reals, StrOptions
@@ -42,7 +42,7 @@ from privfed.privacy.policy import Policy
 from privfed.questions.cells import Path
 from privfed.questions.exact import Number
 from privfed.questions.query import Query
-from privfed.tables.schema import Schema
+from privfed.tables.schema import Schema, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -313,7 +313,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         chosen, active = self._match(unit)
         design = np.column_stack([np.ones(len(unit)), unit - 0.5])
         predicted = (design * self.models_.coefficients[chosen]).sum(axis=1)
-        if self.noisy_ or self.target_ or not self.schema_.inferred:
+        if self.clipped:
             predicted = np.clip(predicted, -0.5, 0.5)
         for row in np.flatnonzero(~active):
             above = self._reached(unit[row : row + 1])
@@ -321,6 +321,11 @@ class FuzzyTreeRegressor(FederatedRegressor):
         assert self.schema_.target is not None
         low, high = self.target_ or self.schema_.target.bounds
         return np.asarray((predicted + 0.5) * (high - low) + low)
+
+    @property
+    def clipped(self) -> bool:
+        """Whether predictions are held to :attr:`prediction_limits_`, and not to bounds inferred from the records."""
+        return bool(self.noisy_ or self.target_ or not self.schema_.inferred)
 
     @property
     def prediction_limits_(self) -> tuple[float, float]:
@@ -421,9 +426,11 @@ class FuzzyTreeRegressor(FederatedRegressor):
         """The tree with its leaves' means, or the importances of the features where there is one rule alone."""
         if feature is not None or not self.root_.children:
             return super().plot(feature, ax=ax)
-        from privfed.learners.pictures import tree
+        from privfed.learners.pictures import titled, tree
 
-        return tree(ax, drawn(self))
+        name = shown(self.schema_.columns[-1].name)
+        told = f"leaves: means of {name}; the equations that predict are in describe()"
+        return titled(tree(ax, drawn(self)), told)
 
     @property
     def rules_(self) -> list[FuzzyRule]:
@@ -431,8 +438,9 @@ class FuzzyTreeRegressor(FederatedRegressor):
         return rules(self)
 
     def describe(self) -> str:
-        """All rules as text, with a note on leaves that fell back to a constant."""
-        lines = [str(rule) for rule in self.rules_]
+        """All rules as text, with what their words and codes are, and a note on leaves that fell back to a constant."""
+        counted = counts(self)
+        lines = [*(rule.text(counted) for rule in self.rules_), *legend(self)]
         fallen, borrowed = int(self.models_.constant.sum()), int(self.models_.borrowed.sum())
         if fallen:
             lines.append(

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privfed.learners.fuzzy_tree.fuzzy import labels, sets_of
+from privfed.learners.fuzzy_tree.fuzzy import labels, sets_of, to_unit
+from privfed.questions.tree import number_text
+from privfed.tables.schema import shown
 
 if TYPE_CHECKING:
     from privfed.learners.fuzzy_tree.estimator import FuzzyTreeRegressor
     from privfed.learners.fuzzy_tree.growth import FuzzyNode
     from privfed.learners.pictures import TreeNode
+
+
+@dataclass(frozen=True)
+class EquationCode:
+    """A column as an equation counts it: (value within the scaling's ends - origin) / step."""
+
+    origin: float
+    step: float
+    told: str = ""  #: what its values count as
 
 
 @dataclass(frozen=True)
@@ -27,14 +39,27 @@ class FuzzyRule:
     #: average strength over training records, by which matches are normalised
     mean_activation: float
     constant: bool  #: whether noise or silence left only a constant
+    #: the categories in each condition's set, `` (female)``; empty for numbers
+    members: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        tests = " AND ".join(f"{feature} is {fuzzy_set}" for feature, fuzzy_set in self.conditions)
-        terms = [f"{self.intercept:.4g}"]
-        for feature, slope in self.slopes.items():
+        return self.text({})
+
+    def text(self, counts: Mapping[str, EquationCode]) -> str:
+        """The rule as a sentence, some columns as they are counted."""
+        members = self.members or ("",) * len(self.conditions)
+        tests = " AND ".join(
+            f"{shown(feature)} is {fuzzy_set}{own}"
+            for (feature, fuzzy_set), own in zip(self.conditions, members, strict=True)
+        )
+        plain = EquationCode(0.0, 1.0)
+        moved = sum(counts.get(f, plain).origin * slope for f, slope in self.slopes.items())
+        terms = [f"{self.intercept + moved:.4g}"]
+        for feature, per_unit in self.slopes.items():
+            slope = per_unit * counts.get(feature, plain).step
             if slope != 0:
-                terms.append(f"{'+' if slope > 0 else '-'} {abs(slope):.4g} {feature}")
-        return f"IF {tests or 'anything'} THEN {self.target} = {' '.join(terms)}"
+                terms.append(f"{'+' if slope > 0 else '-'} {abs(slope):.4g} {shown(feature)}")
+        return f"IF {tests or 'anything'} THEN {shown(self.target)} = {' '.join(terms)}"
 
     def to_dict(self) -> dict[str, Any]:
         """The rule as plain data."""
@@ -77,8 +102,90 @@ def rules(tree: FuzzyTreeRegressor) -> list[FuzzyRule]:
                 },
                 float(tree.mean_activation_[number]),
                 bool(tree.models_.constant[number]),
+                tuple(_members(tree, feature, branch) for feature, branch in leaf.path),
             )
         )
+    return found
+
+
+def _members(tree: FuzzyTreeRegressor, feature: int, fuzzy_set: int) -> str:
+    """The categories of a set, with their memberships below one: `` (b, c by 0.5)``; nothing for a number."""
+    column = tree.schema_.features[feature]
+    if column.kind != "category":
+        return ""
+    last = sets_of(tree.n_fuzzy_sets, tree.schema_)[feature] - 1
+    codes = np.arange(len(column.categories), dtype=float)
+    unit = to_unit(codes, *(ends[[feature]] for ends in (tree.lower_, tree.upper_)))
+    degrees = np.maximum(1 - np.abs(unit * last - fuzzy_set), 0)
+    named = [
+        shown(name) + ("" if degree > 0.995 else f" by {degree:.2g}")
+        for name, degree in zip(column.categories, degrees, strict=True)
+        if degree > 0.005
+    ]
+    return f" ({', '.join(named) or 'no category'})"
+
+
+def counts(tree: FuzzyTreeRegressor) -> dict[str, EquationCode]:
+    """How texts count categories, and whole numbers of which the scaling's ends leave two apart: from 0, the ends considered.
+
+    Ends of a scaling under noise may lie far within one step of the codes, so that slopes are steep: a category's code
+    is not what an equation multiplies.
+    """
+    found = {}
+    for column, low, high in zip(
+        tree.schema_.features, tree.lower_.tolist(), tree.upper_.tolist(), strict=True
+    ):
+        if column.kind == "category":
+            last, names = len(column.categories) - 1, list(map(shown, column.categories))
+            each = np.clip(np.arange(last + 1), low, high) - low
+            step = (high - low) / last or 1.0
+            told = ", ".join(
+                f"{number_text(count)} for {name}"
+                for count, name in zip((each / step).tolist(), names, strict=True)
+            )
+            found[column.name] = EquationCode(low, step, told)
+        elif column.kind == "integer" and low < high <= np.floor(low) + 1 and (low, high) != (0, 1):
+            below = int(np.floor(low))
+            told = f"0 up to {below}, 1 from {below + 1} on"
+            found[column.name] = EquationCode(low, high - low, told)
+    return found
+
+
+def legend(tree: FuzzyTreeRegressor) -> list[str]:
+    """What a reader of the rules needs: which rule counts, where sets peak, how categories and far values count."""
+    target, columns, found = tree.schema_.target, tree.schema_.features, []
+    assert target is not None
+    split = {feature for leaf in tree.leaves_ for feature, _ in leaf.path}
+    sloped = set(np.flatnonzero(tree.models_.coefficients[:, 1:].any(axis=0)).tolist())
+    if tree.n_leaves_ > 1:
+        found.append(
+            "One rule predicts each case: the one that it meets most, beside how far cases meet that rule on average."
+        )
+    for feature in sorted(split):
+        own, column = sets_of(tree.n_fuzzy_sets, tree.schema_)[feature], columns[feature]
+        if column.kind != "category":
+            peaks = np.linspace(tree.lower_[feature], tree.upper_[feature], own)
+            told = ", ".join(
+                f"{name} at {number_text(peak)}"
+                for name, peak in zip(labels(own), peaks.tolist(), strict=True)
+            )
+            found.append(f"Sets of {shown(column.name)} peak there and overlap between: {told}.")
+    counted = counts(tree)
+    codes = [f"{shown(columns[k].name)} {counted[columns[k].name].told}"
+            for k in sorted(sloped) if columns[k].name in counted]  # fmt: skip
+    if codes:
+        found.append(f"What counts as what in equations: {'; '.join(codes)}.")
+    ends = ", ".join(
+        f"{shown(columns[k].name)} {number_text(tree.lower_[k])} to {number_text(tree.upper_[k])}"
+        for k in sorted(split | sloped)
+        if columns[k].name not in counted
+    )
+    if ends:
+        found.append(f"Values beyond these ends count as the ends: {ends}.")
+    if tree.clipped:
+        low, high = tree.prediction_limits_
+        name = shown(target.name) + (f" ({target.description})" if target.description else "")
+        found.append(f"Predictions of {name} lie between {low:.4g} and {high:.4g}.")
     return found
 
 
@@ -97,7 +204,10 @@ def drawn(tree: FuzzyTreeRegressor) -> TreeNode:
         if own.feature is None:
             return TreeNode(f"{low + (high - low) * (own.mean + 0.5):.4g}")
         feature = own.feature
-        below = [(f"is {terms[feature][k]}", node(child)) for k, child in own.children.items()]
-        return TreeNode(names[feature], below)
+        below = [
+            (f"is {terms[feature][k]}{_members(tree, feature, k)}", node(child))
+            for k, child in own.children.items()
+        ]
+        return TreeNode(shown(names[feature]), below)
 
     return node(tree.root_)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -35,11 +36,12 @@ from privfed.learners.parameters import Boolean, Constraints, Integers, Reals, S
 from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import Number
-from privfed.tables.schema import Schema
+from privfed.tables.schema import Schema, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+MOST_NAMES = 20  #: Clients that a text lists
 _SHARE = Reals(at_least=0, at_most=1)
 _DEPTH = Integers(1, DEEPEST)
 
@@ -171,9 +173,26 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         return PersonalTree.off_shelf(shelf[SHELF], self.schema_, outputs)
 
     def describe(self, *, client: str | None = None) -> str:
-        """A client's own tree as text; InputError unless it was taken home."""
-        tree: PersonalTree = self.at_home(client, "describe(client={client!r})")
-        return tree.to_text(self.schema_, self.classes_ if self._classify else ())
+        """A client's own tree as text; without a name the tree that all share, if there is one, and whose others are here.
+
+        Raises:
+            InputError: that client's tree was not taken home.
+        """
+        if client is not None:
+            own: PersonalTree = self.at_home(client)
+            return f"{self._heading(own, client)}:\n{own.to_text(self.schema_, self._labels)}"
+        lines = []
+        if (shared := self._shared_tree) is not None:
+            lines = [f"{self._heading(shared)}:", shared.to_text(self.schema_, self._labels)]
+        here, away = self._here, [name for name in self.clients_ if name not in self._here]
+        lines.append("Each client has a tree of its own, which stays with it.")
+        if here:
+            lines.append(f"describe(client={here[0]!r}) shows one of those here: {_listed(here)}.")
+        if away:
+            lines.append(
+                f"take_home(client, shelf) brings one, where its shelf is; not here: {_listed(away)}."
+            )
+        return "\n".join(lines)
 
     def plot(
         self, feature: str | None = None, *, client: str | None = None, ax: Axes | None = None
@@ -183,13 +202,51 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
             return super().plot(feature, ax=ax)
         from privfed.learners import pictures
 
-        if client is None and self.shared_ is not None:
-            own = PersonalTree(self.shared_.tree, self.shared_.values, "shared")
+        shared = self._shared_tree if client is None else None
+        own = self.at_home(client, "plot(client={client!r})") if shared is None else shared
+        columns, labels = self.schema_.features, self._labels
+        root = pictures.drawn(own.tree, columns, lambda node: own.said(node, labels))
+        return pictures.titled(pictures.tree(ax, root), self._heading(own, client))
+
+    def to_html(self) -> str:
+        """The tree that all share, or the text alone: a client's own tree is for those who ask for it by name."""
+        return super().to_html() if self.shared_ else f"<pre>{escape(self.describe())}</pre>"
+
+    @property
+    def _shared_tree(self) -> PersonalTree | None:
+        own = self.shared_
+        return None if own is None else PersonalTree(own.tree, own.values, "shared")
+
+    @property
+    def _labels(self) -> tuple[str, ...]:
+        """The classes as texts have them, none of a number."""
+        return tuple(shown(str(label)) for label in self.classes_) if self._classify else ()
+
+    def _heading(self, own: PersonalTree, client: str | None = None) -> str:
+        """Whose tree it is, how it was found, and what its leaves say."""
+        whose = "the tree that all share" if client is None else f"the tree of client {client!r}"
+        together = "found together" if self.shared_ is None else "grown below the shared one"
+        found = {"own": ", which it grew alone", "federation": f", {together}"}
+        splits = {0: "no split: one leaf for all", 1: "1 split"}
+        name = shown(self.schema_.columns[-1].name)
+        if self._classify:
+            leaves = f"leaves: class of {name}, and its estimated fraction there"
+            if own.weights is not None:
+                leaves += "; rare classes weigh more, so that another may have a larger fraction"
         else:
-            own = self.at_home(client, "plot(client={client!r})")
-        classes = self.classes_ if self._classify else ()
-        root = pictures.drawn(own.tree, self.schema_.features, lambda node: own.said(node, classes))
-        return pictures.tree(ax, root)
+            values = own.values[own.tree.leaves, 0]
+            leaves = f"leaves: mean of {name}, from {values.min():.4g} to {values.max():.4g}"
+        count = self._splits(own)
+        told = splits.get(count, f"{count} splits")
+        return f"{whose}{found.get(own.source, '')}; {told}; {leaves}"
+
+    def _splits(self, own: PersonalTree) -> int:
+        """How many splits a reader sees: those of which records can take one branch alone are passed over."""
+        root, branches = own.tree.read(self.schema_.features)
+        nodes = [root]
+        for node in nodes:  # which grows
+            nodes += [child for _, child in branches[node]]
+        return sum(bool(branches[node]) for node in nodes)
 
     def _said(self, X: pd.DataFrame | np.ndarray, client: Any) -> np.ndarray:
         """What the tree of a client, or the tree that all share, says of rows."""
@@ -219,9 +276,8 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         if self.candidates_ is not None:
             last = self.candidates_
             plain |= {"codes": last.codes.tolist(), "depth": last.depth, "count": last.count}
-        if self.shared_ is not None:
-            tree = PersonalTree(self.shared_.tree, self.shared_.values, "shared")
-            plain["shared"] = tree.to_dict()
+        if (shared := self._shared_tree) is not None:
+            plain["shared"] = shared.to_dict()
         return plain
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -323,3 +379,9 @@ class GeneticTreeRegressor(FederatedRegressor, _GeneticTree):
     ) -> np.ndarray:
         """The mean of each row's leaf; arguments as for :meth:`GeneticTreeClassifier.predict`."""
         return self._said(X, client)[:, 0]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -110,9 +110,13 @@ class PersonalTree:
         return self.tree.to_text(schema, lambda node: self.said(node, classes))
 
     def said(self, node: int, classes: Sequence[Any] = ()) -> str:
-        """What a leaf says: its label, or its mean."""
-        row = self.weighed(self.values[node])
-        return str(classes[int(row.argmax())]) if len(classes) else f"{row[0]:.4g}"
+        """What a leaf says: its label with the class' fraction, ``yes (0.83)``, or its mean."""
+        row = self.values[node]
+        if not len(classes):
+            return f"{row[0]:.4g}"
+        label = int(self.weighed(row).argmax())
+        told = f"{row[label]:.3g}" if row[label] < 0.9995 else "> 0.999"
+        return f"{classes[label]} ({told})"
 
     def to_dict(self) -> dict[str, Any]:
         """The tree as plain data."""

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from fractions import Fraction
+from html import escape
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -22,6 +23,7 @@ from privfed.learners.parameters import Constraints, Exact, Integers, Names, Rea
 from privfed.learners.rule_search.asking import CohortSession, FoundRule, SearchStep
 from privfed.learners.rule_search.level_search import MAX_EPSILON
 from privfed.learners.rule_search.population_rules import (
+    NOTE,
     PopulationRules,
     WeightedRule,
     coverage,
@@ -189,6 +191,23 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
                 f"{', '.join(self.schema_.names)}"
             )
         return rules.votes(array[..., columns]) - rules.cut
+
+    def describe(self) -> str:
+        """The rules, a line each, with the estimated share of the individuals who hold one of its structure."""
+        check_is_fitted(self)
+        told = [one.to_dict() for one in self.rules_.rules]
+        if not told:
+            return "No rule was found."
+        lines = [
+            f"{100 * one['share']:.1f} % ({100 * one['low']:.1f} to {100 * one['high']:.1f} %): {one['rule']}"
+            for one in told
+        ]
+        vote = f"A trajectory is of the positive class where rules with at least {100 * self.rules_.cut:g} % of all shares hold."
+        return "\n".join([f"{NOTE[:1].upper()}{NOTE[1:]}.", *lines, vote])
+
+    def to_html(self) -> str:
+        """The text of :meth:`describe`; there is no picture."""
+        return f"<pre>{escape(self.describe())}</pre>"
 
     def readable(self) -> dict[str, Any]:
         """The rules as text with their estimated shares."""

@@ -30,6 +30,7 @@ from privfed.learners.plain import plain
 from privfed.learners.private.target_link import MOST_CLASSES
 from privfed.learners.rulefit.boosting import Boosting
 from privfed.learners.rulefit.cutoffs import MOST_CUTS, Cutoffs
+from privfed.learners.rulefit.description import NOTHING, described, of_classes, of_number, unseen
 from privfed.learners.rulefit.estimation import Averaging, Gradients
 from privfed.learners.rulefit.model import ClassEnsembles, RuleEnsemble
 from privfed.learners.rulefit.private_way import PrivateRuleFit
@@ -44,7 +45,7 @@ from privfed.learners.rulefit.scorecard import ScoreCard
 from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import Number
-from privfed.tables.schema import Schema
+from privfed.tables.schema import Schema, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -251,7 +252,9 @@ class _RuleFit(LearnerByWays):
         return self.ensemble_.table(top, least_support)
 
     def describe(self, top: int = 20) -> str:
-        return self.table(top).to_string(index=False, float_format=lambda value: f"{value:.3g}")
+        """The first so many terms of :meth:`table` as text, with what its columns are of."""
+        check_is_fitted(self)
+        return described(self.table(), top, self._told(), private=self.private_)
 
     def plot(self, feature: str | None = None, *, ax: Axes | None = None) -> Axes:
         """Terms as bars, or what the terms of one feature alone add; with 90 % intervals of a short private model.
@@ -263,14 +266,15 @@ class _RuleFit(LearnerByWays):
         check_is_fitted(self)
         unit, label = self._unit
         if feature is None:
-            table = self.table(pictures.MOST_BARS)
+            table = self.table()
             known = {"low", "high"} <= set(table)
             ends = table[["low", "high"]].to_numpy() if known else None
-            lengths = table["coefficient"].to_numpy()
             names = table["term"]
             if "class" in table:
-                names = table["class"] + ": " + names
-            return pictures.bars(ax, names.tolist(), lengths, label, ends)
+                names = table["class"].map(shown) + ": " + names
+            lengths = table["coefficient"].to_numpy()
+            ax = pictures.bars(ax, names.tolist(), lengths, label, ends)
+            return ax if len(table) else pictures.titled(ax, NOTHING)
         column, number = self._feature(feature)
         each = [model.terms.cutoffs for model in self.models_]
         cuts = [
@@ -278,20 +282,27 @@ class _RuleFit(LearnerByWays):
         ]
         places = pictures.places_of(column, cuts)
         shapes = [model.shape_of(number, places) for model in self.models_]
+        left_out = unseen(column, [model.terms_of(number) for model in self.models_])
         if isinstance(self.ensemble_, ClassEnsembles):
             curves = {
                 name: heights
                 for name, (heights, _) in zip(self.ensemble_.classes, shapes, strict=True)
             }
-            return pictures.shape(ax, column, curves, f"adds to {label}", None, cuts)
-        heights, band = shapes[0]
-        band = None if band is None else unit * band
-        return pictures.shape(ax, column, unit * heights, f"adds to {label}", band, cuts)
+            ax = pictures.shape(ax, column, curves, f"adds to {label}", None, cuts)
+        else:
+            heights, band = shapes[0]
+            band = None if band is None else unit * band
+            ax = pictures.shape(ax, column, unit * heights, f"adds to {label}", band, cuts)
+        return pictures.titled(ax, left_out)
 
     @property
     @abstractmethod
     def _unit(self) -> tuple[float, str]:
         """What a coefficient of 1 is, and in words."""
+
+    @abstractmethod
+    def _told(self) -> str:
+        """What coefficients add to, and where that begins."""
 
     def _score_intervals(self, X: pd.DataFrame | np.ndarray, level: float) -> np.ndarray:
         check_is_fitted(self)
@@ -400,11 +411,17 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
 
     @property
     def _unit(self) -> tuple[float, str]:
-        name = self.schema_.columns[-1].name
+        name = shown(self.schema_.columns[-1].name)
         if not isinstance(self.ensemble_, ClassEnsembles):
-            return 1.0, f"log-odds of {name} = {self.classes_[1]}"
+            return 1.0, f"log-odds of {name} = {shown(str(self.classes_[1]))}"
         softmax = self.ensemble_.link == "softmax"
         return 1.0, f"score of each {name}" if softmax else f"log-odds of each {name}"
+
+    def _told(self) -> str:
+        classes = [shown(str(name)) for name in self.classes_]
+        link = getattr(self.ensemble_, "link", None)
+        names = classes[1:] if link is None else classes
+        return of_classes(self.models_, shown(self.schema_.columns[-1].name), names, link)
 
     def scorecard(self, max_points: int = 10) -> ScoreCard:
         """The model as whole points that add up to a risk; see :meth:`.ScoreCard.from_ensemble`."""
@@ -443,7 +460,12 @@ class RuleFitRegressor(FederatedRegressor, _RuleFit):
     @property
     def _unit(self) -> tuple[float, str]:
         low, high = self.target_limits_
-        return (high - low) / 2, self.schema_.columns[-1].name
+        return (high - low) / 2, shown(self.schema_.columns[-1].name)
+
+    def _told(self) -> str:
+        target = self.schema_.target
+        assert target is not None
+        return of_number(self.model_, target, self.target_limits_)
 
     def table(self, top: int | None = None, least_support: float = 0.0) -> pd.DataFrame:
         """The terms, coefficients in the target's unit; see :meth:`.RuleEnsemble.table`."""

@@ -17,7 +17,7 @@ from privfed.learners.private.model import deviations_of
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.rules import Rule, Terms, rule_of
 from privfed.questions.tree import number_text
-from privfed.tables.schema import Schema
+from privfed.tables.schema import Schema, shown
 
 _ARRAYS = ("weights", "supports", "deviations")
 _KNOWN = ("covariance", "residual_variance", "synthetic")  #: Of models whose intervals are known
@@ -139,6 +139,16 @@ class RuleEnsemble:
         reach = WIDENING * deviations_of(level) * np.sqrt(np.maximum(spread, 0))
         return heights, np.column_stack([heights - reach, heights + reach])
 
+    def terms_of(self, feature: int) -> tuple[int, int]:
+        """How many terms with a coefficient are of one covariate alone, and how many of it together with others."""
+        boxes, sizes = self.terms.boxes, self.terms.cutoffs.sizes
+        kept = self.weights[1 : 1 + self._rules] != 0
+        used = ((boxes[..., 0] > 0) | (boxes[..., 1] < sizes)) & kept[:, None]
+        alone = used[:, feature] & (used.sum(axis=1) == 1)
+        lines = np.array(self.terms.linear, int) == feature
+        own = int(alone.sum()) + int((lines & (self._linear_weights != 0)).sum())
+        return own, int((used[:, feature] & ~alone).sum())
+
     def linear_coefficients(self) -> tuple[dict[str, float], float]:
         """Coefficients per unit of each winsorised covariate, and the intercept that goes with them."""
         cutoffs, names = self.terms.cutoffs, self.schema.names
@@ -191,9 +201,9 @@ class RuleEnsemble:
                 cutoffs.upper[feature],
             )
         )
-        text = f"linear: {column.name} per {unit}"
+        text = f"linear: {shown(column.name)} per {unit}"
         if column.kind == "category":
-            codes = (f"{name} {code}" for code, name in enumerate(column.categories))
+            codes = (f"{shown(name)} {code}" for code, name in enumerate(column.categories))
             return f"{text}, {' and '.join(codes)}"
         return f"{text}, from {low} to {high}"
 
@@ -337,15 +347,18 @@ class ClassEnsembles:
         """The terms of all classes, most important first; see :meth:`.RuleEnsemble.table`.
 
         Returns:
-            the same columns after one of the class; importances are fractions of the largest of all.
+            the same columns after one of the class; importances are fractions of the largest of all. A short private
+            model draws synthetic records anew for each class: a rule of several has the mean of their supports.
         """
         tables = []
         for name, own in zip(self.classes, self.models, strict=True):
-            table = own.table(None, least_support)
+            table = own.table()
             table["importance"] *= own.term_importances.max(initial=0.0)
             table.insert(0, "class", name)
             tables.append(table)
         every = pd.concat(tables, ignore_index=True)
+        every["support"] = every.groupby("term")["support"].transform("mean")
+        every = every[~(every["support"] < least_support)]
         largest = every["importance"].max() if len(every) else 0.0
         every["importance"] *= 100 / largest if largest > 0 else 0.0
         ordered = every.sort_values("importance", ascending=False, kind="stable", ignore_index=True)

@@ -22,7 +22,7 @@ from privfed.learners.private.model import deviations_of
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.rules import Condition, Rule
 from privfed.learners.rulefit.short import roundest
-from privfed.tables.schema import Schema
+from privfed.tables.schema import Schema, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -175,7 +175,9 @@ class ScoreCard:
     def _of(self) -> str:
         target = self.schema.target
         assert target is not None
-        return f"of {target.name} = {target.categories[1] if target.categories else 1}"
+        return (
+            f"of {shown(target.name)} = {shown(target.categories[1]) if target.categories else 1}"
+        )
 
     @property
     def _risk(self) -> str:
@@ -187,10 +189,12 @@ class ScoreCard:
         """What a person must know to read the risks."""
         totals, (least, most) = self.risks()["total"], self._ends
         step = int(totals.diff().max()) if len(totals) > 1 else 1
+        below, above = totals.iloc[0] > least, totals.iloc[-1] < most
         notes = [
             (step > 1, f"in steps of {step}, what lies between has a risk between"),
-            (totals.iloc[0] > least, "a lower total has a lower risk"),
-            (totals.iloc[-1] < most, "a higher total has a higher risk"),
+            (below and not above, "a lower total has a lower risk"),
+            (above and not below, "a higher total has a higher risk"),
+            (below and above, "a total below these has a lower risk, one above a higher"),
             (self.variance is not None, "in brackets 90 % intervals"),
         ]
         return "; ".join(["points of all lines that hold", *(text for told, text in notes if told)])
@@ -215,9 +219,10 @@ class ScoreCard:
 
         rows = self._lines()
         every = [*rows, ("total", self._risk), *self._told()]
-        cells = [tuple(map(literal, row)) for row in every]
-        width = max(6.0, 0.6 + 0.09 * max(len(text) for _, text in every))
-        ax = axes_of(ax, width, 1.2 + 0.27 * len(cells))
+        cells = [(literal(points), wrapped(text, 90)) for points, text in every]
+        lines = [text.split("\n") for _, text in cells]
+        width = max(6.0, 0.6 + 0.09 * max(len(line) for own in lines for line in own))
+        ax = axes_of(ax, width, 1.2 + 0.27 * sum(map(len, lines)))
         grid = ax.table(
             cells,
             colLabels=("points", "if"),
@@ -227,6 +232,7 @@ class ScoreCard:
         )
         for (row, _), cell in grid.get_celld().items():
             heading = row in (0, len(rows) + 1)
+            cell.set_height(cell.get_height() * (len(lines[row - 1]) if row else 1))
             cell.set_edgecolor("#d9dee4")
             cell.set_facecolor("#eef2f6" if heading else "white")
         told = f"{ADD}\n{self._sentence}"

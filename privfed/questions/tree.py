@@ -17,7 +17,7 @@ import numpy as np
 from privfed.errors import QueryError
 from privfed.questions.cells import DEPTH
 from privfed.questions.part import Bound, Sensitivity
-from privfed.tables.schema import Column, Schema
+from privfed.tables.schema import Column, Schema, shown
 
 MOST_NODES, MOST_BRANCHES = 2**22, 256  #: Bounds on what a stranger's tree costs a client
 _PAIRS = 2**15  #: Records times trees that walk side by side, within a processor's cache
@@ -254,18 +254,33 @@ class Tree(Nodes):
                 found[child] = (joined if column.kind == "category" else span).text(column)
         return found
 
+    def read(self, columns: Sequence[Column]) -> tuple[int, list[list[tuple[str, int]]]]:
+        """The tree as people read it: where it begins, and of each node the branches, what leads there and whereto.
+
+        Branches that no record can take are left out, and a split of which one branch is left is passed over.
+        """
+        texts, begins = self.conditions(columns), list(range(len(self.feature)))
+        met = [all(span.some(columns[span.feature]) for span in path) for path in self.paths()]
+        found: list[list[tuple[str, int]]] = [[] for _ in begins]
+        for node in np.flatnonzero(self.feature >= 0)[::-1].tolist():  # children come after it
+            below = [child for child, _ in self.branches(node) if met[child]]
+            found[node] = [(texts[child], begins[child]) for child in below]
+            if len(below) == 1:
+                begins[node] = begins[below[0]]
+        return begins[0], found
+
     def to_text(self, schema: Schema, leaf: Callable[[int], str] = "leaf {}".format) -> str:
-        """The tree as text, a line for each branch, indented by depth; ``leaf`` describes a leaf."""
-        if self.feature[0] < 0:
-            return leaf(0)
+        """The tree as :meth:`read`, a line for each branch, indented by depth; ``leaf`` describes a leaf."""
+        root, branches = self.read(schema.features)
+        if not branches[root]:
+            return leaf(root)
         lines: list[str] = []
-        texts, waiting = self.conditions(schema.features), self.branches(0)[::-1]
+        waiting = [(text, node, 0) for text, node in branches[root][::-1]]
         while waiting:
-            node, _ = waiting.pop()
-            end = f": {leaf(node)}" if self.feature[node] < 0 else ""
-            lines.append("  " * (int(self.depths[node]) - 1) + texts[node] + end)
-            if self.feature[node] >= 0:
-                waiting += self.branches(node)[::-1]
+            text, node, depth = waiting.pop()
+            end = "" if branches[node] else f": {leaf(node)}"
+            lines.append("  " * depth + text + end)
+            waiting += [(told, below, depth + 1) for told, below in branches[node][::-1]]
         return "\n".join(lines)
 
 
@@ -414,6 +429,16 @@ class Span:
             met &= np.isin(values, list(self.among))
         return np.asarray(met & ~np.isin(values, list(self.besides)))
 
+    def some(self, column: Column) -> bool:
+        """Whether any value of a column within its bounds meets it."""
+        if column.kind == "category":
+            return bool(self.holds(np.arange(len(column.categories))).any())
+        low, high = column.bounds
+        least = max(self.lower, low)
+        if column.kind == "integer":
+            least = float(np.ceil(least))
+        return least < self.upper and least <= high
+
     def text(self, column: Column) -> str:
         """Write it as a clinician reads it: ``age < 57.2``, ``3 <= GCS < 8``, ``sex = female``."""
         if column.kind != "category":
@@ -424,6 +449,7 @@ class Span:
 
 def interval_text(name: str, lower: float, upper: float) -> str:
     """``lower <= name < upper`` without the ends that are open."""
+    name = shown(name)
     if lower == -np.inf:
         return f"{name} < {number_text(upper)}" if upper < np.inf else f"any {name}"
     if upper == np.inf:
@@ -433,10 +459,10 @@ def interval_text(name: str, lower: float, upper: float) -> str:
 
 def categories_text(column: Column, met: np.ndarray) -> str:
     """The categories of a column that meet a condition, by name."""
-    named = [name for name, in_ in zip(column.categories, met, strict=True) if in_]
+    named = [shown(name) for name, in_ in zip(column.categories, met, strict=True) if in_]
     if len(named) == 1:
-        return f"{column.name} = {named[0]}"
-    return f"{column.name} in {{{', '.join(named)}}}"
+        return f"{shown(column.name)} = {named[0]}"
+    return f"{shown(column.name)} in {{{', '.join(named)}}}"
 
 
 def number_text(value: float) -> str:

@@ -5,6 +5,7 @@ Bounds come from here and never silently from data: a bound read off records is 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -247,6 +248,12 @@ class Schema:
 _DATE = r"\s*(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d{2}))(?:[T ]\d{1,2}:\d{2}.*)?"
 
 
+def shown(name: str) -> str:
+    """A name or category as texts have it: in quotes where it would not be seen, or would break the line."""
+    plain = name == name.strip() and name.isprintable()
+    return name if name and plain else json.dumps(name, ensure_ascii=not name.isprintable())
+
+
 def _number(value: object) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
@@ -288,19 +295,21 @@ def _inferred(series: pd.Series[Any], name: str, target: str | None) -> Column:
             raise SchemaError(f"column {name!r} {fault}")
         values: list[str] = sorted({str(value) for value in series.dropna()})
         if len(values) == 1:
-            raise SchemaError(_constant(name))
+            raise SchemaError(_constant(name, target))
         return Column(name, "category", categories=tuple(values))
     finite = series[np.isfinite(series.to_numpy(dtype=float))]
     if finite.empty:
         raise SchemaError(f"column {name!r} holds no finite number; leave it out")
     lower, upper = float(finite.min()), float(finite.max())
     if lower == upper and name == target:
-        raise SchemaError(_constant(name))
+        raise SchemaError(_constant(name, target))
     if lower == upper:
         upper += max(1.0, abs(upper))
     kind: Kind = "integer" if pd.api.types.is_integer_dtype(series) else "number"
     return Column(name, kind, lower, upper)
 
 
-def _constant(name: str) -> str:
+def _constant(name: str, target: str | None) -> str:
+    if name == target:
+        return f"target {name!r} is constant, so there is nothing to predict; give a public schema with all that it may be"
     return f"column {name!r} is constant; leave it out, or give a public schema"

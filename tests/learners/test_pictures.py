@@ -20,6 +20,7 @@ from privfed.learners import (
 from privfed.learners.base import FederatedLearner
 from privfed.learners.pictures import (
     DEEPEST,
+    POINTS,
     TreeNode,
     bars,
     html_of,
@@ -102,12 +103,38 @@ def test_both_sides_of_a_cut_are_drawn() -> None:
 
 
 def test_a_deep_tree_is_drawn_to_some_levels() -> None:
-    """Below them three dots stand for the rest."""
+    """Below them stands how many splits more there are."""
     root = TreeNode("leaf")
     for depth in range(DEEPEST + 3):
         root = TreeNode(f"f{depth}", [("yes", root), ("no", TreeNode("0"))])
     found = texts(tree(None, root))
-    assert "..." in found and f"f{DEEPEST + 2}" in found and "f0" not in found
+    assert "... 3 more" in found and f"f{DEEPEST + 2}" in found and "f0" not in found
+
+
+def test_a_trees_texts_are_drawn_whole_and_beside_each_other() -> None:
+    """Long ones go over lines, for which leaves make room."""
+    words = ", ".join(f"class {number}=0.{number}" for number in range(2, 9))
+    root = TreeNode("f", [(f"is {words}", TreeNode(words)) for _ in range(3)])
+    axes = tree(None, root)
+    assert " ".join(texts(axes).split()).count(words) == 6
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
+    boxes = [one.get_window_extent() for one in axes.texts]
+    assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
+
+
+def test_many_curves_and_categories_are_told_apart() -> None:
+    """The eleventh curve has another line; an empty name is in quotes, long ones stand upright."""
+    column = Column("c", "category", categories=("", *(f"a long category {k}" for k in range(9))))
+    axes = shape(
+        None, Column("x", "number", 0, 1), {str(k): np.ones(POINTS) for k in range(12)}, "y"
+    )
+    styles = [(line.get_color(), line.get_linestyle()) for line in axes.lines[:12]]
+    assert len(set(styles)) == 12
+    ticks = shape(None, column, np.zeros(10), "y").get_xticklabels()
+    assert ticks[0].get_text() == '""' and ticks[1].get_rotation() == 90
+    assert "(the first 20 of 30)" in bars(None, ["a"] * 30, np.ones(30), "b").get_xlabel()
 
 
 def test_names_are_drawn_as_they_are_written() -> None:
@@ -137,5 +164,6 @@ def test_notebooks_show_fitted_models() -> None:
     assert shown == fitted("rules")._repr_html_()
     assert shown.startswith("<figure><svg") and "GCS &gt;= 15" in shown
     assert "<figure>" not in RuleFitClassifier()._repr_html_()
-    assert "<figure>" not in fitted("personal")._repr_html_()
+    personal = fitted("personal")._repr_html_()
+    assert "<figure>" not in personal and "those here: A, B, C" in personal
     assert "&lt;b&gt;" in html_of(fitted("forest").plot(), "x", "<b>")

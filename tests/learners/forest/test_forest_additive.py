@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from copy import copy
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 from sklearn.tree import DecisionTreeRegressor
 
 from privfed import Column, LocalDisclosure, Schema
-from privfed.errors import InputError
+from privfed.errors import InputError, SchemaError
 from privfed.learners import FedForestClassifier, FedForestRegressor
 from privfed.learners.forest.additive import trees_of
 from privfed.learners.forest.private_way import PrivateForest
@@ -129,6 +131,23 @@ def test_a_printed_tree_has_the_leaves_of_the_exported_one_and_says_of_what() ->
         leaves = exported.value[exported.children_left < 0].ravel()
         told = [float(line.rpartition(": ")[2]) for line in lines if ": " in line]
         assert np.allclose(sorted(told), sorted(leaves), rtol=0.006)
+
+
+def test_exported_trees_take_rows_that_are_filled_and_refused_as_predictions_are() -> None:
+    """A missing number, an unknown category and one beyond the bounds."""
+    fills: dict[str, float | str] = {"age": 50.0, "sex": "male"}
+    columns = tuple(replace(one, fill=fills.get(one.name)) for one in FEATURES)
+    learner = copy(fitted("binary"))
+    learner.schema_ = Schema(columns, BINARY.target)
+    odd = FRAME[list(BINARY.names)].head(3).astype({"age": float, "GCS": float})
+    odd.loc[0, "age"], odd.loc[1, "sex"], odd.loc[2, "age"] = np.nan, "unseen", 1e9
+    told = learner.to_sklearn().predict_proba(learner.encode(odd))
+    assert isinstance(learner, FedForestClassifier)
+    assert np.allclose(told, learner.predict_proba(odd), atol=1e-6)
+    odd.loc[0, "GCS"] = np.nan
+    for refused in (learner.encode, learner.predict):
+        with pytest.raises(SchemaError, match="'GCS' has no value"):
+            refused(odd)
 
 
 def test_a_tree_is_printed_by_its_number() -> None:

@@ -20,7 +20,7 @@ from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FedForestClassifier, FedForestRegressor
 from privfed.learners.forest import growth
 from privfed.learners.forest.estimator import features_of
-from privfed.learners.forest.rules import described
+from privfed.learners.forest.rules import described, lines
 from privfed.learners.forest.settings import ForestSettings
 from privfed.learners.forest.trees import LEAF
 from privfed.testing.check_learner import CHECKS, check_learner
@@ -220,7 +220,7 @@ def test_plain_data_and_text_give_the_same_forest_back() -> None:
         assert np.allclose(again.feature_importances_, learner.feature_importances_)
         assert np.allclose(read.feature_importances_, learner.feature_importances_)
         assert read.to_text() == learner.to_text()
-        assert len(learner.describe(1).splitlines()) == leaves(learner, 1)
+        assert len(learner.describe(1).splitlines()) == 1 + leaves(learner, 1)
 
 
 def leaves(learner: Any, tree: int) -> int:
@@ -232,8 +232,11 @@ def leaves(learner: Any, tree: int) -> int:
 def test_rules_say_what_they_mean() -> None:
     """A row that meets a rule's conditions is predicted by it."""
     learner = fitted(table(), n_estimators=1, max_depth=2, max_features=None)
-    rules = learner.describe().splitlines()
+    heading, *rules = learner.describe().splitlines()
+    assert heading.startswith("tree 0, from 0 to 0, whose mean is the model")
     assert 2 <= len(rules) <= 4
+    with pytest.raises(InputError, match="the last is 0"):
+        learner.describe(1)
     assert all(" => " in rule and ('"a"' in rule or '"b"' in rule) for rule in rules)
 
 
@@ -251,7 +254,7 @@ def test_described_rules_are_short_and_name_classes_as_the_schema_does() -> None
     ):
         learner = fitted(train, schema)
         exact, said = learner.to_text(), learner.describe()
-        for rule in said.splitlines():
+        for rule in said.splitlines()[1:]:
             value = rule.rpartition(": ")[2]
             leaf = re.fullmatch(", ".join(f"{name}({number})" for name in names), value)
             assert leaf and all(digits(each) <= 4 - bool(names[0]) for each in leaf.groups())
@@ -273,11 +276,42 @@ def test_described_rules_are_short_and_name_classes_as_the_schema_does() -> None
     )
 
 
+def test_a_described_rule_has_one_condition_for_each_feature() -> None:
+    """The tightest of its path; letters beyond ASCII as they are, which the text to read back escapes."""
+    deep: dict[str, list[Any]] = {
+        "feature": ["ö", "ö", "c", None, None, "c", None, None, None],
+        "cut": [5.0, 2.0, *[None] * 7],
+        "left_if": [None, None, ["x", "y", "z"], None, None, ["x"], None, None, None],
+        "left": [1, 3, 4, None, None, 6, None, None, None],
+        "right": [8, 2, 5, None, None, 7, None, None, None],
+        "records": [[1]] * 9,
+        "value": [[0.0]] * 9,
+    }
+    said = [rule.partition(" => ")[0] for rule in described(deep)]
+    assert said == [
+        *('"ö" <= 2', '2 < "ö" <= 5 and "c" in ["x", "y", "z"]', '2 < "ö" <= 5 and "c" in []'),
+        *('2 < "ö" <= 5 and "c" not in ["x", "y", "z"]', '"ö" > 5'),
+    ]
+    assert lines(deep)[1].startswith('"\\u00f6" <= 5.0 and "\\u00f6" > 2.0 and ')
+
+
+def test_a_column_may_be_called_as_a_split_on_the_client_is() -> None:
+    """It is saved as the column; where there are such splits, the name is refused."""
+    columns = (*FEATURES[:-1], replace(FEATURES[-1], name="(client)"))
+    frame = table().rename(columns={FEATURES[-1].name: "(client)"})
+    frame, schema = classes(frame), Schema(columns, THREE.target)
+    learner = fitted(frame, schema, max_features=None)
+    again = FedForestClassifier.from_dict(json.loads(json.dumps(learner.to_dict())))
+    assert np.array_equal(again.predict(frame), learner.predict(frame))
+    with pytest.raises(InputError, match="client_splits"):
+        fitted(frame, schema, client_splits=True)
+
+
 def test_described_leaves_and_pictures_have_means_in_the_targets_unit() -> None:
     """A described leaf holds what the tree predicts for the records that reach it."""
     learner = fitted(table(), NUMERIC)
     model, target = learner.model_, table()["y"]
-    means = [float(rule.rpartition(": ")[2]) for rule in learner.describe().splitlines()]
+    means = [float(rule.rpartition(": ")[2]) for rule in learner.describe().splitlines()[1:]]
     low, high = NUMERIC.target.bounds  # type: ignore[union-attr]
     leaves = model.tree_dict(0)
     scaled = [

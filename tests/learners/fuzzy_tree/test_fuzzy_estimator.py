@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -191,6 +192,54 @@ def test_rules_say_what_the_model_predicts() -> None:
         by_hand = rule.intercept + sum(slope * row[name] for name, slope in rule.slopes.items())
         assert by_hand == pytest.approx(predicted, abs=1e-9)
     assert str(rules[0]).startswith("IF ") and " THEN score = " in str(rules[0])
+
+
+def test_a_description_names_categories_and_says_where_sets_peak() -> None:
+    """In conditions, in equations and in pictures; numbers have their sets' peaks, ends and limits."""
+    kinds = Column("kind", "category", categories=("a", "b", ""))
+    schema = Schema((*SCHEMA.features, kinds), SCHEMA.target)
+    frame = table(300).assign(kind=lambda f: np.array(["a", "b", ""])[np.arange(len(f)) % 3])
+    frame["score"] += np.where(frame["kind"] == "a", 5, 0)
+    fed = UngatedDisclosure.from_frame(frame, schema, "client")
+    model = FuzzyTreeRegressor(
+        n_fuzzy_sets={"kind": 2, "age": 3}, features=["kind", "age"], scaling="schema"
+    )
+    text = model.fit(fed).describe()
+    assert "kind is Low (a, b by 0.5)" in text and 'kind is High (b by 0.5, "")' in text
+    assert 'What counts as what in equations: kind 0 for a, 1 for b, 2 for "".' in text
+    assert "Sets of age peak there and overlap between: Low at 0, Medium at 5, High at 10." in text
+    assert "dose 0 to 10" in text and "Predictions of score lie between -5 and 25." in text
+    assert "is Low (a, b by 0.5)" in {
+        one.get_text().replace("\n", " ") for one in model.plot().texts
+    }
+    assert model.from_dict(json.loads(json.dumps(model.to_dict()))).describe() == text
+
+
+def test_equations_count_categories_as_the_scalings_ends_leave_them_apart() -> None:
+    """Within narrow ends, as noise leaves them, a slope is steep: by what is printed a case is predicted all the same."""
+    kinds = Column("kind", "category", categories=("a", "b", "c"))
+    schema = Schema((kinds, Column("falls", "integer", 0, 3), SCHEMA.features[0]), SCHEMA.target)
+    frame = table(300).assign(kind=lambda f: np.array(list("abc"))[np.arange(len(f)) % 3])
+    frame["falls"] = np.arange(len(frame)) % 4
+    fed = UngatedDisclosure.from_frame(frame, schema, "client")
+    model = FuzzyTreeRegressor(scaling="schema", max_depth=0).fit(fed)
+    model.lower_, model.upper_ = np.array([0.9, 0.0, 0.0]), np.array([1.1, 0.01, 10.0])
+    equation, told = model.describe().splitlines()[:2]
+    assert (
+        told
+        == "What counts as what in equations: kind 0 for a, 1 for b, 2 for c; falls 0 up to 0, 1 from 1 on."
+    )
+    numbers = [
+        float(one) for one in re.findall(r"-?\d[\d.]*(?:e-?\d+)?", equation.replace("- ", "-"))
+    ]
+    code = frame["kind"].map({"a": 0, "b": 1, "c": 2})
+    by_hand = (
+        numbers[0]
+        + numbers[1] * code
+        + numbers[2] * (frame["falls"] > 0)
+        + numbers[3] * frame["age"]
+    )
+    assert np.allclose(by_hand, model.predict(frame), atol=0.02)
 
 
 def test_the_model_is_plain_data() -> None:

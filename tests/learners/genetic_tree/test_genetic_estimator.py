@@ -163,9 +163,16 @@ def test_one_tree_for_all_exists_only_where_it_was_released(
     published, _ = _fitted(LEARNERS[0], gated, LEARNERS[0].published())
     with pytest.raises(InputError, match=r"predict\(X, client='c0'\)"):
         published.predict(x)
+    assert private.describe().startswith("the tree that all share; ")
     for model in (private, published):
-        with pytest.raises(InputError, match=r"describe\(client='c0'\)"):
-            model.describe()
+        told = model.describe()
+        assert told.endswith("describe(client='c0') shows one of those here: c0, c1, c2.")
+        assert model.describe(client="c0").startswith("the tree of client 'c0', ")
+    strange = GeneticTreeClassifier.from_dict(published.to_dict())
+    assert "not here: c0, c1, c2." in strange.describe() and "<pre>" in strange.to_html()
+    assert private.to_html().startswith("<figure>") and "c0" not in private.plot().get_title(
+        loc="left"
+    )
 
 
 def test_a_model_without_its_shelf_knows_no_personal_tree(gated: MakeGated) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -80,6 +82,18 @@ def test_a_tree_is_read_back_the_same() -> None:
     assert "yes" in text and any(name in text for name in "abc")
     numbers = choose(_client(classify=False), _population(), Scoring(False), Choice())
     assert PersonalTree.from_dict(numbers.to_dict()).to_text(NUMBERS)
+
+
+def test_a_leaf_says_how_sure_its_label_is() -> None:
+    """The label that weights choose, with that class' own fraction; a number's mean."""
+    leaf = Tree.binary(*(np.array([value]) for value in (-1, 0.0, -1, -1)))
+    own = PersonalTree(leaf, np.array([[0.6, 0.4]]), "own", np.array([1.0, 3.0]))
+    assert own.to_text(CLASSES, ("no", "yes")) == "yes (0.4)"
+    assert replace(own, weights=None).said(0, ("no", "yes")) == "no (0.6)"
+    assert replace(own, values=np.array([[2.5]])).said(0) == "2.5"
+    assert (
+        replace(own, values=np.array([[1e-5, 1 - 1e-5]])).said(0, ("no", "yes")) == "yes (> 0.999)"
+    )
 
 
 def test_the_own_tree_wins_where_candidates_are_useless() -> None:

@@ -246,6 +246,16 @@ def test_the_vote_weighs_rules_by_their_shares() -> None:
     assert scores == {"balanced_accuracy": 1.0, "f1": 1.0}
 
 
+def test_rules_are_read_with_their_shares_and_limits() -> None:
+    """Text and notebook; no rule is said to be none."""
+    model = RuleSearch()
+    model.rules_ = PopulationRules((WeightedRule(parse("hr >= 100"), 0.66, 0.01),), ("hr",))
+    assert "66.0 % (64.0 to 68.0 %): hr >= 100" in model.describe()
+    assert "at least 50 % of all shares" in model.describe() and "hr &gt;= 100" in model.to_html()
+    model.rules_ = PopulationRules((), ("hr",))
+    assert model.describe() == "No rule was found."
+
+
 def test_coverage_and_precision() -> None:
     """Shares of what is valid and of what was found; of nothing there is no share."""
     assert coverage([(1,), (2,), (3,)], {(1,), (4,)}) == (0.5, pytest.approx(1 / 3))

@@ -175,6 +175,8 @@ def test_no_total_is_told_that_nobody_can_have() -> None:
     assert card.risks()["total"].max() <= totals.max()
     assert "a higher total has a higher risk" in str(replace(card, intercept=4.0))
     assert "higher risk" not in str(replace(card, factor=100.0))
+    both = replace(card, points=card.points - 5, intercept=-1.0, factor=0.2)
+    assert "a total below these has a lower risk, one above a higher)" in str(both)
 
 
 def test_a_category_with_a_line_has_one_line_of_points() -> None:

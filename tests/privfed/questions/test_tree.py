@@ -156,6 +156,17 @@ def test_what_a_tree_is() -> None:
     assert stump.reach(np.zeros((3, 1))).tolist() == [0, 0, 0]
 
 
+def test_a_text_leaves_out_what_no_record_can_reach() -> None:
+    """A second cut beyond the first, or the bounds, parts nothing: its split is passed over, and what is left is as the tree decides."""
+    feature, cut = np.array([0, 0, -1, -1, 0, -1, -1]), np.array([30.0, 40, 0, 0, -5, 0, 0])
+    left, right = np.array([1, 2, -1, -1, 5, -1, -1]), np.array([4, 3, -1, -1, 6, -1, -1])
+    tree = Tree.binary(feature, cut, left, right)
+    assert tree.to_text(SCHEMA).splitlines() == ["age < 30: leaf 2", "age >= 30: leaf 6"]
+    assert tree.reach(np.array([[0.0, 0, 0], [35, 0, 0]])).tolist() == [2, 6]
+    alone = Tree.binary(feature[1:4], cut[1:4] + 500, np.array([1, -1, -1]), np.array([2, -1, -1]))
+    assert alone.to_text(SCHEMA) == "leaf 1"
+
+
 def test_a_branch_names_the_categories_that_are_left() -> None:
     """Below site in {b, c} a second cut of the codes leaves b and c alone, not {a, b}."""
     feature, cut = np.array([1, -1, 1, -1, -1]), np.array([1.0, 0, 2.0, 0, 0])

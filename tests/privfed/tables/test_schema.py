@@ -132,7 +132,12 @@ def test_few_texts_among_many_records_are_categories(rows: int, different: int) 
     ("frame", "target", "says"),
     [
         (pd.DataFrame({"x": ["u", "u"]}), None, "'x' is constant"),
-        (pd.DataFrame({"x": [0.0, 1.0], "y": [3.0, 3.0]}), "y", "'y' is constant"),
+        (
+            pd.DataFrame({"x": [0.0, 1.0], "y": [3.0, 3.0]}),
+            "y",
+            "'y' is constant, so there is nothing to predict",
+        ),
+        (pd.DataFrame({"x": [0.0, 1.0], "y": ["u", "u"]}), "y", "nothing to predict"),
         (pd.DataFrame({"x": [np.nan, np.inf]}), None, "no finite number"),
         (pd.DataFrame({"x": [1.0, 2.0]}), "y", "the columns are x"),
         (pd.DataFrame([[1, 2]], columns=["x", "x"]), None, "stands twice"),

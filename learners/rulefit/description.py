@@ -1,0 +1,87 @@
+"""What a person needs to read a rule ensemble: what its numbers are of, and what is not shown."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from privfed.learners.rulefit.model import RuleEnsemble
+from privfed.tables.schema import Column, shown
+
+NOTHING = "no term has a coefficient: the prediction is the same for everybody"
+
+
+def described(table: pd.DataFrame, top: int, told: str, *, private: bool) -> str:
+    """The first terms of a table, under what its columns are; ``told`` is what coefficients add to."""
+    lines = [told]
+    if {"low", "high"} <= set(table):
+        lines.append("low and high: 90 % interval of the coefficient, of noise and sampling.")
+    if not len(table):
+        return "\n".join([*lines, f"{NOTHING[:1].upper()}{NOTHING[1:]}."])
+    if "class" in table:
+        table = table.assign(**{"class": table["class"].map(shown)})
+    records = "records, estimated on synthetic ones" if private else "records"
+    lines.append(
+        f"importance: |coefficient| times the term's deviation, the largest 100; support: fraction of {records}."
+    )
+    lines.append(table.head(top).to_string(index=False, float_format=lambda value: f"{value:.3g}"))
+    if top < len(table):
+        lines.append(f"{max(top, 0)} of {len(table)} terms; describe({len(table)}) shows all.")
+    return "\n".join(lines)
+
+
+def of_classes(
+    models: Sequence[RuleEnsemble], target: str, names: Sequence[str], link: str | None
+) -> str:
+    """Of the log-odds of each model's class; ``link`` is that of several (:data:`.LINKS`)."""
+    begins = ", ".join(
+        f"{name} {model.weights[0]:.3g}" for name, model in zip(names, models, strict=True)
+    )
+    where = _begin(models)
+    if link is None:
+        return (
+            f"Coefficients add to the log-odds of {target} = {names[0]}, which begin at {models[0].weights[0]:.3g}{where}; "
+            "exp_coefficient: the factor of the odds."
+        )
+    of = {
+        "softmax": f"a score of each class of {target}; probabilities are the scores' softmax",
+        "one-vs-rest": f"the log-odds of each class of {target} against all others; probabilities are divided by their sum",
+    }[link]
+    return (
+        f"Coefficients add to {of}; exp_coefficient: the factor of the class' odds.\n"
+        f"Classes begin{where} at: {begins}."
+    )
+
+
+def of_number(model: RuleEnsemble, target: Column, limits: tuple[float, float]) -> str:
+    """Of the target's unit, which its description may name, and between which limits predictions lie."""
+    low, high = limits
+    begins = low + (float(model.weights[0]) + 1) / 2 * (high - low)
+    name = shown(target.name) + (f" ({target.description})" if target.description else "")
+    return (
+        f"Coefficients add to {name}, in its unit, which begins at {begins:.4g}{_begin([model])}; "
+        f"predictions lie between {low:.4g} and {high:.4g}."
+    )
+
+
+def _begin(models: Sequence[RuleEnsemble]) -> str:
+    """Where predictions are the intercept."""
+    ends = [1 + len(model.terms.boxes) for model in models]
+    rules = any(np.any(own.weights[1:end]) for own, end in zip(models, ends, strict=True))
+    lines = any(np.any(own.weights[end:]) for own, end in zip(models, ends, strict=True))
+    where = [" where no rule holds"] * rules
+    where += [f"{' and' if rules else ' where'} lines are at the middle of their limits"] * lines
+    return "".join(where)
+
+
+def unseen(column: Column, terms: Sequence[tuple[int, int]]) -> str:
+    """What a picture of one column's own terms leaves out; of each model :meth:`.RuleEnsemble.terms_of`."""
+    own, joint = np.sum(terms, axis=0).tolist()
+    name, rules = shown(column.name), f"{joint} rule{'s' * (joint > 1)}"
+    if not own and not joint:
+        return f"no term of the model uses {name}"
+    if not own:
+        return (
+            f"the model uses {name} only together with other columns, in {rules} (not drawn here)"
+        )
+    return f"not drawn here: {rules} of {name} together with other columns" if joint else ""

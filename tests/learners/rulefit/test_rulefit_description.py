@@ -1,0 +1,145 @@
+"""What a person reads of a rule ensemble: text and pictures say what their numbers are of, and what they leave out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privfed.errors import InputError
+from privfed.learners import RuleFitClassifier, RuleFitRegressor
+from privfed.learners.rulefit.cutoffs import Cutoffs
+from privfed.learners.rulefit.model import LINKS, ClassEnsembles, RuleEnsemble
+from privfed.learners.rulefit.rules import Terms
+from privfed.tables.schema import Column, Schema
+
+FEATURES = tuple(Column(name, "number", 0, 100) for name in ("age", "pulse", "still"))
+TWO = Schema(FEATURES, Column("died", "category", categories=("no", " ")))
+THREE = Schema(FEATURES, Column("grade", "category", categories=("a", "b", "c")))
+NUMBER = Schema(FEATURES, Column("stay", "number", 0, 50, description="days in hospital"))
+CUTOFFS = Cutoffs(((40.0,), (60.0,), (50.0,)), np.full(3, 10.0), np.full(3, 90.0), np.full(3, 16.0))
+#: age alone, age and pulse, and a rule of the third column with no coefficient
+BOXES = np.array(
+    [[[1, 2], [0, 2], [0, 2]], [[1, 2], [1, 2], [0, 2]], [[0, 2], [0, 2], [1, 2]]], np.uint8
+)
+MODEL = RuleEnsemble(
+    TWO,
+    Terms(CUTOFFS, BOXES, (0,)),
+    np.array([-0.7, 0.8, 1.5, 0.0, 1.1]),
+    np.array([0.5, 0.2, 0.4]),
+    np.ones(4),
+    covariance=np.eye(5) / 100,
+)
+
+
+def learned(ensemble: Any, kind: Any = RuleFitClassifier, limits: Any = (0.0, 1.0)) -> Any:
+    """A learner that came to an ensemble in private."""
+    own = kind()
+    own.schema_ = (
+        ensemble.schema if isinstance(ensemble, RuleEnsemble) else ensemble.models[0].schema
+    )
+    own.ensemble_, own.way_, own.target_limits_ = ensemble, "private", limits
+    return own
+
+
+def test_a_description_says_of_which_class_its_numbers_are_and_where_they_begin() -> None:
+    """With what the ends are, and no remark on terms where all are shown."""
+    text = learned(MODEL).describe()
+    assert text.startswith(
+        'Coefficients add to the log-odds of died = " ", which begin at -0.7 where no rule holds'
+    )
+    assert "lines are at the middle" in text and "90 % interval of the coefficient" in text
+    assert "shows all" not in text
+    bare = learned(
+        replace(
+            MODEL,
+            covariance=None,
+            terms=Terms(CUTOFFS, BOXES, ()),
+            weights=MODEL.weights[:4],
+            deviations=np.ones(3),
+        )
+    )
+    assert "90 %" not in bare.describe() and "middle" not in bare.describe()
+
+
+def test_a_cut_table_says_how_many_terms_there_are_and_how_all_are_shown() -> None:
+    """Text and picture."""
+    own = learned(MODEL)
+    assert own.describe(2).splitlines()[-1] == "2 of 3 terms; describe(3) shows all."
+    assert own.describe(3).count("\n") == own.describe(2).count("\n")
+    long = replace(
+        MODEL,
+        terms=Terms(CUTOFFS, np.tile(BOXES[:1], (25, 1, 1)), (0,)),
+        weights=np.linspace(1, 2, 27),
+        supports=np.full(25, 0.5),
+        deviations=np.ones(26),
+        covariance=None,
+    )
+    assert "(the first 20 of 26)" in learned(long).plot().get_xlabel()
+
+
+def test_a_numbers_description_names_its_unit_and_its_limits() -> None:
+    """Where the coefficients begin is in the unit, too."""
+    own = learned(replace(MODEL, schema=NUMBER), RuleFitRegressor, (10.0, 30.0))
+    first = own.describe().splitlines()[0]
+    assert first.startswith(
+        "Coefficients add to stay (days in hospital), in its unit, which begins at 13 where"
+    )
+    assert first.endswith("predictions lie between 10 and 30.")
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_several_classes_begin_at_scores_of_their_own(link: str) -> None:
+    """The heading says against what a class' score is held."""
+    models = tuple(replace(MODEL, schema=THREE, covariance=None) for _ in range(3))
+    text = learned(ClassEnsembles(models, link)).describe()
+    assert ("softmax" if link == "softmax" else "against all others") in text.splitlines()[0]
+    assert "at: a -0.7, b -0.7, c -0.7." in text
+    blank = Schema(FEATURES, Column("grade", "category", categories=("a", "", "c")))
+    text = learned(
+        ClassEnsembles(tuple(replace(one, schema=blank) for one in models), link)
+    ).describe()
+    assert text.count('""') == 1 + 3  # where it begins, and its terms
+
+
+def test_one_rule_has_one_support_whatever_its_class() -> None:
+    """Each class' model estimates it on records of its own: the table has the mean, and leaves out by it."""
+    bare = replace(MODEL, schema=THREE, covariance=None)
+    models = [
+        replace(bare, supports=np.array([share, 0.2, 0.4])) for share in (0.333, 0.334, 0.338)
+    ]
+    table = ClassEnsembles(tuple(models), "one-vs-rest").table(least_support=0.3349)
+    assert table.groupby("term")["support"].nunique().max() == 1
+    assert table.loc[table["term"] == "age >= 40", "support"].to_numpy() == pytest.approx(
+        np.full(3, 0.335)
+    )
+
+
+def test_a_model_without_terms_says_that_it_is_a_constant() -> None:
+    """In text and picture."""
+    own = learned(replace(MODEL, weights=MODEL.weights * [1, 0, 0, 0, 0]))
+    assert "No term has a coefficient" in own.describe()
+    assert "no term has a coefficient" in own.plot().get_title(loc="left")
+
+
+def test_a_picture_of_one_column_says_what_it_leaves_out() -> None:
+    """Joint rules; a column of joint rules alone, and one of none, which are flat lines."""
+    for ensemble in (MODEL, ClassEnsembles((replace(MODEL, schema=THREE),) * 3, "one-vs-rest")):
+        age, pulse, still = (
+            learned(ensemble).plot(name).get_title(loc="left") for name in ("age", "pulse", "still")
+        )
+        assert age.startswith("not drawn here: ") and "of age together with other columns" in age
+        assert pulse.startswith("the model uses pulse only together with other columns")
+        assert still == "no term of the model uses still"
+
+
+def test_numbers_that_are_classes_are_told_what_to_write() -> None:
+    """The very line of the schema, where they are few."""
+    schema = Schema(FEATURES, Column("grade", "integer", 3, 5))
+    with pytest.raises(
+        InputError,
+        match=r'for \'grade\' write kind = "category" and categories = \["3", "4", "5"\]',
+    ):
+        RuleFitClassifier().check(schema)
