@@ -336,8 +336,9 @@ def _unmasked(gate: Gate, total: Amount) -> dict[str, Any]:
         return {}
     delta = STATED if budget is None else budget.delta
     fixed = gate.ledger.fixed_totals(gate.accountant)
-    most = [masked.at_most(one) for one in fixed]
-    spent = if_masks_fail(gate.accountant, masked.at_most(total), delta, most)
+    most = [masked.at_most(one, gate.accountant) for one in fixed]
+    alone = masked.at_most(total, gate.accountant)
+    spent = if_masks_fail(gate.accountant, alone, delta, most)
     return {"unmasked": float(spent)}
 
 

@@ -77,8 +77,9 @@ class Price:
         masked, budget = self.policy.masked, self.policy.budget
         if masked is None or budget is None:
             return None
-        total = masked.at_most(self.amount)
-        return accountant_of(self.policy).guarantee(total, budget.delta)[0]
+        accountant = accountant_of(self.policy)
+        total = masked.at_most(self.amount, accountant)
+        return accountant.guarantee(total, budget.delta)[0]
 
     @property
     def silent(self) -> bool:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from privfed import Budget, Policy
+from privfed.accountants.approximate import ApproximateZeroConcentrated as Approximate
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.errors import InputError, PolicyError
 from privfed.mechanisms.gaussian import Gaussian
@@ -304,3 +305,14 @@ def test_the_price_without_masks_is_capped() -> None:
         MaskedSums(keys, 0, Budget.of(5, "1e-5")).check_unmasked(accountant, budget)
     with pytest.raises(PolicyError, match="budget"):
         MaskedSums(keys, 0, Budget.of(5, "1e-5")).check_unmasked(accountant, None)
+
+
+def test_deltas_are_not_multiplied_where_the_masks_fail() -> None:
+    """They are of what is not masked: twice a budget's own deltas would leave no finite price at all."""
+    keys, accountant, budget = {"north": "", "south": ""}, Approximate(), Budget.of(1, "1e-5")
+    terms = MaskedSums(keys, 0, Budget.of(3, "1e-5"))
+    rho, own = accountant.ceiling(budget)
+    assert terms.at_most((rho, own), accountant) == (terms.counted * rho, own)
+    terms.check_unmasked(accountant, budget)
+    alone = terms.epsilon_unmasked(accountant, budget)
+    assert alone is not None and 1 < alone <= 3
