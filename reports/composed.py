@@ -82,8 +82,10 @@ def _one(name: str, policies: Sequence[PolicyAccount], wanted: Neighbours, unit:
     delta = (max(map(Fraction, stated)) or STATED) + own
     accountant = ZeroConcentrated()
     certified = all(c.ceiling is not None for _, c in shares)
-    state = accountant.guarantee if certified else accountant.odometer
-    epsilon, _ = state((rho, own), delta)
+    if certified:
+        epsilon, _ = accountant.guarantee((rho, own), delta)
+    else:
+        epsilon, _ = accountant.odometer((rho, Fraction(0)), delta - own)
     curve = (
         Tradeoff.zcdp(float_up(rho), float_up(own))
         if certified
