@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from typing import ClassVar
@@ -13,6 +13,7 @@ import pytest
 
 from privfed import Gate, Guard, Policy, Records, Schema
 from privfed.exchange.messages import Reason, Release, Request
+from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.owner.guards import as_declared, capped
 from privfed.privacy.loss import Loss
@@ -207,3 +208,22 @@ def test_a_part_made_of_lists_is_quoted_all_the_same(make_gate: Callable[..., Ga
     gate = make_gate({Sized.kind: (Guard.of("laplace", spend="0.1"),)}, queries=(Sized,))
     object.__setattr__(shaped := Sized((3,)), "shape", (3,))
     assert reason(gate, Request.of("1", shaped)) is None
+
+
+class WishfulGaussian(Gaussian):
+    """A planted fault: Gaussian noise of a true rho, called (1e-9, 1e-9) for those who count epsilon."""
+
+    name: ClassVar[str] = "wishful"
+
+    def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
+        """The noise's own rho, and an epsilon out of thin air."""
+        priced, hope = super().price(group, spend), Fraction(1, 10**9)
+        return replace(priced, stated=Loss(hope, spend, hope))
+
+
+def test_what_a_mechanism_states_with_a_delta_is_its_word(watched: Callable[..., Gate]) -> None:
+    """No law is held to it, so every total that contains it says whose word it is."""
+    guards = {Watched.kind: (Guard.of(WishfulGaussian(), spend="0.5"),)}
+    gate = watched(behave=lambda view: np.array([1]), guards=guards, accountant="pure")
+    assert reason(gate, Request.of("1", Watched())) is None
+    assert gate.ledger.spent(gate.accountant).basis == ("claimed:wishful",)
