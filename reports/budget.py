@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from privfed.attacks.finding import Finding
+from privfed.exchange.messages import EXPLANATIONS, Reason
 from privfed.privacy.loss import told_basis
 from privfed.questions.exact import text
 from privfed.reports.account import BlockAccount, ClientAccount, PolicyAccount
@@ -250,10 +251,17 @@ class PolicyReport:
         texts = [f"the ledger of {client} does not verify" for client in bad]
         over = [c.client for c in self.clients if c.over]
         texts += [f"{client} spent more than its budget" for client in over]
+        failed = self.metrics.get("breaches", {})
         texts += [
             f"a protected query failed inside the gate of {client} "
-            f"({', '.join(kinds)}): no epsilon covers what that told, and the gate is closed"
-            for client, kinds in self.metrics.get("breaches", {}).items()
+            f"({', '.join(kinds)}): no epsilon covers what that told, and the gate closed"
+            for client, kinds in failed.items()
+        ]
+        texts += [
+            f"the gate of {client.client} closed: a protected query failed inside it, and no epsilon covers what "
+            "that told"
+            for client in self.clients
+            if EXPLANATIONS[Reason.CLOSED] in client.refused and client.client not in failed
         ]
         if self.account.finite:
             grave = [one for one in self.findings if one.severity == "breach"]

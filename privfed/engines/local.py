@@ -315,7 +315,7 @@ def signing_keys(folder: Path, owners: Iterable[str]) -> dict[str, bytes | None]
 def _line(name: str, gate: Gate) -> dict[str, Any]:
     """One client's row of :meth:`LocalDisclosure.budget`."""
     spent, budget = gate.ledger.spent(gate.accountant), gate.policy.budget
-    unprotected = spent.unprotected + sum(gate.breaches.values())
+    unprotected = spent.unprotected + sum(gate.uncovered.values())
     return {
         "client": name,
         "unit": gate.policy.unit,

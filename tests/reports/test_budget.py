@@ -16,6 +16,7 @@ from privfed.accountants.risk import Risk, Tradeoff
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.attacks.finding import Finding, Limit, Severity
 from privfed.attacks.membership import between_draws
+from privfed.exchange.messages import EXPLANATIONS, Reason
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Unit
@@ -472,3 +473,13 @@ def test_ten_thousand_queries_are_listed_in_a_page_of_less_than_two_megabytes() 
         for guard in ("g0", "g1")
     }
     assert ".pick:has(option[value=o1]:checked) + .wide tbody tr:not(.o1)" in listed
+
+
+def test_a_gate_that_closed_violates_the_guarantee_by_its_ledger_alone() -> None:
+    """On owners' machines no simulation tells that a protected query failed; a refusal in the copy does."""
+    closed = _client(refused={EXPLANATIONS[Reason.CLOSED]: 2})
+    (told,) = _policy(closed).breaches
+    assert "the gate of north closed" in told and "no epsilon covers" in told
+    (once,) = _policy(closed, metrics={"breaches": {"north": {"small.level": 1}}}).breaches
+    assert "small.level" in once
+    assert _policy(_client(refused={EXPLANATIONS[Reason.BUDGET]: 1})).breaches == ()
