@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from privfed.errors import InputError
+from privfed.questions.exact import shown, shown_delta
 from privfed.reports import remarks
 from privfed.reports.budget import AT_HOME, PolicyReport, Report
 from privfed.reports.page import SUBJECTS, claim, figure, number, size, strongest, verdict
@@ -126,10 +127,9 @@ def _risk(policy: PolicyReport) -> Iterator[str]:
         if worst is not None and worst.risk is not None:
             yield worst.risk.sentences(subject)[-2]
     yield claim(policy)
-    delta = max((client.delta for client in policy.clients), default=0.0)
-    if good and delta:
+    if good and policy.delta:
         yield (
-            f"δ = {number(delta)} means: at worst, {number(1e6 * delta)} of a million {subject.many} would have "
+            f"δ = {shown_delta(policy.delta)} means: at worst, {shown(1e6 * policy.delta)} of a million {subject.many} would have "
             "no protection at all."
         )
     for found in policy.broken[:1]:

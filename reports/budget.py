@@ -112,6 +112,11 @@ class PolicyReport:
         return _largest([client.proved for client in self.clients])
 
     @property
+    def delta(self) -> float:
+        """The delta of :attr:`epsilon`: the largest of any client's."""
+        return max((client.delta for client in self.clients), default=0.0)
+
+    @property
     def so_far(self) -> float | None:
         """The largest proven epsilon spent so far by any client."""
         return _largest([client.epsilon for client in self.clients])

@@ -21,7 +21,7 @@ from scipy.special import ndtr
 
 from privfed.attacks.finding import LEVEL, Finding
 from privfed.errors import InputError
-from privfed.questions.exact import shown
+from privfed.questions.exact import shown, shown_delta
 from privfed.reports.board import answers, uncovered
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.metrics import MetricValue
@@ -146,9 +146,9 @@ def _registered(given: Mapping[str, str]) -> None:
 
 def _guarantee(source: Source) -> dict[str, Any]:
     policy = source.policy
-    rules, delta = policy.account.policy, max(client.delta for client in policy.clients)
+    rules, delta = policy.account.policy, policy.delta
     rows = [
-        f"| {c.client} | {shown(c.proved or 0.0)} | {number(c.delta)} | {c.head[0]}:{c.head[1][:16]} |"
+        f"| {c.client} | {shown(c.proved or 0.0)} | {shown_delta(c.delta)} | {c.head[0]}:{c.head[1][:16]} |"
         for c in policy.clients
     ]
     parameters = {"epsilon": float(shown(policy.epsilon or 0.0))}
@@ -473,9 +473,12 @@ def _metric(score: MetricValue) -> dict[str, Any]:
 def _privacy_metrics(source: Source) -> Iterator[dict[str, Any]]:
     policy = source.policy
     if policy.finite and policy.epsilon is not None and not policy.silent:
-        delta = max(client.delta for client in policy.clients)
         value = float(shown(policy.epsilon))
-        yield {"type": "epsilon", "value": value, "name": f"claimed epsilon at delta {delta:g}"}
+        yield {
+            "type": "epsilon",
+            "value": value,
+            "name": f"claimed epsilon at delta {shown_delta(policy.delta)}",
+        }
     if source.audited is not None:
         name = "epsilon that an audit proved of one mechanism"
         yield {"type": "audited_epsilon_lower", "value": source.audited.value, "name": name}

@@ -28,7 +28,7 @@ from privfed.reports.account import (
     PolicyAccount,
 )
 from privfed.reports.budget import PolicyReport, Report, findings
-from privfed.reports.page import cost, figure_of, number, page, percent, size, verdict
+from privfed.reports.page import claim, cost, figure_of, number, page, percent, size, verdict
 from privfed.reports.text import summary
 from privfed.study import Study
 
@@ -473,6 +473,20 @@ def test_ten_thousand_queries_are_listed_in_a_page_of_less_than_two_megabytes() 
         for guard in ("g0", "g1")
     }
     assert ".pick:has(option[value=o1]:checked) + .wide tbody tr:not(.o1)" in listed
+
+
+def _owners(*clients: ClientAccount) -> PolicyReport:
+    one = _policy(clients[0])
+    return replace(one, account=replace(one.account, clients=clients))
+
+
+def test_the_largest_delta_of_any_owner_stands_beside_the_largest_epsilon() -> None:
+    """Owners may set deltas of their own: the first one's is no other's."""
+    report = _owners(_client(delta=1e-9, ceiling=1.0), _client(client="south"))
+    assert report.delta == 1e-5
+    assert "at ε = 8, δ = 1e-05 for each record at each owner" in claim(report)
+    text = _page(report, replace(report))
+    assert "ε 8, δ 1e-05</span>" in text and "ε 8, δ 1e-09</span>" not in text
 
 
 def test_a_gate_that_closed_violates_the_guarantee_by_its_ledger_alone() -> None:
