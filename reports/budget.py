@@ -171,9 +171,9 @@ class PolicyReport:
 
     @property
     def worst_off(self) -> ClientAccount | None:
-        """The data owner with the highest cost, among those with a stated risk."""
+        """The data owner whose records can be found best, then with the highest cost, among those with a stated risk."""
         stated = [client for client in self.clients if client.risk is not None]
-        return max(stated, key=lambda client: client.epsilon or 0.0, default=None)
+        return max(stated, key=lambda one: (one.detection, one.epsilon or 0.0), default=None)
 
     @property
     def worst(self) -> str:

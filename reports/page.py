@@ -77,6 +77,7 @@ def page(report: Report, models: Mapping[str, str] | None = None) -> str:
         "cost": cost,
         "claim": claim,
         "caveat": caveat,
+        "neighbours": neighbours,
         "suppression": suppression,
         "remarks": remarks.remarks,
         "said": remarks,
@@ -204,6 +205,15 @@ def suppression(policy: PolicyReport) -> str:
         "Suppressing or rounding small cells does not protect membership: the exact sums that remain "
         "can name every member on a list."
     )
+
+
+def neighbours(report: Report, units: str) -> str:
+    """Return what is done to one unit between neighbouring data sets, by the policies' relations; begins a sentence."""
+    relations = {policy.account.policy.relation for policy in report.policies}
+    if relations == {"replace-one"}:
+        return f"Putting any other {units} in the place of one"
+    or_replaced = ", or putting any other in its place under replace-one," * (len(relations) > 1)
+    return f"Adding or removing one {units}{or_replaced}"
 
 
 def caveat(policy: PolicyReport) -> str:

@@ -19,7 +19,7 @@ from privfed.attacks.membership import between_draws
 from privfed.exchange.messages import EXPLANATIONS, Reason
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Policy
-from privfed.questions.part import Unit
+from privfed.questions.part import Relation, Unit
 from privfed.reports.account import (
     BlockAccount,
     ChargedQuery,
@@ -487,6 +487,35 @@ def test_the_largest_delta_of_any_owner_stands_beside_the_largest_epsilon() -> N
     assert "at ε = 8, δ = 1e-05 for each record at each owner" in claim(report)
     text = _page(report, replace(report))
     assert "ε 8, δ 1e-05</span>" in text and "ε 8, δ 1e-09</span>" not in text
+
+
+def test_bounds_are_of_the_owner_whose_records_can_be_found_best() -> None:
+    """Who spent most so far may have the smaller budget, and a page's bounds are of all owners."""
+    safe = Risk({0.001: 0.002, 0.01: 0.02, 0.1: 0.2}, 0.1, 0.01, 0.02, 0.02)
+    spent = _client(client="south", budget=3.0, ceiling=3.0, epsilon=3.0, risk=safe)
+    report = _owners(spent, _client())
+    assert report.worst_off is not None and report.worst_off.client == "north"
+    assert "records that were not used identifies at most 20 %" in _page(report)
+
+
+@pytest.mark.parametrize(
+    ("relations", "said"),
+    [
+        (("add-or-remove",), "Adding or removing one record changes"),
+        (("replace-one",), "Putting any other record in the place of one changes"),
+        (("add-or-remove", "replace-one"), "in its place under replace-one, changes"),
+    ],
+)
+def test_epsilon_is_explained_by_the_policies_own_relation(
+    relations: tuple[Relation, ...], said: str
+) -> None:
+    """Nothing is promised of adding a record where one is replaced."""
+    each = []
+    for place, relation in enumerate(relations):
+        own = _policy(_client())
+        policy = replace(own.account.policy, relation=relation, name=f"policy {place}")
+        each.append(replace(own, account=replace(own.account, policy=policy)))
+    assert said in _page(*each)
 
 
 def test_a_gate_that_closed_violates_the_guarantee_by_its_ledger_alone() -> None:
