@@ -153,7 +153,8 @@ class Tradeoff:
         )
         worst = (
             f"Both include delta {shown_delta(delta)}: at worst, {shown(1e6 * delta, 3)} of a million people would have no "
-            "protection at all. It should be far below one over the number of people."
+            "protection at all on average, or all of them at once with that probability. It should be far below one over "
+            "the number of people."
         )
         return (found, answered, worst) if delta else (found, answered)
 

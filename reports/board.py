@@ -130,7 +130,7 @@ def _risk(policy: PolicyReport) -> Iterator[str]:
     if good and policy.delta:
         yield (
             f"δ = {shown_delta(policy.delta)} means: at worst, {shown(1e6 * policy.delta)} of a million {subject.many} would have "
-            "no protection at all."
+            "no protection at all on average, or all of them at once with that probability."
         )
     for found in policy.broken[:1]:
         allowed = " This contradicts no guarantee stated here." if good else ""
