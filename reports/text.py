@@ -105,7 +105,8 @@ def _guarantee(policy: PolicyReport) -> str:
         return "NOTHING RELEASED"
     basis = f" ({policy.basis})" if policy.basis else ""
     weak = ", weak" if policy.strength == "weak" else ""
-    return f"epsilon {shown(policy.epsilon or 0.0)}{weak}{basis}"
+    at = f" at delta {shown_delta(policy.delta)}" if policy.delta else ""
+    return f"epsilon {shown(policy.epsilon or 0.0)}{at}{weak}{basis}"
 
 
 def _performance(policy: PolicyReport, withheld: bool) -> str:

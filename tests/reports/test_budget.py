@@ -133,7 +133,7 @@ def test_a_guarantee_that_hides_less_than_half_is_weak(found: float, strength: s
     assert ("weak guarantee" in text) == (strength == "weak")
     whole = Report(Study.built_in(), (report,))
     assert whole.to_dict()["policies"][0]["strength"] == strength
-    assert ("epsilon 8, weak" in summary(whole)) == (strength == "weak")
+    assert ("epsilon 8 at delta 1e-05, weak" in summary(whole)) == (strength == "weak")
 
 
 def test_a_rule_s_epsilon_stands_beside_the_person_s() -> None:
