@@ -28,6 +28,12 @@ from privfed.questions.query import CohortQuery, LocalEffect
 from privfed.reports.words import in_words
 from privfed.tables.schema import Schema
 
+#: What is known of masks among owners whom only the table names.
+UNNAMED = (
+    "behind masks where its sums are masked; what is left if they fail follows from the number of owners, which "
+    "the table alone tells"
+)
+
 
 @dataclass(frozen=True)
 class KindPrice:
@@ -54,6 +60,7 @@ class Price:
     over: tuple[str, ...] = ()  #: the limits that it exceeds, in words
     shuffled: Fraction | None = None  #: epsilon if the shuffler that the policy trusts is honest
     deployed: bool = False  #: whether among owners' own machines, not simulated here
+    unnamed: bool = False  #: whether sums are masked among owners whom only the table names
 
     @property
     def name(self) -> str:
@@ -69,6 +76,7 @@ class Price:
     def basis(self) -> str:
         """What the total would rest on beside what is derived, in words; or nothing."""
         told = told_basis({name for line in self.lines if line.loss for name in line.loss.basis})
+        told += "; " * bool(told and self.unnamed) + UNNAMED * self.unnamed
         return told + self.policy.masked.told(self.unmasked) if self.policy.masked else told
 
     @property
