@@ -181,8 +181,10 @@ class MaskedSums:
 def if_masks_fail(
     accountant: Accountant, total: Amount, delta: Fraction, fixed: Sequence[Amount]
 ) -> Fraction:
-    """The epsilon of a running total without masks; ``fixed`` are such totals named before it began."""
-    epsilon = accountant.odometer(total, delta, fixed)[0]
+    """The epsilon, at ``delta``, of a running total without masks; ``fixed`` are such totals named before it began."""
+    epsilon, at = accountant.odometer(total, delta, fixed)
+    if at > delta:  # by the losses' own, which it adds
+        epsilon, _ = accountant.odometer(total, 2 * delta - at, fixed)
     if fixed and accountant.fits(total, fixed[-1]):
         return min(epsilon, accountant.guarantee(fixed[-1], delta)[0])
     return epsilon

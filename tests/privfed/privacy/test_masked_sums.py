@@ -22,9 +22,17 @@ from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse
 from privfed.mechanisms.unprotected import Nullify
+from privfed.privacy.accountant import STATED
 from privfed.privacy.laws import DiscreteGaussian, Law, SumOfGaussians, proven
 from privfed.privacy.loss import Loss, covers
-from privfed.privacy.masked_sums import LARGEST, MIN_SIGMA, MaskedSums, masked, refinement
+from privfed.privacy.masked_sums import (
+    LARGEST,
+    MIN_SIGMA,
+    MaskedSums,
+    if_masks_fail,
+    masked,
+    refinement,
+)
 from privfed.privacy.mechanism import WIDEST, BoundedPart, Mechanism, Protection
 from privfed.privacy.noise import TestNoise
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
@@ -316,3 +324,11 @@ def test_deltas_are_not_multiplied_where_the_masks_fail() -> None:
     terms.check_unmasked(accountant, budget)
     alone = terms.epsilon_unmasked(accountant, budget)
     assert alone is not None and 1 < alone <= 3
+
+
+def test_what_is_left_without_masks_is_told_at_the_delta_beside_it() -> None:
+    """Losses' own deltas are inside it: it was told at a delta larger by them."""
+    accountant, total = Approximate(), (Fraction(1, 10), Fraction(1, 10**6))
+    stated = accountant.stated(total, None)
+    assert stated.delta == STATED + total[1]
+    assert if_masks_fail(accountant, total, stated.delta, []) == stated.epsilon
