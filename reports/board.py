@@ -41,14 +41,17 @@ def answers(report: Report, policy: PolicyReport) -> PolicyAnswers:
 
 
 def chosen(report: Report, name: str = "") -> PolicyReport:
-    """Return the policy that a board decides on: the one named (InputError: none is), else the first finite one."""
+    """Return the policy that a board decides on: the one named (InputError: none is), else the first finite one.
+
+    Where all policies read the same records, with the figures of all: see :meth:`.Report.standing`.
+    """
     named = {policy.name: policy for policy in report.policies}
     if name and name not in named:
         raise InputError(f"no policy {name!r} in the study; there are {', '.join(named)}")
     if name:
-        return named[name]
+        return report.standing(named[name])
     finite = [policy for policy in report.policies if policy.finite and not policy.silent]
-    return (finite or list(report.policies))[0]
+    return report.standing((finite or list(report.policies))[0])
 
 
 def uncovered(report: Report) -> tuple[str, ...]:

@@ -12,12 +12,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
+from privfed.accountants.risk import Risk, Tradeoff
 from privfed.attacks.finding import Finding
 from privfed.exchange.messages import EXPLANATIONS, Reason
 from privfed.privacy.loss import told_basis
 from privfed.questions.exact import text
 from privfed.reports.account import BlockAccount, ClientAccount, PolicyAccount
-from privfed.reports.composed import Composed, composed
+from privfed.reports.composed import Composed, coarsest, composed
 from privfed.reports.epsilons import epsilons
 from privfed.reports.metrics import MetricValue, scores
 from privfed.reports.remarks import remarks
@@ -402,6 +403,37 @@ class Report:
     def composed(self) -> Composed | None:
         """The composed guarantee of all policies, if all are carried out."""
         return composed([policy.account for policy in self.policies])
+
+    def standing(self, policy: PolicyReport) -> PolicyReport:
+        """A policy with the figures of all of them where these read the same records, for none holds alone then."""
+        whole = self.composed if self.study.together else None
+        if whole is None:
+            return policy
+        every = [client for each in self.policies for client in each.clients]
+        finite = whole.epsilon is not None
+        unprotected = 0 if finite else max(1, sum(client.unprotected for client in every))
+        curve = Tradeoff.approximate(whole.epsilon or 0.0, whole.delta)
+        figures: dict[str, Any] = {
+            "epsilon": whole.epsilon,
+            "delta": whole.delta,
+            "unprotected": unprotected,
+            "tight": None,
+            "block": None,
+            "risk": Risk.of(curve) if finite else None,
+            "secure": all(client.secure for client in every),
+            "amended": any(client.amended for client in every),
+            "basis": tuple(sorted({name for client in every for name in client.basis})),
+        }
+        fixed = all(client.ceiling is not None for client in every)
+        clients = tuple(
+            replace(each, **figures, ceiling=whole.epsilon if fixed else None)
+            for each in policy.clients
+        )
+        wanted = coarsest([each.account.policy for each in self.policies])
+        own = replace(
+            policy.account.policy, relation=wanted.relation, unit=wanted.unit, cap=wanted.cap
+        )
+        return replace(policy, account=replace(policy.account, policy=own, clients=clients))
 
     @property
     def simulated(self) -> bool:

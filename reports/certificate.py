@@ -24,7 +24,6 @@ from privfed.questions.part import Unit
 from privfed.reports.account import ClientAccount
 from privfed.reports.budget import Report
 from privfed.reports.check_certificate import FORMAT, canonical, criteria, decided, digest
-from privfed.reports.composed import Composed
 
 #: Packages whose versions a certificate names.
 LIBRARIES = ("privfed", "opendp", "dp-accounting", "numpy", "scikit-learn")
@@ -115,9 +114,8 @@ def certificate(
     named = {own.name: own for own in report.policies}
     if policy not in named:
         raise InputError(f"no policy {policy!r} in the study; there are {', '.join(named)}")
-    together = report.study.together
-    whole, counted = (report.composed, report.policies) if together else (None, [named[policy]])
-    own, limits = named[policy], Thresholds.from_toml(thresholds)
+    own, limits = report.standing(named[policy]), Thresholds.from_toml(thresholds)
+    counted = report.policies if report.study.together else [own]
     held = asdict(limits)
     consent = held.pop("owners")
     held |= {"units": list(limits.units), "attacks": list(limits.attacks)}
@@ -135,7 +133,7 @@ def certificate(
             "rests on": own.basis or "what is derived here",
             "epsilon if masks fail": None if own.unmasked is None else float(own.unmasked),
         },
-        "owners": [_owner(client, whole) for client in own.clients],
+        "owners": [_owner(client) for client in own.clients],
         "breaches": [one for each in counted for one in each.breaches],
         "audited": [_audited(one) for one in own.findings if _is_audit(one)],
         "attacked": [_attacked(one) for one in own.findings if not _is_audit(one)],
@@ -168,19 +166,14 @@ def written(plain: Mapping[str, Any]) -> str:
     return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _owner(client: ClientAccount, whole: Composed | None) -> dict[str, Any]:
-    """An owner's figures: of the policy, or of all together (``whole``) that read the same records, where none holds alone."""
-    proved, delta = None if client.unprotected else client.proved, float(client.delta)
-    if whole is not None:
-        known = proved is not None and whole.epsilon is not None
-        proved = max(proved or 0.0, whole.epsilon or 0.0) if known else None
-        delta = max(delta, whole.delta)
+def _owner(client: ClientAccount) -> dict[str, Any]:
+    proved = None if client.unprotected else client.proved
     return {
         "owner": client.client,
         "head": "" if client.head is None else "{}:{}".format(*client.head),
         "intact": client.intact,
         "epsilon": proved,
-        "delta": delta,
+        "delta": float(client.delta),
         "spent so far": None if client.unprotected else client.epsilon,
         "unprotected": client.unprotected,
         "secure_noise": client.secure,

@@ -42,7 +42,7 @@ def composed(policies: Sequence[PolicyAccount]) -> Composed | None:
     """
     if len(policies) < 2:
         return None
-    wanted = _coarsest([policy.policy for policy in policies])
+    wanted = coarsest([policy.policy for policy in policies])
     unit = f"{wanted.unit} at each owner ({wanted.relation})"
     try:
         each = [_one(name, policies, wanted, unit) for name in _owners(policies)]
@@ -62,7 +62,7 @@ def _owners(policies: Sequence[PolicyAccount]) -> list[str]:
     return list(dict.fromkeys(c.client for policy in policies for c in policy.clients))
 
 
-def _coarsest(policies: Sequence[Policy]) -> Neighbours:
+def coarsest(policies: Sequence[Policy]) -> Neighbours:
     """Return the neighbours that differ most, for which all guarantees can be restated."""
     found = [Neighbours(p.relation, p.unit, p.cap) for p in policies]
     return max(found, key=lambda a: (a.unit != "record", a.cap or 0, a.relation == "replace-one"))

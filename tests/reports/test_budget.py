@@ -27,6 +27,7 @@ from privfed.reports.account import (
     KindLine,
     PolicyAccount,
 )
+from privfed.reports.board import answers, chosen
 from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.reports.page import claim, cost, figure_of, number, page, percent, size, verdict
 from privfed.reports.text import summary
@@ -526,3 +527,22 @@ def test_a_gate_that_closed_violates_the_guarantee_by_its_ledger_alone() -> None
     (once,) = _policy(closed, metrics={"breaches": {"north": {"small.level": 1}}}).breaches
     assert "small.level" in once
     assert _policy(_client(refused={EXPLANATIONS[Reason.BUDGET]: 1})).breaches == ()
+
+
+def test_policies_that_read_the_same_records_stand_at_their_total_for_whoever_decides() -> None:
+    """A board, a regulator and a register decide on one of them: beside an open one it protects nobody."""
+    own, other = _policy(_client()), _policy(_client(unprotected=1, epsilon=None, ceiling=None))
+    both = [
+        replace(each, account=replace(each.account, policy=replace(each.account.policy, name=name)))
+        for each, name in ((own, "private"), (other, "published"))
+    ]
+    alone = Report(Study.built_in(), tuple(both))
+    together = replace(alone, study=replace(Study.built_in(), together=True))
+    assert chosen(alone, "private") is both[0] and chosen(alone, "private").finite
+    told = chosen(together, "private")
+    assert not told.finite and answers(together, told).verdict == "Not protected"
+    twice = replace(together, policies=(both[0], replace(both[0], metrics={})))
+    summed, whole = chosen(twice, "private"), twice.composed
+    assert whole is not None and whole.epsilon is not None
+    assert (summed.epsilon, summed.delta) == (whole.epsilon, whole.delta)
+    assert summed.detection >= whole.detection and whole.epsilon > 8
