@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from importlib.metadata import version
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,8 @@ class Thresholds:
             wanted, example = _TYPES[key]
             if not isinstance(value, wanted) or (isinstance(value, bool) and wanted != (bool,)):
                 raise InputError(f"{where}: {key} must be {example}")
+            if isinstance(value, float) and not isfinite(value):  # nothing lies above nan
+                raise InputError(f"{where}: {key} must be finite, such as 0.1")
         plain |= {key: tuple(plain[key]) for key in ("units", "attacks") if key in plain}
         return cls(**plain)
 

@@ -255,6 +255,8 @@ def test_a_refusal_or_a_nobody_is_not_signed(tmp_path: Path, key: Path) -> None:
         ("max_epsilon = 3\nmax_epsilom = 2", "did you mean 'max_epsilon'"),
         ("max_epsilon = 3\nattacks = 'pool'", "must be a list"),
         ("max_epsilon = ", "is no TOML: Invalid value"),
+        ("max_epsilon = 3\nmax_area = nan", "max_area must be finite"),
+        ("max_epsilon = inf", "max_epsilon must be finite"),
     ],
 )
 def test_bad_thresholds_are_refused(tmp_path: Path, text: str, told: str) -> None:
