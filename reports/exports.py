@@ -195,7 +195,8 @@ def _practice(source: Source) -> dict[str, Any]:
         "deployment_model": {
             "model_name": "Federated",
             "trust_assumptions": "The asking side is not trusted: it chooses each question by the answers before it, "
-            "and stops when it likes. Each data owner trusts her own machine.",
+            "and stops when it likes. Each data owner trusts her own machine."
+            + (f" This stands {policy.basis}." if policy.basis else ""),
             "actors": f"{len(policy.clients)} data owners, each with a gate and a ledger of her own, and the "
             f"asking side ({', '.join(policy.principals)}).",
             "release_type": "Many releases",
