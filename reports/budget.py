@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from privfed.accountants.risk import Risk, Tradeoff
 from privfed.attacks.finding import Finding
 from privfed.exchange.messages import EXPLANATIONS, Reason
-from privfed.privacy.loss import told_basis
+from privfed.privacy.loss import is_masked, told_basis
 from privfed.questions.exact import text
 from privfed.reports.account import BlockAccount, ClientAccount, PolicyAccount
 from privfed.reports.composed import Composed, coarsest, composed
@@ -131,9 +131,9 @@ class PolicyReport:
     @property
     def basis(self) -> str:
         """What the guarantee rests on beside what is derived, in words; or nothing."""
-        basis = told_basis({name for client in self.clients for name in client.basis})
-        masked = self.account.policy.masked
-        return basis + masked.told(self.unmasked) if masked and self.released else basis
+        names = {name for client in self.clients for name in client.basis}
+        basis, masked = told_basis(names), self.account.policy.masked
+        return basis + masked.told(self.unmasked) if masked and is_masked(names) else basis
 
     @property
     def unmasked(self) -> Fraction | None:

@@ -16,7 +16,7 @@ from privfed.owner.opendp_maps import checked
 from privfed.privacy.accountant import Accountant, Amount, plus
 from privfed.privacy.laws import BitFlips
 from privfed.privacy.limit import Limit
-from privfed.privacy.loss import MASKED, Loss, told_basis
+from privfed.privacy.loss import MASKED, Loss, is_masked, told_basis
 from privfed.privacy.masked_sums import all_masked
 from privfed.privacy.mechanism import Protection
 from privfed.privacy.pairs import DominatingPair
@@ -75,9 +75,10 @@ class Price:
     @property
     def basis(self) -> str:
         """What the total would rest on beside what is derived, in words; or nothing."""
-        told = told_basis({name for line in self.lines if line.loss for name in line.loss.basis})
+        names = {name for line in self.lines if line.loss for name in line.loss.basis}
+        told, masked = told_basis(names), self.policy.masked
         told += "; " * bool(told and self.unnamed) + UNNAMED * self.unnamed
-        return told + self.policy.masked.told(self.unmasked) if self.policy.masked else told
+        return told + masked.told(self.unmasked) if masked and is_masked(names) else told
 
     @property
     def unmasked(self) -> Fraction | None:

@@ -9,6 +9,7 @@ import pytest
 
 from privfed.errors import PolicyError, PrivfedError, StudyError
 from privfed.learners import FuzzyTreeRegressor, RuleFitRegressor
+from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions import plugins
 from privfed.study import LearnerChoice, PolicyChoice, Study, dry_run
@@ -150,6 +151,8 @@ def test_a_price_is_behind_masks_where_only_the_table_names_the_owners(study: St
         replace(rulefit, clients=clients), public_schema(study), attacks=False
     )
     assert "if any do, an owner's own share" in named.basis
+    lines = tuple(replace(line, loss=Loss.pure(1)) for line in named.lines)
+    assert replace(named, lines=lines).basis == ""  # nothing is behind masks: nobody can "do"
     assert "behind masks where its sums are masked" in unnamed.basis
     (plain,) = dry_run.dry_run(
         replace(rulefit, clients=clients, policies=(replace(choice, masked=None),)),
