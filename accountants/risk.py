@@ -21,7 +21,7 @@ from scipy.special import expit, log_expit, logit
 from privfed.errors import InputError
 from privfed.privacy.accountant import Accountant, Amount
 from privfed.privacy.conversion import to_delta
-from privfed.questions.exact import shown, shown_percent
+from privfed.questions.exact import shown, shown_delta, shown_percent
 
 Deltas = Callable[[np.ndarray], np.ndarray]  #: Gives delta at each epsilon
 _DELTAS = tuple(Fraction(1, 10**power) for power in range(1, 13))
@@ -152,8 +152,9 @@ class Tradeoff:
             "answer is in the data once."
         )
         worst = (
-            f"Both include delta {delta:g}: at worst, {1e6 * delta:.3g} of a million people would have no "
-            "protection at all. It should be far below one over the number of people."
+            f"Both include delta {shown_delta(delta)}: at worst, {shown(1e6 * delta, 3)} of a million people would have no "
+            "protection at all on average, or all of them at once with that probability. It should be far below one over "
+            "the number of people."
         )
         return (found, answered, worst) if delta else (found, answered)
 

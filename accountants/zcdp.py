@@ -51,8 +51,15 @@ class ZeroConcentrated(Accountant):
     def odometer(
         self, total: Amount, delta: Fraction, fixed: Sequence[Amount] = ()
     ) -> tuple[Fraction, Fraction]:
-        """Of a running total at any moment: see :func:`odometer`."""
-        return odometer(total[0], delta - total[1], [one[0] for one in fixed])[0], delta
+        """Of a running total at any moment: see :func:`odometer`.
+
+        What the losses' own deltas may take is fixed before the first charge, too: the ceiling's. A total beyond it
+        is told at so much more than ``delta``; shares of what the charges have left of it would be fixed by nobody.
+        """
+        own, told = fixed[-1][1] if fixed else Fraction(0), delta
+        if not total[1] <= own < delta:
+            own, told = Fraction(0), delta + total[1]
+        return odometer(total[0], delta - own, [one[0] for one in fixed])[0], told
 
 
 def needs_delta(accountant: str) -> PolicyError:

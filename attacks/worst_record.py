@@ -219,7 +219,7 @@ class WorstRecord(Attack):
     """Searches the schema for the record that noise hides worst, and compares it with the charge.
 
     A record beyond the charge shows a sensitivity declared too small: a claim is broken. If none
-    comes to half of it, the noise is larger than needed. The records themselves, if known, only say
+    that is found comes to half of it, the noise may be larger than needed. The records themselves, if known, only say
     how far the median and the largest of them come.
     """
 
@@ -309,7 +309,7 @@ class WorstRecord(Attack):
         what = "record" if own.heard.compared == 1 else "record in another's place"
         if worst < LARGE * charge:
             detail["note"] = (
-                "no record comes to half of the charge: noise is larger than it need be"
+                "no record that was found comes to half of the charge: noise may be larger than it need be"
             )
         return self.finding(
             f"{law.unit} of the worst {what} that was found, of the {law.unit} charged",

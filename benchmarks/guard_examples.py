@@ -68,6 +68,15 @@ class Right:
         return [p.reshape(e.shape) for p, e in zip(np.split(flat, ends), like, strict=True)]
 
 
+class Sampled(Right):
+    """Takes part in every other round at random, whatever the update is: right, and told apart by no input."""
+
+    def __call__(self, update: Arrays) -> Arrays | None:
+        """What leaves."""
+        told = super().__call__(update)
+        return told if np.random.default_rng(seed()).random() < 0.5 else None
+
+
 class Unclipped(Right):
     """Forgets to clip."""
 

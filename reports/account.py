@@ -244,7 +244,7 @@ class _Gauge:
     def risk(self, account: ClientAccount) -> Risk:
         """Return bounds on any attack, from the proven epsilon."""
         tight = account.tight
-        key = (account.proved, "" if tight is None else tight.method)
+        key = (account.proved, account.delta, "" if tight is None else tight.method)
         if key not in self.risks:
             self.risks[key] = Risk.of(self._tradeoff(account))
         return self.risks[key]

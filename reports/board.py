@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from privfed.errors import InputError
+from privfed.questions.exact import shown, shown_delta
 from privfed.reports import remarks
 from privfed.reports.budget import AT_HOME, PolicyReport, Report
 from privfed.reports.page import SUBJECTS, claim, figure, number, size, strongest, verdict
@@ -40,14 +41,17 @@ def answers(report: Report, policy: PolicyReport) -> PolicyAnswers:
 
 
 def chosen(report: Report, name: str = "") -> PolicyReport:
-    """Return the policy that a board decides on: the one named (InputError: none is), else the first finite one."""
+    """Return the policy that a board decides on: the one named (InputError: none is), else the first finite one.
+
+    Where all policies read the same records, with the figures of all: see :meth:`.Report.standing`.
+    """
     named = {policy.name: policy for policy in report.policies}
     if name and name not in named:
         raise InputError(f"no policy {name!r} in the study; there are {', '.join(named)}")
     if name:
-        return named[name]
+        return report.standing(named[name])
     finite = [policy for policy in report.policies if policy.finite and not policy.silent]
-    return (finite or list(report.policies))[0]
+    return report.standing((finite or list(report.policies))[0])
 
 
 def uncovered(report: Report) -> tuple[str, ...]:
@@ -126,11 +130,10 @@ def _risk(policy: PolicyReport) -> Iterator[str]:
         if worst is not None and worst.risk is not None:
             yield worst.risk.sentences(subject)[-2]
     yield claim(policy)
-    delta = max((client.delta for client in policy.clients), default=0.0)
-    if good and delta:
+    if good and policy.delta:
         yield (
-            f"δ = {number(delta)} means: at worst, {number(1e6 * delta)} of a million {subject.many} would have "
-            "no protection at all."
+            f"δ = {shown_delta(policy.delta)} means: at worst, {shown(1e6 * policy.delta)} of a million {subject.many} would have "
+            "no protection at all on average, or all of them at once with that probability."
         )
     for found in policy.broken[:1]:
         allowed = " This contradicts no guarantee stated here." if good else ""

@@ -12,11 +12,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
+from privfed.accountants.risk import Risk, Tradeoff
 from privfed.attacks.finding import Finding
-from privfed.privacy.loss import told_basis
+from privfed.exchange.messages import EXPLANATIONS, Reason
+from privfed.privacy.loss import is_masked, told_basis
 from privfed.questions.exact import text
 from privfed.reports.account import BlockAccount, ClientAccount, PolicyAccount
-from privfed.reports.composed import Composed, composed
+from privfed.reports.composed import Composed, coarsest, composed
 from privfed.reports.epsilons import epsilons
 from privfed.reports.metrics import MetricValue, scores
 from privfed.reports.remarks import remarks
@@ -111,6 +113,11 @@ class PolicyReport:
         return _largest([client.proved for client in self.clients])
 
     @property
+    def delta(self) -> float:
+        """The delta of :attr:`epsilon`: the largest of any client's."""
+        return max((client.delta for client in self.clients), default=0.0)
+
+    @property
     def so_far(self) -> float | None:
         """The largest proven epsilon spent so far by any client."""
         return _largest([client.epsilon for client in self.clients])
@@ -124,9 +131,9 @@ class PolicyReport:
     @property
     def basis(self) -> str:
         """What the guarantee rests on beside what is derived, in words; or nothing."""
-        basis = told_basis({name for client in self.clients for name in client.basis})
-        masked = self.account.policy.masked
-        return basis + masked.told(self.unmasked) if masked and self.released else basis
+        names = {name for client in self.clients for name in client.basis}
+        basis, masked = told_basis(names), self.account.policy.masked
+        return basis + masked.told(self.unmasked) if masked and is_masked(names) else basis
 
     @property
     def unmasked(self) -> Fraction | None:
@@ -165,9 +172,9 @@ class PolicyReport:
 
     @property
     def worst_off(self) -> ClientAccount | None:
-        """The data owner with the highest cost, among those with a stated risk."""
+        """The data owner whose records can be found best, then with the highest cost, among those with a stated risk."""
         stated = [client for client in self.clients if client.risk is not None]
-        return max(stated, key=lambda client: client.epsilon or 0.0, default=None)
+        return max(stated, key=lambda one: (one.detection, one.epsilon or 0.0), default=None)
 
     @property
     def worst(self) -> str:
@@ -250,10 +257,17 @@ class PolicyReport:
         texts = [f"the ledger of {client} does not verify" for client in bad]
         over = [c.client for c in self.clients if c.over]
         texts += [f"{client} spent more than its budget" for client in over]
+        failed = self.metrics.get("breaches", {})
         texts += [
             f"a protected query failed inside the gate of {client} "
-            f"({', '.join(kinds)}): no epsilon covers what that told, and the gate is closed"
-            for client, kinds in self.metrics.get("breaches", {}).items()
+            f"({', '.join(kinds)}): no epsilon covers what that told, and the gate closed"
+            for client, kinds in failed.items()
+        ]
+        texts += [
+            f"the gate of {client.client} closed: a protected query failed inside it, and no epsilon covers what "
+            "that told"
+            for client in self.clients
+            if EXPLANATIONS[Reason.CLOSED] in client.refused and client.client not in failed
         ]
         if self.account.finite:
             grave = [one for one in self.findings if one.severity == "breach"]
@@ -389,6 +403,37 @@ class Report:
     def composed(self) -> Composed | None:
         """The composed guarantee of all policies, if all are carried out."""
         return composed([policy.account for policy in self.policies])
+
+    def standing(self, policy: PolicyReport) -> PolicyReport:
+        """A policy with the figures of all of them where these read the same records, for none holds alone then."""
+        whole = self.composed if self.study.together else None
+        if whole is None:
+            return policy
+        every = [client for each in self.policies for client in each.clients]
+        finite = whole.epsilon is not None
+        unprotected = 0 if finite else max(1, sum(client.unprotected for client in every))
+        curve = Tradeoff.approximate(whole.epsilon or 0.0, whole.delta)
+        figures: dict[str, Any] = {
+            "epsilon": whole.epsilon,
+            "delta": whole.delta,
+            "unprotected": unprotected,
+            "tight": None,
+            "block": None,
+            "risk": Risk.of(curve) if finite else None,
+            "secure": all(client.secure for client in every),
+            "amended": any(client.amended for client in every),
+            "basis": tuple(sorted({name for client in every for name in client.basis})),
+        }
+        fixed = all(client.ceiling is not None for client in every)
+        clients = tuple(
+            replace(each, **figures, ceiling=whole.epsilon if fixed else None)
+            for each in policy.clients
+        )
+        wanted = coarsest([each.account.policy for each in self.policies])
+        own = replace(
+            policy.account.policy, relation=wanted.relation, unit=wanted.unit, cap=wanted.cap
+        )
+        return replace(policy, account=replace(policy.account, policy=own, clients=clients))
 
     @property
     def simulated(self) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from importlib.metadata import version
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,8 @@ class Thresholds:
             wanted, example = _TYPES[key]
             if not isinstance(value, wanted) or (isinstance(value, bool) and wanted != (bool,)):
                 raise InputError(f"{where}: {key} must be {example}")
+            if isinstance(value, float) and not isfinite(value):  # nothing lies above nan
+                raise InputError(f"{where}: {key} must be finite, such as 0.1")
         plain |= {key: tuple(plain[key]) for key in ("units", "attacks") if key in plain}
         return cls(**plain)
 
@@ -114,7 +117,8 @@ def certificate(
     named = {own.name: own for own in report.policies}
     if policy not in named:
         raise InputError(f"no policy {policy!r} in the study; there are {', '.join(named)}")
-    own, limits = named[policy], Thresholds.from_toml(thresholds)
+    own, limits = report.standing(named[policy]), Thresholds.from_toml(thresholds)
+    counted = report.policies if report.study.together else [own]
     held = asdict(limits)
     consent = held.pop("owners")
     held |= {"units": list(limits.units), "attacks": list(limits.attacks)}
@@ -133,7 +137,7 @@ def certificate(
             "epsilon if masks fail": None if own.unmasked is None else float(own.unmasked),
         },
         "owners": [_owner(client) for client in own.clients],
-        "breaches": list(own.breaches),
+        "breaches": [one for each in counted for one in each.breaches],
         "audited": [_audited(one) for one in own.findings if _is_audit(one)],
         "attacked": [_attacked(one) for one in own.findings if not _is_audit(one)],
         "not looked": dict(own.inapplicable),

@@ -1,7 +1,7 @@
 """The composed guarantee of several policies on the same records."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -42,15 +42,18 @@ def composed(policies: Sequence[PolicyAccount]) -> Composed | None:
     """
     if len(policies) < 2:
         return None
-    wanted = _coarsest([policy.policy for policy in policies])
+    wanted = coarsest([policy.policy for policy in policies])
     unit = f"{wanted.unit} at each owner ({wanted.relation})"
     try:
-        worst = max(
-            (_one(name, policies, wanted, unit) for name in _owners(policies)),
-            key=lambda one: one.detection,
-        )
+        each = [_one(name, policies, wanted, unit) for name in _owners(policies)]
         basis = {name for policy in policies for client in policy.clients for name in client.basis}
-        return replace(worst, basis=told_basis(basis))
+        return Composed(  # for any owner: the one found best has not always the largest epsilon
+            max(one.epsilon or 0.0 for one in each),
+            max(one.delta for one in each),
+            max(one.detection for one in each),
+            unit,
+            basis=told_basis(basis),
+        )
     except (UnsupportedLoss, PolicyError) as why:
         return Composed(None, 0.0, 1.0, unit, str(why))
 
@@ -59,7 +62,7 @@ def _owners(policies: Sequence[PolicyAccount]) -> list[str]:
     return list(dict.fromkeys(c.client for policy in policies for c in policy.clients))
 
 
-def _coarsest(policies: Sequence[Policy]) -> Neighbours:
+def coarsest(policies: Sequence[Policy]) -> Neighbours:
     """Return the neighbours that differ most, for which all guarantees can be restated."""
     found = [Neighbours(p.relation, p.unit, p.cap) for p in policies]
     return max(found, key=lambda a: (a.unit != "record", a.cap or 0, a.relation == "replace-one"))
@@ -75,21 +78,23 @@ def _one(name: str, policies: Sequence[PolicyAccount], wanted: Neighbours, unit:
     own = sum((loss.delta for loss in losses), Fraction(0))
     if all(p.accountant.components[0] == "epsilon" for p, _ in shares):
         total = _sum(loss.epsilon for loss in losses)
-        detection = Tradeoff.approximate(float(total), float(own)).found(0.01)
-        return Composed(float(total), float(own), detection, unit)
+        detection = Tradeoff.approximate(float_up(total), float_up(own)).found(0.01)
+        return Composed(float_up(total), float_up(own), detection, unit)
     rho = _sum(map(_rho, losses))
     stated = [repr(c.delta) for p, c in shares if p.accountant.components[0] == "rho"]
     delta = (max(map(Fraction, stated)) or STATED) + own
     accountant = ZeroConcentrated()
     certified = all(c.ceiling is not None for _, c in shares)
-    state = accountant.guarantee if certified else accountant.odometer
-    epsilon, _ = state((rho, own), delta)
+    if certified:
+        epsilon, _ = accountant.guarantee((rho, own), delta)
+    else:
+        epsilon, _ = accountant.odometer((rho, Fraction(0)), delta - own)
     curve = (
         Tradeoff.zcdp(float_up(rho), float_up(own))
         if certified
-        else Tradeoff.approximate(float(epsilon), float(delta))
+        else Tradeoff.approximate(float_up(epsilon), float_up(delta))
     )
-    return Composed(float(epsilon), float(delta), curve.found(0.01), unit)
+    return Composed(float_up(epsilon), float_up(delta), curve.found(0.01), unit)
 
 
 def _rho(loss: Loss) -> Fraction | None:

@@ -21,7 +21,7 @@ from scipy.special import ndtr
 
 from privfed.attacks.finding import LEVEL, Finding
 from privfed.errors import InputError
-from privfed.questions.exact import shown
+from privfed.questions.exact import shown, shown_delta
 from privfed.reports.board import answers, uncovered
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.metrics import MetricValue
@@ -146,9 +146,9 @@ def _registered(given: Mapping[str, str]) -> None:
 
 def _guarantee(source: Source) -> dict[str, Any]:
     policy = source.policy
-    rules, delta = policy.account.policy, max(client.delta for client in policy.clients)
+    rules, delta = policy.account.policy, policy.delta
     rows = [
-        f"| {c.client} | {shown(c.proved or 0.0)} | {number(c.delta)} | {c.head[0]}:{c.head[1][:16]} |"
+        f"| {c.client} | {shown(c.proved or 0.0)} | {shown_delta(c.delta)} | {c.head[0]}:{c.head[1][:16]} |"
         for c in policy.clients
     ]
     parameters = {"epsilon": float(shown(policy.epsilon or 0.0))}
@@ -195,7 +195,8 @@ def _practice(source: Source) -> dict[str, Any]:
         "deployment_model": {
             "model_name": "Federated",
             "trust_assumptions": "The asking side is not trusted: it chooses each question by the answers before it, "
-            "and stops when it likes. Each data owner trusts her own machine.",
+            "and stops when it likes. Each data owner trusts her own machine."
+            + (f" This stands {policy.basis}." if policy.basis else ""),
             "actors": f"{len(policy.clients)} data owners, each with a gate and a ledger of her own, and the "
             f"asking side ({', '.join(policy.principals)}).",
             "release_type": "Many releases",
@@ -473,9 +474,12 @@ def _metric(score: MetricValue) -> dict[str, Any]:
 def _privacy_metrics(source: Source) -> Iterator[dict[str, Any]]:
     policy = source.policy
     if policy.finite and policy.epsilon is not None and not policy.silent:
-        delta = max(client.delta for client in policy.clients)
         value = float(shown(policy.epsilon))
-        yield {"type": "epsilon", "value": value, "name": f"claimed epsilon at delta {delta:g}"}
+        yield {
+            "type": "epsilon",
+            "value": value,
+            "name": f"claimed epsilon at delta {shown_delta(policy.delta)}",
+        }
     if source.audited is not None:
         name = "epsilon that an audit proved of one mechanism"
         yield {"type": "audited_epsilon_lower", "value": source.audited.value, "name": name}

@@ -61,6 +61,7 @@ class LedgerView:
     studies: tuple[Line, ...] = ()  #: charges by study
     kinds: tuple[Line, ...] = ()  #: charges by kind
     left: str = ""  #: what is left of the budget
+    failed: str = ""  #: that a protected query failed, which no epsilon covers, or empty
     sentences: tuple[str, ...] = ()  #: shares, spending and what is left, as printed
     refused: tuple[tuple[str, str, int, str], ...] = ()  #: kind, reason, how often, last time
     noise: str = ""  #: what the noise monitor found

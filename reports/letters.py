@@ -29,7 +29,11 @@ def board(report: Report, policy: str = "") -> str:
             report=report,
             policy=decided,
             said=answers(report, decided),
-            others=[answers(report, other) for other in report.policies if other is not decided],
+            others=[
+                answers(report, report.standing(other))
+                for other in report.policies
+                if other.name != decided.name
+            ],
             uncovered=uncovered(report),
             owners=answered,
             provenance=provenance(),

@@ -10,7 +10,7 @@ import jinja2
 
 from privfed.accountants.risk import RECORD, Subject
 from privfed.attacks.finding import Finding
-from privfed.questions.exact import shown, shown_down, shown_percent
+from privfed.questions.exact import shown, shown_delta, shown_down, shown_percent
 from privfed.questions.part import Unit
 from privfed.reports import charts, remarks
 from privfed.reports.account import ClientAccount, KindLine
@@ -58,6 +58,7 @@ def page(report: Report, models: Mapping[str, str] | None = None) -> str:
     environment.filters |= {
         "number": number,
         "epsilon": epsilon,
+        "delta": shown_delta,
         "percent": percent,
         "at_most": shown_percent,
         "size": size,
@@ -76,6 +77,7 @@ def page(report: Report, models: Mapping[str, str] | None = None) -> str:
         "cost": cost,
         "claim": claim,
         "caveat": caveat,
+        "neighbours": neighbours,
         "suppression": suppression,
         "remarks": remarks.remarks,
         "said": remarks,
@@ -176,9 +178,9 @@ def claim(policy: PolicyReport) -> str:
         return f"No finite guarantee for any {unit}."
     if policy.silent:
         return "Nothing was released, so there is no guarantee, and no model."
-    delta = policy.clients[0].delta
+    delta = policy.delta
     bound = "" if policy.epsilon is None else f" at ε = {shown(policy.epsilon)}"
-    bound += f"{', ' if bound else ' at '}δ = {number(delta)}" if delta else ""
+    bound += f"{', ' if bound else ' at '}δ = {shown_delta(delta)}" if delta else ""
     whole = policy.people is not None or policy.account.policy.unit == "client"
     where = "" if whole else " at each owner"
     basis = f" This stands {policy.basis}." if policy.basis else ""
@@ -203,6 +205,15 @@ def suppression(policy: PolicyReport) -> str:
         "Suppressing or rounding small cells does not protect membership: the exact sums that remain "
         "can name every member on a list."
     )
+
+
+def neighbours(report: Report, units: str) -> str:
+    """Return what is done to one unit between neighbouring data sets, by the policies' relations; begins a sentence."""
+    relations = {policy.account.policy.relation for policy in report.policies}
+    if relations == {"replace-one"}:
+        return f"Putting any other {units} in the place of one"
+    or_replaced = ", or putting any other in its place under replace-one," * (len(relations) > 1)
+    return f"Adding or removing one {units}{or_replaced}"
 
 
 def caveat(policy: PolicyReport) -> str:

@@ -34,6 +34,6 @@ def in_words(loss: Loss) -> str:
     elif loss.rho is not None:
         told.append(f"rho {shown(loss.rho)}")
     if loss.delta:
-        told.append(f"δ {float(loss.delta):.1e}")
+        told.append(f"δ {float(shown(loss.delta, 2)):.1e}")
     basis = f" ({told_basis(loss.basis)})" if loss.basis else ""
     return ("nothing" if told == ["ε 0"] else ", ".join(told)) + basis

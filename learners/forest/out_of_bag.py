@@ -63,7 +63,11 @@ class OutOfBag(Query):
         return 2**26 + 96 * BLOCK + 128 * len(self.trees) + 48 * cells
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Predict tree by tree, a block of records and trees at a time."""
+        """Predict tree by tree, a block of records and trees at a time.
+
+        A record's leaf values are added tree after tree, whatever the blocks, whose sizes follow from the number
+        of records: else one record more would round, and where values cancel turn, the predictions of all.
+        """
         step, sums = max(1, 2 * BLOCK // self.values.shape[1]), []
         for first in range(0, max(len(view.table), 1), step):
             sums.append(self._of_records(view, slice(first, min(first + step, len(view.table)))))
@@ -83,8 +87,9 @@ class OutOfBag(Query):
             index, rows = np.nonzero(left_out)
             leaf = self.trees.descend(trees[index], rows, columns)
             votes += np.bincount(rows, minlength=records)
-            for column in range(classes):
-                total[:, column] += np.bincount(rows, self.values[leaf, column], minlength=records)
+            ends = np.cumsum(np.count_nonzero(left_out, axis=1))[:-1]
+            for own, at in zip(np.split(rows, ends), np.split(leaf, ends), strict=True):
+                total[own] += self.values[at]
         scored = np.flatnonzero(votes > 0)
         return self._scored(view, part.start + scored, total[scored] / votes[scored, None])
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
 from nvflare.apis.dxo_filter import DXOFilter
+from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.fl_context import FLContext
-from nvflare.apis.shareable import Shareable
+from nvflare.apis.shareable import ReservedHeaderKey, Shareable
 from nvflare.app_common.abstract.aggregator import Aggregator
 
 from privfed.engines.updates import UpdateGate, arrays_of, mean_update
@@ -20,11 +22,28 @@ SHARE, SHAPES = (
 )  #: Of a masked update: its bytes, and its model's arrays
 
 
+ALIKE = {MetaKey.NUM_STEPS_CURRENT_ROUND: 1}  #: One step for every site, so that all weigh alike
+#: Headers of a result that stay: they route it, and tell of no record.
+ROUTING = (
+    ReservedHeaderKey.RC,
+    ReservedHeaderKey.COOKIE_JAR,
+    ReservedHeaderKey.TASK_NAME,
+    ReservedHeaderKey.TASK_ID,
+    ReservedHeaderKey.WORKFLOW,
+    ReservedHeaderKey.AUDIT_EVENT_ID,
+    ReservedHeaderKey.MSG_ROOT_ID,
+    ReservedHeaderKey.MSG_ROOT_TTL,
+    MetaKey.CURRENT_ROUND,
+)
+
+
 class GateFilter(DXOFilter):  # type: ignore[misc, unused-ignore]
     """Lets a weight difference leave through a data owner's gate alone, and nothing else of it.
 
-    A site names it among its ``task_result_filters``. Where the policy refuses, or anything fails, a
-    difference without arrays leaves; where it masks, a share, which :class:`MaskedAggregator` adds up.
+    A site names it among its ``task_result_filters``. Where the policy refuses, or anything fails, or what
+    training returns is no weight difference (whole weights, metrics, several things at once), a difference
+    without arrays leaves; where it masks, a share, which :class:`MaskedAggregator` adds up. FLARE itself
+    passes on what a filter has no words for.
 
     Args:
         gate: the owner's.
@@ -35,9 +54,23 @@ class GateFilter(DXOFilter):  # type: ignore[misc, unused-ignore]
         super().__init__(supported_data_kinds=kinds, data_kinds_to_filter=kinds)
         self._gate = gate
 
+    def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
+        """What leaves of a result: the difference that the gate releases, and headers that route it."""
+        told, left = DXO(DataKind.WEIGHT_DIFF, data={}, meta=dict(ALIKE)), Shareable()
+        if shareable.get_return_code() == ReturnCode.OK:
+            with suppress(Exception):  # it holds no DXO
+                dxo = from_shareable(shareable)
+                if dxo.data_kind == DataKind.WEIGHT_DIFF and dxo.data:
+                    told = self.process_dxo(dxo, shareable, fl_ctx)
+        for key in ROUTING:
+            if (value := shareable.get_header(key)) is not None:
+                left.set_header(key, value)
+        filtered: Shareable = told.update_shareable(left)
+        return filtered
+
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO:
         """Release the difference; its metadata keep one step for every site, so that all weigh alike."""
-        meta: dict[str, Any] = {MetaKey.NUM_STEPS_CURRENT_ROUND: 1}
+        meta: dict[str, Any] = dict(ALIKE)
         data: dict[str, Any] = {}
         try:
             shapes = {name: np.shape(part) for name, part in dxo.data.items()}

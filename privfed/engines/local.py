@@ -27,7 +27,7 @@ from privfed.owner.gate import Gate
 from privfed.owner.local_store import StudyThings
 from privfed.owner.masking import MaskingKey
 from privfed.owner.noise_monitor import NoiseSums, OtherOwners
-from privfed.privacy.accountant import STATED, Amount
+from privfed.privacy.accountant import STATED, Amount, PrivacyStatement
 from privfed.privacy.loss import told_basis
 from privfed.privacy.masked_sums import if_masks_fail
 from privfed.privacy.noise import SecureNoise, TestNoise
@@ -143,8 +143,8 @@ class LocalDisclosure(ChannelDisclosure):
         """What each client has spent.
 
         Returns:
-            columns client, unit, epsilon, delta (the budget), spent (epsilon proved of all releases so
-            far, at that delta), ceiling (epsilon proved whatever is still asked; ``None`` without a
+            columns client, unit, epsilon, delta (the budget; the delta is that at which spent is told where
+            there is no budget, or losses' own exceed it), spent (epsilon proved of all releases so far), ceiling (epsilon proved whatever is still asked; ``None`` without a
             budget), remaining (for one more study; ``None`` if unbounded), unprotected (number of
             releases without any guarantee, and of protected queries that failed), noise (``"test"`` if seeded: it protects no record), basis
             (what the figures rest on beside what is derived; empty if all of it is).
@@ -315,8 +315,8 @@ def signing_keys(folder: Path, owners: Iterable[str]) -> dict[str, bytes | None]
 def _line(name: str, gate: Gate) -> dict[str, Any]:
     """One client's row of :meth:`LocalDisclosure.budget`."""
     spent, budget = gate.ledger.spent(gate.accountant), gate.policy.budget
-    unprotected = spent.unprotected + sum(gate.breaches.values())
-    return {
+    unprotected = spent.unprotected + sum(gate.uncovered.values())
+    row = {
         "client": name,
         "unit": gate.policy.unit,
         "epsilon": None if budget is None else float(budget.epsilon),
@@ -325,30 +325,36 @@ def _line(name: str, gate: Gate) -> dict[str, Any]:
         "unprotected": unprotected,
         "noise": "secure" if gate.secure else "test",
         "basis": told_basis(spent.basis),
-        **_unmasked(gate, spent.total),
     }
+    return row | _unmasked(gate, spent.total)
 
 
 def _unmasked(gate: Gate, total: Amount) -> dict[str, Any]:
     """What a total costs at most if the masks fail, as a column; nothing without masks."""
-    masked, budget = gate.policy.masked, gate.policy.budget
+    masked = gate.policy.masked
     if masked is None:
         return {}
-    delta = STATED if budget is None else budget.delta
+    delta = _stated(gate, total).delta or STATED
     fixed = gate.ledger.fixed_totals(gate.accountant)
-    most = [masked.at_most(one) for one in fixed]
-    spent = if_masks_fail(gate.accountant, masked.at_most(total), delta, most)
+    most = [masked.at_most(one, gate.accountant) for one in fixed]
+    alone = masked.at_most(total, gate.accountant)
+    spent = if_masks_fail(gate.accountant, alone, delta, most)
     return {"unmasked": float(spent)}
 
 
+def _stated(gate: Gate, total: Amount) -> PrivacyStatement:
+    fixed, accountant = gate.ledger.fixed_totals(gate.accountant), gate.accountant
+    return accountant.stated(total, gate.policy.budget, amended=gate.ledger.amended, fixed=fixed)
+
+
 def proved(gate: Gate, total: Amount, unprotected: int) -> dict[str, Any]:
-    """What is proved of a total, as columns: spent, ceiling and remaining (see :class:`.PrivacyStatement`)."""
+    """What is proved of a total, as columns: spent, its delta if beyond the budget's, ceiling and remaining (see :class:`.PrivacyStatement`)."""
     if unprotected:
         return {"spent": math.inf, "ceiling": None, "remaining": None}
-    budget = gate.policy.budget
-    fixed = gate.ledger.fixed_totals(gate.accountant)
-    stated = gate.accountant.stated(total, budget, amended=gate.ledger.amended, fixed=fixed)
+    budget, stated = gate.policy.budget, _stated(gate, total)
+    exceeds = stated.delta > (0 if budget is None else budget.delta)
     return {
+        **({"delta": float(stated.delta)} if exceeds else {}),
         "spent": float(stated.epsilon),
         "ceiling": None if stated.ceiling is None else float(stated.ceiling),
         "remaining": None

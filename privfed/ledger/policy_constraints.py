@@ -7,6 +7,7 @@ from privfed.errors import PolicyError
 from privfed.ledger.store import encode_body
 from privfed.privacy.policy import Policy
 from privfed.questions import wire
+from privfed.questions.exact import exact, shown_delta
 
 
 def terms_digest(policy: Policy) -> str:
@@ -55,5 +56,5 @@ def _instead(held: object, own: object) -> str:
 
 def _term(term: object) -> str:
     if isinstance(term, Mapping):
-        return f"epsilon {term['epsilon']} at delta {float(term['delta']):g}"
+        return f"epsilon {term['epsilon']} at delta {shown_delta(exact(term['delta'], zero=True))}"
     return "none" if term is None else str(term)

@@ -204,7 +204,7 @@ def _lines(
     named = list(named)
     fixed = fixed_totals(named, accountant)
     proved = [_proved(line, accountant, terms, amended, fixed) for line in lines]
-    most = _if_masks_fail(named, fixed)
+    most = _if_masks_fail(named, fixed, accountant)
     return [_unmasked(line, sums.alone.get(line.name), accountant, most) for line in proved]
 
 
@@ -246,10 +246,12 @@ def _proved(
     return replace(proved, ceiling=stated.ceiling, remaining=left)
 
 
-def _if_masks_fail(named: Iterable[Entry], fixed: Sequence[Amount]) -> list[Amount]:
+def _if_masks_fail(
+    named: Iterable[Entry], fixed: Sequence[Amount], accountant: Accountant
+) -> list[Amount]:
     """Totals named at first, without the masks of the first policy; none if it has no masks."""
     masked = _masks(named)
-    return [masked.at_most(one) for one in fixed] if masked else []
+    return [masked.at_most(one, accountant) for one in fixed] if masked else []
 
 
 def _masks(named: Iterable[Entry]) -> MaskedSums | None:
@@ -281,7 +283,7 @@ def _of_block(
     masked = _masks(entry for entry in named if entry.body.get("study") == line.name)
     if line.unmasked is None or masked is None:
         return stated
-    unmasked = accountant.guarantee(masked.at_most(block.share), line.delta)[0]
+    unmasked = accountant.guarantee(masked.at_most(block.share, accountant), line.delta)[0]
     return replace(stated, unmasked=unmasked)
 
 

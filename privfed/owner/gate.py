@@ -400,6 +400,11 @@ class Gate:
         with suppress(LedgerError):  # a full disk; this process stays closed
             self.shelf.add_fault(kind)
 
+    @property
+    def uncovered(self) -> Counter[str]:
+        """Protected queries that ever failed, by kind, in all gates of the ledger, opened again since or not."""
+        return Counter(self.shelf.faults_ever) | self.breaches
+
     def reopen(self) -> None:
         """Answer again after a failure, by the owner's choice, who has looked at it."""
         self.shelf.clear_faults()

@@ -11,7 +11,7 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 
 from privfed.errors import PluginError
-from privfed.privacy.laws import Law, mapped, named_as_another, proven
+from privfed.privacy.laws import Law, SumOfGaussians, mapped, named_as_another, proven
 from privfed.privacy.loss import Loss, covers, lost
 from privfed.privacy.mechanism import (
     WIDEST,
@@ -99,17 +99,17 @@ def _check_words(law: Law) -> None:
 
 
 def _check_law(law: Law, priced: Protection) -> None:
-    """Of a law that is not ours: whether its probabilities lose more than it says."""
-    if proven(law):
-        if law.additive and law.parameter > WIDEST:
-            raise PluginError("64-bit integers cannot hold its noise")
-        return
+    """Whether it hides more cells than it knows of; of a law that is not ours, loses more than it says by its probabilities."""
+    if proven(law) and law.additive and law.parameter > WIDEST:
+        raise PluginError("64-bit integers cannot hold its noise")
     names = [n for n, own in priced.laws.items() if own == law and n not in priced.bare]
     for grid in {priced.group[name].part.grid for name in names}:
         hidden = [name for name in names if priced.group[name].part.grid == grid]
         parts = {name: priced.group[name] for name in hidden}
         cells, bound = sum(own.part.size for own in parts.values()), joint(parts)
-        if told := understated(law, bound, cells):
+        if isinstance(law, SumOfGaussians) and law.cells < cells:
+            raise PluginError(f"law {law.name!r} is for {law.cells} cells, and hides {cells}")
+        if not proven(law) and (told := understated(law, bound, cells)):
             raise PluginError(told)
 
 

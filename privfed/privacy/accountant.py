@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -101,7 +102,8 @@ class Accountant(ABC):
     ) -> tuple[Fraction, Fraction]:
         """Give (epsilon, delta) of a running total at any moment, which may depend on all releases.
 
-        ``fixed`` are totals that were named before the first charge, a budget's ceiling last.
+        ``fixed`` are totals that were named before the first charge, a budget's ceiling last. The delta may exceed
+        the one asked for where the losses' own do.
         """
         return self.guarantee(total, delta)
 
@@ -123,13 +125,13 @@ class Accountant(ABC):
         delta = STATED if budget is None else budget.delta
         if budget is None or amended or not self.fits(total, self.ceiling(budget)):
             epsilon, delta = self.odometer(total, delta or STATED, fixed)
-            if fixed and self.fits(
-                total, fixed[-1]
-            ):  # the first ceiling still bounds what has left
-                epsilon = min(epsilon, self.guarantee(fixed[-1], delta)[0])
-            return PrivacyStatement(epsilon, delta)
-        so_far, _ = self.odometer(total, delta, fixed)
-        return PrivacyStatement(min(so_far, budget.epsilon), delta, budget.epsilon)
+            if fixed and self.fits(total, fixed[-1]):
+                with suppress(PolicyError):  # an amended delta may be less than its own
+                    epsilon = min(epsilon, self.guarantee(fixed[-1], delta)[0])
+            return PrivacyStatement(epsilon, delta)  # the first ceiling still bounds what has left
+        so_far, at = self.odometer(total, delta, fixed)
+        least = min(so_far, budget.epsilon) if at <= delta else budget.epsilon
+        return PrivacyStatement(least, delta, budget.epsilon)
 
     def left(self, total: Amount, budget: Budget) -> Fraction:
         """Give the epsilon, rounded down, that one more study may spend at the budget's delta.

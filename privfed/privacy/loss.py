@@ -165,6 +165,11 @@ def covers(loss: Loss) -> bool:
     return loss.rho is None or loss.rho >= concentrated
 
 
+def is_masked(basis: Iterable[str]) -> bool:
+    """Whether a figure rests on masks."""
+    return any(each.partition(":")[0] == MASKED for each in basis)
+
+
 def told_basis(basis: Iterable[str]) -> str:
     """Say in words what a figure rests on beside what is derived; nothing where all of it is."""
     words = {

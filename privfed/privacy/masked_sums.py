@@ -116,7 +116,7 @@ class MaskedSums:
             return
         if budget is None:
             raise PolicyError("masked: unmasked bounds a budget; write [budget] with it")
-        most = self.at_most(accountant.ceiling(budget))
+        most = self.at_most(accountant.ceiling(budget), accountant)
         if not accountant.fits(most, accountant.ceiling(self.unmasked)):
             needed = accountant.guarantee(most, self.unmasked.delta)[0]
             raise PolicyError(
@@ -128,7 +128,8 @@ class MaskedSums:
         """The epsilon of a whole budget if the masks fail; none without a budget."""
         if budget is None:
             return None
-        return accountant.guarantee(self.at_most(accountant.ceiling(budget)), budget.delta)[0]
+        most = self.at_most(accountant.ceiling(budget), accountant)
+        return accountant.guarantee(most, budget.delta)[0]
 
     def told(self, epsilon: Fraction | None) -> str:
         """The second price in words, after the first one's; nothing where it is not known."""
@@ -137,9 +138,10 @@ class MaskedSums:
         more = f"{self.colluding + 1} or more" if self.colluding else "any"
         return f"; if {more} do, an owner's own share of the noise still holds epsilon {shown(epsilon)}"
 
-    def at_most(self, total: Amount) -> Amount:
-        """What a total costs at most if the masks fail."""
-        return tuple(part * self.counted for part in total)
+    def at_most(self, total: Amount, accountant: Accountant) -> Amount:
+        """What a total costs at most if the masks fail; deltas are of other losses, for masked ones have none."""
+        named = zip(accountant.components, total, strict=True)
+        return tuple(part if name == "delta" else part * self.counted for name, part in named)
 
     def with_keys(self, keys: Mapping[str, str]) -> MaskedSums:
         """The same terms with the owners' keys; known ones stay."""
@@ -179,8 +181,10 @@ class MaskedSums:
 def if_masks_fail(
     accountant: Accountant, total: Amount, delta: Fraction, fixed: Sequence[Amount]
 ) -> Fraction:
-    """The epsilon of a running total without masks; ``fixed`` are such totals named before it began."""
-    epsilon = accountant.odometer(total, delta, fixed)[0]
+    """The epsilon, at ``delta``, of a running total without masks; ``fixed`` are such totals named before it began."""
+    epsilon, at = accountant.odometer(total, delta, fixed)
+    if at > delta:  # by the losses' own, which it adds
+        epsilon, _ = accountant.odometer(total, 2 * delta - at, fixed)
     if fixed and accountant.fits(total, fixed[-1]):
         return min(epsilon, accountant.guarantee(fixed[-1], delta)[0])
     return epsilon

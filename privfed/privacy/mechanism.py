@@ -244,6 +244,8 @@ class Protection:
         """What it costs: the stated amount, with its laws, and what it rests on."""
         stated = self._default() if self.stated is None else self.stated
         basis = basis_of(self.mechanism, self.laws.values()) if stated.counted else ()
+        if stated.delta:  # no laws are held to it: see covers
+            basis = tuple(sorted({*basis, f"{CLAIMED}:{self.mechanism.name}"}))
         return replace(stated, laws=self.charged, basis=basis)
 
     def _default(self) -> Loss:

@@ -93,6 +93,15 @@ def shown_down(value: Fraction | float, digits: int = 4) -> str:
     return _shown(value, digits, ROUND_FLOOR)
 
 
+def shown_delta(delta: Fraction | float, *, powers: bool = False) -> str:
+    """Write a delta for people, rounded up to six digits, as ``1e-05``; in powers of ten whatever its size, if so."""
+    rounded = float(shown(delta, 6))
+    if not powers:
+        return f"{rounded:g}"
+    mantissa, _, power = f"{rounded:.5e}".partition("e")
+    return f"{mantissa.rstrip('0').rstrip('.')}e{power}"
+
+
 def _shown(value: Fraction | float, digits: int, rounding: str) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return "inf"

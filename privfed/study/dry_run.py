@@ -64,7 +64,9 @@ def dry_run(
                     adopted = adopt(study, choice, model, schema)
                 adopted = choice.masked_among(adopted, known_owners(study))
                 _build(adopted)
-                prices.append(price(whole_plan(model, schema, adopted), schema, adopted))
+                found = price(whole_plan(model, schema, adopted), schema, adopted)
+                unnamed = choice.masked is not None and adopted.masked is None
+                prices.append(replace(found, unnamed=unnamed))
     faults.tell(StudyError)
     return prices
 

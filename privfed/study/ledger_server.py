@@ -113,6 +113,7 @@ class LedgerServer(LoopbackServer):
                     *(name, place, folder),
                     intact=ledger_commands.intact(told),
                     left=ledger_commands.left(ledger),
+                    failed=ledger_commands.closed(ledger),
                     sentences=tuple(ledger_commands.budget(ledger, None).split("\n")),
                     noise=noise.removeprefix(": "),
                     convicted=convicted,

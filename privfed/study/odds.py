@@ -5,7 +5,7 @@ import re
 from privfed.accountants.risk import Tradeoff, largest_epsilon
 from privfed.errors import InputError
 from privfed.privacy.accountant import written_epsilon
-from privfed.questions.exact import readable, shown_down
+from privfed.questions.exact import readable, shown_delta, shown_down
 
 
 def odds_of(epsilon: str, delta: str, accused: float, rate: float) -> tuple[str, ...]:
@@ -21,7 +21,7 @@ def epsilon_for(odds: str, delta: str, accused: float) -> str:
     small = _delta(delta)
     most = shown_down(largest_epsilon(_share(odds), small, accused))
     return (
-        f"epsilon {most} at delta {small:g}: at most {odds.removeprefix('at most ')} of those in the data are "
+        f"epsilon {most} at delta {shown_delta(small)}: at most {odds.removeprefix('at most ')} of those in the data are "
         f"found on average by whoever wrongly accuses {100 * accused:g} of 100 others"
     )
 

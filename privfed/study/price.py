@@ -16,17 +16,23 @@ from privfed.owner.opendp_maps import checked
 from privfed.privacy.accountant import Accountant, Amount, plus
 from privfed.privacy.laws import BitFlips
 from privfed.privacy.limit import Limit
-from privfed.privacy.loss import MASKED, Loss, told_basis
+from privfed.privacy.loss import MASKED, Loss, is_masked, told_basis
 from privfed.privacy.masked_sums import all_masked
 from privfed.privacy.mechanism import Protection
 from privfed.privacy.pairs import DominatingPair
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import accountant_of, mechanism_of
-from privfed.questions.exact import shown, shown_down, shown_percent
+from privfed.questions.exact import shown, shown_delta, shown_down, shown_percent
 from privfed.questions.part import Part
 from privfed.questions.query import CohortQuery, LocalEffect
 from privfed.reports.words import in_words
 from privfed.tables.schema import Schema
+
+#: What is known of masks among owners whom only the table names.
+UNNAMED = (
+    "behind masks where its sums are masked; what is left if they fail follows from the number of owners, which "
+    "the table alone tells"
+)
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,7 @@ class Price:
     over: tuple[str, ...] = ()  #: the limits that it exceeds, in words
     shuffled: Fraction | None = None  #: epsilon if the shuffler that the policy trusts is honest
     deployed: bool = False  #: whether among owners' own machines, not simulated here
+    unnamed: bool = False  #: whether sums are masked among owners whom only the table names
 
     @property
     def name(self) -> str:
@@ -68,8 +75,10 @@ class Price:
     @property
     def basis(self) -> str:
         """What the total would rest on beside what is derived, in words; or nothing."""
-        told = told_basis({name for line in self.lines if line.loss for name in line.loss.basis})
-        return told + self.policy.masked.told(self.unmasked) if self.policy.masked else told
+        names = {name for line in self.lines if line.loss for name in line.loss.basis}
+        told, masked = told_basis(names), self.policy.masked
+        told += "; " * bool(told and self.unnamed) + UNNAMED * self.unnamed
+        return told + masked.told(self.unmasked) if masked and is_masked(names) else told
 
     @property
     def unmasked(self) -> Fraction | None:
@@ -77,8 +86,9 @@ class Price:
         masked, budget = self.policy.masked, self.policy.budget
         if masked is None or budget is None:
             return None
-        total = masked.at_most(self.amount)
-        return accountant_of(self.policy).guarantee(total, budget.delta)[0]
+        accountant = accountant_of(self.policy)
+        total = masked.at_most(self.amount, accountant)
+        return accountant.guarantee(total, budget.delta)[0]
 
     @property
     def silent(self) -> bool:
@@ -444,7 +454,7 @@ def _total(price: Price) -> str:
         return (
             f"NO FINITE GUARANTEE ({why if price.unprotected else 'by the deltas of the losses'})"
         )
-    at = f" at delta {float(price.delta):.0e}" if price.delta else ""
+    at = f" at delta {shown_delta(price.delta, powers=True)}" if price.delta else ""
     held = "" if price.policy.budget else ", if queried as planned: no budget enforces it"
     basis = f" ({price.basis})" if price.basis else ""
     return f"at most epsilon {shown(price.epsilon)}{at}{basis}{held}"
@@ -456,7 +466,7 @@ def _of_a_shuffler(price: Price) -> list[str]:
     if trusted is None or price.shuffled is None:
         return []
     told = (
-        f"  epsilon {shown(price.shuffled)} at delta {float(trusted.delta):.0e} if a shuffler outside privfed passes "
+        f"  epsilon {shown(price.shuffled)} at delta {shown_delta(trusted.delta, powers=True)} if a shuffler outside privfed passes "
         f"each answer on without its sender, among {trusted.people} people or more who are honest; the budget is "
         "charged as if there were none"
     )

@@ -291,7 +291,7 @@ def run(
             metrics = _learn(prepared, model, federation, progress, engine)
         gates = federation.gates.items()
         metrics["faults"] = {name: dict(gate.faults) for name, gate in gates if gate.faults}
-        metrics["breaches"] = {name: dict(gate.breaches) for name, gate in gates if gate.breaches}
+        metrics["breaches"] = {name: dict(gate.uncovered) for name, gate in gates if gate.uncovered}
         notes = (str(one.message) for one in caught if issubclass(one.category, Note))
         metrics["warnings"] = list(dict.fromkeys(notes))
         for text in metrics["warnings"]:

@@ -107,3 +107,29 @@ def test_the_odometer_holds_when_the_moment_is_chosen_from_the_outcomes() -> Non
     deviation = np.sqrt(2 * rho * np.arange(1, steps + 1))
     naive = rho * np.arange(1, steps + 1) + 1.645 * deviation
     assert (loss > naive).any(axis=1).mean() > 3 * delta
+
+
+def test_the_share_of_delta_that_losses_may_take_is_fixed_before_the_first_charge() -> None:
+    """A server that stops at a bad loss, and else spends what deltas are left, fails no oftener than delta.
+
+    The odometer's own share was what the charges had left of delta: it bounded a bad loss by all of it first,
+    and the event of the losses' own deltas by nearly all of it once more.
+    """
+    delta, budget = Fraction(1, 20), Budget.of("20", "0.05")
+    ceiling = APPROXIMATE.ceiling(budget)
+    first, most = (Fraction(1, 10), Fraction(0)), (Fraction(1, 10), ceiling[1])
+    before, after = (APPROXIMATE.odometer(x, delta, [ceiling]) for x in (first, most))
+    assert before == after and before[1] == delta
+    own = odometer(first[0], delta - ceiling[1], [ceiling[0]])
+    assert before[0] == own[0]
+
+
+def test_deltas_beyond_what_was_fixed_are_told_on_top() -> None:
+    """Without a budget, or beyond it, no share of delta was fixed for them."""
+    total = (Fraction(1, 100), 3 * SMALL)
+    epsilon, delta = APPROXIMATE.odometer(total, 10 * SMALL)
+    assert (epsilon, delta) == (odometer(total[0], 10 * SMALL)[0], 13 * SMALL)
+    stated = APPROXIMATE.stated(total, None)
+    assert stated.delta == 13 * SMALL and stated.epsilon == epsilon
+    within = APPROXIMATE.stated(total, Budget.of("1", "1e-5"))
+    assert within.delta == 10 * SMALL and within.epsilon <= 1

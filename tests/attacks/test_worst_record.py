@@ -100,6 +100,27 @@ def test_a_bound_too_small_is_a_broken_claim(planted: None, bound: int, severity
     assert ("note" in worst.detail) == (bound == 100)
 
 
+@dataclass(frozen=True)
+class Needle(Sum):
+    """A sum that few records move by all that is paid for, and all others by 8."""
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Whole units."""
+        x = view.table.x[:, 0]
+        return {"sum": np.array([np.where((x > 5) & (x < 5.00001), 100, np.floor(x)).sum()])}
+
+
+def test_what_no_search_finds_is_not_said_not_to_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever took the noise for too much would have narrowed it below what a record moves."""
+    known = plugins.load
+    monkeypatch.setattr(plugins, "load", lambda g, n: Needle if n == Needle.kind else known(g, n))
+    monkeypatch.setattr(
+        plugins, "available", lambda g, own=plugins.available: {**own(g), Needle.kind: None}
+    )
+    worst, _ = WorstRecord().run(ask(Needle(100), "gaussian", "1/2").transcript(), None, SCHEMA)
+    assert worst.value == pytest.approx(0.08) and "that was found" in worst.detail["note"]
+
+
 @pytest.mark.parametrize(("bound", "severity"), [(8, "none"), (6, "breach")])
 def test_records_that_change_places_are_held_to_their_own_bound(
     planted: None, bound: int, severity: str

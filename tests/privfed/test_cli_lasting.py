@@ -95,7 +95,7 @@ def test_a_second_study_goes_on_with_the_budget_until_it_is_gone(
     for number, name in enumerate(("one", "two", "three"), 1):
         assert run(study(name), tmp_path / "out", "--overwrite") == FINE
         told = capsys.readouterr().out
-        assert "epsilon 8\n" in told and f"{2 * EACH * number} releases" in told
+        assert "epsilon 8 at delta 1e-05\n" in told and f"{2 * EACH * number} releases" in told
         assert "ledgers: persistent" in told
     before = spent(tmp_path)
     assert run(study("four"), tmp_path / "out", "--overwrite") == BAD_INPUT

@@ -16,9 +16,10 @@ from privfed.accountants.risk import Risk, Tradeoff
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.attacks.finding import Finding, Limit, Severity
 from privfed.attacks.membership import between_draws
+from privfed.exchange.messages import EXPLANATIONS, Reason
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Policy
-from privfed.questions.part import Unit
+from privfed.questions.part import Relation, Unit
 from privfed.reports.account import (
     BlockAccount,
     ChargedQuery,
@@ -26,8 +27,9 @@ from privfed.reports.account import (
     KindLine,
     PolicyAccount,
 )
+from privfed.reports.board import answers, chosen
 from privfed.reports.budget import PolicyReport, Report, findings
-from privfed.reports.page import cost, figure_of, number, page, percent, size, verdict
+from privfed.reports.page import claim, cost, figure_of, number, page, percent, size, verdict
 from privfed.reports.text import summary
 from privfed.study import Study
 
@@ -132,7 +134,7 @@ def test_a_guarantee_that_hides_less_than_half_is_weak(found: float, strength: s
     assert ("weak guarantee" in text) == (strength == "weak")
     whole = Report(Study.built_in(), (report,))
     assert whole.to_dict()["policies"][0]["strength"] == strength
-    assert ("epsilon 8, weak" in summary(whole)) == (strength == "weak")
+    assert ("epsilon 8 at delta 1e-05, weak" in summary(whole)) == (strength == "weak")
 
 
 def test_a_rule_s_epsilon_stands_beside_the_person_s() -> None:
@@ -472,3 +474,75 @@ def test_ten_thousand_queries_are_listed_in_a_page_of_less_than_two_megabytes() 
         for guard in ("g0", "g1")
     }
     assert ".pick:has(option[value=o1]:checked) + .wide tbody tr:not(.o1)" in listed
+
+
+def _owners(*clients: ClientAccount) -> PolicyReport:
+    one = _policy(clients[0])
+    return replace(one, account=replace(one.account, clients=clients))
+
+
+def test_the_largest_delta_of_any_owner_stands_beside_the_largest_epsilon() -> None:
+    """Owners may set deltas of their own: the first one's is no other's."""
+    report = _owners(_client(delta=1e-9, ceiling=1.0), _client(client="south"))
+    assert report.delta == 1e-5
+    assert "at ε = 8, δ = 1e-05 for each record at each owner" in claim(report)
+    text = _page(report, replace(report))
+    assert "ε 8, δ 1e-05</span>" in text and "ε 8, δ 1e-09</span>" not in text
+
+
+def test_bounds_are_of_the_owner_whose_records_can_be_found_best() -> None:
+    """Who spent most so far may have the smaller budget, and a page's bounds are of all owners."""
+    safe = Risk({0.001: 0.002, 0.01: 0.02, 0.1: 0.2}, 0.1, 0.01, 0.02, 0.02)
+    spent = _client(client="south", budget=3.0, ceiling=3.0, epsilon=3.0, risk=safe)
+    report = _owners(spent, _client())
+    assert report.worst_off is not None and report.worst_off.client == "north"
+    assert "records that were not used identifies at most 20 %" in _page(report)
+
+
+@pytest.mark.parametrize(
+    ("relations", "said"),
+    [
+        (("add-or-remove",), "Adding or removing one record changes"),
+        (("replace-one",), "Putting any other record in the place of one changes"),
+        (("add-or-remove", "replace-one"), "in its place under replace-one, changes"),
+    ],
+)
+def test_epsilon_is_explained_by_the_policies_own_relation(
+    relations: tuple[Relation, ...], said: str
+) -> None:
+    """Nothing is promised of adding a record where one is replaced."""
+    each = []
+    for place, relation in enumerate(relations):
+        own = _policy(_client())
+        policy = replace(own.account.policy, relation=relation, name=f"policy {place}")
+        each.append(replace(own, account=replace(own.account, policy=policy)))
+    assert said in _page(*each)
+
+
+def test_a_gate_that_closed_violates_the_guarantee_by_its_ledger_alone() -> None:
+    """On owners' machines no simulation tells that a protected query failed; a refusal in the copy does."""
+    closed = _client(refused={EXPLANATIONS[Reason.CLOSED]: 2})
+    (told,) = _policy(closed).breaches
+    assert "the gate of north closed" in told and "no epsilon covers" in told
+    (once,) = _policy(closed, metrics={"breaches": {"north": {"small.level": 1}}}).breaches
+    assert "small.level" in once
+    assert _policy(_client(refused={EXPLANATIONS[Reason.BUDGET]: 1})).breaches == ()
+
+
+def test_policies_that_read_the_same_records_stand_at_their_total_for_whoever_decides() -> None:
+    """A board, a regulator and a register decide on one of them: beside an open one it protects nobody."""
+    own, other = _policy(_client()), _policy(_client(unprotected=1, epsilon=None, ceiling=None))
+    both = [
+        replace(each, account=replace(each.account, policy=replace(each.account.policy, name=name)))
+        for each, name in ((own, "private"), (other, "published"))
+    ]
+    alone = Report(Study.built_in(), tuple(both))
+    together = replace(alone, study=replace(Study.built_in(), together=True))
+    assert chosen(alone, "private") is both[0] and chosen(alone, "private").finite
+    told = chosen(together, "private")
+    assert not told.finite and answers(together, told).verdict == "Not protected"
+    twice = replace(together, policies=(both[0], replace(both[0], metrics={})))
+    summed, whole = chosen(twice, "private"), twice.composed
+    assert whole is not None and whole.epsilon is not None
+    assert (summed.epsilon, summed.delta) == (whole.epsilon, whole.delta)
+    assert summed.detection >= whole.detection and whole.epsilon > 8

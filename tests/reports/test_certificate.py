@@ -5,17 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from privfed.accountants.pure import PureEpsilon
 from privfed.errors import InputError
 from privfed.exchange.signing import Signer
+from privfed.privacy.accountant import Budget
+from privfed.privacy.policy import Policy
 from privfed.questions.exact import shown
 from privfed.reports import check_certificate
-from privfed.reports.certificate import Thresholds, signed
+from privfed.reports.account import ClientAccount, PolicyAccount
+from privfed.reports.budget import PolicyReport, Report
+from privfed.reports.certificate import Thresholds, certificate, signed
 from privfed.reports.check_certificate import canonical, criteria, decided, faults
+from privfed.study import Study
 
 pytest.importorskip("cryptography")
 THRESHOLDS = """
@@ -90,6 +98,30 @@ def test_a_sound_certificate_passes(certified: tuple[dict[str, Any], bytes]) -> 
     plain, public = certified
     heads = {"north": f"9:{'ab' * 32}"}
     assert list(faults(plain, b"model", public, THRESHOLDS.encode(), heads)) == []
+
+
+def test_policies_that_read_the_same_records_are_held_to_their_total(tmp_path: Path) -> None:
+    """A page says that no card of theirs holds alone: neither does the figure that lets a model out."""
+    (tmp_path / "thresholds.toml").write_text(THRESHOLDS)
+    (tmp_path / "model.json").write_bytes(b"model")
+    account = {"released": 1, "epsilon": 2.0, "ceiling": 2.0, "total": (Fraction(2), Fraction(0))}
+    each = tuple(
+        PolicyReport(
+            PolicyAccount(
+                Policy({}, name=name, budget=Budget.of("2")),
+                PureEpsilon(),
+                (ClientAccount("north", **account),),  # type: ignore[arg-type]
+                (),
+            )
+        )
+        for name in ("private", "other")
+    )
+    for together, epsilon in ((False, 2.0), (True, 4.0)):
+        report = Report(replace(Study.built_in(), together=together), each)
+        told = certificate(report, "private", tmp_path / "model.json", tmp_path / "thresholds.toml")
+        assert [own["epsilon"] for own in told["owners"]] == [epsilon]
+        (row,) = (row for row in told["criteria"] if row["criterion"] == "claimed epsilon")
+        assert (row["state"] == "met") == (not together)
 
 
 def test_what_changed_around_it_is_refused(certified: tuple[dict[str, Any], bytes]) -> None:
@@ -223,6 +255,8 @@ def test_a_refusal_or_a_nobody_is_not_signed(tmp_path: Path, key: Path) -> None:
         ("max_epsilon = 3\nmax_epsilom = 2", "did you mean 'max_epsilon'"),
         ("max_epsilon = 3\nattacks = 'pool'", "must be a list"),
         ("max_epsilon = ", "is no TOML: Invalid value"),
+        ("max_epsilon = 3\nmax_area = nan", "max_area must be finite"),
+        ("max_epsilon = inf", "max_epsilon must be finite"),
     ],
 )
 def test_bad_thresholds_are_refused(tmp_path: Path, text: str, told: str) -> None:

@@ -62,6 +62,28 @@ def test_pure_policies_add_up_exactly() -> None:
     assert one is not None and (one.epsilon, one.delta) == (1.0, 0.0)
 
 
+def test_figures_are_of_any_owner_not_of_the_one_found_best() -> None:
+    """Who has no ceiling is found better at a smaller epsilon; both figures stand beside "each record at each owner"."""
+    parts = [policy(f"p{n}") for n in range(2)]
+    small = tuple(part / 4 for part in ZeroConcentrated().ceiling(EPSILON))
+    running = [
+        replace(
+            one,
+            clients=(
+                *one.clients,
+                replace(one.clients[0], client="south", ceiling=None, total=small),
+            ),
+        )
+        for one in parts
+    ]
+    both, north = composed(running), composed(parts)
+    south = composed([replace(one, clients=one.clients[1:]) for one in running])
+    assert both is not None and north is not None and south is not None
+    for figure in ("epsilon", "delta", "detection"):
+        own = (getattr(north, figure), getattr(south, figure))
+        assert getattr(both, figure) == max(own)
+
+
 def test_deltas_of_their_own_add_up_too() -> None:
     """Twice a half at delta 0.01 is one at delta 0.02: either may fail."""
     one = composed([pure("0.5", "0.01"), pure("0.5", "0.01")])

@@ -116,6 +116,16 @@ def test_a_registry_entry_is_valid_under_the_registry_s_schema() -> None:
         assert list(REGISTRY.iter_errors(entry))
 
 
+def test_a_registry_entry_says_on_whom_its_guarantee_rests() -> None:
+    """Behind masks other owners are trusted, and of a plugin's noise its author."""
+    for basis, words in (
+        ("masked:0", "if no owner colludes with the server"),
+        ("claimed:mixture", "on the word of"),
+    ):
+        said = pyyaml.safe_load(registry_entry(source(basis=(basis,))))["deployment"]
+        assert words in said["deployment_model"]["trust_assumptions"]
+
+
 @pytest.mark.parametrize(
     ("key", "wrong", "instead"),
     [

@@ -277,3 +277,20 @@ def test_out_of_bag_sums_do_not_depend_on_the_blocks(
     for block in (1, 7, 40):
         monkeypatch.setattr("privfed.learners.forest.out_of_bag.BLOCK", block)
         assert units(query, rows) == whole
+
+
+def test_one_record_more_turns_no_other_records_out_of_bag_prediction() -> None:
+    """The exploit: leaf values that cancel, in a sum that was cut into blocks by the number of records.
+
+    Of 500 records all were right, of 501 none: noise for a sensitivity of one hides no such change.
+    """
+    roots = 2500
+    values = np.zeros((roots, 2))
+    values[[1990, 1998, 2300], 0] = 2.0**53, 1.0, -(2.0**53)
+    values[0, 1] = 0.5
+    query = OutOfBag(
+        BinaryTrees.stumps(roots), Sampling("split", 1, np.arange(roots), roots), values
+    )
+    rows = [(at / 501, 0.0, 0.0, 2.0) for at in range(501)]
+    one, other = (int(units(query, own)["correct"][0]) for own in (rows[:-1], rows))
+    assert abs(one - other) <= 1

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from privfed import Budget, Guard, LocalDisclosure, Policy, Schema
 from privfed.errors import InputError, PolicyError, SchemaError
+from privfed.privacy.accountant import STATED
 from privfed.testing.queries import Histogram, LevelSums
 
 QUERY = Histogram(0, (0.0, 0.5, 1.0))
@@ -86,6 +87,15 @@ def test_budget_table(schema: Schema) -> None:
     opened.ask(QUERY)
     assert set(opened.budget().spent) == {float("inf")}
     assert set(opened.budget().unprotected) == {1}
+
+
+def test_what_is_spent_without_a_budget_is_told_with_its_delta(schema: Schema) -> None:
+    """An epsilon of Gaussian noise holds at a delta alone; no column said at which."""
+    guards = {LevelSums.kind: (Guard.of("gaussian", spend="0.1"),)}
+    federation = local(table(), schema, Policy(guards, accountant="zcdp"))
+    federation.ask(LevelSums(((),)))
+    row = federation.budget().iloc[0]
+    assert row["epsilon"] is None and row["spent"] > 0 and row["delta"] == float(STATED)
 
 
 def test_transcript_is_in_order(schema: Schema) -> None:

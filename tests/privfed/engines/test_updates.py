@@ -373,3 +373,37 @@ def test_flare_averages_masked_updates() -> None:
     assert from_shareable(added.aggregate(FLContext())).data == {}
     empty = DXO(DataKind.WEIGHT_DIFF, data={}).to_shareable()  # of a site whose policy refused
     assert not added.accept(empty, FLContext())
+
+
+def test_nothing_but_a_gated_difference_leaves_a_flare_site() -> None:
+    """Whole weights, metrics, several things, other entries, a failed task: FLARE passes them on unfiltered."""
+    pytest.importorskip("nvflare")
+    from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
+    from nvflare.apis.fl_constant import ReturnCode
+    from nvflare.apis.fl_context import FLContext
+    from nvflare.apis.shareable import Shareable
+
+    raw, meta = {"w": np.full(3, 42.5)}, {MetaKey.INITIAL_METRICS: {"loss": 42.5}}
+    difference = DXO(DataKind.WEIGHT_DIFF, data=raw, meta=meta)
+    beside, failed = difference.to_shareable(), difference.to_shareable()
+    beside["own"] = raw
+    beside.set_header("own", 42.5)
+    beside.set_header(MetaKey.CURRENT_ROUND, 3)
+    failed.set_return_code(ReturnCode.EXECUTION_EXCEPTION)
+    told = {
+        "weights": DXO(DataKind.WEIGHTS, data=raw).to_shareable(),
+        "metrics": DXO(DataKind.METRICS, data={"loss": 42.5}).to_shareable(),
+        "several": DXO(
+            DataKind.COLLECTION, data={"a": DXO(DataKind.WEIGHTS, data=raw)}
+        ).to_shareable(),
+        "metadata": DXO(DataKind.WEIGHT_DIFF, data={}, meta=meta).to_shareable(),
+        "no dxo": Shareable({"own": raw}),
+        "failed": failed,
+        "beside": beside,
+    }
+    for name, result in told.items():
+        left = guard_examples.gated_filter().process(result, FLContext())
+        assert "42.5" not in repr(left), name
+        dxo = from_shareable(left)
+        assert (dxo.data_kind, bool(dxo.data)) == (DataKind.WEIGHT_DIFF, name == "beside")
+    assert left.get_header(MetaKey.CURRENT_ROUND) == 3

@@ -90,6 +90,20 @@ def test_each_fault_is_found_by_the_check_that_is_made_for_it(
     assert [of_the_right_guard(claim, check) for check in by] == ["none"] * len(by)
 
 
+def test_refusals_at_random_convict_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who takes part is drawn, not told by the update; one that tells it is convicted."""
+    monkeypatch.setattr(checks, "DRAWS", 50)
+    for _ in range(5):
+        found = checks.check_shapes(GuardTrial(opened("python:guard_examples:Sampled"), CLAIM))
+        assert found.severity == "none" and not found.detail["told apart"]
+    assert (
+        checks.check_one_round(
+            GuardTrial(opened("python:guard_examples:Sampled"), CLAIM, runs=1000)
+        ).severity
+        == "none"
+    )
+
+
 def test_a_right_mod_of_flower_passes_and_flower_s_own_is_convicted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
 import pytest
 
-from privfed import Gate, Guard, Ledger, Records
+from privfed import Gate, Guard, Ledger, LocalDisclosure, Records
 from privfed.errors import QueryError
 from privfed.exchange.messages import Failure, Reason, Release, Request
 from privfed.owner.gate import open_reply
@@ -19,6 +21,7 @@ from privfed.privacy.noise import TestNoise
 from privfed.questions.query import Query, View
 from privfed.questions.wire import encode
 from privfed.study import ledger_commands
+from privfed.study.ledger_server import LedgerServer
 from privfed.testing.queries import Histogram, LevelSums
 from tests.asked_gate import Watched, events, reason, reply
 
@@ -154,6 +157,14 @@ def test_a_gate_stays_closed_over_restarts(watched: Callable[..., Gate], tmp_pat
     assert "is open" in ledger_commands.reopen(path)
     mended = watched(behave=lambda view: np.array([0]), ledger=Ledger(path, "clinic"))
     assert reason(mended, request("3", Watched(3))) is None
+    assert not mended.breaches and mended.uncovered == {Watched.kind: 1}
+    (line,) = LocalDisclosure({"clinic": mended}).budget().to_dict("records")
+    assert (line["spent"], line["ceiling"], line["unprotected"]) == (np.inf, None, 1)
+    mended.ledger.close()
+    with closing(LedgerServer([path])) as server:
+        Thread(target=server.serve, daemon=True).start()
+        page = server.page(f"/{server.token}/") or ""
+    assert "no finite guarantee" in page and "at most" not in page
 
 
 def _budget(path: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from typing import ClassVar
@@ -12,11 +12,15 @@ import numpy as np
 import pytest
 
 from privfed import Gate, Guard, Policy, Records, Schema
+from privfed.errors import PluginError
 from privfed.exchange.messages import Reason, Release, Request
+from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.owner.guards import as_declared, capped
-from privfed.privacy.loss import Loss
-from privfed.privacy.mechanism import BoundedPart, Protection
+from privfed.owner.opendp_maps import checked
+from privfed.privacy.laws import Charged, SumOfGaussians
+from privfed.privacy.loss import Loss, lost
+from privfed.privacy.mechanism import BoundedPart, Protection, joint
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
 from privfed.questions.query import Query, View
 from privfed.testing.queries import LevelSums
@@ -207,3 +211,46 @@ def test_a_part_made_of_lists_is_quoted_all_the_same(make_gate: Callable[..., Ga
     gate = make_gate({Sized.kind: (Guard.of("laplace", spend="0.1"),)}, queries=(Sized,))
     object.__setattr__(shaped := Sized((3,)), "shape", (3,))
     assert reason(gate, Request.of("1", shaped)) is None
+
+
+class WishfulGaussian(Gaussian):
+    """A planted fault: Gaussian noise of a true rho, called (1e-9, 1e-9) for those who count epsilon."""
+
+    name: ClassVar[str] = "wishful"
+
+    def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
+        """The noise's own rho, and an epsilon out of thin air."""
+        priced, hope = super().price(group, spend), Fraction(1, 10**9)
+        return replace(priced, stated=Loss(hope, spend, hope))
+
+
+class FewCells(Gaussian):
+    """A planted fault: the law of a masked sum, said to hide one cell of however many there are."""
+
+    name: ClassVar[str] = "few_cells"
+
+    def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
+        """The rho of one cell."""
+        law = SumOfGaussians(0.8, 2, 2, 1)
+        charged = lost(Charged(law, law.units(joint(group))))
+        return Protection(self, group, spend, dict.fromkeys(group, law), replace(charged, laws=()))
+
+
+def test_what_a_mechanism_states_with_a_delta_is_its_word(watched: Callable[..., Gate]) -> None:
+    """No law is held to it, so every total that contains it says whose word it is."""
+    guards = {Watched.kind: (Guard.of(WishfulGaussian(), spend="0.5"),)}
+    gate = watched(behave=lambda view: np.array([1]), guards=guards, accountant="pure")
+    assert reason(gate, Request.of("1", Watched())) is None
+    assert gate.ledger.spent(gate.accountant).basis == ("claimed:wishful",)
+
+
+def test_the_law_of_a_masked_sum_hides_no_more_cells_than_it_says() -> None:
+    """Its loss grows with the cells that are masked together."""
+    for cells, fine in ((1, True), (1000, False)):
+        part = Part(PartType.COUNTS, ("cell",), (cells,))
+        group = {"counts": BoundedPart(part, Bound(cells, cells))}
+        if fine:
+            assert checked(FewCells(), group, Fraction(1)).loss.rho
+        else:
+            with pytest.raises(PluginError, match="for 1 cells, and hides 1000"):
+                checked(FewCells(), group, Fraction(1))

@@ -15,15 +15,24 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from privfed import Budget, Policy
+from privfed.accountants.approximate import ApproximateZeroConcentrated as Approximate
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.errors import InputError, PolicyError
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse
 from privfed.mechanisms.unprotected import Nullify
+from privfed.privacy.accountant import STATED
 from privfed.privacy.laws import DiscreteGaussian, Law, SumOfGaussians, proven
 from privfed.privacy.loss import Loss, covers
-from privfed.privacy.masked_sums import LARGEST, MIN_SIGMA, MaskedSums, masked, refinement
+from privfed.privacy.masked_sums import (
+    LARGEST,
+    MIN_SIGMA,
+    MaskedSums,
+    if_masks_fail,
+    masked,
+    refinement,
+)
 from privfed.privacy.mechanism import WIDEST, BoundedPart, Mechanism, Protection
 from privfed.privacy.noise import TestNoise
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
@@ -304,3 +313,22 @@ def test_the_price_without_masks_is_capped() -> None:
         MaskedSums(keys, 0, Budget.of(5, "1e-5")).check_unmasked(accountant, budget)
     with pytest.raises(PolicyError, match="budget"):
         MaskedSums(keys, 0, Budget.of(5, "1e-5")).check_unmasked(accountant, None)
+
+
+def test_deltas_are_not_multiplied_where_the_masks_fail() -> None:
+    """They are of what is not masked: twice a budget's own deltas would leave no finite price at all."""
+    keys, accountant, budget = {"north": "", "south": ""}, Approximate(), Budget.of(1, "1e-5")
+    terms = MaskedSums(keys, 0, Budget.of(3, "1e-5"))
+    rho, own = accountant.ceiling(budget)
+    assert terms.at_most((rho, own), accountant) == (terms.counted * rho, own)
+    terms.check_unmasked(accountant, budget)
+    alone = terms.epsilon_unmasked(accountant, budget)
+    assert alone is not None and 1 < alone <= 3
+
+
+def test_what_is_left_without_masks_is_told_at_the_delta_beside_it() -> None:
+    """Losses' own deltas are inside it: it was told at a delta larger by them."""
+    accountant, total = Approximate(), (Fraction(1, 10), Fraction(1, 10**6))
+    stated = accountant.stated(total, None)
+    assert stated.delta == STATED + total[1]
+    assert if_masks_fail(accountant, total, stated.delta, []) == stated.epsilon

@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed.errors import InputError
-from privfed.questions.exact import exact, float_up, readable, round_up, shown, shown_percent, text
+from privfed.questions.exact import (
+    exact,
+    float_up,
+    readable,
+    round_up,
+    shown,
+    shown_delta,
+    shown_percent,
+    text,
+)
 
 
 def test_three_tenths_fit() -> None:
@@ -141,3 +150,27 @@ def test_a_bound_in_per_cent_is_never_below(share: float) -> None:
         1 - Fraction(1, 10**15)
     )
     assert shown_percent(0.32941) == shown_percent(np.float64(0.32941)) == "33 %"
+
+
+@given(st.fractions(Fraction(1, 10**30), Fraction(999, 1000)))
+def test_a_delta_is_never_shown_below(value: Fraction) -> None:
+    """1.4e-5 is no 1e-05, which would promise more."""
+    for powers in (False, True):
+        assert Fraction(repr(float(shown_delta(value, powers=powers)))) >= value * (
+            1 - Fraction(1, 10**12)
+        )
+
+
+@pytest.mark.parametrize(
+    ("value", "plain", "powers"),
+    [
+        (Fraction(1, 10**5), "1e-05", "1e-05"),
+        (Fraction(14, 10**6), "1.4e-05", "1.4e-05"),
+        (Fraction(1, 1000), "0.001", "1e-03"),
+        (Fraction(0), "0", "0e+00"),
+        (1.00000004e-5, "1.00001e-05", "1.00001e-05"),
+    ],
+)
+def test_how_a_delta_is_shown(value: Fraction | float, plain: str, powers: str) -> None:
+    """As numbers are on a page, or in powers of ten."""
+    assert (shown_delta(value), shown_delta(value, powers=True)) == (plain, powers)

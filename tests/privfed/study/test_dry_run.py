@@ -9,9 +9,10 @@ import pytest
 
 from privfed.errors import PolicyError, PrivfedError, StudyError
 from privfed.learners import FuzzyTreeRegressor, RuleFitRegressor
+from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions import plugins
-from privfed.study import LearnerChoice, Study, dry_run
+from privfed.study import LearnerChoice, PolicyChoice, Study, dry_run
 from privfed.study.schema_of_study import public_schema
 
 
@@ -138,3 +139,24 @@ def test_a_fault_of_a_policys_own_learner_names_the_policy(study: Study) -> None
     assert [f"policy {one.name!r}: learner" in str(told.value) for one in policies] == [
         True for _ in policies
     ]
+
+
+def test_a_price_is_behind_masks_where_only_the_table_names_the_owners(study: Study) -> None:
+    """No record is read to count them, and what masks promise is still no promise without."""
+    choice = PolicyChoice("private", epsilon="1", masked={"least": 3})
+    rulefit = replace(study, learner=LearnerChoice("RuleFitRegressor"), policies=(choice,))
+    (named,) = dry_run.dry_run(rulefit, public_schema(study), attacks=False)
+    clients = replace(study.clients, partition="column", column="site", names=None)
+    (unnamed,) = dry_run.dry_run(
+        replace(rulefit, clients=clients), public_schema(study), attacks=False
+    )
+    assert "if any do, an owner's own share" in named.basis
+    lines = tuple(replace(line, loss=Loss.pure(1)) for line in named.lines)
+    assert replace(named, lines=lines).basis == ""  # nothing is behind masks: nobody can "do"
+    assert "behind masks where its sums are masked" in unnamed.basis
+    (plain,) = dry_run.dry_run(
+        replace(rulefit, clients=clients, policies=(replace(choice, masked=None),)),
+        public_schema(study),
+        attacks=False,
+    )
+    assert not plain.basis and plain.epsilon == unnamed.epsilon
