@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
 from privfed.errors import InputError
+from privfed.questions.exact import shown, shown_delta
 from privfed.reports import remarks
 from privfed.reports.budget import AT_HOME, PolicyReport, Report
 from privfed.reports.page import SUBJECTS, claim, figure, number, size, strongest, verdict
@@ -129,8 +131,8 @@ def _risk(policy: PolicyReport) -> Iterator[str]:
     delta = max((client.delta for client in policy.clients), default=0.0)
     if good and delta:
         yield (
-            f"δ = {number(delta)} means: at worst, {number(1e6 * delta)} of a million {subject.many} would have "
-            "no protection at all."
+            f"δ = {shown_delta(delta)} means: at worst, {shown(10**6 * Fraction(repr(delta)))} of a "
+            f"million {subject.many} would have no protection at all."
         )
     for found in policy.broken[:1]:
         allowed = " This contradicts no guarantee stated here." if good else ""

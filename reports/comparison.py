@@ -8,7 +8,7 @@ from typing import Any
 from scipy.stats import t as student
 
 from privfed.attacks.finding import Finding
-from privfed.questions.exact import shown, shown_percent
+from privfed.questions.exact import shown, shown_delta, shown_percent
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.epsilons import Epsilons, epsilons
 from privfed.reports.metrics import MetricValue
@@ -176,7 +176,7 @@ def _guarantee(policy: PolicyReport) -> str:
     if not policy.finite or policy.epsilon is None:
         return "none, and a breach" if policy.breached else "none"
     delta = policy.clients[0].delta
-    at = f" at delta {number(delta)}" if delta else ""
+    at = f" at delta {shown_delta(delta)}" if delta else ""
     return f"epsilon {shown(policy.epsilon)}{at} for each {policy.account.policy.unit}"
 
 
@@ -296,6 +296,6 @@ def _together(before: Report, now: Report) -> Line:
         elif whole.epsilon is None:
             told.append("no finite guarantee")
         else:
-            at = f" at delta {number(whole.delta)}" if whole.delta else ""
+            at = f" at delta {shown_delta(whole.delta)}" if whole.delta else ""
             told.append(f"epsilon {shown(whole.epsilon)}{at} for each {whole.unit}")
     return Line("if all are carried out", *told)

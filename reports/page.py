@@ -10,7 +10,7 @@ import jinja2
 
 from privfed.accountants.risk import RECORD, Subject
 from privfed.attacks.finding import Finding
-from privfed.questions.exact import shown, shown_down, shown_percent
+from privfed.questions.exact import shown, shown_delta, shown_down, shown_percent
 from privfed.questions.part import Unit
 from privfed.reports import charts, remarks
 from privfed.reports.account import ClientAccount, KindLine
@@ -58,6 +58,7 @@ def page(report: Report, models: Mapping[str, str] | None = None) -> str:
     environment.filters |= {
         "number": number,
         "epsilon": epsilon,
+        "delta": shown_delta,
         "percent": percent,
         "at_most": shown_percent,
         "size": size,
@@ -178,7 +179,7 @@ def claim(policy: PolicyReport) -> str:
         return "Nothing was released, so there is no guarantee, and no model."
     delta = policy.clients[0].delta
     bound = "" if policy.epsilon is None else f" at ε = {shown(policy.epsilon)}"
-    bound += f"{', ' if bound else ' at '}δ = {number(delta)}" if delta else ""
+    bound += f"{', ' if bound else ' at '}δ = {shown_delta(delta)}" if delta else ""
     whole = policy.people is not None or policy.account.policy.unit == "client"
     where = "" if whole else " at each owner"
     basis = f" This stands {policy.basis}." if policy.basis else ""

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any, Literal
 
 from privfed.attacks.finding import Finding
-from privfed.questions.exact import shown
+from privfed.questions.exact import shown, shown_delta
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.page import claim, figure, number, verdict
 
@@ -48,10 +48,10 @@ def _top(policy: PolicyReport) -> Iterator[PyramidBlock]:
         "top",
         "Privacy parameters",
         f"{claim(policy)} Original parameters: accountant {policy.account.accountant.name}, budget "
-        f"{'none' if rules.budget is None else f'epsilon {shown(rules.budget.epsilon)}, delta {number(float(rules.budget.delta))}'}.",
+        f"{'none' if rules.budget is None else f'epsilon {shown(rules.budget.epsilon)}, delta {shown_delta(rules.budget.delta)}'}.",
         f"Ledgers, recomputed: {heads}.",
         f"Little meaning above epsilon {MEANINGLESS:g}, strong up to {STRONG:g}; a delta above {LARGE_DELTA:g} is suspicious. "
-        f"Here: {judged}, delta {number(delta)}.",
+        f"Here: {judged}, delta {shown_delta(delta)}.",
         "met" if met else "not met",
     )
     persons = rules.unit in ("individual", "client")

@@ -8,7 +8,7 @@ from privfed.attacks.finding import Finding
 from privfed.ledger import Entry
 from privfed.ledger.statement import Line
 from privfed.privacy.loss import Loss
-from privfed.questions.exact import shown
+from privfed.questions.exact import shown, shown_delta
 from privfed.reports.budget import AT_HOME, PolicyReport, Report
 from privfed.reports.composed import Composed
 from privfed.reports.metrics import MetricValue
@@ -56,7 +56,7 @@ def _wrapped(label: str, text: str, width: int) -> list[str]:
 def _rows(policy: PolicyReport, withheld: bool) -> Iterator[tuple[str, str]]:
     """Yield labels and texts below a policy's guarantee."""
     if policy.block is not None and policy.finite:
-        own = f"epsilon {shown(policy.block.epsilon)} at delta {policy.block.delta:g}"
+        own = f"epsilon {shown(policy.block.epsilon)} at delta {shown_delta(policy.block.delta)}"
         if policy.block.method != "filter":
             own += f" ({policy.block.method.upper()}; its share allows epsilon {shown(policy.block.priced)})"
         yield "this study", f"{own}, given all before it; the epsilon above is of all studies"
@@ -87,7 +87,7 @@ def _together(composed: Composed, report: Report) -> str:
     )
     if composed.epsilon is None:
         return f"NO FINITE GUARANTEE{case}, for {composed.why}"
-    at = f" at delta {composed.delta:g}" if composed.delta else ""
+    at = f" at delta {shown_delta(composed.delta)}" if composed.delta else ""
     case += f" ({composed.basis})" if composed.basis else ""
     return f"epsilon {shown(composed.epsilon)}{at} for each {composed.unit}{case}"
 
@@ -154,7 +154,7 @@ def spending(policy: str, client: str, line: Line) -> str:
     bounded = line.epsilon is not None and line.unprotected == 0
     spent = shown(line.epsilon or Fraction(0)) if bounded else "no bound"
     ceiling = "-" if line.budget is None else shown(line.budget.epsilon)
-    delta = f"{float(line.delta):.0e}" if bounded else "-"
+    delta = shown_delta(line.delta) if bounded else "-"
     what = line.name or "everything"
     mark = "" if line.secure else "  TEST NOISE, protects nobody"
     mark += f"  {line.told_basis}" if line.told_basis else ""

@@ -22,7 +22,7 @@ from privfed.owner.noise_monitor import ENDING, read_tally
 from privfed.privacy.accountant import Accountant, Amount, Budget
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of
-from privfed.questions.exact import shown, shown_down
+from privfed.questions.exact import shown, shown_delta, shown_down
 from privfed.study.output import STUDY, Output
 from privfed.study.persistent_ledgers import PersistentLedgers, files_in
 from privfed.study.price import NOTHING, percent_of
@@ -154,7 +154,7 @@ def amended(paths: Iterable[Path], epsilon: str, delta: str | None) -> Iterator[
                 one.adopt(policy, study, amend=True)
         budget = policy.budget
         assert budget is not None
-        told = f"epsilon {shown(budget.epsilon)} at delta {float(budget.delta):g}"
+        told = f"epsilon {shown(budget.epsilon)} at delta {shown_delta(budget.delta)}"
         yield f"{dataset}: {told} is in force from now on, recorded as an amendment"
 
 
@@ -311,7 +311,7 @@ def _shares(
 
 
 def _at(delta: Fraction) -> str:
-    return f" at delta {float(delta):.3g}" if delta else ""
+    return f" at delta {shown_delta(delta)}" if delta else ""
 
 
 def noise(name: str, path: Path, ledgers: int = 1, heads: Iterable[Head] = ()) -> tuple[str, bool]:

@@ -26,7 +26,7 @@ from privfed.privacy.accountant import Budget
 from privfed.privacy.limit import Limit
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of
-from privfed.questions.exact import shown
+from privfed.questions.exact import shown, shown_delta
 from privfed.study.choices import PolicyChoice
 from privfed.study.price import Left, Price, lacking, left_of
 from privfed.study.study import Study
@@ -145,7 +145,7 @@ class PersistentLedgers:
             )
         if budget is not None and wanted not in (None, budget):
             raise StudyError(
-                f"{self}: hold epsilon {shown(budget.epsilon)} at delta {float(budget.delta):g} for all "
+                f"{self}: hold epsilon {shown(budget.epsilon)} at delta {shown_delta(budget.delta)} for all "
                 "studies, not what budget under [clients] says; leave it out, or let the owners change "
                 f"it: privfed ledger set-budget {self.folder} --epsilon ..."
             )
@@ -310,7 +310,7 @@ def check_affordable(study: Study, price: Price, left: Sequence[Left], folder: P
     why += kept({name for one in short for name in one.holding})
     raise BudgetError(
         f"study {study.name!r} is not begun, and nothing was asked or charged: it would take epsilon "
-        f"{shown(price.epsilon or 0)} at delta {float(price.delta):g} of each owner's budget of epsilon "
+        f"{shown(price.epsilon or 0)} at delta {shown_delta(price.delta)} of each owner's budget of epsilon "
         f"{shown(budget.epsilon)} ({price.by_kind}), and {why}; write a smaller epsilon, or let the owners change "
         f"their budget: privfed ledger set-budget {folder} --epsilon ..."
     )

@@ -22,7 +22,7 @@ from privfed.privacy.mechanism import Protection
 from privfed.privacy.pairs import DominatingPair
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import accountant_of, mechanism_of
-from privfed.questions.exact import shown, shown_down, shown_percent
+from privfed.questions.exact import shown, shown_delta, shown_down, shown_percent
 from privfed.questions.part import Part
 from privfed.questions.query import CohortQuery, LocalEffect
 from privfed.reports.words import in_words
@@ -444,7 +444,7 @@ def _total(price: Price) -> str:
         return (
             f"NO FINITE GUARANTEE ({why if price.unprotected else 'by the deltas of the losses'})"
         )
-    at = f" at delta {float(price.delta):.0e}" if price.delta else ""
+    at = f" at delta {shown_delta(price.delta)}" if price.delta else ""
     held = "" if price.policy.budget else ", if queried as planned: no budget enforces it"
     basis = f" ({price.basis})" if price.basis else ""
     return f"at most epsilon {shown(price.epsilon)}{at}{basis}{held}"
@@ -456,7 +456,7 @@ def _of_a_shuffler(price: Price) -> list[str]:
     if trusted is None or price.shuffled is None:
         return []
     told = (
-        f"  epsilon {shown(price.shuffled)} at delta {float(trusted.delta):.0e} if a shuffler outside privfed passes "
+        f"  epsilon {shown(price.shuffled)} at delta {shown_delta(trusted.delta)} if a shuffler outside privfed passes "
         f"each answer on without its sender, among {trusted.people} people or more who are honest; the budget is "
         "charged as if there were none"
     )

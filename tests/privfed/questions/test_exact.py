@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed.errors import InputError
-from privfed.questions.exact import exact, float_up, readable, round_up, shown, shown_percent, text
+from privfed.questions.exact import (
+    exact,
+    float_up,
+    readable,
+    round_up,
+    shown,
+    shown_delta,
+    shown_percent,
+    text,
+)
 
 
 def test_three_tenths_fit() -> None:
@@ -141,3 +150,12 @@ def test_a_bound_in_per_cent_is_never_below(share: float) -> None:
         1 - Fraction(1, 10**15)
     )
     assert shown_percent(0.32941) == shown_percent(np.float64(0.32941)) == "33 %"
+
+
+@pytest.mark.parametrize(
+    "value, written",
+    [(1e-5, "1e-05"), (Fraction("1.46e-5"), "1.46e-05"), (1.46781e-5, "1.468e-05"), (0, "0")],
+)
+def test_a_delta_is_never_told_smaller_than_it_is(value: Fraction | float, written: str) -> None:
+    """Nor as a 0 of many digits."""
+    assert shown_delta(value) == written
