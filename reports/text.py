@@ -86,7 +86,7 @@ def _together(composed: Composed, report: Report) -> str:
         else " if all were carried out (as alternatives, each holds alone)"
     )
     if composed.epsilon is None:
-        return f"NO FINITE GUARANTEE{case}, for {composed.why}"
+        return f"NO FINITE GUARANTEE{case}, because {composed.why}"
     at = f" at delta {shown_delta(composed.delta)}" if composed.delta else ""
     case += f" ({composed.basis})" if composed.basis else ""
     return f"epsilon {shown(composed.epsilon)}{at} for each {composed.unit}{case}"

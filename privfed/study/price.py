@@ -384,7 +384,8 @@ def priced(price: Price, left: Sequence[Left] = ()) -> str:
     exceeded = (() if price.fits else ("the budget",)) + price.over
     over = "".join(f"; OVER {what}: queries will be refused" for what in exceeded)
     of = "" if budget is None else f", of a budget of epsilon {shown(budget.epsilon)}"
-    lines = [f"{price.name}: {total}{of}, for each {price.policy.unit} of each client{over}"]
+    where = "" if price.policy.unit == "client" else " of each client"
+    lines = [f"{price.name}: {total}{of}, for each {price.policy.unit}{where}{over}"]
     lines += _of_a_person(price) + _of_a_shuffler(price)
     lines.append(
         f"  {'budget':>8}  {'kind':24} {'times':5} {'mechanism':20} cost per answer, parts"

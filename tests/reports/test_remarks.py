@@ -12,7 +12,7 @@ from privfed.accountants.risk import Risk
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.attacks.finding import Finding
 from privfed.privacy.accountant import Budget
-from privfed.privacy.policy import Policy
+from privfed.privacy.policy import Guard, Policy
 from privfed.reports.account import ClientAccount, KindLine, PolicyAccount
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.letters import board, regulator
@@ -88,6 +88,24 @@ def test_a_whole_budget_that_leaves_room_says_why() -> None:
     assert "at most epsilon 8 of 8 is spent, as far as is proven" in told and "room for" in told
     (told, *_) = remains(Report(Study.built_in(), ()), report_of(epsilon=8.0, room=Fraction(0)))
     assert told.endswith("8 of 8 is spent; nothing is left.")
+
+
+def test_each_owner_s_rest_stands_on_the_card_under_her_own_name() -> None:
+    """An owner of whom another figure holds is not left out, and nobody's name gets a capital."""
+    first, (other,) = report_of(), report_of(client="birch", room=Fraction(1)).clients
+    both = replace(first.account, clients=(*first.clients, other))
+    text = page(Report(Study.built_in(), (replace(first, account=both),)))
+    assert "is spent; room for a study of epsilon 1.</dd>" in text
+    assert "north: at most epsilon 2.5 of 8" in text and "birch: at most" in text
+
+
+def test_a_kind_that_never_left_is_named_where_a_budget_is_left() -> None:
+    """It may not have fitted, which is not the learner's choice."""
+    policy = report_of()
+    guards = {kind: (Guard.of("gaussian", spend="5"),) for kind in ("small.level", "small.leaves")}
+    allowed = replace(policy.account, policy=replace(policy.account.policy, guards=guards))
+    told = unspent(replace(policy, account=allowed))
+    assert "(never released: small.leaves)" in told and "never released" not in unspent(policy)
 
 
 @pytest.mark.parametrize(
