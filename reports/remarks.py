@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from privfed.privacy.policy_objects import dearest_of
 from privfed.questions.exact import shown, shown_down, shown_percent
 
 if TYPE_CHECKING:
@@ -192,6 +193,13 @@ def left(policy: PolicyReport) -> Iterator[str]:
             owners.setdefault(spent, []).append(client.client)
     for spent, names in owners.items():
         yield f"{'Each owner' if len(owners) == 1 and len(names) > 1 else ', '.join(names)}: {spent}."
+
+
+def tighter(policy: PolicyReport) -> str:
+    """Return why an accountant's own bound is not improved upon."""
+    if dearest_of(policy.account.policy) is None:
+        return "A tighter one needs a policy that limits how often each kind is answered."
+    return "No tighter one follows from how often the policy answers each kind."
 
 
 def to_do(report: Report, policy: PolicyReport) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from privfed.errors import Faults, PolicyError, StudyError, did_you_mean
+from privfed.errors import Faults, Note, PolicyError, StudyError, did_you_mean
 from privfed.learners.base import FederatedLearner
 from privfed.learners.cohort import CohortLearner
 from privfed.privacy.policy import Policy, TrustedShuffler
@@ -75,6 +76,15 @@ def prices(study: Study) -> list[Price]:
     The former where there is a table here; the latter, of a study that names its owners, where it differs.
     """
     here, found = has_table(study), []
+    for choice in study.policies if here and not known_owners(study) else ():
+        if choice.masked is not None:
+            warnings.warn(
+                f"policy {choice.name!r} is priced as if it masked nothing: who the owners are is told by the table's "
+                "column alone, which a price does not read; write names instead, or count, for what it costs if the "
+                "masks fail",
+                Note,
+                stacklevel=2,
+            )
     if here or not study.clients.names:
         found = dry_run(study, public_schema(study), attacks=False)
     asks = any(choice.base == "private" and choice.evaluation is None for choice in study.policies)

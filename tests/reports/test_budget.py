@@ -17,7 +17,7 @@ from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.attacks.finding import Finding, Limit, Severity
 from privfed.attacks.membership import between_draws
 from privfed.privacy.accountant import Budget
-from privfed.privacy.policy import Policy
+from privfed.privacy.policy import Guard, Policy
 from privfed.questions.part import Unit
 from privfed.reports.account import (
     BlockAccount,
@@ -118,6 +118,11 @@ def test_without_a_tighter_figure_the_page_says_why() -> None:
     text = _page(_policy(_client(tight=own)))
     assert "Tight composition" not in text
     assert "valid whatever the amounts depended on" in text
+    assert "No tighter one follows from how often" in text
+    counts = {"own.kind": (Guard.of("laplace", spend="1"),)}
+    endless = _policy(_client(tight=own))
+    account = replace(endless.account, policy=replace(endless.account.policy, guards=counts))
+    assert "A tighter one needs a policy that limits" in _page(replace(endless, account=account))
 
 
 @pytest.mark.parametrize(("found", "strength"), [(0.5, "safe"), (0.51, "weak"), (0.999, "weak")])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from privfed.errors import PolicyError, PrivfedError, StudyError
+from privfed.errors import Note, PolicyError, PrivfedError, StudyError
 from privfed.learners import FuzzyTreeRegressor, RuleFitRegressor
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions import plugins
@@ -138,3 +138,13 @@ def test_a_fault_of_a_policys_own_learner_names_the_policy(study: Study) -> None
     assert [f"policy {one.name!r}: learner" in str(told.value) for one in policies] == [
         True for _ in policies
     ]
+
+
+def test_a_price_says_that_it_cannot_know_whose_sums_are_masked(study: Study) -> None:
+    """Owners that only the table's column names are not read, and the second figure is theirs."""
+    masked = replace(study.policies[-1], base="private", epsilon="1", masked={"colluding": 0})
+    asked = replace(study, policies=(masked,))
+    by_column = replace(asked.clients, partition="column", column="sex", names=None, count=None)
+    with pytest.warns(Note, match="priced as if it masked nothing"):
+        dry_run.prices(replace(asked, clients=by_column))
+    assert all(one.policy.masked for one in dry_run.prices(asked))
