@@ -29,6 +29,7 @@ from privfed.leaks.reading.texts import JSON, LONG, encoded_in, numbers_in
 
 DEPTH = 60  #: How deep objects may nest, encodings counted
 NESTED = 6  #: How many encodings may lie one in another
+_PARTS = ("pickle", "joblib", "SQLite")  #: Of what decoders find no more than a part
 SHORT = 4  #: Least bytes that are taken for something else than text or a number
 _PLAIN = (bool, int, float, np.bool_, np.integer, np.floating)
 _CELL = (str, int, float, np.number, Decimal, date)
@@ -230,7 +231,7 @@ class _Walk:
         if len(data) > SHORT and nested < NESTED:
             for how, found in decoded(data):
                 for leaf in self.leaves(f"{path} as {how}", found, depth + 1, nested + 1):
-                    whole = how != "pickle"
+                    whole = not how.startswith(_PARTS)
                     yield leaf
             if not whole:
                 for how, found in streams_inside(data):
