@@ -79,24 +79,25 @@ def assert_no_raw(  # noqa: PLR0913  # each is a decision of one test, by name
     __tracebackhide__ = True
     suite, slack = current(), 0.0 if tolerance is None else tolerance
     _check(k, slack, off := (*off, *suite.off))
-    numbers, texts = _allowed(allow)
-    tables = raw_tables(raw, schema, numbers, k)
-    if texts:
-        tables = [replace(t, texts=tuple(c.without(texts) for c in t.texts)) for t in tables]
-    suite.tables += tables
-    released = Released.of(flatten(left, rows=True), texts)
-    if released.empty:
-        if may_be_empty:
-            return
-        raise AssertionError(_NOTHING)
-    settings = ScanSettings(share(alpha), slack, off)
-    found = search(tables, released, settings)
-    blind = [name for table in tables for name in too_common(table, settings)]
-    looked = Looked(len(found), tuple(dict.fromkeys(blind)))
-    found = suite.judged(found, looked, partial(_hidden, tables=tables, sentinel=False))
-    if found:
-        raise RawValueLeft(_message(found, tables, blind), found)
-    _check_power(tables, settings)
+    with np.errstate(all="ignore"):  # what left may be infinite, or hardly above zero
+        numbers, texts = _allowed(allow)
+        tables = raw_tables(raw, schema, numbers, k)
+        if texts:
+            tables = [replace(t, texts=tuple(c.without(texts) for c in t.texts)) for t in tables]
+        suite.tables += tables
+        released = Released.of(flatten(left, rows=True), texts)
+        if released.empty:
+            if may_be_empty:
+                return
+            raise AssertionError(_NOTHING)
+        settings = ScanSettings(share(alpha), slack, off)
+        found = search(tables, released, settings)
+        blind = [name for table in tables for name in too_common(table, settings)]
+        looked = Looked(len(found), tuple(dict.fromkeys(blind)))
+        found = suite.judged(found, looked, partial(_hidden, tables=tables, sentinel=False))
+        if found:
+            raise RawValueLeft(_message(found, tables, blind), found)
+        _check_power(tables, settings)
 
 
 def _check(k: int, tolerance: float, off: Sequence[str]) -> None:
