@@ -93,7 +93,7 @@ def assert_no_raw(  # noqa: PLR0913  # each is a decision of one test, by name
         settings = ScanSettings(share(alpha), slack, off)
         found = search(tables, released, settings)
         blind = [name for table in tables for name in too_common(table, settings)]
-        looked = Looked(len(found), tuple(dict.fromkeys(blind)))
+        looked = Looked(len(found), tuple(dict.fromkeys(blind)), released.unread)
         found = suite.judged(found, looked, partial(_hidden, tables=tables, sentinel=False))
         if found:
             raise RawValueLeft(_message(found, tables, blind), found)

@@ -427,3 +427,17 @@ def test_a_database_is_its_tables(tmp_path: Path, log: bool) -> None:
     assert any(isinstance(leaf.value, np.ndarray) and 46838.6 in leaf.value for leaf in leaves)
     assert any("Ann" in str(leaf.value) for leaf in leaves if "SQLite table" in leaf.path)
     assert not any(" 'v'" in leaf.path for leaf in leaves)
+
+
+@pytest.mark.parametrize(
+    "left, unread",
+    [
+        (b"PAR1" + bytes(range(7, 255)), 1),
+        (pickle.dumps(np.arange(99.0)), 0),
+        (b"\x07" * 32, 0),
+        (zlib.compress(b"text " * 50), 0),
+    ],
+)
+def test_bytes_of_no_known_form_are_counted(left: bytes, unread: int) -> None:
+    """Not those that were read as numbers or texts, nor what may be a digest."""
+    assert sum(leaf.unread for leaf in flatten(left)) == unread
