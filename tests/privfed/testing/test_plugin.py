@@ -175,7 +175,7 @@ def test_findings_are_accepted_by_a_baseline(pytester: pytest.Pytester) -> None:
     assert "test_leak: a raw text" in held and "Vogelsang" not in held
     again = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-n", "1")
     again.assert_outcomes(passed=2)
-    again.stdout.fnmatch_lines(["*1 findings, 1 of them accepted*"])
+    again.stdout.fnmatch_lines(["*1 finding, 1 of them accepted*"])
     pytester.makepyfile(LEAKY.replace('["who": ', '["whom": ').replace('{"who"', '{"whom"'))
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1, failed=1)
     (pytester.path / "leaks.json").write_text("[]")
