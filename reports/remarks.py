@@ -60,7 +60,7 @@ def unspent(policy: PolicyReport) -> str:
     never = ", ".join(kind for kind in policy.account.policy.guards if kind not in released)
     why = "; the learner needed no more, or stopped early"
     if never:
-        why = f"; the learner needed no more, stopped early, or what is left was too little for what it would ask next (never released: {never})"
+        why = f"; the learner needed no more, stopped early, or had no answer to expect by policy or budget (never released: {never})"
     why = "" if policy.block else why
     return (
         f"At most ε {shown(policy.so_far)} of {shown(budget.epsilon)} is spent so far{why}. The rest allows "
