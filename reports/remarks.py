@@ -81,7 +81,10 @@ def persons(policy: PolicyReport) -> str:
         else "but the guarantee is per record: for a person with k records it holds at k times the ε "
         '(and a larger δ, if any). Set unit = "individual" to protect persons'
     )
-    return f"{several} of {persons} persons have several records, {protected}"
+    told = f"{several} of {persons} persons"
+    if len(counts) > 1:
+        return f"{told}, counted at each owner, have several records there, {protected}"
+    return f"{told} have several records, {protected}"
 
 
 def guessed(policy: PolicyReport) -> str:

@@ -163,7 +163,9 @@ def test_a_record_s_guarantee_is_no_person_s() -> None:
         "persons": {"north": {"persons": 10, "several": 4}, "south": {"persons": 5, "several": 0}}
     }
     policy = report_of(metrics=several)
-    assert told_everywhere(policy, "4 of 15 persons have several records")
+    assert told_everywhere(policy, "4 of 15 persons, counted at each owner, have several")
+    one = {"persons": {"north": {"persons": 10, "several": 4}}}
+    assert "4 of 10 persons have several records, " in " ".join(remarks(report_of(metrics=one)))
     assert any("at k times the ε" in text for text in remarks(policy))
     alone = {"persons": {"north": {"persons": 10, "several": 0}}}
     assert not any("persons" in text for text in remarks(report_of(metrics=alone)))
