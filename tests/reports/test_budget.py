@@ -27,6 +27,7 @@ from privfed.reports.account import (
     PolicyAccount,
 )
 from privfed.reports.budget import PolicyReport, Report, findings
+from privfed.reports.letters import board
 from privfed.reports.page import cost, figure_of, number, page, percent, size, verdict
 from privfed.reports.text import summary
 from privfed.study import Study
@@ -81,6 +82,9 @@ def test_why_more_is_spent_so_far_than_a_study_s_own_epsilon_is_said(
     """Of all studies, and whenever somebody stops: the two figures stand on one page."""
     text = _page(_policy(_client(block=_block(own))))
     assert ("so it can exceed this study's own ε" in text) == said
+    lasting = _policy(_client(block=_block(own)))
+    assert "in all studies so far" in text and "in all studies" not in _page(_policy(_client()))
+    assert "in all studies so far, of" in board(Report(Study.built_in(), (lasting,), "0"))
     shown = re.sub(r"<style>.*?</style>|</?(b|code)>", "", text, flags=re.DOTALL)
     shown = re.sub(r"<[^>]+>", " ", shown)
     assert "Spent so far: at most" in shown and not re.search(r"[a-z]{2}\.[A-Z]", shown)
