@@ -106,11 +106,12 @@ def _left(policy: PolicyReport) -> Iterator[str]:
         return
     total = sum(client.bytes for client in policy.clients)
     kinds = [line for line in policy.account.kinds if line.released]
+    whole = "in all studies so far" if policy.block else "in all"
     yield (
-        f"{number(policy.released)} answers, {size(total)} in all, of {len(kinds)} kinds; no table, and "
+        f"{number(policy.released)} answers, {size(total)} {whole}, of {len(kinds)} kinds; no table, and "
         f"{'unmodified records in some of them' if policy.handed_over else f'no unmodified {subject.one}'}."
         if policy.finite or policy.handed_over
-        else f"{number(policy.released)} answers, {size(total)} in all, of {len(kinds)} kinds."
+        else f"{number(policy.released)} answers, {size(total)} {whole}, of {len(kinds)} kinds."
     )
     for line in kinds:
         how = "with noise" if line.protected else "without a finite guarantee"

@@ -24,6 +24,9 @@ from privfed.reports.page import (
 from privfed.reports.provenance import provenance
 
 NONE = "none"  #: What one of the runs does not have
+NOT_THERE = (
+    "no such policy"  #: Of a run without it, which is not to be taken for one without a guarantee
+)
 LEFT_OUT = "left out"  #: What a page without the records' truth does not say
 LEVEL = 0.95  #: Of the intervals of differences
 
@@ -165,7 +168,7 @@ def _account(before: PolicyReport | None, now: PolicyReport | None) -> Iterator[
         ("unprotected releases", lambda one: number(one.unprotected)),
         ("bytes that left", lambda one: size(sum(client.bytes for client in one.clients))),
     ):
-        yield Line(what, *(NONE if one is None else say(one) for one in (before, now)))
+        yield Line(what, *(NOT_THERE if one is None else say(one) for one in (before, now)))
 
 
 def _guarantee(policy: PolicyReport) -> str:
@@ -174,7 +177,7 @@ def _guarantee(policy: PolicyReport) -> str:
     if policy.silent:
         return "nothing released"
     if not policy.finite or policy.epsilon is None:
-        return "none, and a breach" if policy.breached else "none"
+        return "no finite one, and a breach" if policy.breached else "no finite one"
     at = f" at delta {shown_delta(policy.delta)}" if policy.delta else ""
     return f"epsilon {shown(policy.epsilon)}{at} for each {policy.account.policy.unit}"
 

@@ -43,7 +43,8 @@ def composed(policies: Sequence[PolicyAccount]) -> Composed | None:
     if len(policies) < 2:
         return None
     wanted = coarsest([policy.policy for policy in policies])
-    unit = f"{wanted.unit} at each owner ({wanted.relation})"
+    where = "" if wanted.unit == "client" else " at each owner"
+    unit = f"{wanted.unit}{where} ({wanted.relation})"
     try:
         each = [_one(name, policies, wanted, unit) for name in _owners(policies)]
         basis = {name for policy in policies for client in policy.clients for name in client.basis}

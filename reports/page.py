@@ -15,7 +15,7 @@ from privfed.questions.part import Unit
 from privfed.reports import charts, remarks
 from privfed.reports.account import ClientAccount, KindLine
 from privfed.reports.budget import AT_HOME, PolicyReport, Report, Strength
-from privfed.reports.epsilons import drawn
+from privfed.reports.epsilons import AT_MOST, drawn
 from privfed.reports.metrics import MetricValue
 from privfed.reports.provenance import provenance
 
@@ -96,6 +96,7 @@ def page(report: Report, models: Mapping[str, str] | None = None) -> str:
         pictures=pictures,
         models=models or {},
         epsilons=charts.epsilons(rows) if (rows := drawn(report)) else "",
+        most_drawn=AT_MOST * any(len(policy.clients) > AT_MOST for policy in report.policies),
         provenance=provenance(),
     )
     return text

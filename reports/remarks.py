@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from privfed.privacy.policy_objects import dearest_of
 from privfed.questions.exact import shown, shown_down, shown_percent
 
 if TYPE_CHECKING:
@@ -55,7 +56,12 @@ def unspent(policy: PolicyReport) -> str:
     )
     if not left:
         return ""
-    why = "" if policy.block else "; the learner needed no more, or stopped early"
+    released = {line.kind for line in policy.account.kinds}
+    never = ", ".join(kind for kind in policy.account.policy.guards if kind not in released)
+    why = "; the learner needed no more, or stopped early"
+    if never:
+        why = f"; the learner needed no more, stopped early, or had no answer to expect by policy or budget (never released: {never})"
+    why = "" if policy.block else why
     return (
         f"At most ε {shown(policy.so_far)} of {shown(budget.epsilon)} is spent so far{why}. The rest allows "
         f"another study of the same data, of up to ε {shown_down(left)}"
@@ -75,7 +81,10 @@ def persons(policy: PolicyReport) -> str:
         else "but the guarantee is per record: for a person with k records it holds at k times the ε "
         '(and a larger δ, if any). Set unit = "individual" to protect persons'
     )
-    return f"{several} of {persons} persons have several records, {protected}"
+    told = f"{several} of {persons} persons"
+    if len(counts) > 1:
+        return f"{told}, counted at each owner, have several records there, {protected}"
+    return f"{told} have several records, {protected}"
 
 
 def guessed(policy: PolicyReport) -> str:
@@ -154,7 +163,15 @@ def faults(policy: PolicyReport) -> str:
 
 
 def remains(report: Report, policy: PolicyReport) -> Iterator[str]:
-    """Return what is left of the owners' budgets."""
+    """Return what is left of the owners' budgets, and whether it counts for a later study."""
+    yield from left(policy)
+    simulated = report.simulated and report.study.ledgers is None
+    if simulated and policy.account.policy.budget is not None and policy.finite:
+        yield "The ledgers of this simulation count for no later study."
+
+
+def left(policy: PolicyReport) -> Iterator[str]:
+    """Return what is left of each owner's budget, owners of whom the same holds together."""
     budget = policy.account.policy.budget
     if budget is None:
         yield "There is no budget: nothing bounds what is asked next."
@@ -165,12 +182,12 @@ def remains(report: Report, policy: PolicyReport) -> Iterator[str]:
     owners: dict[str, list[str]] = {}
     for client in policy.clients:
         if client.epsilon is not None and client.budget is not None:
-            left = client.room or Fraction(0)
+            rest = client.room or Fraction(0)
             room = (
-                f"room for a study of epsilon {shown_down(left, 3)}"
-                if left > (1 - ALL_BUT) * float(client.budget)
+                f"room for a study of epsilon {shown_down(rest)}"
+                if rest > (1 - ALL_BUT) * float(client.budget)
                 else "less than 1 % is left"
-                if left
+                if rest
                 else "nothing is left"
             )
             whole = client.epsilon >= client.budget and room.startswith("room")
@@ -178,10 +195,14 @@ def remains(report: Report, policy: PolicyReport) -> Iterator[str]:
             spent = f"at most epsilon {shown(client.epsilon)} of {shown(client.budget)} is spent{proven}; {room}"
             owners.setdefault(spent, []).append(client.client)
     for spent, names in owners.items():
-        who = "each owner" if len(owners) == 1 and len(names) > 1 else ", ".join(names)
-        yield f"{who[:1].upper()}{who[1:]}: {spent}."
-    if report.simulated and report.study.ledgers is None:
-        yield "The ledgers of this simulation count for no later study."
+        yield f"{'Each owner' if len(owners) == 1 and len(names) > 1 else ', '.join(names)}: {spent}."
+
+
+def tighter(policy: PolicyReport) -> str:
+    """Return why an accountant's own bound is not improved upon."""
+    if dearest_of(policy.account.policy) is None:
+        return "A tighter one needs a policy that limits how often each kind is answered."
+    return "No tighter one follows from how often the policy answers each kind."
 
 
 def to_do(report: Report, policy: PolicyReport) -> Iterator[str]:

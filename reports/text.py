@@ -86,7 +86,7 @@ def _together(composed: Composed, report: Report) -> str:
         else " if all were carried out (as alternatives, each holds alone)"
     )
     if composed.epsilon is None:
-        return f"NO FINITE GUARANTEE{case}, for {composed.why}"
+        return f"NO FINITE GUARANTEE{case}, because {composed.why}"
     at = f" at delta {shown_delta(composed.delta)}" if composed.delta else ""
     case += f" ({composed.basis})" if composed.basis else ""
     return f"epsilon {shown(composed.epsilon)}{at} for each {composed.unit}{case}"
@@ -155,7 +155,7 @@ def spending(policy: str, client: str, line: Line) -> str:
     bounded = line.epsilon is not None and line.unprotected == 0
     spent = shown(line.epsilon or Fraction(0)) if bounded else "no bound"
     ceiling = "-" if line.budget is None else shown(line.budget.epsilon)
-    delta = shown_delta(line.delta, powers=True) if bounded else "-"
+    delta = shown_delta(line.delta) if bounded else "-"
     what = line.name or "everything"
     mark = "" if line.secure else "  TEST NOISE, protects nobody"
     mark += f"  {line.told_basis}" if line.told_basis else ""

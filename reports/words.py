@@ -5,7 +5,7 @@ import re
 from privfed.errors import PluginError
 from privfed.privacy.loss import Loss, told_basis
 from privfed.questions import plugins
-from privfed.questions.exact import shown
+from privfed.questions.exact import shown, shown_delta
 
 #: Where a sentence ends and another one, or a reference to a class, begins.
 _SENTENCE = re.compile(r"(?<=[a-z)])\.\s+(?=[A-Z:`])")
@@ -34,6 +34,6 @@ def in_words(loss: Loss) -> str:
     elif loss.rho is not None:
         told.append(f"rho {shown(loss.rho)}")
     if loss.delta:
-        told.append(f"δ {float(shown(loss.delta, 2)):.1e}")
+        told.append(f"δ {shown_delta(loss.delta)}")
     basis = f" ({told_basis(loss.basis)})" if loss.basis else ""
     return ("nothing" if told == ["ε 0"] else ", ".join(told)) + basis

@@ -111,6 +111,7 @@ class Released:
     texts: list[tuple[str, str]] = field(default_factory=list)
     rows: list[tuple[str, str]] = field(default_factory=list)
     strings: list[tuple[str, bytes]] = field(default_factory=list)
+    unread: int = 0  #: how many of the bytes are of no form that is known
 
     @classmethod
     def of(cls, leaves: Iterable[Leaf], allowed: Sequence[str] = ()) -> Released:
@@ -127,6 +128,7 @@ class Released:
                 kept.append((leaf.path, leaf.value))
             else:
                 released.strings.append((leaf.path, leaf.value))
+                released.unread += leaf.unread
                 released.blocks += _read_whole(leaf.path, leaf.value)
         return released
 

@@ -23,6 +23,7 @@ FORMATS = ("<f8", ">f8", "<f4", ">f4")  #: How values may be written, as types o
 SCANNED = 1 << 23
 WINDOW, LONGEST = 12, 20_000_000  #: How many digits in a row are compared, and in how long a text
 DIGESTED = 100_000  #: Most values and texts of which digests are computed
+COUNTED = 10_000  #: Whole numbers below it are also those of a count, whose digests tell of nobody
 CHECKED = 10_000  #: Up to this length a text is searched for a run of digits first
 _LONG = re.compile(rf"(?:\d\.?){{{WINDOW}}}")
 _SPREAD = np.uint32(0x9E3779B1)
@@ -217,7 +218,12 @@ def digests_in(seen: dict[str, str], table: RawTable) -> Evidence | None:
     lengths = {len(token) for token in seen}
     for name in [name for name in _HASHES if 2 * hashlib.new(name).digest_size in lengths]:
         digests = table.memoised(name, partial(_digests, name, table))
-        for digest in digests.keys() & seen.keys():
+        hits = digests.keys() & seen.keys()
+        if hits:
+            own, others = table.memoised(f"{name} of counts", partial(_counted, name, table))
+            counted = 2 * len(others & seen.keys()) >= len(own & hits) > 0
+            hits -= own if counted else set()
+        for digest in hits:
             return Evidence(
                 "digests",
                 f"the {name} digest of a raw value",
@@ -233,6 +239,15 @@ def digests_in(seen: dict[str, str], table: RawTable) -> Evidence | None:
 
 def _digests(name: str, table: RawTable) -> dict[str, Callable[[], str]]:
     return {hashlib.new(name, one).hexdigest(): where for one, where in _written(table)}
+
+
+def _counted(name: str, table: RawTable) -> tuple[set[str], set[str]]:
+    """Digests of the small whole numbers that stand in a table, and of all others, as of ids from 1 to n."""
+    own = set(table.numbers[np.isfinite(table.numbers)].tolist())
+    made: tuple[set[str], set[str]] = set(), set()
+    for number in range(COUNTED):
+        made[number not in own].add(hashlib.new(name, str(number).encode()).hexdigest())
+    return made
 
 
 def _written(table: RawTable) -> Iterator[tuple[bytes, Callable[[], str]]]:

@@ -93,24 +93,24 @@ def shown_down(value: Fraction | float, digits: int = 4) -> str:
     return _shown(value, digits, ROUND_FLOOR)
 
 
-def shown_delta(delta: Fraction | float, *, powers: bool = False) -> str:
-    """Write a delta for people, rounded up to six digits, as ``1e-05``; in powers of ten whatever its size, if so."""
-    rounded = float(shown(delta, 6))
-    if not powers:
-        return f"{rounded:g}"
-    mantissa, _, power = f"{rounded:.5e}".partition("e")
-    return f"{mantissa.rstrip('0').rstrip('.')}e{power}"
+def shown_delta(value: Fraction | float, digits: int = 4) -> str:
+    """Write a delta for people, rounded up to some digits: ``1e-05``, ``1.46e-05``, ``0``."""
+    return f"{float(_rounded(value, digits, ROUND_CEILING)):g}"
 
 
 def _shown(value: Fraction | float, digits: int, rounding: str) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return "inf"
+    plain = _rounded(value, digits, rounding).normalize(Context(prec=digits))
+    return f"{plain:f}" if -5 < plain.adjusted() < 7 else f"{plain:e}"
+
+
+def _rounded(value: Fraction | float, digits: int, rounding: str) -> Decimal:
+    """Round a number to some digits; a float stands for the decimal that it is written as."""
     number = Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
-    decimal = Context(prec=digits, rounding=rounding).divide(
+    return Context(prec=digits, rounding=rounding).divide(
         Decimal(number.numerator), Decimal(number.denominator)
     )
-    plain = decimal.normalize(Context(prec=digits))
-    return f"{plain:f}" if -5 < plain.adjusted() < 7 else f"{plain:e}"
 
 
 @lru_cache(maxsize=4096)

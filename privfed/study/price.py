@@ -31,7 +31,7 @@ from privfed.tables.schema import Schema
 #: What is known of masks among owners whom only the table names.
 UNNAMED = (
     "behind masks where its sums are masked; what is left if they fail follows from the number of owners, which "
-    "the table alone tells"
+    "the table alone tells: write names instead, or count, to have it priced"
 )
 
 
@@ -394,7 +394,8 @@ def priced(price: Price, left: Sequence[Left] = ()) -> str:
     exceeded = (() if price.fits else ("the budget",)) + price.over
     over = "".join(f"; OVER {what}: queries will be refused" for what in exceeded)
     of = "" if budget is None else f", of a budget of epsilon {shown(budget.epsilon)}"
-    lines = [f"{price.name}: {total}{of}, for each {price.policy.unit} of each client{over}"]
+    where = "" if price.policy.unit == "client" else " of each client"
+    lines = [f"{price.name}: {total}{of}, for each {price.policy.unit}{where}{over}"]
     lines += _of_a_person(price) + _of_a_shuffler(price)
     lines.append(
         f"  {'budget':>8}  {'kind':24} {'times':5} {'mechanism':20} cost per answer, parts"
@@ -454,7 +455,7 @@ def _total(price: Price) -> str:
         return (
             f"NO FINITE GUARANTEE ({why if price.unprotected else 'by the deltas of the losses'})"
         )
-    at = f" at delta {shown_delta(price.delta, powers=True)}" if price.delta else ""
+    at = f" at delta {shown_delta(price.delta)}" if price.delta else ""
     held = "" if price.policy.budget else ", if queried as planned: no budget enforces it"
     basis = f" ({price.basis})" if price.basis else ""
     return f"at most epsilon {shown(price.epsilon)}{at}{basis}{held}"
@@ -466,7 +467,7 @@ def _of_a_shuffler(price: Price) -> list[str]:
     if trusted is None or price.shuffled is None:
         return []
     told = (
-        f"  epsilon {shown(price.shuffled)} at delta {shown_delta(trusted.delta, powers=True)} if a shuffler outside privfed passes "
+        f"  epsilon {shown(price.shuffled)} at delta {shown_delta(trusted.delta)} if a shuffler outside privfed passes "
         f"each answer on without its sender, among {trusted.people} people or more who are honest; the budget is "
         "charged as if there were none"
     )

@@ -109,8 +109,8 @@ def test_units_and_caps_of_a_study_and_persons_of_several_records(
     assert (person["unit"], rows["unit"]) == ("individual", "record")
     train = sum(own["persons"] for own in rows["metrics"]["persons"].values())
     assert 0 < sum(own["several"] for own in rows["metrics"]["persons"].values()) <= train
-    assert "persons have several records, but" in " ".join(rows["remarks"])
-    assert "persons have several records" not in " ".join(person["remarks"])
+    assert "have several records there, but" in " ".join(rows["remarks"])
+    assert "have several records" not in " ".join(person["remarks"])
 
 
 def test_the_report_page_stands_alone(finished: Path) -> None:

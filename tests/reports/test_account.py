@@ -143,7 +143,7 @@ def test_a_ledger_read_from_disk_says_the_same(tmp_path: Path) -> None:
         (Loss.open("because"), "no finite guarantee"),
         (Loss.pure("0.5"), "ε 0.5"),
         (Loss.zcdp("0.125"), "rho 0.125"),
-        (Loss(epsilon=Fraction(1), delta=Fraction(1, 10**6)), "ε 1, δ 1.0e-06"),
+        (Loss(epsilon=Fraction(1), delta=Fraction(1, 10**6)), "ε 1, δ 1e-06"),
         (Loss.free(), "nothing"),
     ],
 )

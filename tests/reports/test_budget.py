@@ -18,7 +18,7 @@ from privfed.attacks.finding import Finding, Limit, Severity
 from privfed.attacks.membership import between_draws
 from privfed.exchange.messages import EXPLANATIONS, Reason
 from privfed.privacy.accountant import Budget
-from privfed.privacy.policy import Policy
+from privfed.privacy.policy import Guard, Policy
 from privfed.questions.part import Relation, Unit
 from privfed.reports.account import (
     BlockAccount,
@@ -29,6 +29,7 @@ from privfed.reports.account import (
 )
 from privfed.reports.board import answers, chosen
 from privfed.reports.budget import PolicyReport, Report, findings
+from privfed.reports.letters import board
 from privfed.reports.page import claim, cost, figure_of, number, page, percent, size, verdict
 from privfed.reports.text import summary
 from privfed.study import Study
@@ -83,6 +84,9 @@ def test_why_more_is_spent_so_far_than_a_study_s_own_epsilon_is_said(
     """Of all studies, and whenever somebody stops: the two figures stand on one page."""
     text = _page(_policy(_client(block=_block(own))))
     assert ("so it can exceed this study's own ε" in text) == said
+    lasting = _policy(_client(block=_block(own)))
+    assert "in all studies so far" in text and "in all studies" not in _page(_policy(_client()))
+    assert "in all studies so far, of" in board(Report(Study.built_in(), (lasting,), "0"))
     shown = re.sub(r"<style>.*?</style>|</?(b|code)>", "", text, flags=re.DOTALL)
     shown = re.sub(r"<[^>]+>", " ", shown)
     assert "Spent so far: at most" in shown and not re.search(r"[a-z]{2}\.[A-Z]", shown)
@@ -120,6 +124,11 @@ def test_without_a_tighter_figure_the_page_says_why() -> None:
     text = _page(_policy(_client(tight=own)))
     assert "Tight composition" not in text
     assert "valid whatever the amounts depended on" in text
+    assert "No tighter one follows from how often" in text
+    counts = {"own.kind": (Guard.of("laplace", spend="1"),)}
+    endless = _policy(_client(tight=own))
+    account = replace(endless.account, policy=replace(endless.account.policy, guards=counts))
+    assert "A tighter one needs a policy that limits" in _page(replace(endless, account=account))
 
 
 @pytest.mark.parametrize(("found", "strength"), [(0.5, "safe"), (0.51, "weak"), (0.999, "weak")])

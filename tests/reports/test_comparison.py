@@ -19,7 +19,7 @@ from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Policy
 from privfed.reports.account import ClientAccount, KindLine, PolicyAccount
 from privfed.reports.budget import PolicyReport, Report
-from privfed.reports.comparison import NONE, Line, compared, comparison_lines, comparison_page
+from privfed.reports.comparison import NOT_THERE, Line, compared, comparison_lines, comparison_page
 from privfed.reports.letters import BROWSERS
 from privfed.study import Study
 
@@ -132,7 +132,13 @@ def test_a_policy_of_one_run_alone_is_named_and_not_compared() -> None:
         ("old", 1, ()),
     ]
     said = comparison_lines(told)
-    assert f"epsilon 8 at delta 1e-05 for each record -> {NONE}" in said and "pool" not in said
+    assert f"epsilon 8 at delta 1e-05 for each record -> {NOT_THERE}" in said and "pool" not in said
+    (open_,) = run().policies
+    (client,) = open_.clients
+    account = replace(open_.account, clients=(replace(client, unprotected=1),))
+    unlimited = replace(run(), policies=(replace(open_, account=account),))
+    said = comparison_lines(compared(run(name="old"), unlimited))
+    assert f"{NOT_THERE} -> no finite one" in said
 
 
 def test_page_and_console_say_the_same_in_a_real_browser(tmp_path: Path) -> None:

@@ -156,6 +156,12 @@ def test_without_a_certified_ceiling_only_the_odometer_holds_of_the_sum() -> Non
     assert (amended.epsilon or 0) > (held.epsilon or 0)
 
 
+def test_a_data_owner_is_at_no_owner_s() -> None:
+    """The unit is she herself."""
+    both = composed([policy(unit="client", cap=1), policy("other", unit="client", cap=1)])
+    assert both is not None and both.unit == "client (add-or-remove)"
+
+
 def test_one_policy_needs_no_composing() -> None:
     """Its own card says all."""
     assert composed([policy()]) is None

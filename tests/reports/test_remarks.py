@@ -12,7 +12,7 @@ from privfed.accountants.risk import Risk
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.attacks.finding import Finding
 from privfed.privacy.accountant import Budget
-from privfed.privacy.policy import Policy
+from privfed.privacy.policy import Guard, Policy
 from privfed.reports.account import ClientAccount, KindLine, PolicyAccount
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.letters import board, regulator
@@ -90,6 +90,24 @@ def test_a_whole_budget_that_leaves_room_says_why() -> None:
     assert told.endswith("8 of 8 is spent; nothing is left.")
 
 
+def test_each_owner_s_rest_stands_on_the_card_under_her_own_name() -> None:
+    """An owner of whom another figure holds is not left out, and nobody's name gets a capital."""
+    first, (other,) = report_of(), report_of(client="birch", room=Fraction(1)).clients
+    both = replace(first.account, clients=(*first.clients, other))
+    text = page(Report(Study.built_in(), (replace(first, account=both),)))
+    assert "is spent; room for a study of epsilon 1.</dd>" in text
+    assert "north: at most epsilon 2.5 of 8" in text and "birch: at most" in text
+
+
+def test_a_kind_that_never_left_is_named_where_a_budget_is_left() -> None:
+    """It may not have fitted, which is not the learner's choice."""
+    policy = report_of()
+    guards = {kind: (Guard.of("gaussian", spend="5"),) for kind in ("small.level", "small.leaves")}
+    allowed = replace(policy.account, policy=replace(policy.account.policy, guards=guards))
+    told = unspent(replace(policy, account=allowed))
+    assert "(never released: small.leaves)" in told and "never released" not in unspent(policy)
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"epsilon": 7.95}, {"ceiling": None}, {"released": 0}, {"secure": False}],
@@ -145,7 +163,9 @@ def test_a_record_s_guarantee_is_no_person_s() -> None:
         "persons": {"north": {"persons": 10, "several": 4}, "south": {"persons": 5, "several": 0}}
     }
     policy = report_of(metrics=several)
-    assert told_everywhere(policy, "4 of 15 persons have several records")
+    assert told_everywhere(policy, "4 of 15 persons, counted at each owner, have several")
+    one = {"persons": {"north": {"persons": 10, "several": 4}}}
+    assert "4 of 10 persons have several records, " in " ".join(remarks(report_of(metrics=one)))
     assert any("at k times the ε" in text for text in remarks(policy))
     alone = {"persons": {"north": {"persons": 10, "several": 0}}}
     assert not any("persons" in text for text in remarks(report_of(metrics=alone)))

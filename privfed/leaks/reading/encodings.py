@@ -1,4 +1,4 @@
-"""Takes bytes apart: archives, compression, NumPy files, pickles, MessagePack, text.
+"""Takes bytes apart: archives, compression, NumPy files, databases, pickles, MessagePack, text.
 
 Every decoder is tried in turn; the first that fits says what the bytes are. Nothing in them is ever
 run, and nothing grows beyond ``LARGEST`` bytes.
@@ -18,6 +18,8 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+
+from privfed.leaks.reading.stored import joblib_arrays, sqlite_tables
 
 LARGEST = 1 << 30  #: Most bytes that anything is unpacked to
 PLACES = 4000  #: Most places inside foreign bytes at which a compressed stream is tried
@@ -213,6 +215,8 @@ _DECODERS = (
     _gzip_members,
     _deflated,
     _others,
+    sqlite_tables,
+    joblib_arrays,
     _pickle,
     _text,
     _msgpack,

@@ -28,6 +28,8 @@ class Leaf:
     labels: Sequence[str] | None = None
     #: whether it is a text made of the cells of one container, whose numbers are leaves too
     row: bool = False
+    #: whether these are bytes of no form that is known, more than a digest's
+    unread: bool = False
 
     def element(self, position: int) -> str:
         """The path to one number, by its position in the flattened array."""

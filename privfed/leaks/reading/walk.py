@@ -29,6 +29,8 @@ from privfed.leaks.reading.texts import JSON, LONG, encoded_in, numbers_in
 
 DEPTH = 60  #: How deep objects may nest, encodings counted
 NESTED = 6  #: How many encodings may lie one in another
+_PARTS = ("pickle", "joblib", "SQLite")  #: Of what decoders find no more than a part
+OPAQUE = 64  #: Bytes up to which an unknown string may be a digest, which is compared as it is
 SHORT = 4  #: Least bytes that are taken for something else than text or a number
 _PLAIN = (bool, int, float, np.bool_, np.integer, np.floating)
 _CELL = (str, int, float, np.number, Decimal, date)
@@ -226,17 +228,22 @@ class _Walk:
             yield from self.leaves(f"{path} as {how}", found, depth + 1, nested + 1)
 
     def _bytes(self, path: str, data: bytes, depth: int, nested: int) -> Iterator[Leaf]:
-        whole = False
+        whole, known = False, False
         if len(data) > SHORT and nested < NESTED:
             for how, found in decoded(data):
+                known = True
                 for leaf in self.leaves(f"{path} as {how}", found, depth + 1, nested + 1):
-                    whole = how != "pickle"
+                    whole = not how.startswith(_PARTS)
                     yield leaf
             if not whole:
                 for how, found in streams_inside(data):
+                    known = True
                     yield from self.leaves(f"{path}, {how}", found, depth + 1, nested + 1)
         if data and not whole:
-            yield Leaf(path, data)
+            known |= path.endswith(
+                " as pickle"
+            )  # an array's, which were read by the type named last
+            yield Leaf(path, data, unread=not known and len(data) > OPAQUE)
 
     def _file(self, path: str, file: Path, depth: int, nested: int) -> Iterator[Leaf]:
         if file.is_dir():

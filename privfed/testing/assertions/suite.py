@@ -21,10 +21,12 @@ SHOWN = 8  #: How many columns a session's report names
 
 @dataclass(frozen=True)
 class Looked:
-    """One assertion that looked: its findings, and columns of which a cell was too common to convict."""
+    """One assertion that looked: its findings, columns of which a cell was too common to convict, and how many
+    strings of bytes were of no form that is known."""
 
     findings: int
     blind: tuple[str, ...] = ()
+    unread: int = 0
 
 
 @dataclass
@@ -64,7 +66,7 @@ class Suite:
     def told(self) -> dict[str, Any]:
         """All that a worker tells the session, as plain data."""
         return {
-            "seen": [[one.findings, list(one.blind)] for one in self.seen],
+            "seen": [[one.findings, list(one.blind), one.unread] for one in self.seen],
             "used": sorted(self.used),
             "ran": sorted(self.ran),
             "accepted": self.accepted,
@@ -72,7 +74,7 @@ class Suite:
 
     def hear(self, told: dict[str, Any]) -> None:
         """Add what a worker tells."""
-        self.seen += [Looked(findings, tuple(blind)) for findings, blind in told["seen"]]
+        self.seen += [Looked(found, tuple(blind), unread) for found, blind, unread in told["seen"]]
         self.used |= set(told["used"])
         self.ran |= set(told["ran"])
         self.accepted |= told["accepted"]
@@ -82,7 +84,9 @@ class Suite:
         if not self.seen:
             return []
         found = sum(one.findings for one in self.seen)
-        looked = f"{len(self.seen)} assertions looked for raw values: {found} findings"
+        looked = (
+            f"{_many(len(self.seen), 'assertion')} looked for raw values: {_many(found, 'finding')}"
+        )
         lines = [f"{looked}, {len(self.used)} of them accepted by the baseline"]
         if self.off:
             lines.append(f"switched off: {', '.join(self.off)}")
@@ -93,8 +97,13 @@ class Suite:
             lines.append(
                 f"alone, most cells were too common to convict of {', '.join(often)}{more}"
             )
+        if unread := sum(one.unread for one in self.seen):
+            lines.append(
+                f"{_many(unread, 'string')} of bytes of no known form, as pixels and Parquet are: looked through "
+                "for floats and texts as they lie, and not decoded"
+            )
         stale = len(set(self.accepted) - self.used)
-        return [*lines, f"{stale} accepted findings were not met again"] if stale else lines
+        return [*lines, f"{_many(stale, 'accepted finding')} not met again"] if stale else lines
 
     def write(self, path: Path) -> None:
         """Write the accepted findings, in a form that two reviews can be compared by: those that were met,
@@ -104,6 +113,10 @@ class Suite:
         kept = {key: told for key, told in listed if key in self.used | away}
         text = json.dumps({"format": FORMAT, "accepted": kept}, indent=1)
         path.write_text(text + "\n", encoding="utf-8")
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def read_baseline(path: Path) -> dict[str, str]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import numpy as np
+import pandas as pd
 import pytest
 from innocent import INNOCENT
 from leak_alarms import alarms
 from leak_planted import found, tables
 from leak_tables import KINDS
 from planted import PLANTED
+
+from privfed.testing import RawValueLeft, assert_no_raw
 
 #: What the first review saw convicted 31 of 32 times and more.
 SEEN = ("range to 121", "percent done", "confusion of 5", "durations, 3 decimals", "accuracies, 3")
@@ -56,3 +61,18 @@ def test_labels_are_no_numbers() -> None:
     left = "E11.9 v2.17 x86_64 id47.5 p95"
     values = [leaf.value for leaf in flatten(left) if isinstance(leaf.value, np.ndarray)]
     assert values == []
+
+
+def test_digests_of_a_count_tell_of_nobody() -> None:
+    """Those of 1 to n are every age's too; those of ages alone are not, and a salary among a count is seen."""
+    rng = np.random.default_rng(3)
+    ages, salary = rng.choice(95, 60, replace=False) + 1, rng.lognormal(10, 0.4, 60).round(2)
+    table = pd.DataFrame({"age": ages, "salary": salary})
+    count = [sha256(str(one).encode()).hexdigest() for one in range(1, 301)]
+    assert_no_raw(count, table)
+    for left in (
+        [count[age - 1] for age in ages],
+        [*count, sha256(str(salary[5]).encode()).hexdigest()],
+    ):
+        with pytest.raises(RawValueLeft, match="sha256 digest"):
+            assert_no_raw(left, table)

@@ -10,11 +10,13 @@ import json
 import logging
 import lzma
 import pickle
+import sqlite3
 import tarfile
 import warnings
 import zipfile
 import zlib
 from collections import OrderedDict, namedtuple
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -397,3 +399,45 @@ def test_a_column_of_many_records_can_be_allowed() -> None:
     assert list(kept.labels) == ["['score']"] and np.shape(kept.value) == (100, 1)
     assert whole.less(["left[3]['id']"]) is whole
     assert whole.less(["left*"]) is None and whole.less(["left*['id']", "left*['score']"]) is None
+
+
+@pytest.mark.parametrize("compress", [0, 3, ("bz2", 3)])
+def test_a_file_of_joblib_holds_its_arrays(compress: Any) -> None:
+    """Which lie there as in memory, between a pickle's opcodes; the second one's type is a memo of the first's."""
+    joblib = pytest.importorskip("joblib")
+    first, second = np.random.default_rng(0).normal(50, 9, (2, 40, 3)).round(2)
+    stream = io.BytesIO()
+    joblib.dump({"a": first, "b": second.astype("<f4"), "c": second}, stream, compress=compress)
+    leaves = [leaf.value for leaf in flatten(stream.getvalue())]
+    numbers = np.concatenate([one.ravel() for one in leaves if isinstance(one, np.ndarray)])
+    for array in (first, second.astype("<f4"), second):
+        assert np.isin(array, numbers).all()
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_a_database_is_its_tables(tmp_path: Path, log: bool) -> None:
+    """Numbers that are stored big end first, texts that stand without a gap, and a file whose log lies beside it."""
+    with closing(sqlite3.connect(tmp_path / "a.db")) as opened:
+        opened.execute(f"PRAGMA journal_mode = {'WAL' if log else 'DELETE'}")
+        opened.execute('CREATE TABLE "a ""b" (n REAL, t TEXT)')
+        opened.execute("CREATE VIEW v AS SELECT load_extension('x')")
+        opened.executemany('INSERT INTO "a ""b" VALUES (?, ?)', [(46838.6, "Ann"), (1.5, "Bo")])
+        opened.commit()
+    leaves = list(flatten(tmp_path / "a.db"))
+    assert any(isinstance(leaf.value, np.ndarray) and 46838.6 in leaf.value for leaf in leaves)
+    assert any("Ann" in str(leaf.value) for leaf in leaves if "SQLite table" in leaf.path)
+    assert not any(" 'v'" in leaf.path for leaf in leaves)
+
+
+@pytest.mark.parametrize(
+    "left, unread",
+    [
+        (b"PAR1" + bytes(range(7, 255)), 1),
+        (pickle.dumps(np.arange(99.0)), 0),
+        (b"\x07" * 32, 0),
+        (zlib.compress(b"text " * 50), 0),
+    ],
+)
+def test_bytes_of_no_known_form_are_counted(left: bytes, unread: int) -> None:
+    """Not those that were read as numbers or texts, nor what may be a digest."""
+    assert sum(leaf.unread for leaf in flatten(left)) == unread

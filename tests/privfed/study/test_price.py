@@ -41,6 +41,13 @@ def test_a_plan_costs_its_times() -> None:
     assert not price((Planned(COUNTS, 4),), SCHEMA, policy).fits
 
 
+def test_the_unit_is_named_once() -> None:
+    """A client is no client of a client."""
+    settings: dict[str, Any] = {"unit": "client", "cap": 3, "budget": Budget.of("1")}
+    text = priced(price(PLAN, SCHEMA, _policy(Guard.of("laplace", spend="0.1"), **settings)))
+    assert ", for each client\n" in text
+
+
 def test_the_price_is_what_the_ledger_says_afterwards() -> None:
     """Running the whole plan spends the price to the last digit."""
     policy = Policy(

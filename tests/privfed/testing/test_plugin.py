@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from privfed.testing.assertions.suite import Looked, Suite
+
 pytest_plugins = ("pytester",)
 
 SUITE = """
@@ -114,6 +116,15 @@ def test_loading_the_plugin_is_cheap() -> None:
     assert not {"numpy", "pandas", "scipy"} & set(done.stdout.split())
 
 
+def test_a_session_says_which_bytes_were_not_decoded() -> None:
+    """In one number, and nothing where all were; a worker tells it, too."""
+    suite, session = Suite(seen=[Looked(0, (), 1), Looked(1)]), Suite()
+    session.hear(suite.told())
+    assert session.summary()[0].startswith("2 assertions looked for raw values: 1 finding,")
+    assert session.summary()[1].startswith("1 string of bytes of no known form")
+    assert len(Suite(seen=[Looked(0)]).summary()) == 1
+
+
 LEAKY = """
 import numpy as np
 import pandas as pd
@@ -147,7 +158,7 @@ def test_a_failure_prints_no_raw_value(pytester: pytest.Pytester) -> None:
     assert "Vogelsang-" not in text.replace('"Vogelsang-"', "")
     assert "looking at [raw] [raw]" in text
     assert not [one for one in DOSES if one in text]
-    done.stdout.fnmatch_lines(["*raw values*", "2 assertions looked for raw values: 1 findings*"])
+    done.stdout.fnmatch_lines(["*raw values*", "2 assertions looked for raw values: 1 finding, *"])
     done.stdout.fnmatch_lines(["FAILED *::test_leak - *RawValueLeft*"])
 
 
@@ -164,7 +175,7 @@ def test_findings_are_accepted_by_a_baseline(pytester: pytest.Pytester) -> None:
     assert "test_leak: a raw text" in held and "Vogelsang" not in held
     again = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-n", "1")
     again.assert_outcomes(passed=2)
-    again.stdout.fnmatch_lines(["*1 findings, 1 of them accepted*"])
+    again.stdout.fnmatch_lines(["*1 finding, 1 of them accepted*"])
     pytester.makepyfile(LEAKY.replace('["who": ', '["whom": ').replace('{"who"', '{"whom"'))
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1, failed=1)
     (pytester.path / "leaks.json").write_text("[]")

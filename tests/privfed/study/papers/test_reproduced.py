@@ -114,8 +114,8 @@ def test_a_quick_run_takes_the_first_data_set_and_few_repetitions(
 ) -> None:
     """And says so; the whole one takes all."""
     for name in ("trauma", "mortgage"):
-        told = patients().rename(columns={"mortality": data.SETS[name].target})
-        told.to_csv(tmp_path / f"{name}.csv", index=False)
+        frame = patients().rename(columns={"mortality": data.SETS[name].target})
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
 
     def run(
         frames: Mapping[str, pd.DataFrame], repetitions: int, rows: int = 3

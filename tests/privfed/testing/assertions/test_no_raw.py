@@ -90,6 +90,20 @@ def test_tolerance_widens() -> None:
         assert_no_raw(left, TABLE, tolerance=1e-8)
 
 
+@pytest.mark.parametrize(
+    "left",
+    ["12e999 7e350 8e340", [np.inf, np.inf, -np.inf], {"a": 1e308, "b": -1e308, "c": 5e-324}],
+)
+@pytest.mark.filterwarnings("error")
+def test_numbers_at_the_ends_of_floats_are_no_warning(left: object) -> None:
+    """A suite may turn those into errors; and beside them a record is still found."""
+    odd = TABLE.assign(odd=np.r_[np.inf, np.full(len(TABLE) - 1, 1e300)])
+    for table in (TABLE, odd):
+        assert_no_raw(left, table)
+        with pytest.raises(RawValueLeft):
+            assert_no_raw([left, TABLE], table)
+
+
 def test_nothing_at_all_is_no_pass() -> None:
     """Unless it is said that nothing may be there, as in a log."""
     nothing: tuple[Any, ...] = ({}, [], None)
