@@ -5,7 +5,6 @@ and no function that the file's schema names.
 """
 
 import re
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -60,6 +59,8 @@ def sqlite_tables(data: bytes) -> Iterator[tuple[str, object]]:
     """Every plain table of an SQLite file, a list of values for each column."""
     if not data.startswith(_MAGIC):
         return
+    import sqlite3  # which few builds of Python lack: these bytes are then looked through as they are
+
     with closing(sqlite3.connect(":memory:")) as opened:
         opened.deserialize(data[:_JOURNAL] + b"\x01\x01" + data[_JOURNAL + 2 :])
         opened.execute("PRAGMA trusted_schema = OFF")

@@ -181,11 +181,37 @@ def _elements(leaf: Leaf) -> np.ndarray:
 
 
 def _differ(leaf: Leaf, now: Leaf | None) -> np.ndarray:
-    """Which elements differ; all of them where there are more or fewer."""
+    """Which elements differ, of each name; where there are more or fewer, those that stand nowhere any more.
+
+    Of unnamed ones only fractions are looked for, for a count may stand elsewhere by chance: whole numbers differ.
+    """
     value = _elements(leaf)
     other = None if now is None else _elements(now)
-    if other is None or other.shape != value.shape or value.dtype.kind != other.dtype.kind:
+    if now is None or other is None or value.dtype.kind != other.dtype.kind:
         return np.ones(value.shape, dtype=bool)
+    if _named(leaf) and _named(now):
+        at = {name: place for place, name in enumerate(now.labels or ())}
+        places = np.array([at.get(name, len(other)) for name in leaf.labels or ()], dtype=int)
+        there = places < len(other)
+        found = np.append(other, other.dtype.type())[places]
+        return np.asarray(~there | _unequal(value, found))
+    if other.shape != value.shape:
+        fractions = value % 1 != 0 if value.dtype.kind == "f" else False
+        return np.asarray(~(fractions & np.isin(value, other)))
+    return _unequal(value, other)
+
+
+def _named(leaf: Leaf) -> bool:
+    """Whether each element has a name of its own, as the values of a mapping have, and those of a text have not."""
+    return (
+        isinstance(leaf.value, np.ndarray)
+        and leaf.value.ndim == 1
+        and isinstance(leaf.labels, list | tuple)
+        and len(set(leaf.labels)) == len(leaf.labels) == leaf.value.size
+    )
+
+
+def _unequal(value: np.ndarray, other: np.ndarray) -> np.ndarray:
     differs = value != other
     if value.dtype.kind == "f":
         differs &= ~(np.isnan(value) & np.isnan(other))

@@ -24,6 +24,9 @@ LEAKS: dict[str, Any] = {
     "encoded": lambda t: base64.b64encode(zlib.compress(repr(t["age"].max() * 3).encode())),
     "a bin of one": lambda t: np.histogram(t["age"], [0, 23, 100])[0],
     "a group of two": lambda t: t.groupby("ward")["age"].mean().to_dict(),
+    "groups of one": lambda t: t.groupby(t["age"].round(2))["dose"].mean().to_dict(),
+    "groups of one in a list": lambda t: t.groupby(t["age"].round(2))["dose"].mean().tolist(),
+    "each record by its name": lambda t: t["age"].rename("p{}".format).to_dict(),
     "a share": lambda t: (t["ward"] == "rare").mean(),
 }
 SAFE: dict[str, Any] = {
@@ -32,6 +35,8 @@ SAFE: dict[str, Any] = {
     "moments": lambda t: t[["age", "dose"]].to_numpy().T @ t[["age", "dose"]].to_numpy(),
     "median": lambda t: t["age"].median(),
     "wide bins": lambda t: np.histogram(t["age"], [0, 50, 100])[0],
+    "large groups": lambda t: t.groupby(t["age"] // 40)["dose"].mean().round(2).to_dict(),
+    "large counts": lambda t: (t["age"] // 40).value_counts().to_dict(),
     "constant": lambda t: {"rate": 0.1, "version": "2"},
     "noised": lambda t: t["age"].max() + np.random.default_rng().laplace(),
     "as text": lambda t: f"mean {t['age'].mean():.3f}",
