@@ -210,9 +210,13 @@ class PolicyReport:
         excess = {one.attack for one in self.broken}
         at_home = tuple(dict.fromkeys(one.attack for one in self.at_home))
         allowed = tuple(name for name in found if name not in {*excess, *at_home})
-        cut = {one.attack: one.why_not for one in attacks if one.state == "not looked"}
-        cut = {name: why for name, why in cut.items() if name not in found}
-        silent = dict.fromkeys(one.attack for one in attacks if one.attack not in {*found, *cut})
+        seen = dict.fromkeys(one.attack for one in attacks if one.state != "not looked")
+        cut = {
+            one.attack: f"in part: {one.why_not}" if one.attack in seen else one.why_not
+            for one in attacks
+            if one.state == "not looked" and one.attack not in found
+        }
+        silent = [name for name in seen if name not in found]
         looked = tuple(name for name in silent if not name.startswith("audit "))
         audited = tuple(name for name in silent if name.startswith("audit "))
         idle = dict.fromkeys(self.inapplicable, "it reads nothing of these releases")

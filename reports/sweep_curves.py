@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from privfed.questions.exact import shown_delta
 from privfed.reports.charts import OPEN, PROTECTED, STYLE
 
 SHADES = (PROTECTED, "#7a5195", "#00897b", "#ef8a17", "#8d6e63", "#d81b60", "#546e7a")
@@ -121,7 +122,7 @@ def guarantees(table: pd.DataFrame) -> pd.Series:
         told = told + table["relation"].map(words).fillna("")
     if "delta" in table:
         told = told + table["delta"].map(
-            lambda delta: f", delta {delta:g}", na_action="ignore"
+            lambda delta: f", delta {shown_delta(delta)}", na_action="ignore"
         ).fillna("")
     return told.where(table["epsilon"].notna(), "")
 

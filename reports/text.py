@@ -170,9 +170,10 @@ def spending(policy: str, client: str, line: Line) -> str:
 ROWS = f"{'policy':12} {'client':16} {'row':>5} {'time (UTC)':19} {'event':9} what and at what cost"
 
 
-def row(entry: Entry) -> str:
-    """Format one ledger row."""
+def row(entry: Entry, kind: str) -> str:
+    """Format one ledger row; ``kind`` is that of the request, which its charge alone tells."""
     body, told = entry.body, facts(entry)
+    told = [kind, *told] if kind and "kind" not in body else told
     told += [f"study {body['study']}"] if body.get("study") else []
     if "loss" in body:
         told.append(in_words(Loss.from_dict(body["loss"])))

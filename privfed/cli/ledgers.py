@@ -75,8 +75,11 @@ def show(folder: Path, policy: str | None, client: str | None) -> int:
     for number, (name, owner, one) in enumerate(ledgers):
         if not number:
             click.echo(ROWS)
+        kinds: dict[tuple[str, str], str] = {}
         for entry in one.entries():
-            click.echo(f"{name:12} {owner:16} {row(entry)}")
+            who = entry.principal, entry.request
+            kind = kinds.setdefault(who, entry.body.get("kind", ""))
+            click.echo(f"{name:12} {owner:16} {row(entry, kind)}")
     return ledgers.status
 
 

@@ -67,7 +67,8 @@ class PrivacyStatement:
 
     Whatever is still asked, the whole exchange keeps the ceiling; of what has left so far, at a
     moment that may depend on it, the odometer holds. The smaller of the two is told as what is
-    spent.
+    spent. Each is a theorem at ``delta`` by itself, and any two of these are together at twice as much: the
+    ceiling is no checkpoint of the odometer's, for that would be wider by its share of delta.
     """
 
     epsilon: Fraction  #: what is spent so far, nats, rounded up

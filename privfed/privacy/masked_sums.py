@@ -174,6 +174,10 @@ class MaskedSums:
         named, limit = plain["with"], plain.get("unmasked")
         if not isinstance(named, Mapping):
             named = dict.fromkeys(named if isinstance(named, list | tuple) else (), "")
+        if limit is not None and not (isinstance(limit, Mapping) and "epsilon" in limit):
+            raise PolicyError(
+                f'{where}, masked: unmasked is a budget; write unmasked = {{ epsilon = "8", delta = "1e-5" }}'
+            )
         budget = None if limit is None else Budget.of(limit["epsilon"], limit.get("delta", 0))
         return cls(dict(named), plain.get("colluding", 0), budget, plain.get("least", 0))
 

@@ -27,6 +27,7 @@ def test_ledger_shows_exports_and_sums(finished: Path, capsys: pytest.CaptureFix
     )
     shown = capsys.readouterr().out.splitlines()
     assert any("reserved" in line and "rho" in line for line in shown)
+    assert all("fuzzy_tree." in line for line in shown if " released " in line)
     assert status(["ledger", "export", str(finished)]) == FINE
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {row["event"] for row in rows} >= {"begun", "policy", "reserved", "released"}

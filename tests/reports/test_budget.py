@@ -439,6 +439,15 @@ def test_an_attack_that_did_not_look_has_no_figure() -> None:
     assert "not looked" not in _page(_policy(_client(), (replace(blind, partial=""),)))
 
 
+def test_an_attack_that_looked_in_part_is_told_as_both() -> None:
+    """One owner's releases were searched in vain, another's were too many."""
+    seen = Finding("pool", "Who?", "share of members found", 0.0, of=1.0)
+    attacks = _policy(_client(), (seen, replace(seen, partial="too large"))).attacks
+    assert attacks.looked == ("pool",) and attacks.not_looked == {"pool": "in part: too large"}
+    alone = _policy(_client(), (replace(seen, partial="too large"),)).attacks
+    assert alone.looked == () and alone.not_looked == {"pool": "too large"}
+
+
 def test_what_attacks_found_of_each_sort_stands_in_a_line_of_its_own() -> None:
     """Found against a policy, within its guarantee, and in models that stay with their owners."""
     own = Finding("reader", "Who?", "share told", 0.9, of=1.0, severity=Severity.SOME, at_home=True)

@@ -280,6 +280,8 @@ def test_terms_are_written_and_read(tmp_path: Any) -> None:
         ({"with": {"a": "key", "b": ""}}, "masking key"),
         ({"with": [f"o{i}" for i in range(513)]}, "at most 512"),
         ({"colluding": 1}, "masked is a table"),
+        ({"with": ["a", "b"], "unmasked": {"delta": "1e-5"}}, "unmasked is a budget; write"),
+        ({"with": ["a", "b"], "unmasked": "8"}, "unmasked is a budget; write"),
         ({"with": ["a", "b"], "most": 2}, "unknown key 'most'; known are colluding, least,"),
         ({"with": [*"abcde"], "least": 6}, "at most as many"),
         ({"with": [*"abcde"], "least": "4"}, "whole number"),

@@ -92,6 +92,7 @@ def test_the_pipeline_refuses_what_is_malformed() -> None:
 
 @pytest.mark.parametrize("column", ["name", "email", "phone", "iban", "card"])
 def test_each_is_recognised(column: str) -> None:
-    """A single value is enough, without separators and in capitals."""
-    with pytest.raises(RawValueLeft, match="a raw text"):
-        assert_no_raw(f"x {MADE[column][5]} y".upper().replace(" ", "  "), MADE, off=["lines"])
+    """A single value is enough for one assertion, without separators and in capitals."""
+    left = f"x {MADE[column][5]} y".upper().replace(" ", "  ")
+    with pytest.raises(RawValueLeft, match="a raw text"):  # a suite's share shrinks as it grows
+        assert_no_raw(left, MADE, off=["lines"], alpha=1e-3)
