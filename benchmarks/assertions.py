@@ -1,9 +1,9 @@
-"""What the assertions catch, what they take for a leak, and how fast: python benchmarks/assertions.py [what] [trials]
+"""What the assertions catch, what they take for a leak, and how fast: python benchmarks/assertions.py [what]
 
-forms    how often each leaky form is caught, and each safe one flagged, over trials (20 unless given)
+forms    how often each leaky form is caught, and each safe one flagged, over --trials
 alarms   random floats against a random table, and a table of small whole numbers (leak_alarms.py: a corpus)
 small    300 records against every innocent artefact, and four of 10 kB, in milliseconds of processor time
-speed    100 MB of each kind (or of those that are named) against a million raw values, in seconds of
+speed    100 MB of each kind (or of --kinds) against a million raw values, in seconds of
          processor time
 
 A form counts as caught if assert_no_raw or assert_support convicts it; the columns tell which did.
@@ -18,10 +18,9 @@ import json
 import pickle
 import sqlite3
 import struct
-import sys
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -30,6 +29,7 @@ import numpy as np
 import pandas as pd
 from innocent import INNOCENT
 from leak_tables import records
+from result_rows import arguments
 
 from privfed.testing import assert_no_raw, assert_support, sentinels
 
@@ -260,7 +260,7 @@ def _everyday(rng: Rng) -> dict[str, Callable[[], Any]]:
     }
 
 
-def speed(trials: int) -> None:
+def speed(trials: int, wanted: Sequence[str] = ()) -> None:
     rng = np.random.default_rng(2)
     table = rng.normal(size=(50_000, 20))
     kinds: dict[str, Callable[[], Any]] = {
@@ -272,7 +272,7 @@ def speed(trials: int) -> None:
         "text": lambda: " ".join(map(repr, rng.normal(size=5_000_000).tolist())),
         **_everyday(rng),
     }
-    for kind in [kind for kind in kinds if kind in sys.argv] or kinds:
+    for kind in wanted or kinds:
         left = kinds[kind]()
         megabytes = len(left) / 1e6 if isinstance(left, str | bytes) else 100
         started = time.process_time()
@@ -314,7 +314,10 @@ def small(trials: int) -> None:
 
 if __name__ == "__main__":
     parts = {"forms": forms, "alarms": alarms, "small": small, "speed": speed}
-    wanted = [word for word in sys.argv[1:] if word in parts] or list(parts)
-    number = next((int(word) for word in sys.argv[1:] if word.isdecimal()), 20)
-    for part in wanted:
-        parts[part](number)
+    parser = arguments(__doc__, parts=parts)
+    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--kinds", nargs="+", default=[], help="of speed, such as CSV")
+    given = parser.parse_args()
+    parts["speed"] = partial(speed, wanted=given.kinds)
+    for part in given.parts:
+        parts[part](given.trials)

@@ -6,11 +6,11 @@ Five clients. Fuzzy trees on scikit-learn's diabetes data under `published` and 
 
 from __future__ import annotations
 
-import sys
 import time
 
 import numpy as np
 import pandas as pd
+from result_rows import arguments
 from sklearn.datasets import load_diabetes
 
 from privfed.attacks.base import Truth
@@ -95,5 +95,8 @@ def rules(rounds: int) -> None:
 
 
 if __name__ == "__main__":
+    parser = arguments(__doc__)
+    parser.add_argument("rounds", type=int, nargs="?", default=100)
+    given = parser.parse_args()
     trees()
-    rules(int(sys.argv[1]) if len(sys.argv) > 1 else 100)
+    rules(given.rounds)

@@ -7,7 +7,6 @@ ledgers' epsilon allows, over many draws of noise; intervals are of 95 % and ove
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from attack_pool import divided
+from result_rows import arguments
 from sklearn.datasets import load_diabetes
 
 from privfed.accountants.risk import Tradeoff
@@ -125,9 +125,12 @@ def allowed(federation: LocalDisclosure) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
+    parser = arguments(__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", help="with mortgage.csv")
+    given = parser.parse_args()
     attack("diabetes", load_diabetes(as_frame=True, scaled=False).frame, "target")
-    if len(sys.argv) > 1:
-        mortgage = pd.read_csv(Path(sys.argv[1]) / "mortgage.csv")
+    if given.folder:
+        mortgage = pd.read_csv(given.folder / "mortgage.csv")
         attack("mortgage", mortgage, mortgage.columns[-1])
     for base in ("published", "private"):
         for epsilon in ("1", "4", "8"):

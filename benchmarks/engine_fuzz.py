@@ -11,7 +11,6 @@ import random
 import resource
 import socket
 import struct
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -27,6 +26,7 @@ from unittest import mock
 import msgspec
 from engine_trials import Hospital, batch_of, gate_of, question
 from ledger_trials import SMALL
+from result_rows import arguments
 
 from privfed.engines.batches import LIMIT, Batch, Carrier, Replies
 from privfed.engines.directory import Directory
@@ -266,8 +266,10 @@ def _memory() -> float:
 
 
 if __name__ == "__main__":
+    parser = arguments(__doc__)
+    parser.add_argument("messages", type=int, nargs="?", default=100_000)
+    number = parser.parse_args().messages
     logging.disable()
-    number = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     with TemporaryDirectory() as made:
         at = Path(made)
         trials: dict[str, tuple[Callable[[int], Counter[str]], int]] = {

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import resource
-import sys
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from engine_trials import Hospital, federation, question
+from result_rows import arguments
 
 from privfed.engines.journal import Journal
 from privfed.exchange.channel import RetryLimits
@@ -49,7 +49,11 @@ def load(folder: Path, owners: int, rounds: int) -> tuple[list[float], int]:
 
 
 if __name__ == "__main__":
-    many, times = map(int, sys.argv[1:3]) if len(sys.argv) > 2 else (50, 200)
+    parser = arguments(__doc__)
+    parser.add_argument("owners", type=int, nargs="?", default=50)
+    parser.add_argument("rounds", type=int, nargs="?", default=200)
+    given = parser.parse_args()
+    many, times = given.owners, given.rounds
     with TemporaryDirectory() as made:
         each, charged = load(Path(made), many, times)
         size = sum(file.stat().st_size for file in Path(made).glob("*.db")) / many

@@ -8,13 +8,13 @@ not installed are left out.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
 from guard_examples import CLAIM
+from result_rows import arguments
 
 from privfed.guards.claim import GuardClaim
 from privfed.guards.verdict import check_guard
@@ -64,7 +64,7 @@ def convicted(
     print(f"{guard} {dict(options or {})}: convicted {found} of {runs} {by}", flush=True)
 
 
-def main(honest: int = 200, planted: int = 10) -> None:
+def main(honest: int, planted: int) -> None:
     """Count convictions."""
     for name, claim in RIGHT.items():
         convicted(OWN + name, claim, honest // 2)
@@ -76,4 +76,7 @@ def main(honest: int = 200, planted: int = 10) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:3]))
+    parser = arguments(__doc__)
+    parser.add_argument("honest", type=int, nargs="?", default=200, help="runs of right guards")
+    parser.add_argument("planted", type=int, nargs="?", default=10, help="runs of each fault")
+    main(**vars(parser.parse_args()))

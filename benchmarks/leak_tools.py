@@ -9,9 +9,9 @@ recognisers of patterns alone (its language models are no package).
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -92,7 +92,13 @@ def detect_secrets() -> Callable[[str], list[str]]:
 TOOLS = {"presidio": presidio, "detect-secrets": detect_secrets}
 
 if __name__ == "__main__":
-    what, path = sys.argv[1], Path(sys.argv[2])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "what", choices=["dump", *TOOLS], help="dump in privfed's environment, a tool in its own"
+    )
+    parser.add_argument("file", type=Path)
+    given = parser.parse_args()
+    what, path = given.what, given.file
     if what == "dump":
         dump(path)
     else:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
+from result_rows import arguments
 
 from privfed.attacks.linkage import Linkage
 from privfed.engines.cohort import CohortDisclosure
@@ -52,6 +53,7 @@ def linked(
 
 
 if __name__ == "__main__":
+    arguments(__doc__).parse_args()
     profile = PROFILES["sepsis"].scaled(0.1)
     members, strangers = halves(generate(profile, 1))
     rules = np.bincount(members.holders, minlength=members.people)

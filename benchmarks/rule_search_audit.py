@@ -11,6 +11,7 @@ import math
 import time
 
 import numpy as np
+from result_rows import arguments
 
 from privfed.audits.cohorts import audit_session, complete_structures
 from privfed.audits.mechanisms import audit
@@ -51,6 +52,7 @@ def session(number: int, each: str, people: int, mechanism: Mechanism) -> None:
 
 
 if __name__ == "__main__":
+    arguments(__doc__).parse_args()
     for epsilon in ("0.1", "0.5", "1"):
         stated = float(epsilon)
         whole = math.log(1 + math.exp(stated) + math.exp(2 * stated))

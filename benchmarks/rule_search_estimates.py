@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
+from result_rows import arguments
 
 from privfed.learners.rule_search.estimate import SupportEstimate, percentile
 from privfed.learners.rule_search.queries import parity
@@ -84,6 +85,7 @@ def oracles(epsilon: float, people: int = 4000, templates: int = 31, runs: int =
 
 
 if __name__ == "__main__":
+    arguments(__doc__).parse_args()
     for percent in (50.0, 85.0):
         for share in (1.0, 0.3, 0.1, 0.03):
             for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from urllib.parse import urlparse
 import numpy as np
 import pandas as pd
 from leak_tables import DIRECTORY, records
+from result_rows import arguments
 
 from privfed.testing import sentinels
 
@@ -150,7 +150,9 @@ def refused(table: pd.DataFrame) -> dict[str, list[Any]]:
 
 
 if __name__ == "__main__":
-    for n in [int(word) for word in sys.argv[1:]] or [3000, 50_000]:
+    parser = arguments(__doc__)
+    parser.add_argument("records", type=int, nargs="*", default=[3000, 50_000])
+    for n in parser.parse_args().records:
         like = patients(300, 1)
         started = time.process_time()
         made = sentinels(like, n, keys={("zip", "city"): DIRECTORY, "ward": WARDS["id"]})

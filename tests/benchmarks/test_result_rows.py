@@ -89,3 +89,15 @@ def test_arguments_are_named_alike_everywhere() -> None:
     given = parser.parse_args(["--rows", "7", "8"])
     assert (given.seeds, given.first_seed, given.data, given.rows) == (2, 100, ["a"], [7, 8])
     assert parser.description == "What it is."
+
+
+def test_every_benchmark_reads_its_arguments() -> None:
+    """None measures for an hour whoever asked it for --help."""
+    programs = {
+        path.name: text
+        for path in Path(result_rows.__file__).parent.glob("*.py")
+        if '\nif __name__ == "__main__":' in (text := path.read_text(encoding="utf-8"))
+    }
+    assert len(programs) > 40
+    deaf = [name for name, text in programs.items() if "parse_args(" not in text]
+    assert not deaf
