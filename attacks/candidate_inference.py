@@ -9,6 +9,7 @@ as real numbers; as exact integers of many bits each, far fewer (:mod:`privfed.a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -383,6 +384,11 @@ class CandidateInference(Attack):
             sum(getattr(o, of) for o in outcomes) for of in ("controls", "accused")
         )
         by_control = interval(accused, controls)[1] if controls else 0.0
+        if (
+            not controls and not unknown
+        ):  # the threshold was set by these outsiders, and owes its luck to them
+            outsiders = sum(each.outsiders for each in outcomes)
+            by_control = interval(math.floor(RATE * outsiders), outsiders)[1]
         guessed = max(guessed, accused / controls) if controls else guessed
         share = recovered / members
         low, high = interval(min(round(recovered), members), members)

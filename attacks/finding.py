@@ -60,6 +60,8 @@ class Finding:
     #: the least value that would have been found with probability :data:`POWER`; None if unknown. An attack states it
     #: where it asks for more than the baseline: than what chance reaches at most, say
     detectable: float | None = None
+    #: probability of so large a value at the baseline, where the attack knows better than its interval
+    chance: float | None = None
     risk: Risk = ""  #: which of the regulators' three risks it measures
     harm: str = ""  #: what it means for a person, in one clause
     #: by data owner, the false positive rate at which each of its records is found, in the table's order, NaN where
@@ -130,7 +132,12 @@ class Finding:
 
     @property
     def p_value(self) -> float | None:
-        """Probability of so large a value at the baseline, as if normal; None for a count or a proof."""
+        """Probability of so large a value at the baseline; None for a count or a proof.
+
+        The attack's own :attr:`chance`, or else as if normal, from the interval.
+        """
+        if self.chance is not None:
+            return self.chance
         if self.std is None or self.baseline is None:
             return None
         return float(ndtr((self.baseline - self.value) / self.std))
@@ -163,11 +170,11 @@ def corrected(findings: Sequence[Finding], level: float = LEVEL) -> list[Finding
 
 def _at_level(found: Finding, level: float) -> Finding:
     baseline, p = found.baseline or 0.0, found.p_value
-    if p is None or found.std is None:
+    if p is None:
         counted = found.low is None and (found.of is None or found.of > 1)
         least = math.floor(baseline) + 1.0 if counted and found.baseline is not None else None
         return found if found.detectable is not None else replace(found, detectable=least)
-    reach = float(max(-ndtri(level), HALF) + ndtri(POWER)) * found.std
+    reach = float(max(-ndtri(level), HALF) + ndtri(POWER)) * (found.std or 0.0)
     chance = found.severity != Severity.NONE and p > level
     note = {"note": "above its baseline, but not at the level of all findings"} if chance else {}
     return replace(

@@ -16,7 +16,7 @@ import numpy as np
 from privfed.attacks.finding import HALF, Finding, Severity
 from privfed.attacks.fitted_trees import FittedTrees
 from privfed.attacks.membership import auc_deviation
-from privfed.attacks.roc import FOUND_AT, RocCurve, exposure
+from privfed.attacks.roc import FOUND_AT, RocCurve, area_chance, exposure
 from privfed.attacks.shadow_models import Train, membership_scores, model_scores, shadows
 
 LEAST = 5  #: Records of a leaf below which it sets them apart
@@ -216,11 +216,13 @@ def _told_apart(
     members: np.ndarray, others: np.ndarray, attack: str, detail: dict[str, Any], partial: str = ""
 ) -> Finding:
     """Pairs of a training and a held-out record that scores order rightly; the rates beside."""
-    area, half = 0.5, 0.5
+    area, half, chance = 0.5, 0.5, 1.0
     if not partial:
         curve = RocCurve.of(members, others)
         area = curve.auc
-        half = HALF * auc_deviation(area, len(members), len(others))
+        std = auc_deviation(area, len(members), len(others))
+        chance = area_chance(area, len(members), len(others), std)
+        half = HALF * std
         detail = {
             "training records": len(members),
             "held-out records": len(others),
@@ -235,6 +237,7 @@ def _told_apart(
         of=1.0,
         low=max(0.0, area - half),
         high=min(1.0, area + half),
+        chance=chance,
         baseline=0.5,
         measure="area",
         severity=Severity.SOME if area - half > 0.5 else Severity.NONE,

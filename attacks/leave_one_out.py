@@ -123,6 +123,7 @@ class LeaveOneOut(Attack):
                 of=1.0,
                 low=told.low,
                 high=told.high,
+                chance=told.chance,
                 baseline=0.5,
                 measure="area",
                 releases=tuple(sorted({one.query.kind for each in doubts for one in each.asked})),

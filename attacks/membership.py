@@ -28,7 +28,7 @@ from privfed.attacks.base import (
 )
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk
-from privfed.attacks.roc import FOUND_AT, RocCurve, exposure, mean_points
+from privfed.attacks.roc import FOUND_AT, RocCurve, area_chance, exposure, mean_points
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript, TranscriptEntry
@@ -117,6 +117,7 @@ class Membership(Attack):
             of=1.0,
             low=told.low,
             high=told.high,
+            chance=told.chance,
             baseline=0.5,
             releases=kinds,
             # However high, it may be what the stated epsilon allows: only an audit convicts a claim.
@@ -133,11 +134,12 @@ class Membership(Attack):
 class Judged:
     """ROC AUC, half its interval, numbers compared (the fewest outsiders of a client), and TPR.
 
-    ``points`` is the TPR by FPR, ``exposed`` the FPR at which each client's records are found.
+    ``chance`` is the probability of so large an area where scores tell nothing, ``points`` is the TPR by FPR, ``exposed`` the FPR at which each client's records are found.
     """
 
     area: float
     half: float
+    chance: float
     members: int
     outsiders: int
     points: dict[str, float]
@@ -174,15 +176,19 @@ def judged(
     areas = np.array([auc(own, rest) for own, rest in pairs])
     area = float(np.average(areas, weights=weights))
     heard, least = (sum(len(own) for own, _ in pairs), min(len(rest) for _, rest in pairs))
-    half = float(-ndtri((1 - CONFIDENCE) / 2)) * auc_deviation(area, heard, least)
+    std, freedom = auc_deviation(area, heard, least), math.inf
+    half = float(-ndtri((1 - CONFIDENCE) / 2)) * std
     if drawn:
         rest = list(elsewhere(members))
         accused = np.array([auc(rest[place], outsiders[place]) for place in both])
-        half = max(half, between_draws(areas, accused))
+        between, freedom = between_draws(areas, accused), max(1, len(both) - 1)
+        half = max(half, between)
+        std = max(std, between / float(stdtrit(freedom, (1 + CONFIDENCE) / 2)))
+    chance = area_chance(area, heard, least, std, freedom)
     curves = [RocCurve.of(own, rest) for own, rest in pairs]
     points = mean_points(curves, [len(own) for own, _ in pairs])
     exposed = [exposure(own, rest) for own, rest in zip(members, compared, strict=True)]
-    return Judged(area, half, heard, least, points, len(both), exposed)
+    return Judged(area, half, chance, heard, least, points, len(both), exposed)
 
 
 def between_draws(areas: np.ndarray, accused: np.ndarray | None = None) -> float:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betaincinv, ndtr, ndtri
+from scipy.special import betaincinv, betaln, ndtr, ndtri, stdtr
 
 from privfed.errors import InputError
 from privfed.privacy.laws import Law
@@ -42,14 +42,16 @@ class RocCurve:
             raise InputError("rates need scores of members and of others, none of them NaN")
         levels = np.unique(np.concatenate(told))[::-1]
         weights = [
-            np.bincount(np.searchsorted(-levels, -scores), minlength=len(levels)) / len(scores)
-            for scores in told
+            np.bincount(np.searchsorted(-levels, -scores), minlength=len(levels)) for scores in told
         ]
         return cls.of_masses(*weights)
 
     @classmethod
     def of_masses(cls, members: np.ndarray, others: np.ndarray) -> RocCurve:
-        """Of probabilities of the same outcomes, the most telling first; shape (outcomes,) each."""
+        """Of probabilities, or counts, of the same outcomes, the most telling first; shape (outcomes,) each.
+
+        Counts add up without rounding, so that a step which lies at a rate of 1 % lies at 0.01.
+        """
         told = (
             np.concatenate([[0.0], np.cumsum(mass) / np.sum(mass)]) for mass in (others, members)
         )
@@ -106,6 +108,26 @@ def gaussian_found(mu: float, rate: float) -> float:
 def gaussian_area(mu: float) -> float:
     """Area under the curve against Gaussian noise: Phi(mu / sqrt 2)."""
     return float(ndtr(mu / math.sqrt(2)))
+
+
+def area_chance(
+    area: float, members: int, outsiders: int, std: float = 0.0, freedom: float = math.inf
+) -> float:
+    """Probability of so large an area under the curve where scores tell nothing.
+
+    By the deviation under chance, sqrt((n + m + 1) / (12 n m)) (Mann and Whitney 1947), which is not 0 where all pairs
+    are told apart, and half a pair for continuity; never below 1 / C(n + m, n), the probability that all are.
+
+    Args:
+        area: the area found.
+        members, outsiders: independent scores, n and m.
+        std: the area's deviation if that is known to be larger, as where clients' scores share draws of noise.
+        freedom: degrees of freedom behind ``std``, of Student's t.
+    """
+    std = max(std, math.sqrt((members + outsiders + 1) / (12 * members * outsiders)))
+    all_apart = math.exp(math.log(members + outsiders + 1) + betaln(members + 1, outsiders + 1))
+    half_a_pair = 0.5 / (members * outsiders)
+    return max(float(stdtr(freedom, (0.5 - area + half_a_pair) / std)), all_apart)
 
 
 def discrete(law: Law, shift: int) -> RocCurve:

@@ -19,7 +19,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding
-from privfed.attacks.roc import FOUND_AT, RocCurve, clopper_pearson, exposure
+from privfed.attacks.roc import FOUND_AT, RocCurve, area_chance, clopper_pearson, exposure
 from privfed.errors import InputError
 
 #: Trains a model: features and outcomes in, something that predicts out.
@@ -298,6 +298,7 @@ def told_apart(score: np.ndarray, truth: np.ndarray, way: str, told: Mapping[str
         curve.auc,
         low=max(0.0, curve.auc - float(half)),
         high=min(1.0, curve.auc + float(half)),
+        chance=area_chance(curve.auc, number, others),
         severity="some" if curve.auc - half > 0.5 and float(low) > 0 else "none",
         detail=detail,
         exposed={"": exposure(score[truth], score[~truth])},

@@ -282,3 +282,19 @@ def test_the_interval_over_draws_holds_what_it_should(shared: float) -> None:
         narrow += bool(abs(np.mean(areas) - 0.5) <= between_draws(np.array(areas)))
     assert held / runs >= 0.9
     assert shared or narrow / runs < 0.88
+
+
+@pytest.mark.parametrize("records", [1, 20])
+@pytest.mark.parametrize("clients", [3, 4, 5])
+def test_few_clients_told_apart_by_chance_are_no_proof(clients: int, records: int) -> None:
+    """Scores that tell nothing: at each level no more findings than it allows."""
+    rng, runs, chances = np.random.default_rng(1), 1000, []
+    for _ in range(runs):
+        own = list(rng.normal(size=(clients, records)))
+        rest = list(rng.normal(size=(clients, (clients - 1) * records)))
+        told = judged(own, rest, drawn=True)
+        assert told is not None
+        if told.low > 0.5:
+            chances.append(told.chance)
+    for level in (0.05, 0.01, 0.0025):
+        assert sum(chance <= level for chance in chances) <= runs * level

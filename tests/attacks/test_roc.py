@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from privfed.attacks.roc import (
+    RATES,
     RocCurve,
+    area_chance,
     at_most,
     discrete,
     exposure,
@@ -126,3 +128,27 @@ def test_points_are_the_curve_at_three_rates() -> None:
     assert high.points == {"0.1 %": 1.0, "1 %": 1.0, "10 %": 1.0}
     assert low.points == pytest.approx({"0.1 %": 0.001, "1 %": 0.01, "10 %": 0.1})
     assert mean_points([low, high], [3, 1])["10 %"] == pytest.approx(0.325)
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_a_step_at_a_rate_is_told_whatever_the_number_of_outsiders(rate: float) -> None:
+    """A member above all outsiders but exactly that share of them is found at that rate."""
+    for number in range(1000, 9001, 200):
+        missed = round(rate * number)
+        member = np.array([number - missed - 0.5])
+        if missed == pytest.approx(rate * number):
+            assert RocCurve.of(member, np.arange(number, dtype=float)).at(rate) == 1
+
+
+@pytest.mark.parametrize(("members", "outsiders"), [(1, 1), (3, 4), (5, 5), (30, 40)])
+def test_chance_gives_so_large_an_area_no_more_often_than_told(
+    members: int, outsiders: int
+) -> None:
+    """At every level that 20,000 draws can show, all pairs told apart among them."""
+    scores = np.random.default_rng(0).random((20_000, members + outsiders))
+    ranks = scores.argsort(axis=1).argsort(axis=1)[:, :members] + 1
+    areas = (ranks.sum(axis=1) - members * (members + 1) / 2) / (members * outsiders)
+    told = {area: area_chance(area, members, outsiders) for area in np.unique(areas)}
+    chances = np.array([told[area] for area in areas])
+    for level in (0.3, 0.1, 0.05, 0.01, 0.002):
+        assert np.mean(chances <= level) <= level + 5 * np.sqrt(level / 20_000)
