@@ -21,10 +21,7 @@ from typing import Any
 FORMAT = "privfed release certificate 1"
 MET, FAILED, UNKNOWN = "met", "not met", "not examined"  #: What a criterion can be
 #: A threshold's key, the measure of the findings that it bounds, and how the criterion is called.
-_CEILINGS = (
-    ("max_tpr_at_1_percent", "found at 1 %", "at 1 %"),
-    ("max_area", "area", "told apart"),
-)
+_CEILINGS = ("max_tpr_at_1_percent", "found at 1 %", "at 1 %"), ("max_area", "area", "told apart")
 
 
 def canonical(plain: Mapping[str, Any]) -> bytes:
@@ -59,12 +56,15 @@ def _claims(plain: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[tup
     open_ = sum(own["unprotected"] for own in owners)
     most = limits["max_unprotected_releases"]
     yield "unprotected releases", f"at most {most}", str(open_), _state(open_ <= most)
-    for name in ("epsilon", "delta"):
-        figures = [own[name] for own in owners]
-        known = bool(figures) and None not in figures
-        state = _state(max(figures) <= limits[f"max_{name}"]) if known else UNKNOWN
-        found = _text(max(figures), 4) if known else "no finite figure"
-        yield f"claimed {name}", f"at most {limits[f'max_{name}']:g} for each owner", found, state
+    alone = plain["claim"].get("epsilon if masks fail")
+    figures = {f"claimed {name}": [own[name] for own in owners] for name in ("epsilon", "delta")}
+    figures |= {} if alone is None else {"epsilon if masks fail": [alone]}
+    for name, each in figures.items():
+        most = limits["max_delta" if name == "claimed delta" else "max_epsilon"]
+        known = bool(each) and None not in each
+        state = _state(max(each) <= most) if known else UNKNOWN
+        found = _text(max(each), 4) if known else "no finite figure"
+        yield name, f"at most {most:g} for each owner", found, state
     unit, units = plain["claim"]["unit"], limits["units"]
     yield "unit of privacy", f"one of {', '.join(units)}", unit, _state(unit in units)
     over = [own["owner"] for own in owners if own["over_budget"]]

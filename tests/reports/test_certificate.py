@@ -17,6 +17,7 @@ from privfed.errors import InputError
 from privfed.exchange.signing import Signer
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Policy
+from privfed.privacy.policy_objects import accountant_of
 from privfed.questions.exact import shown
 from privfed.reports import check_certificate
 from privfed.reports.account import ClientAccount, PolicyAccount
@@ -124,6 +125,28 @@ def test_policies_that_read_the_same_records_are_held_to_their_total(tmp_path: P
         assert (row["state"] == "met") == (not together)
 
 
+def test_a_model_of_masked_sums_is_held_to_what_remains_without_masks(tmp_path: Path) -> None:
+    """Five owners at a budget that is within the officer's epsilon while nobody tells the server her secrets."""
+    (tmp_path / "thresholds.toml").write_text(THRESHOLDS)
+    (tmp_path / "model.json").write_bytes(b"model")
+    budget, owners = Budget.of("2", "1e-5"), ["north", "south", "a", "b", "c"]
+    plain = Policy({}, name="private", accountant="zcdp", budget=budget)
+    client = ClientAccount("north", released=1, epsilon=2.0, ceiling=2.0, delta=1e-5)
+    for policy in (plain, plain.masked_among(owners)):
+        account = PolicyAccount(policy, accountant_of(policy), (client,), ())
+        report = Report(Study.built_in(), (PolicyReport(account),))
+        told = certificate(report, "private", tmp_path / "model.json", tmp_path / "thresholds.toml")
+        states = {row["criterion"]: row["state"] for row in told["criteria"]}
+        assert states["claimed epsilon"] == check_certificate.MET
+        alone = told["claim"]["epsilon if masks fail"]
+        assert (alone is None) == (policy is plain)
+        if alone is None:  # a certificate without masks has the criteria that it had
+            assert "epsilon if masks fail" not in states
+        else:
+            assert alone > 3
+            assert states["epsilon if masks fail"] == check_certificate.FAILED
+
+
 def test_what_changed_around_it_is_refused(certified: tuple[dict[str, Any], bytes]) -> None:
     """Another model, threshold file or ledger; another officer's key, or none."""
     plain, public = certified
@@ -196,6 +219,7 @@ def test_a_reader_that_did_not_look_leaves_a_ceiling_unexamined(tmp_path: Path) 
         ("unprotected releases", lambda p: p["owners"][0].update(unprotected=1)),
         ("claimed epsilon", lambda p: p["owners"][0].update(epsilon=3.001)),
         ("claimed epsilon", lambda p: p["owners"][0].update(epsilon=None)),
+        ("epsilon if masks fail", lambda p: p["claim"].update({"epsilon if masks fail": 3.001})),
         ("claimed delta", lambda p: p["owners"][0].update(delta=1e-4)),
         ("unit of privacy", lambda p: p["claim"].update(unit="rule")),
         ("budgets", lambda p: p["owners"][0].update(over_budget=True)),
