@@ -31,6 +31,7 @@ from privfed.reports.board import answers, chosen
 from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.reports.letters import board
 from privfed.reports.page import claim, cost, figure_of, number, page, percent, size, verdict
+from privfed.reports.remarks import to_do
 from privfed.reports.text import summary
 from privfed.study import Study
 
@@ -142,6 +143,9 @@ def test_a_guarantee_that_hides_less_than_half_is_weak(found: float, strength: s
     assert ("Finite, but weak: an attacker may identify" in text) == (strength == "weak")
     assert ("weak guarantee" in text) == (strength == "weak")
     whole = Report(Study.built_in(), (report,))
+    advice = " ".join(to_do(whole, report))
+    assert ("what is spent stays spent" in advice) == (strength == "weak")
+    assert "take a smaller epsilon" not in advice
     assert whole.to_dict()["policies"][0]["strength"] == strength
     assert ("epsilon 8 at delta 1e-05, weak" in summary(whole)) == (strength == "weak")
 
