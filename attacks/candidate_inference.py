@@ -383,19 +383,21 @@ class CandidateInference(Attack):
         controls, accused = (
             sum(getattr(o, of) for o in outcomes) for of in ("controls", "accused")
         )
-        by_control = interval(accused, controls)[1] if controls else 0.0
-        if (
-            not controls and not unknown
-        ):  # the threshold was set by these outsiders, and owes its luck to them
+        by_luck = 0.0
+        if controls:
+            by_luck = interval(accused, controls)[1]
+            guessed = max(guessed, accused / controls)
+        elif (
+            not unknown
+        ):  # the outsiders on the list have set the threshold: what it may let through of others
             outsiders = sum(each.outsiders for each in outcomes)
-            by_control = interval(math.floor(RATE * outsiders), outsiders)[1]
-        guessed = max(guessed, accused / controls) if controls else guessed
+            by_luck = interval(math.floor(RATE * outsiders), outsiders)[1]
         share = recovered / members
         low, high = interval(min(round(recovered), members), members)
         if not exact:
             half = between_draws(np.array([each.recovered / each.members for each in outcomes]))
             low, high = max(0.0, min(low, share - half)), min(1.0, max(high, share + half))
-        chance = max(guessed, by_control)
+        chance = max(guessed, by_luck)
         enough = chance + max(high - share, share - low) * (1 + float(ndtri(POWER)) / HALF)
         inferred: dict[str, Any] = {}
         if unknown:
@@ -412,7 +414,7 @@ class CandidateInference(Attack):
             releases=tuple(sorted(set().union(*(each.system.kinds for each in outcomes)))),
             severity=_severity(share, low, chance, exact),
             detail=_detail(unknown, outcomes)
-            | ({"found of the control, at most": by_control} if controls else {}),
+            | ({"found of the control, at most": by_luck} if controls else {}),
             detectable=enough if controls else None,
             partial=partial,
             exposed={each.client: each.exposed for each in outcomes},

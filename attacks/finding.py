@@ -32,6 +32,9 @@ State = Literal["found", "looked", "not looked"]  #: What an attack's silence me
 #: Family-wise level of all findings of a page, and the probability of finding what is called detectable.
 LEVEL, POWER = 0.05, 0.8
 HALF = 1.96  #: Half the interval of a finding, in standard deviations
+LEAST_SCORE = (
+    0.1  #: Least z-score by which a probability near one half is turned into a standard deviation
+)
 
 
 @dataclass(frozen=True)
@@ -174,7 +177,10 @@ def _at_level(found: Finding, level: float) -> Finding:
         counted = found.low is None and (found.of is None or found.of > 1)
         least = math.floor(baseline) + 1.0 if counted and found.baseline is not None else None
         return found if found.detectable is not None else replace(found, detectable=least)
-    reach = float(max(-ndtri(level), HALF) + ndtri(POWER)) * (found.std or 0.0)
+    std = found.std
+    if std is None:  # all pairs told apart, or none: the interval has no width, but chance has
+        std = abs(found.value - baseline) / max(float(-ndtri(min(p, 1 - p))), LEAST_SCORE)
+    reach = float(max(-ndtri(level), HALF) + ndtri(POWER)) * std
     chance = found.severity != Severity.NONE and p > level
     note = {"note": "above its baseline, but not at the level of all findings"} if chance else {}
     return replace(

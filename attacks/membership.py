@@ -134,7 +134,8 @@ class Membership(Attack):
 class Judged:
     """ROC AUC, half its interval, numbers compared (the fewest outsiders of a client), and TPR.
 
-    ``chance`` is the probability of so large an area where scores tell nothing, ``points`` is the TPR by FPR, ``exposed`` the FPR at which each client's records are found.
+    ``chance`` is the probability of so large an area where scores tell nothing, ``points`` the TPR by FPR,
+    ``exposed`` the FPR at which each client's records are found.
     """
 
     area: float

@@ -113,7 +113,7 @@ def gaussian_area(mu: float) -> float:
 def area_chance(
     area: float, members: int, outsiders: int, std: float = 0.0, freedom: float = math.inf
 ) -> float:
-    """Probability of so large an area under the curve where scores tell nothing.
+    """Probability of so large an area under the curve where scores tell nothing, nearly.
 
     By the deviation under chance, sqrt((n + m + 1) / (12 n m)) (Mann and Whitney 1947), which is not 0 where all pairs
     are told apart, and half a pair for continuity; never below 1 / C(n + m, n), the probability that all are.

@@ -217,8 +217,8 @@ def to_do(report: Report, policy: PolicyReport) -> Iterator[str]:
         yield f"Do not let this model or its releases out: {policy.unprotected} of {policy.released} answers have no finite guarantee."
     elif policy.strength == "weak":
         yield (
-            "Decide whether so weak a guarantee is enough. If not, do not release the model; a new study with a smaller "
-            "epsilon may be had from what is left (privfed price --epsilon 1 says what it costs), but what is spent stays spent."
+            "Decide whether so weak a guarantee is enough. If not, do not release the model, and run a new study "
+            "with a smaller epsilon (privfed price --epsilon 1 says what it costs): what is spent stays spent."
         )
     if policy.useless:
         yield "Do not use the model: it predicts no better than a constant."

@@ -119,3 +119,14 @@ def test_what_is_said_of_single_records_is_no_part_of_a_finding_s_plain_data() -
     finding = Finding("a", "q", "m", 1, exposed={"clinic": [0.5]})
     assert "exposed" not in finding.to_dict()
     assert Finding.from_dict(finding.to_dict()) == finding
+
+
+def test_all_pairs_told_apart_by_chance_did_not_look() -> None:
+    """An interval without width at an area of 1 is a proof only where chance is not told."""
+    apart = measured(1.0, 1.0, 1.0, severity="some", chance=0.14)
+    (few,) = corrected([apart])
+    assert few.severity == "none" and few.state == "not looked"
+    (sure,) = corrected([measured(1.0, 1.0, 1.0, severity="some", chance=1e-9)])
+    assert sure.state == "found"
+    (even,) = corrected([measured(1.0, 1.0, 1.0, severity="some", chance=0.5)])
+    assert even.detectable is not None and math.isfinite(even.detectable)
