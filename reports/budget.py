@@ -48,7 +48,10 @@ AT_HOME = "in clients' own models, which stay with them and which no guarantee c
 
 
 class Attacks(NamedTuple):
-    """Names of attacks by the strongest state of each; ``not_looked`` gives the reason, or that they do not apply.
+    """Names of attacks by the strongest state of each.
+
+    ``not_looked`` gives the reason, or that they do not apply; of an attack that looked at some releases or tried some
+    of its questions it names ``part of`` it.
 
     Audits try a guarantee and no record: those that contradict nothing stand apart. So do those that find no
     more than the guarantee allows, and what is found in models that stay with a client.
@@ -212,7 +215,7 @@ class PolicyReport:
         allowed = tuple(name for name in found if name not in {*excess, *at_home})
         seen = dict.fromkeys(one.attack for one in attacks if one.state != "not looked")
         cut = {
-            one.attack: f"in part: {one.why_not}" if one.attack in seen else one.why_not
+            f"part of {one.attack}" if one.attack in seen else one.attack: one.why_not
             for one in attacks
             if one.state == "not looked" and one.attack not in found
         }

@@ -447,7 +447,7 @@ def test_an_attack_that_looked_in_part_is_told_as_both() -> None:
     """One owner's releases were searched in vain, another's were too many."""
     seen = Finding("pool", "Who?", "share of members found", 0.0, of=1.0)
     attacks = _policy(_client(), (seen, replace(seen, partial="too large"))).attacks
-    assert attacks.looked == ("pool",) and attacks.not_looked == {"pool": "in part: too large"}
+    assert attacks.looked == ("pool",) and attacks.not_looked == {"part of pool": "too large"}
     alone = _policy(_client(), (replace(seen, partial="too large"),)).attacks
     assert alone.looked == () and alone.not_looked == {"pool": "too large"}
 
