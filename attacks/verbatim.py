@@ -87,10 +87,10 @@ class Verbatim(Attack):
 
     The baseline is what matches by chance. Numbers that left exactly are held against tables that
     have nothing to do with them: drawn from the other clients' columns, or, where there are none,
-    anew from each column's own distribution, decimals and steps (:mod:`privfed.leaks`). Numbers that left with noise are moved by as
-    much noise again and held against the same table: truth that leaks in spite of the noise would
-    no longer be found. Many people share one value, and one number then matches all of them at
-    once; so a scan beats its baseline only if it does by cells and by different values alike.
+    anew from each column's own distribution, decimals and steps (:mod:`privfed.leaks`). Numbers that left with noise are moved to one
+    of their nearest neighbours, which are as likely under noise, and held against the same table: truth
+    that leaks in spite of the noise would no longer be found. Many people share one value, and one number then
+    matches all of them at once; so a scan beats its baseline only if it does by cells and by different values alike.
 
     Rows of exact tables are held against whole records too: where every record of everybody who
     answered is among them, the table was handed over, however much of it chance would give.
@@ -256,11 +256,17 @@ def usual(chance: np.ndarray) -> float:
 
 
 def _moved(part: ReleasedPart, rng: np.random.Generator) -> ReleasedPart:
-    """The part with as much noise again; numbers on other scales than grids stay."""
+    """The part with each number one or two steps away: of its grid, or what 32 bits tell apart; other scales stay.
+
+    As much noise again would widen the whole distribution, which then hits a dense column less often by chance.
+    """
     if part.noise is None or not part.noise.additive:
         return part
-    again = np.rint(rng.laplace(0, part.noise.std / np.sqrt(2), part.units.shape))
-    return replace(part, units=part.units + again.astype(part.units.dtype))
+    coarse = np.abs(np.spacing((part.units * float(part.grid)).astype(np.float32))) / float(
+        part.grid
+    )
+    steps = rng.choice([-2, -1, 1, 2], part.units.shape) * np.maximum(1, np.ceil(2 * coarse))
+    return replace(part, units=part.units + steps.astype(part.units.dtype))
 
 
 @dataclass
