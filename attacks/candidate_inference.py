@@ -280,7 +280,7 @@ class CandidateInference(Attack):
             )
             partial = "; ".join(filter(None, (partial, long)))
         if short:
-            unread = f"of {short} of {number} clients not all sums were read within {within}"
+            unread = f"at {short} of {number} clients, not all sums were read within {within}"
             partial = "; ".join(filter(None, (partial, unread)))
         if outcomes:
             named = [each.named for each in outcomes if each.named is not None]

@@ -182,7 +182,11 @@ def _at_level(found: Finding, level: float) -> Finding:
         std = abs(found.value - baseline) / max(float(-ndtri(min(p, 1 - p))), LEAST_SCORE)
     reach = float(max(-ndtri(level), HALF) + ndtri(POWER)) * std
     chance = found.severity != Severity.NONE and p > level
-    note = {"note": "above its baseline, but not at the level of all findings"} if chance else {}
+    notes = [
+        found.detail.get("note"),
+        chance and "above its baseline, but not at the level of all findings",
+    ]
+    note = {"note": "; ".join(map(str, filter(None, notes)))} if any(notes) else {}
     return replace(
         found,
         severity=Severity.NONE if chance else found.severity,

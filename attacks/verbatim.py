@@ -9,10 +9,11 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+from scipy.special import ndtri
 
 from privfed.attacks.base import Attack, PublicSchema, Table, Truth, exact_parts, sound_parts
 from privfed.attacks.deadline import Deadline
-from privfed.attacks.finding import Finding, Risk, Severity
+from privfed.attacks.finding import POWER, Finding, Risk, Severity
 from privfed.errors import WireError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript
@@ -171,6 +172,7 @@ class Verbatim(Attack):
             found,
             of=records,
             baseline=float(chance.mean()),
+            detectable=least_found(chance, 0),
             releases=(kind,),
             severity=Severity.BREACH if handed_over else severity(found, chance, 0),
         )
@@ -187,7 +189,7 @@ class Verbatim(Attack):
             found,
             of=tally.cells,
             baseline=float(tally.chance[:, 0].mean()),
-            detectable=usual(tally.chance[:, 0]) + doubt + 1,
+            detectable=least_found(tally.chance[:, 0], doubt),
             releases=(kind,),
             severity=min(both, key=list(Severity).index),
             detail={
@@ -253,6 +255,11 @@ def severity(found: float, chance: np.ndarray, doubt: float) -> Severity:
 def usual(chance: np.ndarray) -> float:
     """The most that chance gives: of all draws, or three standard deviations."""
     return max(float(chance.max()), float(chance.mean()) + 3 * float(chance.std()))
+
+
+def least_found(chance: np.ndarray, doubt: float) -> float:
+    """The least expected count that stands out with probability :data:`POWER`, where counts vary as chance's do."""
+    return usual(chance) + doubt + 1 + float(ndtri(POWER) * chance.std())
 
 
 def _moved(part: ReleasedPart, rng: np.random.Generator) -> ReleasedPart:

@@ -19,6 +19,10 @@ from privfed.tables.schema import Column, shown
 BLUE, GREY = "#2f6f9f", "#9aa5b1"  #: Of what a model says, and of lines that only guide the eye
 DEEPEST = 4  #: Levels of a tree that are drawn
 WIDE = 34  #: Characters of a line in a drawn tree
+PAGE, INDENT = (
+    100,
+    4,
+)  #: Characters of a line of text on a page, and of spaces before the rest of a longer one
 MOST_BARS = 20  #: Bars of one picture
 POINTS = 400  #: Places at which a shape function is drawn
 
@@ -227,5 +231,9 @@ def svg_of(ax: Axes, title: str) -> str:
 
 
 def html_of(ax: Axes, title: str, text: str) -> str:
-    """A picture with a text below it, for notebooks and pages."""
-    return f"<figure>{svg_of(ax, title)}</figure><pre>{escape(text)}</pre>"
+    """A picture with a text below it, for notebooks and pages; long lines are broken, but for rows of tables."""
+    lines = (
+        own if "  " in own.strip() else fill(own, PAGE, subsequent_indent=" " * INDENT)
+        for own in text.split("\n")
+    )
+    return f"<figure>{svg_of(ax, title)}</figure><pre>{escape(chr(10).join(lines))}</pre>"

@@ -19,7 +19,7 @@ from privfed.privacy.accountant import STATED, Accountant, Amount, Budget, Priva
 from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of, dearest_of
-from privfed.reports.words import about, in_words
+from privfed.reports.words import about, in_words, natural
 
 #: Ledger events with a charge: a single one, a block ahead, or one drawn from a block.
 CHARGING = ("reserved", "block", "drawn")
@@ -166,7 +166,8 @@ def read(
         for name, ledger in ledgers.items()
     )
     gone = tuple(ClientAccount(name, intact=False) for name in heads if name not in ledgers)
-    return PolicyAccount(policy, accountant_of(policy), clients + gone, _kinds(rows.values()))
+    every = tuple(sorted(clients + gone, key=lambda client: natural(client.client)))
+    return PolicyAccount(policy, accountant_of(policy), every, _kinds(rows.values()))
 
 
 def _intact(ledger: Ledger, head: Head | None) -> bool:

@@ -9,6 +9,7 @@ from privfed.questions.exact import shown, shown_delta
 
 #: Where a sentence ends and another one, or a reference to a class, begins.
 _SENTENCE = re.compile(r"(?<=[a-z)])\.\s+(?=[A-Z:`])")
+_NUMBER = re.compile(r"([0-9]+)")
 _SOURCES = re.compile(r"\s*\([^()]*(?:paper|Eq|Table|Section)[^()]*\)")
 
 
@@ -22,6 +23,11 @@ def about(kind: str) -> str:
         return ""
     first = _SENTENCE.split(" ".join(text.strip().split("\n\n")[0].split()))[0]
     return _SOURCES.sub("", first.removesuffix(".") + "." if first else "")
+
+
+def natural(name: str) -> list[str | int]:
+    """A key by which names are sorted as people do: clinic 2 before clinic 10."""
+    return [int(part) if part.isdecimal() else part.casefold() for part in _NUMBER.split(name)]
 
 
 def in_words(loss: Loss) -> str:

@@ -279,7 +279,7 @@ def test_sums_that_were_not_read_for_want_of_work_are_told() -> None:
         bounded.max_work = work
         one, *_ = bounded.run(heard, OWNERS, SCHEMA)
         assert (one.value > 0) == found
-        assert (f"of {unread} of 4 clients not all sums were read within" in one.partial) == bool(
+        assert (f"at {unread} of 4 clients, not all sums were read within" in one.partial) == bool(
             unread
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,13 @@ def test_what_is_said_of_single_records_is_no_part_of_a_finding_s_plain_data() -
     finding = Finding("a", "q", "m", 1, exposed={"clinic": [0.5]})
     assert "exposed" not in finding.to_dict()
     assert Finding.from_dict(finding.to_dict()) == finding
+
+
+def test_what_an_attack_noted_stands_beside_what_the_level_of_all_findings_adds() -> None:
+    """A second note once took the place of the first."""
+    weak = replace(measured(0.6, 0.4, 0.8, severity="some", chance=0.2), detail={"note": "few"})
+    (told,) = corrected([weak])
+    assert str(told.detail["note"]).startswith("few; above its baseline")
 
 
 def test_all_pairs_told_apart_by_chance_did_not_look() -> None:

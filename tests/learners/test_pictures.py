@@ -167,3 +167,11 @@ def test_notebooks_show_fitted_models() -> None:
     personal = fitted("personal")._repr_html_()
     assert "<figure>" not in personal and "those here: A, B, C" in personal
     assert "&lt;b&gt;" in html_of(fitted("forest").plot(), "x", "<b>")
+
+
+def test_long_sentences_of_a_model_are_broken_on_pages_and_rows_of_tables_are_not() -> None:
+    """A page scrolled sideways to read what the coefficients add to."""
+    row = "age is 3" + " " * 120 + "1.5"
+    text = html_of(fitted("forest").plot(), "x", "to be read " * 20 + "\n" + row).split("<pre>")[1]
+    first, second, *_, last = text.removesuffix("</pre>").split("\n")
+    assert max(len(first), len(second)) <= 100 and second.startswith("    ") and last == row

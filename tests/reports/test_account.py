@@ -19,7 +19,7 @@ from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions import plugins
 from privfed.reports.account import PolicyAccount, read
-from privfed.reports.words import about, in_words
+from privfed.reports.words import about, in_words, natural
 from privfed.tables.schema import Column, Schema
 from privfed.testing.queries import Histogram, LevelSums
 
@@ -162,6 +162,21 @@ def test_different_losses_are_told_from_the_least_to_the_most() -> None:
         federation.ask(COUNTS, spend=Fraction(amount))
     (line,) = _account(federation, PRIVATE).kinds
     assert line.losses == ("ε 0.09", "ε 0.2", "ε 1")
+
+
+def test_names_are_sorted_as_people_do() -> None:
+    """Clinic 2 before clinic 10; capitals beside small letters."""
+    names = ["clinic 10", "Clinic 2", "10", "2", "b2x", "b10", "", "alpha"]
+    assert sorted(names, key=natural) == [
+        "",
+        "2",
+        "10",
+        "alpha",
+        "b2x",
+        "b10",
+        "Clinic 2",
+        "clinic 10",
+    ]
 
 
 def test_kinds_are_told_in_a_sentence() -> None:
