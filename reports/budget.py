@@ -309,9 +309,10 @@ class PolicyReport:
         return proven > self._limits[finding.limit] + ROUNDING
 
     def allows(self, finding: Finding) -> bool:
-        """Whether a membership rate is no more than what the guarantee lets the best attacker reach."""
+        """Whether a membership rate's interval begins at or below what the guarantee lets the best attacker reach."""
         known = self.finite and finding.severity == "some" and finding.measure in self._limits
-        return known and finding.value <= self._limits[finding.measure] + ROUNDING
+        least = finding.value if finding.low is None else finding.low
+        return known and least <= self._limits[finding.measure] + ROUNDING
 
     @cached_property
     def _limits(self) -> dict[str, float]:

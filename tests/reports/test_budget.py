@@ -267,10 +267,16 @@ def test_a_lower_limit_beyond_the_bound_by_chance_breaks_no_claim(low: float, be
     assert bool(_policy(_client(), (told,)).breaches) == beyond
 
 
-@pytest.mark.parametrize(("value", "allowed"), [(0.8, True), (0.83, False)])
-def test_what_the_guarantee_allows_is_no_alarm(value: float, allowed: bool) -> None:
-    """An advantage of .4 bounds the area by .82: up to it the page is calm, and beyond it is not."""
+@pytest.mark.parametrize(
+    ("value", "low", "allowed"),
+    [(0.8, None, True), (0.83, None, False), (0.85, 0.81, True), (0.85, 0.83, False)],
+)
+def test_what_the_guarantee_allows_is_no_alarm(
+    value: float, low: float | None, allowed: bool
+) -> None:
+    """An advantage of .4 bounds the area by .82: up to it, or by chance beyond, the page is calm."""
     told = replace(SCARE, of=1.0, value=value, severity="some", measure="area", harm="it tells")
+    told = replace(told, low=low, high=None if low is None else 0.95)
     report = _policy(_client(), (told,))
     assert report.above == (told,) and report.broken == (() if allowed else (told,))
     assert report.attacks.allowed == (("recovery",) if allowed else ())
