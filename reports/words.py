@@ -10,19 +10,22 @@ from privfed.questions.exact import shown, shown_delta
 #: Where a sentence ends and another one, or a reference to a class, begins.
 _SENTENCE = re.compile(r"(?<=[a-z)])\.\s+(?=[A-Z:`])")
 _NUMBER = re.compile(r"([0-9]+)")
+_ROLE = re.compile(r":\w+:`\.?([^`]*)`")
 _SOURCES = re.compile(r"\s*\([^()]*(?:paper|Eq|Table|Section)[^()]*\)")
 
 
-def about(kind: str) -> str:
-    """Return the first sentence of a query's class, without its source in brackets."""
-    if kind == "schema.infer":
+def about(name: str, group: str = "queries") -> str:
+    """Return the first sentence of a plugin's class, without its source in brackets."""
+    if name == "schema.infer":
         return "Bounds and categories of every column, inferred from the records."
     try:
-        text = plugins.load("queries", kind).__doc__ or ""
+        text = plugins.load(group, name).__doc__ or ""
     except PluginError:
         return ""
     first = _SENTENCE.split(" ".join(text.strip().split("\n\n")[0].split()))[0]
-    return _SOURCES.sub("", first.removesuffix(".") + "." if first else "")
+    first = _ROLE.sub(r"\1", first).replace("``", "")
+    ended = first if not first or first.endswith("?") else first.removesuffix(".") + "."
+    return _SOURCES.sub("", ended)
 
 
 def natural(name: str) -> list[str | int]:

@@ -428,16 +428,19 @@ def schema(  # noqa: PLR0913 - click gives each option by its name
 
 
 @click.command()
-def plugins() -> int:
-    """List installed plugins: mechanisms, accountants, queries, learners, attacks."""
+@click.argument("group", required=False)
+def plugins(group: str | None) -> int:
+    """List installed plugins: mechanisms, accountants, queries, learners, attacks; of one GROUP, say what each is."""
     from privfed.questions import plugins as installed
+    from privfed.reports.words import about
 
-    for group in installed.GROUPS:
-        names = sorted(installed.available(group))
+    for chosen in [group] if group else installed.GROUPS:
+        names = sorted(installed.available(chosen))
         width = max(map(len, names), default=0)
-        click.echo(group)
+        click.echo(chosen)
         for name in names:
-            click.echo(f"  {name:{width}} {installed.version(group, name)}")
+            told = f"  {about(name, chosen)}" if group else ""
+            click.echo(f"  {name:{width}} {installed.version(chosen, name)}{told}".rstrip())
     return FINE
 
 

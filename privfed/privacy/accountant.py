@@ -137,11 +137,12 @@ class Accountant(ABC):
     def left(self, total: Amount, budget: Budget) -> Fraction:
         """Give the epsilon, rounded down, that one more study may spend at the budget's delta.
 
-        Of concentrated losses it is more than the difference of two epsilons.
+        Of concentrated losses it is more than the difference of two epsilons. Below 0.001 % of the budget, as the
+        rounding of shares leaves it, it is 0.
         """
         ceiling = self.ceiling(budget)
         rest, shrink = ceiling[0] - total[0], Fraction(1, 10**12)
-        if rest <= 0:
+        if rest < ceiling[0] / 100_000 or rest <= 0:
             return Fraction(0)
         epsilon = self.guarantee((rest, *ceiling[1:]), budget.delta)[0]
         while self._needs(epsilon, budget.delta) > rest:

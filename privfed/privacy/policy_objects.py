@@ -38,7 +38,7 @@ def _built(guard: Guard) -> Mechanism:
     except TypeError:
         known = ", ".join(guard.options) or "none"
         raise PolicyError(
-            f"mechanism {guard.mechanism!r} does not take the options {known}; see `privfed plugins`"
+            f"mechanism {guard.mechanism!r} does not take the options {known}; see `privfed plugins mechanisms`"
         ) from None
 
 

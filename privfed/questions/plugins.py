@@ -52,7 +52,8 @@ def check(group: str, name: str) -> None:
     points = available(group)
     if name not in points:
         listed = f"; installed are {', '.join(sorted(points)) or 'none'}"
-        hint = did_you_mean(name, points) or listed
+        hint = did_you_mean(name, points)
+        hint = f"{hint} `privfed plugins {group}` lists all" if hint else listed
         raise PluginError(f"no {GROUPS[group]} called {name!r}{hint}")
 
 

@@ -25,7 +25,7 @@ from privfed.privacy.policy_objects import accountant_of
 from privfed.questions.exact import shown, shown_delta, shown_down
 from privfed.study.output import STUDY, Output
 from privfed.study.persistent_ledgers import PersistentLedgers, files_in
-from privfed.study.price import NOTHING, percent_of
+from privfed.study.price import percent_of
 
 
 def is_database(path: Path) -> bool:
@@ -230,11 +230,13 @@ def left(ledger: Ledger) -> str:
         return ""
     accountant, budget, ceiling = known
     taken = ledger.taken(accountant)
-    share = percent_of(taken, ceiling, rest=True)
-    if share == NOTHING:
+    room = accountant.left(taken, budget)
+    if not room:
         return "nothing of the budget"
-    room = shown_down(accountant.left(taken, budget))
-    return f"{share} of the budget, room for a study of epsilon {room}{_at(budget.delta)}"
+    share = percent_of(taken, ceiling, rest=True)
+    return (
+        f"{share} of the budget, room for a study of epsilon {shown_down(room)}{_at(budget.delta)}"
+    )
 
 
 def closed(ledger: Ledger) -> str:

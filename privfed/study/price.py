@@ -348,8 +348,6 @@ def left_of(left: Left, policy: Policy) -> str:
     budget, accountant = policy.budget, accountant_of(policy)
     if budget is None:
         return "no bound"
-    if percent_of(left.spent, accountant.ceiling(budget), rest=True) == NOTHING:
-        return "0"
     untouched = left.spent == accountant.nothing
     return shown_down(budget.epsilon if untouched else accountant.left(left.spent, budget))
 
@@ -357,10 +355,6 @@ def left_of(left: Left, policy: Policy) -> str:
 def fraction_of(part: Amount, whole: Amount) -> Fraction:
     """The largest fraction that a part takes of a whole, in any of its components."""
     return max((a / b for a, b in zip(part, whole, strict=True) if b), default=Fraction(0))
-
-
-#: What :func:`percent_of` says of a rest below 0.001 %, as the rounding of shares leaves it: no room for a study.
-NOTHING = "0 %"
 
 
 def percent_of(part: Amount, whole: Amount, *, rest: bool = False) -> str:

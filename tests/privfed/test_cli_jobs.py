@@ -206,6 +206,17 @@ def test_sweep_writes_a_tidy_table_and_a_picture(
     assert "<svg" in (out / "sweep.html").read_text()
 
 
+def test_plugins_of_one_group_say_what_each_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who chooses a learner reads a sentence of each; a wrong group is told which there are."""
+    assert status(["plugins", "learners"]) == FINE
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "learners"
+    assert all(re.match(r"  \w+ +privfed \S+  [^`]+\.$", line) for line in printed[1:])
+    assert any(line.endswith("A federated random forest for classes.") for line in printed)
+    assert status(["plugins", "learner"]) == BAD_INPUT
+    assert "the groups are laws, mechanisms" in capsys.readouterr().err
+
+
 def test_plugins_lists_every_group(capsys: pytest.CaptureFixture[str]) -> None:
     """Names with the distribution that they come from."""
     assert status(["plugins"]) == FINE

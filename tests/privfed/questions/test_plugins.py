@@ -39,7 +39,10 @@ def test_the_core_is_installed() -> None:
 
 def test_unknown_names() -> None:
     """The name that was meant is told, or else all that there are; a group's likewise."""
-    with pytest.raises(PluginError, match=r"called 'lapalce'; did you mean 'laplace'\?$"):
+    with pytest.raises(
+        PluginError,
+        match=r"called 'lapalce'; did you mean 'laplace'\? `privfed plugins mechanisms`",
+    ):
         plugins.load("mechanisms", "lapalce")
     with pytest.raises(PluginError, match=r"no mechanism called 'zzz'; installed are .*laplace"):
         plugins.load("mechanisms", "zzz")

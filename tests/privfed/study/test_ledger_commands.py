@@ -118,9 +118,10 @@ def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:
     rest = accountant.ceiling(budget)[0] - ledger.taken(accountant)[0]
     ledger.adopt(policy, "three")
     ledger.reserve_share("three", (rest * Fraction(999999, 10**6), Fraction(0)), accountant)
-    assert accountant.left(ledger.taken(accountant), budget)
+    assert accountant.left(ledger.taken(accountant), budget) == 0, "what rounding leaves is nothing"
     assert left(ledger) == "nothing of the budget"
     assert left_of(Left("a", ledger.taken(accountant)), policy) == "0"
+    assert read(policy, {"a": ledger}, {}).clients[0].room == 0, "nor on the page"
 
 
 @pytest.mark.parametrize(
