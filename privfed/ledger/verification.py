@@ -33,7 +33,7 @@ from privfed.ledger.study_blocks import BLOCKS, StudyBlock, read_blocks, reserve
 from privfed.privacy.accountant import Accountant
 from privfed.privacy.laws import Law, Unknown
 from privfed.privacy.limit import ASPECTS, Limit
-from privfed.privacy.loss import Loss, covers
+from privfed.privacy.loss import QUERIED, Loss, covers
 from privfed.privacy.policy import terms_of
 from privfed.questions import plugins, wire
 
@@ -147,7 +147,8 @@ def _is_charged(release: _Release, loss: Loss, lawful: bool) -> bool:
         known = not any(isinstance(each.law, Unknown) for each in loss.laws)
         return not known or _noises(told) == _noises(each.law for each in loss.laws)
     ours = lawful or any(p.noise and p.mechanism in _LAWFUL for p in release.parts.values())
-    return not (told and ours and not loss.basis and (loss.epsilon or loss.rho))
+    claimed = any(not each.startswith(QUERIED) for each in loss.basis)
+    return not (told and ours and not claimed and (loss.epsilon or loss.rho))
 
 
 def verify(file: Store, published: Sequence[Head] = ()) -> Head:

@@ -1,7 +1,7 @@
 """A policy's guards at work on one query: which parts each protects, and what that costs."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,11 +12,12 @@ from privfed.exchange.messages import Reason, ReleasedPart
 from privfed.owner.opendp_maps import checked, libraries
 from privfed.privacy.accountant import Accountant
 from privfed.privacy.laws import Law, mapped
-from privfed.privacy.loss import Loss
+from privfed.privacy.loss import QUERIED, Loss
 from privfed.privacy.masked_sums import MaskedProtection, all_masked
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import mechanism_of
+from privfed.questions import plugins
 from privfed.questions.part import Part, PartType
 from privfed.tables.records import Records
 
@@ -91,7 +92,7 @@ class Guards:
         except ValueError:
             raise Refused(Reason.UNSUPPORTED) from None
         protections = tuple(each.total for each in shared) or protections
-        loss = total(protections)
+        loss = stated_by(kind, total(protections))
         try:
             self._accountant.cost(loss)
         except (UnsupportedLoss, ValueError, ArithmeticError):
@@ -153,6 +154,13 @@ def total(protections: Sequence[Protection]) -> Loss:
     """What several protections cost together."""
     losses = [protection.loss for protection in protections]
     return sum(losses[1:], losses[0]) if losses else Loss.free()
+
+
+def stated_by(kind: str, loss: Loss) -> Loss:
+    """The loss, which rests on the sensitivities that a query states where its author is another."""
+    if not loss.counted or plugins.version("queries", kind).partition(" ")[0] == "privfed":
+        return loss
+    return replace(loss, basis=tuple(sorted({*loss.basis, f"{QUERIED}:{kind}"})))
 
 
 def described(protections: Sequence[Protection], loss: Loss) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from privfed.privacy.laws import Charged, Unknown
 from privfed.questions.exact import Number, exact, round_up, text
 
 #: What a basis says before the name of a plugin: its author's word, or the map of OpenDP's
-#: measurement that it wraps; and before how many owners may collude where sums are masked.
-CLAIMED, MAPPED, MASKED = "claimed", "opendp", "masked"
+#: measurement that it wraps; before how many owners may collude where sums are masked; and before the kind of a query
+#: that is not ours, whose author says how far a record moves its answers.
+CLAIMED, MAPPED, MASKED, QUERIED = "claimed", "opendp", "masked", "query"
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class Loss:
     laws: tuple[Charged, ...] = field(default=())  #: of all its noise; empty if one is not known
     #: what the bound rests on beside what is derived here, sorted: ``"claimed:NAME"`` for the word
     #: of a plugin's author, ``"opendp:NAME"`` for the map of a measurement, ``"masked:1"`` for
-    #: masks that hold unless more owners collude; empty where all of it is derived
+    #: masks that hold unless more owners collude, ``"query:KIND"`` for the sensitivities that another author's
+    #: query states; empty where all of it is derived
     basis: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -175,6 +177,7 @@ def told_basis(basis: Iterable[str]) -> str:
     words = {
         CLAIMED: "on the word of {}, not derived here",
         MAPPED: "by OpenDP's map of {}",
+        QUERIED: "on the sensitivity that {} states, not derived here",
     }
     names: dict[str, list[str]] = {}
     colluding: list[int] = []

@@ -11,7 +11,7 @@ from typing import Any
 from privfed.errors import PluginError, PolicyError, UnsupportedLoss
 from privfed.learners.base import Planned
 from privfed.ledger.study_blocks import kept
-from privfed.owner.guards import assign, bounded_under
+from privfed.owner.guards import assign, bounded_under, stated_by
 from privfed.owner.opendp_maps import checked
 from privfed.privacy.accountant import Accountant, Amount, plus
 from privfed.privacy.laws import BitFlips
@@ -271,13 +271,17 @@ def _lines(planned: Planned, schema: Schema, policy: Policy) -> list[KindPrice]:
     for guard, names in zip(guards, assign(guards, parts), strict=True):
         if names:
             line, at_work = _line(planned, guard, {name: parts[name] for name in names}, policy)
-            lines.append(line)
+            lines.append(
+                line if line.loss is None else replace(line, loss=stated_by(line.kind, line.loss))
+            )
             protections.append(at_work)
     known = [each for each in protections if each is not None]
     shared = all_masked(known, policy.masked) if len(known) == len(lines) else ()
     if shared:
         return [
-            replace(x, loss=own.total.loss, mechanism=f"{x.mechanism}, masked")
+            replace(
+                x, loss=stated_by(query.kind, own.total.loss), mechanism=f"{x.mechanism}, masked"
+            )
             for x, own in zip(lines, shared, strict=True)
         ]
     return lines

@@ -73,7 +73,8 @@ from tests.own_law import (
 
 FRAME = pd.DataFrame({"x": np.linspace(0, 1, 40), "y": np.linspace(0, 1, 40)})
 SCHEMA = replace(Schema.infer(FRAME, "y"), inferred=False)
-WORD = "on the word of mixture, not derived here"
+STATES = "on the sensitivity that test.spread states, not derived here"
+WORD = f"{STATES}; on the word of mixture, not derived here"
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +115,7 @@ def gate(tmp_path: Path, mechanism: Mechanism | str, **changes: Any) -> Gate:
 
 
 def test_a_law_of_ones_own_goes_from_price_to_page(tmp_path: Path) -> None:
-    """Price, gate, ledger, statement, attack, curves and page, and each says on whose word."""
+    """Price, gate, ledger, statement, attack, curves and page: each says on whose word, the query's author's too."""
     mechanism = MixtureNoise()
     planned = price([Planned(Spread(), 3)], SCHEMA, policy(mechanism))
     assert planned.epsilon == 3 and planned.basis == WORD
@@ -126,9 +127,12 @@ def test_a_law_of_ones_own_goes_from_price_to_page(tmp_path: Path) -> None:
     own.ledger.verify()
     row = next(entry for entry in own.ledger.entries() if entry.event == "reserved")
     loss = Loss.from_dict(row.body["loss"])
-    assert loss.laws == (Charged(law, 4),) and loss.basis == ("claimed:mixture",)
+    assert loss.laws == (Charged(law, 4),) and loss.basis == (
+        "claimed:mixture",
+        "query:test.spread",
+    )
     spent = own.ledger.spent(own.accountant)
-    assert (spent.total[0], spent.basis) == (1, ("claimed:mixture",))
+    assert (spent.total[0], spent.basis) == (1, ("claimed:mixture", "query:test.spread"))
     (line,) = own.ledger.budget(None)
     assert isinstance(line, Line) and line.basis == WORD
     assert discrete(law, 4).at(0.01) == pytest.approx(0.01 * np.e, rel=0.1)
@@ -179,7 +183,7 @@ def test_a_false_mechanism_is_refused_or_marked(tmp_path: Path, false: type[Mech
         return
     assert refused is None
     (line,) = own.ledger.budget(None)
-    assert line.basis == f"on the word of {false.name}, not derived here"
+    assert line.basis == f"{STATES}; on the word of {false.name}, not derived here"
     own.ledger.verify()
 
 
@@ -347,7 +351,7 @@ def test_a_measurement_of_opendps_is_charged_by_its_map(
     own = gate(tmp_path, mechanism, accountant="zcdp", delta="1e-5")
     assert isinstance(reply(own, Request.of("1", Spread())), Release)
     (line,) = own.ledger.budget(None)
-    assert line.basis == f"by OpenDP's map of {mechanism.name}"
+    assert line.basis == f"by OpenDP's map of {mechanism.name}; {STATES}"
     priced = mechanism.price({"counts": counts(Bound(4, 4))}, Fraction(1))
     charged = getattr(priced.loss, str(mechanism.currency))
     assert 1 <= charged <= Fraction(1000001, 1000000)
@@ -377,7 +381,7 @@ def test_a_claimed_cost_of_nothing_is_told_too(tmp_path: Path) -> None:
     own = gate(tmp_path, Free())
     assert reason(own, Request.of("1", Spread())) is None
     (line,) = own.ledger.budget(None)
-    assert line.basis == "on the word of free, not derived here"
+    assert line.basis == f"{STATES}; on the word of free, not derived here"
 
 
 def test_laws_are_derived_and_not_taken_from_a_statement() -> None:

@@ -117,16 +117,12 @@ def test_an_audit_has_one_figure_on_all_pages() -> None:
 
 
 def test_a_remainder_that_no_study_can_use_is_no_room() -> None:
-    """Rounding leaves 2e-5 of a budget: a page does not offer it."""
-    budget = Budget.of("8", "1e-5")
-    total = (ZeroConcentrated().ceiling(budget)[0] - Fraction(1, 10**9), Fraction(0))
-    assert ZeroConcentrated().left(total, budget) > 0
-    said = words(
-        board(
-            report(report_of(epsilon=8.0, total=total, room=ZeroConcentrated().left(total, budget)))
-        )
-    )
-    assert "less than 1 % is left" in said
+    """A page does not offer 2e-5 of a budget, and what rounding leaves is nothing."""
+    budget, accountant = Budget.of("8", "1e-5"), ZeroConcentrated()
+    for part, told in (("0.00002", "less than 1 % is left"), ("0.000001", "nothing is left")):
+        total = (accountant.ceiling(budget)[0] * (1 - Fraction(part)), Fraction(0))
+        room = accountant.left(total, budget)
+        assert told in words(board(report(report_of(epsilon=8.0, total=total, room=room))))
     assert "room for a study of epsilon " in words(board(report(report_of())))
 
 

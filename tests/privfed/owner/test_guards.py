@@ -241,7 +241,7 @@ def test_what_a_mechanism_states_with_a_delta_is_its_word(watched: Callable[...,
     guards = {Watched.kind: (Guard.of(WishfulGaussian(), spend="0.5"),)}
     gate = watched(behave=lambda view: np.array([1]), guards=guards, accountant="pure")
     assert reason(gate, Request.of("1", Watched())) is None
-    assert gate.ledger.spent(gate.accountant).basis == ("claimed:wishful",)
+    assert gate.ledger.spent(gate.accountant).basis == ("claimed:wishful", "query:test.watched")
 
 
 def test_the_law_of_a_masked_sum_hides_no_more_cells_than_it_says() -> None:
