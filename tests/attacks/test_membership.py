@@ -237,12 +237,9 @@ def test_few_draws_convict_nobody() -> None:
 def test_a_draw_whose_law_is_not_named_convicts_nobody_either() -> None:
     """What is not what the records come to was drawn, and two clients are two draws."""
     owners = {"one": table(10, 1), "two": table(10, 2)}
-    entries = []
-    for entry in released(QUERIES[0], owners, "laplace", "1"):
-        parts = {name: replace(part, noise=None) for name, part in entry.release.parts.items()}
-        entries.append(replace(entry, release=replace(entry.release, parts=parts)))
-    (found,) = Membership().run(Transcript(tuple(entries)), owners, SCHEMA)
-    assert "exact" in found.metric
+    transcript = unnamed(released(QUERIES[0], owners, "laplace", "1"), QUERIES[0].kind)
+    (found,) = Membership().run(transcript, owners, SCHEMA)
+    assert found.metric.endswith("by numbers with noise that nobody named")
     assert found.limit == ""
 
 
@@ -298,3 +295,43 @@ def test_few_clients_told_apart_by_chance_are_no_proof(clients: int, records: in
             chances.append(told.chance)
     for level in (0.05, 0.01, 0.0025):
         assert sum(chance <= level for chance in chances) <= runs * level
+
+
+def unnamed(transcript: Transcript, kind: str) -> Transcript:
+    """The same releases, those of a kind by a mechanism that names no noise."""
+    entries = []
+    for entry in transcript:
+        parts = {
+            name: replace(part, noise=None if entry.kind == kind else part.noise)
+            for name, part in entry.release.parts.items()
+        }
+        entries.append(replace(entry, release=replace(entry.release, parts=parts)))
+    return Transcript(tuple(entries))
+
+
+def test_noise_that_nobody_named_is_judged_by_draws_of_it() -> None:
+    """Two clients of different people: half the draws fit both, and without any information nothing is found."""
+    rng, query, accused = np.random.default_rng(0), QUERIES[0], 0
+    for seed in range(40):
+        owners = {
+            name: Records(SCHEMA, rng.uniform([low, -1], [high, 1], (30, 2)), np.zeros(30))
+            for name, low, high in (("one", 0.0, 1.9), ("two", 1.1, 8.0))
+        }
+        transcript = unnamed(released(query, owners, "laplace", "0.001", seed), query.kind)
+        accused += any(f.severity != "none" for f in Membership().run(transcript, owners, SCHEMA))
+    assert accused == 0
+
+
+def test_exact_numbers_beside_noise_that_nobody_named_are_proofs_still() -> None:
+    """Each is judged for itself: the exact ones tell everybody apart, whatever stands beside them."""
+    owners = {"one": table(10, 1), "two": table(10, 2)}
+    noisy = released(QUERIES[0], owners, "laplace", "0.001")
+    open_ = released(QUERIES[2], owners, "open", None)
+    kind, other = QUERIES[0].kind, QUERIES[2].kind
+    exact, drawn = Membership().run(unnamed(Transcript((*noisy, *open_)), kind), owners, SCHEMA)
+    assert exact.metric.endswith("by exact numbers") and exact.value == 1.0
+    assert exact.severity == "some" and exact.releases == (other,)
+    assert drawn.metric.endswith("by numbers with noise that nobody named")
+    assert drawn.severity == "none" and drawn.releases == (kind,)
+    (alone,) = Membership().run(unnamed(Transcript((*open_, *noisy)), kind), owners, SCHEMA)
+    assert alone.releases == (other,)  # which told all apart, so that nothing else was read
