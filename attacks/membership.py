@@ -168,6 +168,9 @@ def judged(
 ) -> Judged | None:
     """Judge each client's members by outsiders, own or (if `drawn`) at other clients; None without any.
 
+    The area is that of all pairs of records; of shared draws, that of all ordered pairs of clients, each
+    of which counts once: a mean of draws that one large client outweighs would be that client's luck.
+
     Args:
         members: scores of each client's own records.
         outsiders: scores of others' records at the same client.
@@ -182,11 +185,14 @@ def judged(
     areas = np.array([auc(own, rest) for own, rest in pairs])
     area = float(np.average(areas, weights=weights))
     heard, least = (sum(len(own) for own, _ in pairs), min(len(rest) for _, rest in pairs))
+    accused = None
+    if drawn and len(both) > 1:
+        table = areas_elsewhere(*([side[place] for place in both] for side in (members, outsiders)))
+        areas, accused = np.nanmean(table, axis=1), np.nanmean(table, axis=0)
+        area = float(areas.mean())
     std, freedom = auc_deviation(area, heard, least), math.inf
     half = float(-ndtri((1 - CONFIDENCE) / 2)) * std
     if drawn:
-        rest = list(elsewhere(members))
-        accused = np.array([auc(rest[place], outsiders[place]) for place in both])
         between, freedom = between_draws(areas, accused), max(1, len(both) - 1)
         half = max(half, between)
         std = max(std, between / float(stdtrit(freedom, (1 + CONFIDENCE) / 2)))
@@ -197,11 +203,28 @@ def judged(
     return Judged(area, half, chance, heard, least, points, len(both), exposed)
 
 
+def areas_elsewhere(members: Sequence[np.ndarray], outsiders: Sequence[np.ndarray]) -> np.ndarray:
+    """Areas under the curve of each client's members above each other one's outsiders, NaN for its own.
+
+    Shape (clients, clients), ties counted half.
+    """
+    sizes, everybody = [len(own) for own in members], np.concatenate(members)
+    table = np.empty((len(sizes), len(sizes)))
+    for place, rest in enumerate(map(np.sort, outsiders)):
+        below = sum(np.searchsorted(rest, everybody, side) for side in ("left", "right"))
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        table[:, place] = np.bincount(owner, below) / (2 * len(rest) * np.array(sizes))
+    np.fill_diagonal(table, np.nan)
+    return table
+
+
 def between_draws(areas: np.ndarray, accused: np.ndarray | None = None) -> float:
     """Half the interval of a mean of areas, from their variance between clients.
 
     All scores at one client share one draw of its noise, so that only clients are independent; of a
-    single one nothing is known. Where members are compared with outsiders at other clients, each
+    single one nothing is known. Student's t of a mean in which all count alike errs on the safe side where
+    their variances differ, as those of clients of unequal sizes do (Ibragimov and Mueller 2010,
+    "t-statistic based correlation and heterogeneity robust inference"). Where members are compared with outsiders at other clients, each
     draw counts twice, once for its members and once for its outsiders: without client k the mean
     over all ordered pairs of n clients of an area A_kl changes by (A_k. + A_.k - 2 A..) / (n - 2),
     and the std is the jackknife's (Efron and Stein 1981, "The jackknife estimate of variance").

@@ -16,6 +16,7 @@ from scipy.stats import norm
 from privfed.attacks.membership import (
     LikelihoodRatios,
     Membership,
+    areas_elsewhere,
     auc,
     auc_deviation,
     between_draws,
@@ -335,3 +336,31 @@ def test_exact_numbers_beside_noise_that_nobody_named_are_proofs_still() -> None
     assert drawn.severity == "none" and drawn.releases == (kind,)
     (alone,) = Membership().run(unnamed(Transcript((*open_, *noisy)), kind), owners, SCHEMA)
     assert alone.releases == (other,)  # which told all apart, so that nothing else was read
+
+
+@pytest.mark.parametrize("sizes", [[300, *[5] * 20], [300, *[5] * 4]])
+def test_one_large_client_s_draw_is_one_draw(sizes: list[int]) -> None:
+    """Of unequal clients whose people differ, a draw of wide noise ranks members above or below all others."""
+    rng, runs, accused = np.random.default_rng(0), 200, 0
+    for _ in range(runs):
+        middle = (len(sizes) - 1) / 2
+        people = [rng.normal(3 * (at - middle), 1, size) for at, size in enumerate(sizes)]
+        signs = rng.choice([-1.0, 1.0], len(sizes))
+        own = [sign * each for sign, each in zip(signs, people, strict=True)]
+        rest = [sign * each for sign, each in zip(signs, elsewhere(people), strict=True)]
+        told = judged(own, rest, drawn=True)
+        assert told is not None
+        accused += told.low > 0.5
+    assert accused / runs <= 0.07
+
+
+def test_areas_above_outsiders_elsewhere_are_those_of_each_pair() -> None:
+    """Beside the area of every pair of clients, ties and unequal sizes included."""
+    rng = np.random.default_rng(0)
+    own, rest = ([rng.integers(0, 6, size).astype(float) for size in (1, 4, 9)] for _ in range(2))
+    expected = [
+        [auc(a, b) if i != j else np.nan for j, b in enumerate(rest)] for i, a in enumerate(own)
+    ]
+    assert areas_elsewhere(own, rest) == pytest.approx(np.array(expected), nan_ok=True)
+    told = judged(own, rest, drawn=True)
+    assert told is not None and told.area == pytest.approx(np.nanmean(expected))
