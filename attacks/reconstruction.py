@@ -30,6 +30,7 @@ from privfed.attacks.ledger_rows import (
     rows_of,
     whole_domain,
 )
+from privfed.attacks.population import inferred
 from privfed.attacks.power_sums import values
 from privfed.attacks.roc import interval
 from privfed.attacks.subset_sums import rebuilt_bits
@@ -186,10 +187,11 @@ def _ways(
             yield MOMENTS, moments
     yield EQUATIONS, equations(transcript, own, deadline=deadline)
     target = schema.target
+    known = others if control is others else [*others, *control]
     if target is not None and target.kind != "number" and target.bounds[1] - target.bounds[0] == 1:
         yield (
             OUTCOMES,
-            outcomes(transcript, own, others=others, bounds=target.bounds, deadline=deadline),
+            outcomes(transcript, own, others=known, bounds=target.bounds, deadline=deadline),
         )
 
 
@@ -426,7 +428,7 @@ def outcomes(
 
     Args:
         transcript, own: the client's, and its records.
-        others: other clients' records, from which a guesser learns outcomes from features.
+        others: records of others, held-out ones among them, from which a guesser learns outcomes from features.
         bounds: the two values that an outcome has.
         deadline: bounds the linear program.
     """
@@ -464,7 +466,7 @@ def outcomes(
 
 
 def guessed(own: Table, others: list[Table], *, upper: float) -> float:
-    """Correct outcomes without any release: the commoner one, or by a line fitted elsewhere.
+    """Correct outcomes without any release: the commoner one, or by a line fitted elsewhere, or by similar people.
 
     What features say of outcomes anywhere is no leak of these individuals'.
     """
@@ -479,4 +481,6 @@ def guessed(own: Table, others: list[Table], *, upper: float) -> float:
         ridge = rows.T @ rows + np.eye(rows.shape[1])
         slope = np.linalg.solve(ridge, rows.T @ (y - y.mean()))
         best = max(best, float(((asked @ slope + y.mean() > 0.5) == true).sum()))
+        alike = inferred(own.x, x, y, category=True)
+        best = max(best, float(((alike > 0.5) == true).sum()))
     return best

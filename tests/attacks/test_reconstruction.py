@@ -340,6 +340,23 @@ def test_what_features_say_anywhere_is_no_leak() -> None:
     assert guessed(own, [other], upper=1.0) > 55
 
 
+@pytest.mark.parametrize("band", [(50, 100), (30, 70)])
+def test_outcomes_that_held_out_records_tell_are_no_leak(band: tuple[int, int]) -> None:
+    """Of a single client, whose outcomes follow from the features, by a line or not; the sums say no more."""
+    ages = np.random.default_rng(0).uniform(0, 100, 200)
+    frame = pd.DataFrame({"age": ages, "ill": ((ages > band[0]) & (ages < band[1])).astype(int)})
+    asked = [Subset(seed) for seed in range(80)]
+    transcript = released(
+        frame[:60], BINARY, *asked, policy=Policy({Subset.kind: (Guard.of("open"),)}, name="open")
+    )
+    truth = {"A": Records.from_frame(frame[:60], BINARY)}
+    (found,) = [f for f in Reconstruction().run(transcript, truth, BINARY) if f.metric == OUTCOMES]
+    assert found.value == 60 and found.severity == "some"
+    truth["A, held out"] = Records.from_frame(frame[60:], BINARY)
+    (found,) = [f for f in Reconstruction().run(transcript, truth, BINARY) if f.metric == OUTCOMES]
+    assert found.value == 60 and found.severity == "none"
+
+
 def test_private_releases_are_not_accused() -> None:
     """One noisy table of epsilon 1/2: no cell, no group."""
     frame = few(30)
