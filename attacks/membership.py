@@ -218,7 +218,9 @@ def areas_elsewhere(members: Sequence[np.ndarray], outsiders: Sequence[np.ndarra
     return table
 
 
-def between_draws(areas: np.ndarray, accused: np.ndarray | None = None) -> float:
+def between_draws(
+    areas: np.ndarray, accused: np.ndarray | None = None, weights: np.ndarray | None = None
+) -> float:
     """Half the interval of a mean of areas, from their variance between clients.
 
     All scores at one client share one draw of its noise, so that only clients are independent; of a
@@ -233,11 +235,18 @@ def between_draws(areas: np.ndarray, accused: np.ndarray | None = None) -> float
         areas: of each client's members above others' outsiders, shape (clients,).
         accused: of others' members above each client's outsiders, shape (clients,); None if members
             are compared with nobody elsewhere.
+        weights: of the clients in the mean, without `accused`; all alike unless given. A mean that one of them
+            outweighs is of hardly more than one draw (Kish 1965: of 1 / sum of squared shares).
     """
     number = len(areas)
     if number < (2 if accused is None else 3):
         return 1.0
     quantile = float(stdtrit(number - 1, (1 + CONFIDENCE) / 2)) / math.sqrt(number)
+    if weights is not None:
+        shares = weights / weights.sum()
+        kept = float(shares @ shares)
+        spread = float(shares @ (areas - shares @ areas) ** 2) * kept / (1 - kept)
+        return min(1.0, float(stdtrit(1 / kept - 1, (1 + CONFIDENCE) / 2)) * math.sqrt(spread))
     if accused is None:
         return quantile * float(np.std(areas, ddof=1))
     return quantile * float(np.std(areas + accused, ddof=1)) * (number - 1) / (number - 2)

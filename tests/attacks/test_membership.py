@@ -258,6 +258,21 @@ def test_clients_that_share_nothing_but_chance_are_not_accused() -> None:
     assert between_draws(np.array([0.55, 0.6, 0.65])) == pytest.approx(0.124, abs=0.001)
 
 
+@pytest.mark.parametrize("sizes", [[30] * 5, [300, *[30] * 4], [300, *[5] * 20], [40, 5]])
+def test_the_interval_over_draws_of_unequal_clients_holds_what_it_should(sizes: list[int]) -> None:
+    """A mean by records of one draw a client: with one large client hardly more is known than of one draw."""
+    rng, runs, missed = np.random.default_rng(0), 400, 0
+    weights = np.array(sizes, float)
+    for _ in range(runs):
+        drawn = rng.normal(0.5, 0.1, len(sizes))
+        half = between_draws(drawn, weights=weights)
+        missed += abs(float(np.average(drawn, weights=weights)) - 0.5) > half
+    assert missed / runs <= 0.07
+    assert between_draws(np.array([0.55, 0.6, 0.65]), weights=np.ones(3)) == pytest.approx(
+        between_draws(np.array([0.55, 0.6, 0.65]))
+    )
+
+
 @pytest.mark.parametrize("shared", [0.0, 0.7])
 def test_the_interval_over_draws_holds_what_it_should(shared: float) -> None:
     """A draw moves a client's members and its outsiders, alike or not: most intervals hold 1/2.
