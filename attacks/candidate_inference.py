@@ -395,7 +395,9 @@ class CandidateInference(Attack):
         share = recovered / members
         low, high = interval(min(round(recovered), members), members)
         if not exact:
-            half = between_draws(np.array([each.recovered / each.members for each in outcomes]))
+            sizes = np.array([each.members for each in outcomes], float)
+            recovered_of = np.array([each.recovered for each in outcomes])
+            half = between_draws(recovered_of / sizes, weights=sizes)
             low, high = max(0.0, min(low, share - half)), min(1.0, max(high, share + half))
         chance = max(guessed, by_luck)
         enough = chance + max(high - share, share - low) * (1 + float(ndtri(POWER)) / HALF)

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr, stdtrit
 
 from privfed.attacks.finding import HALF, Finding, Severity
 from privfed.attacks.fitted_trees import FittedTrees
 from privfed.attacks.membership import auc_deviation
-from privfed.attacks.roc import FOUND_AT, RocCurve, area_chance, exposure
+from privfed.attacks.roc import FOUND_AT, RocCurve, area_chance, exposure, interval
 from privfed.attacks.shadow_models import Train, membership_scores, model_scores, shadows
 
 LEAST = 5  #: Records of a leaf below which it sets them apart
@@ -187,29 +188,51 @@ def _compared(
     Without held-out records there is no baseline, and any share at all is told.
     """
     value, control = float(groups[0].mean()), [float(each.mean()) for each in groups[1:]]
-    half = HALF * math.sqrt(sum(float(each.var()) / len(each) for each in groups))
+    below, above = _difference(*groups) if control else (0.0, 0.0)
     detail = {"training records": len(groups[0]), **figures.pop("detail", {})}
     if control:
         detail["held-out records"] = len(groups[1])
     else:
         detail["note"] = NO_CONTROL
     baseline = control[0] if control else None
+    width = max(below, above) / HALF
     return Finding(
         attack,
         question,
         metric,
         value,
         of=1.0,
-        low=max(0.0, value - half) if control else None,
-        high=min(1.0, value + half) if control else None,
+        low=max(0.0, value - below) if control else None,
+        high=min(1.0, value + above) if control else None,
+        # a control of whom none is found is no proof that nobody ever would be
+        chance=float(ndtr((control[0] - value) / width)) if width else None,
         baseline=baseline,
-        severity=Severity.SOME
-        if value - half * bool(control) > (baseline or 0.0)
-        else Severity.NONE,
+        severity=Severity.SOME if value - below > (baseline or 0.0) else Severity.NONE,
         detail=detail,
         exposed={"": exposure(*groups)} if control else {},
         **figures,
     )
+
+
+def _difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """How far the 95 % interval of a difference of means goes below and above it.
+
+    Of yes and no by the exact interval of each (Zou and Donner 2008, "Construction of confidence limits about
+    effect measures"); of shares of many trees by Welch's t. Both are wide where records are few, however alike.
+    """
+    groups = one, other
+    if all(np.isin(each, (0, 1)).all() for each in groups):
+        ends = [(each.mean(), *interval(each.sum(), len(each))) for each in groups]
+        (own, low, high), (rest, least, most) = ends
+        return math.hypot(own - low, most - rest), math.hypot(high - own, rest - least)
+    if min(map(len, groups)) < 2:
+        return 1.0, 1.0
+    errors = [float(each.var(ddof=1)) / len(each) for each in groups]
+    spread = sum(error**2 / (len(each) - 1) for error, each in zip(errors, groups, strict=True))
+    half = (
+        float(stdtrit(sum(errors) ** 2 / spread, 0.975)) * math.sqrt(sum(errors)) if spread else 0.0
+    )
+    return half, half
 
 
 def _told_apart(

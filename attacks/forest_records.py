@@ -14,9 +14,10 @@ from scipy.sparse import csr_array
 
 from privfed.attacks.base import Attack, PublicSchema, Truth
 from privfed.attacks.deadline import Deadline
-from privfed.attacks.finding import Finding, Risk
+from privfed.attacks.finding import Finding, Risk, Severity
 from privfed.attacks.reading import formed, well_formed
 from privfed.attacks.sketches import NEAR, SKETCHES, counts_of, in_turn, pairs_of
+from privfed.attacks.verbatim import DRAWS, severity
 from privfed.exchange.transcript import Transcript
 
 
@@ -103,7 +104,7 @@ class PiecedRecords(Attack):
     """Pieces records together from a forest's sketches of small nodes.
 
     A record counts if two of its values at least are joined and all that are belong to one raw
-    record; the baseline shuffles each column of the claims.
+    record. The baseline joins at random: :data:`DRAWS` times each claim takes values of the raw columns, each by itself.
     """
 
     name: ClassVar[str] = "pieced_records"
@@ -142,17 +143,21 @@ class PiecedRecords(Attack):
         rng = np.random.default_rng(0)
         known = {client: rows for client, rows in claims.items() if client in truth}
         found = [right(rows, truth[client].x) for client, rows in known.items()]
-        chance = [right(rng.permuted(rows, axis=0), truth[c].x) for c, rows in known.items()]
+        drawn = [
+            [right(_joined_at_random(rows, truth[c].x, rng), truth[c].x) for _ in range(DRAWS)]
+            for c, rows in known.items()
+        ]
+        chance = np.sum(drawn, axis=0)
         values = sum(int((~np.isnan(rows)).sum()) for rows in known.values())
-        grade = "breach" if sum(found) > sum(chance) else "none"
+        beyond = severity(sum(found), chance, 0) != Severity.NONE
         return [
             self.finding(
                 "records pieced together from small nodes",
                 sum(found),
                 of=sum(len(truth[client].x) for client in known),
-                baseline=sum(chance),
+                baseline=float(chance.mean()),
                 releases=(SKETCHES,),
-                severity=grade,
+                severity=Severity.BREACH if beyond else Severity.NONE,
                 detail={"claimed": claimed, "values of a claim": values / max(claimed, 1)},
                 partial=partial,
             )
@@ -173,6 +178,15 @@ def _claims(nodes: list[ToldNode]) -> np.ndarray:
     rows = np.full((len(told), max(features) + 1), np.nan)
     rows[:, order] = told
     return rows
+
+
+def _joined_at_random(
+    claims: np.ndarray, records: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Claims about as many features, of values that stand in the records' columns and need not belong together."""
+    drawn = rng.permuted(records[:, : claims.shape[1]], axis=0)
+    rows = drawn[rng.integers(0, len(drawn), len(claims))] if len(drawn) else np.zeros_like(claims)
+    return np.where(np.isnan(claims), np.nan, rows)
 
 
 def right(claims: np.ndarray, records: np.ndarray) -> int:

@@ -121,16 +121,20 @@ def _log(ratio: np.ndarray) -> np.ndarray:
 
 
 def standardised(own: np.ndarray, strangers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Scores standardised by the outsiders', for each individual by itself.
+    """Scores of books standardised by those of all others for the same answers, for each individual by itself.
 
     Of each individual's own book, shape (people,), and of outsiders' books for the same answers, shape
-    (people, books), NaN for its own; as shapes (people,) and (outsiders that are not NaN,).
+    (people, books), NaN for its own; as shapes (people,) and (outsiders that are not NaN,). The own book is
+    among a stranger's others, so that by chance it stands out no more than a stranger's does.
     """
-    mean = np.nanmean(strangers, axis=1)
-    deviation = np.nanstd(strangers, axis=1)
-    deviation = np.where(deviation > 0, deviation, 1.0)
-    others = ((strangers - mean[:, None]) / deviation[:, None]).ravel()
-    return (own - mean) / deviation, others[~np.isnan(others)]
+    whole = np.column_stack([own, strangers]).astype(float)
+    whole -= np.nanmean(whole, axis=1, keepdims=True)
+    others = np.maximum((~np.isnan(whole)).sum(axis=1, keepdims=True) - 1, 1)
+    mean = -whole / others
+    square = np.nansum(whole**2, axis=1, keepdims=True) - whole**2
+    deviation = np.sqrt(np.maximum(square / others - mean**2, 0.0))
+    told = (whole - mean) / np.where(deviation > 1e-6 * np.abs(whole), deviation, 1.0)
+    return told[:, 0], told[:, 1:][~np.isnan(told[:, 1:])]
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,6 +42,7 @@ class LinearSystem:
     counts: np.ndarray
     laplace: np.ndarray
     names: tuple[tuple[int, str, int], ...]
+    unread: int = 0  #: numbers that were left out, for there were too many
 
     def __len__(self) -> int:
         return len(self.answers)
@@ -72,7 +73,7 @@ def rows_of(
     Masked cells, text, non-finite numbers and unknown kinds are left out. The columns are the
     contributions of ``points``.
     """
-    view = View(points, points.schema)
+    view, unread = View(points, points.schema), 0
     found: list[LinearSystem] = []
     entries, known = list(transcript), dict[tuple[str, bytes], Mapping[str, np.ndarray]]()
     for place in deadline.range(len(entries)):
@@ -85,9 +86,12 @@ def rows_of(
             known[asked] = _added(entry, view)
         told = (_part(p, known[asked], place, name) for name, p in entry.release.parts.items())
         found += [rows for rows in told if rows is not None]
+        unread += _adding(entry) if _too_wide(entry, view) else 0
         if sum(map(len, found)) >= most:
+            unread += sum(map(len, found)) - most + sum(map(_adding, entries[place + 1 :]))
             break
-    return joined(found, len(points.x)).only(np.arange(sum(map(len, found))) < most)
+    rows = joined(found, len(points.x)).only(np.arange(sum(map(len, found))) < most)
+    return replace(rows, unread=unread)
 
 
 def joined(several: Sequence[LinearSystem], points: int) -> LinearSystem:
@@ -109,14 +113,24 @@ def joined(several: Sequence[LinearSystem], points: int) -> LinearSystem:
 def _added(entry: TranscriptEntry, view: View) -> Mapping[str, np.ndarray]:
     """What each point alone would give, by part; empty if unknown."""
     asked = question_of(entry)
-    sizes = (part.units.size for part in entry.release.parts.values() if part.type.adds_up)
-    cells = sum(sizes)
-    if asked is None or not asked.linear or not 0 < cells <= min(CELLS, ADDED / len(view.table)):
+    if asked is None or not _adding(entry) or _too_wide(entry, view):
         return {}
     try:
         return asked.contribution(view)
     except (PrivfedError, AttributeError, LookupError, TypeError, ValueError):
         return {}  # a question about records of another kind
+
+
+def _adding(entry: TranscriptEntry) -> int:
+    """How many numbers of a release add up over records; 0 if nobody knows what they are."""
+    asked = question_of(entry)
+    sizes = (part.units.size for part in entry.release.parts.values() if part.type.adds_up)
+    return sum(sizes) if asked is not None and asked.linear else 0
+
+
+def _too_wide(entry: TranscriptEntry, view: View) -> bool:
+    """Whether a release has too many cells to say what each point adds to all of them."""
+    return _adding(entry) > min(CELLS, ADDED / max(len(view.table), 1))
 
 
 def _part(

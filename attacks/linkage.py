@@ -2,8 +2,9 @@
 
 Who answers thousands of noisy bits is found by them. The attacker knows what some persons hold (a
 *book*). A book's score for one individual's answers is their log-likelihood ratio
-(:class:`privfed.attacks.individuals.BitResponses`), standardised over the books of persons who
-never answered: the control group.
+(:class:`privfed.attacks.individuals.BitResponses`), standardised over this book and those of persons who
+never answered: the control group. An own book comes out first among k strangers' by chance once in k + 1
+times, which is the guess where they are fewer than a hundred.
 """
 
 import math
@@ -91,7 +92,8 @@ class Linkage(Attack):
         partial = deadline.partial(read, len(entries), "questions")
         told: dict[str, Any] = {"kinds": kinds, "detail": detail, "partial": partial}
         own, strangers = standardised(*evidence.scores())
-        found = [self._rate(LINKED, RocCurve.of(own, strangers), RATE, len(own), **told)]
+        guess = max(RATE, 1 / (1 + evidence.controls))
+        found = [self._rate(LINKED, RocCurve.of(own, strangers), guess, len(own), **told)]
         if evidence.bits:
             bits = SingleBits.joined(evidence.bits)
             if bits.holders.any() and bits.others.any():
@@ -209,5 +211,7 @@ class LinkageEvidence:
             **self.persons(),
         }
         if self.controls < 1 / RATE:
-            told["note"] = f"fewer than {round(1 / RATE)} strangers: a rate of 1 % is coarse"
+            told["note"] = (
+                f"fewer than {round(1 / RATE)} strangers: by chance one in {1 + self.controls} is linked"
+            )
         return told

@@ -44,8 +44,9 @@ DRAWS = 100
 class Membership(Attack):
     """Tells members from other clients' records by all releases of a client together.
 
-    Noisy and exact numbers are judged apart. The value is the area under the ROC curve, whose
-    baseline is 1/2. All scores at one client share its one draw of noise, and within a draw,
+    Noisy and exact numbers are judged apart, and so are those that left as if exactly and are not what the
+    records come to: their noise has no name, and is one draw of a client all the same. The value is the area
+    under the ROC curve, whose baseline is 1/2. All scores at one client share its one draw of noise, and within a draw,
     records that add alike are ranked by who knows more. So a member's noisy score is compared with
     those of outsiders at other clients, and the confidence interval is the wider of two: over
     scores (Hanley and McNeil 1982), and over clients, a draw each (Student's t).
@@ -67,40 +68,44 @@ class Membership(Attack):
         if truth is None:
             return []
         deadline = self.deadline()
-        found = [self._read(transcript, truth, schema, exact, deadline) for exact in (False, True)]
+        found = [self._judged(LikelihoodRatios(truth, schema), transcript, deadline, drawn=True)]
+        unnamed: frozenset[tuple[str, str]] = frozenset()
+        while True:
+            exact = LikelihoodRatios(truth, schema, exact=True, unnamed=unnamed)
+            told = self._judged(exact, transcript, deadline, drawn=False)
+            if not exact.drawn:
+                break
+            unnamed |= exact.drawn
+        found.append(told)
+        if unnamed:
+            noise = LikelihoodRatios(truth, schema, exact=True, unnamed=unnamed, only=True)
+            found.append(self._judged(noise, transcript, deadline, drawn=True))
         return [finding for finding in found if finding is not None]
 
     def reads(self, entry: TranscriptEntry) -> bool:
         """Whether a part adds up over records, and left exactly or with known noise."""
         return any(readable(entry, exact) for exact in (False, True))
 
-    def _read(
-        self,
-        transcript: Transcript,
-        truth: Truth,
-        schema: PublicSchema | None,
-        exact: bool,
-        deadline: Deadline,
+    def _judged(
+        self, scores: LikelihoodRatios, transcript: Transcript, deadline: Deadline, *, drawn: bool
     ) -> Finding | None:
-        kinds = sorted({entry.kind for entry in transcript if readable(entry, exact)})
-        clients = [client for client in transcript.clients if client in truth]
-        if not kinds or not clients:
+        """Read what these scores are of, and judge them; `drawn`: whether a client's share a draw."""
+        clients = [client for client in transcript.clients if client in scores.truth]
+        if not clients or not any(scores.chosen(entry) for entry in transcript):
             return None
-        scores = LikelihoodRatios(truth, schema, exact)
         read = scores.read(transcript, deadline)
         partial = deadline.partial(read, len(transcript), "releases")
         scored = [scores.of(client) for client in clients]
         members = [own.pop(client) for client, own in zip(clients, scored, strict=True)]
         outsiders = [np.concatenate([np.empty(0), *others.values()]) for others in scored]
-        told = judged(members, outsiders, drawn=not exact)
-        drawn = not exact or scores.drawn
+        told = judged(members, outsiders, drawn=drawn)
         if told is None:
             return None
-        found = self._told(told, exact, drawn, tuple(kinds), partial)
+        found = self._told(told, scores.numbers, drawn, tuple(sorted(scores.kinds)), partial)
         return replace(found, exposed=dict(zip(clients, told.exposed, strict=True)))
 
     def _told(
-        self, told: Judged, exact: bool, drawn: bool, kinds: tuple[str, ...], partial: str
+        self, told: Judged, numbers: str, drawn: bool, kinds: tuple[str, ...], partial: str
     ) -> Finding:
         detail: dict[str, Any] = {
             "members": told.members,
@@ -109,10 +114,10 @@ class Membership(Attack):
         }
         if told.clients >= DRAWS:
             detail["members found at 1 % false positives"] = told.points["1 %"]
-        elif not exact:
+        elif drawn:
             detail["note"] = f"{told.clients} draws of noise: fewer than the {DRAWS} that 1 % needs"
         return self.finding(
-            f"share of pairs of a used and an unused record told apart by {'exact' if exact else 'noisy'} numbers",
+            f"share of pairs of a used and an unused record told apart by {numbers}",
             told.area,
             of=1.0,
             low=told.low,
@@ -163,6 +168,9 @@ def judged(
 ) -> Judged | None:
     """Judge each client's members by outsiders, own or (if `drawn`) at other clients; None without any.
 
+    The area is that of all pairs of records; of shared draws, that of all ordered pairs of clients, each
+    of which counts once: a mean of draws that one large client outweighs would be that client's luck.
+
     Args:
         members: scores of each client's own records.
         outsiders: scores of others' records at the same client.
@@ -177,11 +185,14 @@ def judged(
     areas = np.array([auc(own, rest) for own, rest in pairs])
     area = float(np.average(areas, weights=weights))
     heard, least = (sum(len(own) for own, _ in pairs), min(len(rest) for _, rest in pairs))
+    accused = None
+    if drawn and len(both) > 1:
+        table = areas_elsewhere(*([side[place] for place in both] for side in (members, outsiders)))
+        areas, accused = np.nanmean(table, axis=1), np.nanmean(table, axis=0)
+        area = float(areas.mean())
     std, freedom = auc_deviation(area, heard, least), math.inf
     half = float(-ndtri((1 - CONFIDENCE) / 2)) * std
     if drawn:
-        rest = list(elsewhere(members))
-        accused = np.array([auc(rest[place], outsiders[place]) for place in both])
         between, freedom = between_draws(areas, accused), max(1, len(both) - 1)
         half = max(half, between)
         std = max(std, between / float(stdtrit(freedom, (1 + CONFIDENCE) / 2)))
@@ -192,11 +203,30 @@ def judged(
     return Judged(area, half, chance, heard, least, points, len(both), exposed)
 
 
-def between_draws(areas: np.ndarray, accused: np.ndarray | None = None) -> float:
+def areas_elsewhere(members: Sequence[np.ndarray], outsiders: Sequence[np.ndarray]) -> np.ndarray:
+    """Areas under the curve of each client's members above each other one's outsiders, NaN for its own.
+
+    Shape (clients, clients), ties counted half.
+    """
+    sizes, everybody = [len(own) for own in members], np.concatenate(members)
+    table = np.empty((len(sizes), len(sizes)))
+    for place, rest in enumerate(map(np.sort, outsiders)):
+        below = sum(np.searchsorted(rest, everybody, side) for side in ("left", "right"))
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        table[:, place] = np.bincount(owner, below) / (2 * len(rest) * np.array(sizes))
+    np.fill_diagonal(table, np.nan)
+    return table
+
+
+def between_draws(
+    areas: np.ndarray, accused: np.ndarray | None = None, weights: np.ndarray | None = None
+) -> float:
     """Half the interval of a mean of areas, from their variance between clients.
 
     All scores at one client share one draw of its noise, so that only clients are independent; of a
-    single one nothing is known. Where members are compared with outsiders at other clients, each
+    single one nothing is known. Student's t of a mean in which all count alike errs on the safe side where
+    their variances differ, as those of clients of unequal sizes do (Ibragimov and Mueller 2010,
+    "t-statistic based correlation and heterogeneity robust inference"). Where members are compared with outsiders at other clients, each
     draw counts twice, once for its members and once for its outsiders: without client k the mean
     over all ordered pairs of n clients of an area A_kl changes by (A_k. + A_.k - 2 A..) / (n - 2),
     and the std is the jackknife's (Efron and Stein 1981, "The jackknife estimate of variance").
@@ -205,11 +235,18 @@ def between_draws(areas: np.ndarray, accused: np.ndarray | None = None) -> float
         areas: of each client's members above others' outsiders, shape (clients,).
         accused: of others' members above each client's outsiders, shape (clients,); None if members
             are compared with nobody elsewhere.
+        weights: of the clients in the mean, without `accused`; all alike unless given. A mean that one of them
+            outweighs is of hardly more than one draw (Kish 1965: of 1 / sum of squared shares).
     """
     number = len(areas)
     if number < (2 if accused is None else 3):
         return 1.0
     quantile = float(stdtrit(number - 1, (1 + CONFIDENCE) / 2)) / math.sqrt(number)
+    if weights is not None:
+        shares = weights / weights.sum()
+        kept = float(shares @ shares)
+        spread = float(shares @ (areas - shares @ areas) ** 2) * kept / (1 - kept)
+        return min(1.0, float(stdtrit(1 / kept - 1, (1 + CONFIDENCE) / 2)) * math.sqrt(spread))
     if accused is None:
         return quantile * float(np.std(areas, ddof=1))
     return quantile * float(np.std(areas + accused, ddof=1)) * (number - 1) / (number - 2)
@@ -236,23 +273,49 @@ class LikelihoodRatios:
         schema: the public data dictionary.
         exact: whether to read the exact numbers instead of the noisy ones; then the ratios, which
             would be infinite, count grid units, and reading stops when they tell all records apart.
+        unnamed, only: parts, by kind and name, that are left out, or the `only` ones that are read.
 
     Attributes:
-        drawn: whether something that was read is not what the records come to: a mechanism that
-            names no noise has drawn it all the same.
+        kinds: of the releases that were read.
+        drawn: parts that left as if exactly and are not what the records come to, for a mechanism that
+            names no noise has drawn them all the same.
     """
 
-    def __init__(self, truth: Truth, schema: PublicSchema | None, exact: bool = False) -> None:
-        self.drawn = False
-        self._truth, self._schema, self._exact = truth, schema, exact
+    def __init__(
+        self,
+        truth: Truth,
+        schema: PublicSchema | None,
+        exact: bool = False,
+        *,
+        unnamed: frozenset[tuple[str, str]] = frozenset(),
+        only: bool = False,
+    ) -> None:
+        self.kinds: set[str] = set()
+        self.drawn: frozenset[tuple[str, str]] = frozenset()
+        self.truth, self._schema, self._exact = truth, schema, exact
+        self._unnamed, self._only = unnamed, only
         self._views = {owner: list(_views(table, schema)) for owner, table in truth.items()}
         self._whole = {owner: _view(table, schema) for owner, table in truth.items()}
         self._totals: dict[str, dict[str, np.ndarray]] = {}
 
+    @property
+    def numbers(self) -> str:
+        """What is read, in words."""
+        named = "exact numbers" if self._exact else "noisy numbers"
+        return "numbers with noise that nobody named" if self._only else named
+
+    def chosen(self, entry: TranscriptEntry) -> dict[str, ReleasedPart]:
+        """The parts of a release that are to be read."""
+        return {
+            name: part
+            for name, part in readable(entry, self._exact).items()
+            if ((entry.kind, name) in self._unnamed) == self._only
+        }
+
     def of(self, client: str) -> dict[str, np.ndarray]:
         """The scores at one client, with the record against without it, by the records' owner."""
         if client not in self._totals:
-            self._totals[client] = {o: np.zeros(len(t.x)) for o, t in self._truth.items()}
+            self._totals[client] = {o: np.zeros(len(t.x)) for o, t in self.truth.items()}
         return self._totals[client]
 
     def read(self, transcript: Transcript, deadline: Deadline | None = None) -> int:
@@ -264,7 +327,7 @@ class LikelihoodRatios:
         for entries in groups.values():
             if deadline is not None and deadline.over:
                 break
-            self._question([entry for entry in entries if entry.client in self._truth])
+            self._question([entry for entry in entries if entry.client in self.truth])
             read += len(entries)
         return read
 
@@ -273,11 +336,14 @@ class LikelihoodRatios:
         asked = question_of(heard[0][0]) if heard else None
         if asked is None:
             return
+        self.kinds.add(heard[0][0].kind)
         noise = []
         for entry, parts in heard:
             own = asked.evaluate(self._whole[entry.client])
             noise.append({n: p.units - own[n] for n, p in parts.items() if n in own})
-            self.drawn |= any(_seen(parts[name], drawn).any() for name, drawn in noise[-1].items())
+            if self._exact and not self._only:
+                off = (n for n, drawn in noise[-1].items() if _seen(parts[n], drawn).any())
+                self.drawn |= {(entry.kind, name) for name in off}
         for owner, views in self._views.items():
             for at, view in views:
                 added = asked.contribution(view)
@@ -290,7 +356,7 @@ class LikelihoodRatios:
 
     def _parts(self, entry: TranscriptEntry) -> dict[str, ReleasedPart]:
         """The parts to read; none if query, schema and answer do not fit."""
-        parts, asked = readable(entry, self._exact), question_of(entry)
+        parts, asked = self.chosen(entry), question_of(entry)
         if asked is None or not parts:
             return {}
         sound = sound_parts(entry)

@@ -30,6 +30,7 @@ from privfed.attacks.ledger_rows import (
     rows_of,
     whole_domain,
 )
+from privfed.attacks.population import inferred
 from privfed.attacks.power_sums import values
 from privfed.attacks.roc import interval
 from privfed.attacks.subset_sums import rebuilt_bits
@@ -169,28 +170,38 @@ def _ways(
         rows = rows_of(transcript, domain, most=ROWS, deadline=deadline)
         if rows.counts.any():
             held = _records_at(own, domain)
-            yield TABLE, cells(rows, held, deadline=deadline)
+            yield TABLE, _of_some(rows, cells(rows, held, deadline=deadline))
             beside = sum((_records_at(each, domain) for each in control), np.zeros(len(held)))
-            yield LIKELIEST, rebuilt(rows, held, beside, deadline=deadline)
+            yield LIKELIEST, _of_some(rows, rebuilt(rows, held, beside, deadline=deadline))
     points = _candidates(own, others, schema)
     rows = rows_of(transcript, points, most=ROWS, deadline=deadline)
     members = slice(0, len(own.x))
     exact = rows.only(rows.exact)
     if len(exact):
         groups, single = differences(exact, members, deadline=deadline)
-        yield GROUPS, groups
+        yield GROUPS, _of_some(rows, groups)
         if single.claimed:
-            yield SINGLE, single
+            yield SINGLE, _of_some(rows, single)
         moments = power_sums(exact, members)
         if moments.claimed:
-            yield MOMENTS, moments
+            yield MOMENTS, _of_some(rows, moments)
+    elif rows.unread:
+        yield GROUPS, _of_some(rows, SuccessCounts())
     yield EQUATIONS, equations(transcript, own, deadline=deadline)
     target = schema.target
+    known = others if control is others else [*others, *control]
     if target is not None and target.kind != "number" and target.bounds[1] - target.bounds[0] == 1:
         yield (
             OUTCOMES,
-            outcomes(transcript, own, others=others, bounds=target.bounds, deadline=deadline),
+            outcomes(transcript, own, others=known, bounds=target.bounds, deadline=deadline),
         )
+
+
+def _of_some(rows: LinearSystem, tally: SuccessCounts | None) -> SuccessCounts | None:
+    """A tally, which says of how many numbers it is where there were too many."""
+    if rows.unread and tally is not None and not tally.short:
+        tally.short = f"{len(rows):,} of {len(rows) + rows.unread:,} numbers are looked at"
+    return tally
 
 
 def _candidates(own: Table, others: list[Table], schema: PublicSchema) -> Table:
@@ -289,6 +300,8 @@ def differences(
     small = (held > 0) & (held < SMALL)
     outright = {row.tobytes() for row in np.packbits(inside, axis=1)}
     groups, single, seen = SuccessCounts(), SuccessCounts(), set(outright)
+    if len(crisp) > PAIRED:
+        groups.short = f"{PAIRED:,} of {len(crisp):,} counts are compared in pairs"
     places = {name: row for row, name in enumerate(rows.names)}
     parts: dict[int, set[str]] = {}
     for release, part, _ in rows.names:
@@ -422,17 +435,22 @@ def outcomes(
 ) -> SuccessCounts | None:
     """Binary outcomes of individuals whose features are known, from all numbers that they move.
 
-    Correct ones of all, beside a guesser's; None if no number depends on outcomes, or out of time.
+    Correct ones of all, beside a guesser's; None if no number depends on outcomes, or out of time. Of too many
+    records it says that they are.
 
     Args:
         transcript, own: the client's, and its records.
-        others: other clients' records, from which a guesser learns outcomes from features.
+        others: records of others, held-out ones among them, from which a guesser learns outcomes from features.
         bounds: the two values that an outcome has.
         deadline: bounds the linear program.
     """
     people = len(own.x)
-    if own.y is None or people > SOLVED or deadline.over:
+    if own.y is None or deadline.over:
         return None
+    if people > SOLVED:
+        return SuccessCounts(
+            short=f"{people:,} records: of at most {SOLVED:,} outcomes are solved for"
+        )
     low, high = (
         rows_of(
             transcript,
@@ -456,15 +474,14 @@ def outcomes(
         least / size[:, None], answers, deviations=spread, time_limit=deadline.remaining
     )
     if bits is None:
-        return None
+        return SuccessCounts(short=f"outcomes of {people:,} records were not solved for in time")
     true = own.y == bounds[1]
-    return SuccessCounts(
-        float((bits == true).sum()), float(people), guessed(own, others, upper=bounds[1])
-    )
+    guess = guessed(own, others, upper=bounds[1])
+    return _of_some(low, SuccessCounts(float((bits == true).sum()), float(people), guess))
 
 
 def guessed(own: Table, others: list[Table], *, upper: float) -> float:
-    """Correct outcomes without any release: the commoner one, or by a line fitted elsewhere.
+    """Correct outcomes without any release: the commoner one, or by a line fitted elsewhere, or by similar people.
 
     What features say of outcomes anywhere is no leak of these individuals'.
     """
@@ -479,4 +496,6 @@ def guessed(own: Table, others: list[Table], *, upper: float) -> float:
         ridge = rows.T @ rows + np.eye(rows.shape[1])
         slope = np.linalg.solve(ridge, rows.T @ (y - y.mean()))
         best = max(best, float(((asked @ slope + y.mean() > 0.5) == true).sum()))
+        alike = inferred(own.x, x, y, category=True)
+        best = max(best, float(((alike > 0.5) == true).sum()))
     return best

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from privfed.attacks.base import Attack, PublicSchema, Truth, exact_parts
+from privfed.attacks.base import Attack, PublicSchema, Table, Truth, exact_parts
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.equations import (
     PRECISION,
@@ -117,12 +117,11 @@ class Recovery(Attack):
         partial: str,
     ) -> Finding:
         right, chance = 0, 0.0
-        for entry, of in claims.items():
-            right += _hits(entry, of, truth, schema, entry.client)
-            others = [name for name in truth if name != entry.client]
-            chance += sum(_hits(entry, of, truth, schema, name) for name in others) / max(
-                len(others), 1
-            )
+        for client in {entry.client for entry in claims} & set(truth):
+            of = [each for each in claims.items() if each[0].client == client]
+            hits = {name: _hits(of, truth[name], schema) for name in truth}
+            right += hits.pop(client)
+            chance += sum(hits.values()) / max(len(hits), 1)
         attacked = {entry.client for entry in claims}
         total = sum(len(truth[client].x) for client in attacked if client in truth)
         detail = {"claimed": sum(len(of) for of in claims.values()), **_methods(claims)}
@@ -214,21 +213,22 @@ def _domain(
 
 
 def _hits(
-    entry: TranscriptEntry,
-    claims: list[ReconstructedRecord],
-    truth: Truth,
+    claims: Sequence[tuple[TranscriptEntry, list[ReconstructedRecord]]],
+    table: Table,
     schema: PublicSchema | None,
-    client: str,
 ) -> int:
-    if client not in truth or not claims:
-        return 0
-    table = truth[client]
-    features = _geometry(entry).unit(table.x[:, list(entry.query["features"])]) - 0.5
-    target = centred_target(table, schema)
-    claimed = np.array([claim.coordinates for claim in claims])
-    if target is None:
-        return int(match(claimed[:, :-1], features, PRECISION).sum())
-    return int(match(claimed, np.column_stack([features, target]), PRECISION).sum())
+    """How many records of a table some claim is right about; each counts once, however many releases give it."""
+    hit, target = np.zeros(len(table.x), bool), centred_target(table, schema)
+    for entry, of in claims:
+        if of:
+            known = _geometry(entry).unit(table.x[:, list(entry.query["features"])]) - 0.5
+            claimed = np.array([claim.coordinates for claim in of])
+            if target is None:
+                claimed = claimed[:, :-1]
+            else:
+                known = np.column_stack([known, target])
+            hit |= match(claimed, known, PRECISION)
+    return int(hit.sum())
 
 
 def _methods(claims: dict[TranscriptEntry, list[ReconstructedRecord]]) -> dict[str, int]:

@@ -17,13 +17,13 @@ from privfed.attacks.base import Attack, PublicSchema, Truth
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk
 from privfed.attacks.reading import well_formed
-from privfed.attacks.verbatim import severity
+from privfed.attacks.verbatim import DRAWS, severity
 from privfed.exchange.transcript import Transcript, TranscriptEntry
+from privfed.leaks.table import Shape
 
 SKETCHES, BINS = "forest.sketches", "forest.bins"
 #: Two numbers are one value when they differ by less than this share of the column's range.
 NEAR = 1e-5
-DRAWS = 5  #: How often values are drawn that the sketches know nothing of
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +115,8 @@ def unmixing(records: int, levels: int) -> np.ndarray:
 class SketchedValues(Attack):
     """Looks for every raw cell of the sketched columns in a client's sketches.
 
-    The baseline is chance: as many cells of the other clients' columns (or, if there are none,
-    drawn over the column's range), held against the same sketches.
+    The baseline is chance: as many cells of the other clients' columns, and drawn anew in the column's shape,
+    whichever gives more, held against the same sketches.
     """
 
     name: ClassVar[str] = "sketches"
@@ -171,7 +171,8 @@ class SketchedValues(Attack):
                 found += matches(known, column, reach)
                 others = [table.x[:, feature] for name, table in truth.items() if name != client]
                 for draw in range(DRAWS):
-                    chance[draw] += matches(known, _drawn(column, others, rng), reach)
+                    drawn = _drawn(column, others, rng)
+                    chance[draw] += max(matches(known, each, reach) for each in drawn)
         told: dict[str, Any] = {"of": cells, "baseline": float(chance.mean()), "partial": partial}
         grade = severity(found, chance, 0)
         return self.finding(metric, found, releases=(SKETCHES,), severity=grade, **told)
@@ -185,8 +186,13 @@ def matches(known: np.ndarray, cells: np.ndarray, reach: float) -> int:
     return int((last > first).sum())
 
 
-def _drawn(column: np.ndarray, others: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
-    pool = np.concatenate(others) if others else np.zeros(0)
+def _drawn(
+    column: np.ndarray, others: list[np.ndarray], rng: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """As many cells that the sketches know nothing of: in the column's shape, and of others if there are any."""
+    own = column.astype(float)
+    Shape.of(own).redraw(own, rng)
+    yield own
+    pool = np.concatenate([np.empty(0), *others])
     if len(pool):
-        return np.asarray(rng.choice(pool, len(column)))
-    return np.asarray(rng.uniform(column.min(), column.max(), len(column)))
+        yield np.asarray(rng.choice(pool, len(column)))

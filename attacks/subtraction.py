@@ -116,7 +116,9 @@ class Subtraction(Attack):
     def _cells(
         self, found: Mapping[str, Worked], tables: Mapping[str, Table], partial: str
     ) -> Finding:
-        tally = {name: 0 for name in ("withheld", "filled", "right", "wrong", "shuffled")}
+        tally: dict[str, float] = dict.fromkeys(
+            ("withheld", "filled", "right", "wrong", "shuffled"), 0
+        )
         for client, table in tables.items():
             for name, count in _score_cells(found[client], table).items():
                 tally[name] += count
@@ -131,28 +133,32 @@ class Subtraction(Attack):
         schema: PublicSchema | None,
         partial: str,
     ) -> Finding:
-        right = alone = chance = 0
+        tally: dict[str, float] = dict.fromkeys(("right", "wrong", "alone", "chance"), 0)
         for client, table in tables.items():
             centred = centred_target(table, schema)
             if centred is not None:
-                scored = _score_targets(found[client], table, centred)
-                right, alone, chance = right + scored[0], alone + scored[1], chance + scored[2]
+                for name, count in _score_targets(found[client], table, centred).items():
+                    tally[name] += count
         metric = "targets of single records read off withheld cells"
-        return self._counted(metric, right, alone, chance, {"precision": TARGET}, partial)
+        detail = {"wrong": tally["wrong"], "precision": TARGET}
+        return self._counted(
+            metric, tally["right"], tally["alone"], tally["chance"], detail, partial
+        )
 
     def _counted(
         self,
         metric: str,
-        right: int,
-        of: int | None,
-        chance: int | None,
+        right: float,
+        of: float | None,
+        chance: float | None,
         detail: Mapping[str, Any],
         partial: str,
         *,
         simulation: bool = True,
     ) -> Finding:
         figures: dict[str, Any] = {"of": of, "baseline": chance, "detail": dict(detail)}
-        severity = "breach" if right > (chance or 0) else "none"
+        proven = right > 0 and detail.get("wrong") == 0  # all that was worked out is so
+        severity = "breach" if proven or right > (chance or 0) else "none"
         figures |= {"releases": self.kinds, "severity": severity, "simulation": simulation}
         return self.finding(metric, right, partial=partial, **figures)
 
@@ -241,7 +247,7 @@ def _read_moments(
             heard.moments[name].append(Equation(named, peaks, float(value)))
 
 
-def _score_cells(worked: Worked, table: Table) -> dict[str, int]:
+def _score_cells(worked: Worked, table: Table) -> dict[str, float]:
     geometry = worked.heard.geometry
     degrees = geometry.degrees(geometry.unit(table.x))
     true = {cell: float(weight(degrees, cell).sum()) for cell in worked.heard.hidden}
@@ -255,32 +261,35 @@ def _score_cells(worked: Worked, table: Table) -> dict[str, int]:
         "filled": sum(value > PRECISION for value in true.values()),
         "right": int(right.sum()),
         "wrong": int(sum(abs(found[cell] - true[cell]) > PRECISION for cell in found)),
-        "shuffled": int((np.abs(_shuffled(values) - truths) <= PRECISION).sum()),
+        "shuffled": _shuffled(values, truths, PRECISION),
     }
 
 
-def _shuffled(values: np.ndarray | list[float]) -> np.ndarray:
-    """The baseline: the results, permuted."""
-    return np.random.default_rng(0).permutation(np.asarray(values, dtype=float))
+def _shuffled(values: np.ndarray, truths: np.ndarray, precision: float) -> float:
+    """The baseline: how many results would be right in another's place, on average over all others' places."""
+    ordered, own = np.sort(values), np.abs(values - truths) <= precision
+    first = np.searchsorted(ordered, truths - precision, "left")
+    last = np.searchsorted(ordered, truths + precision, "right")
+    return float((last - first - own).sum() / max(len(values) - 1, 1))
 
 
-def _score_targets(worked: Worked, table: Table, centred: np.ndarray) -> tuple[int, int, int]:
-    """Numbers of targets read, of records alone in a withheld cell, and of hits by chance."""
+def _score_targets(worked: Worked, table: Table, centred: np.ndarray) -> dict[str, float]:
+    """Numbers of targets read, right and wrong, of records alone in a withheld cell, and of hits by chance."""
     geometry = worked.heard.geometry
     degrees = geometry.degrees(geometry.unit(table.x))
     read = worked.targets()
-    guesses = dict(zip(read, _shuffled(list(read.values())), strict=True))
     alone: set[int] = set()
-    right: set[int] = set()
-    chance: set[int] = set()
+    told: dict[int, float] = {}  # of the values read for a record the nearest, for it counts once
     for cell in worked.heard.hidden:
         active = np.flatnonzero(weight(degrees, cell) > 0)
         if len(active) != 1:
             continue
         record = int(active[0])
         alone.add(record)
-        if cell in read and abs(read[cell] - centred[record]) <= TARGET:
-            right.add(record)
-        if cell in guesses and abs(guesses[cell] - centred[record]) <= TARGET:
-            chance.add(record)
-    return len(right), len(alone), len(chance)
+        if cell in read:
+            both = read[cell], told.get(record, np.inf)
+            told[record] = min(both, key=lambda value: abs(value - float(centred[record])))
+    values, truths = np.array(list(told.values())), centred[list(told)]
+    right = int((np.abs(values - truths) <= TARGET).sum())
+    by_chance = _shuffled(values, truths, TARGET)
+    return {"right": right, "wrong": len(told) - right, "alone": len(alone), "chance": by_chance}

@@ -21,6 +21,8 @@ from privfed.leaks.reading.digits import NUMBER
 from privfed.leaks.table import Shape
 
 DRAWS = 20  #: Tables that are drawn to see how many matches come by chance
+#: How many tables are drawn before one is said to be handed over, of how many records at most.
+SURE, DRAWN = 1000, 200_000
 #: How many different values noisy numbers may hit beyond chance: twenty draws do not see rare hits.
 NOISY = 2
 
@@ -87,14 +89,14 @@ class Verbatim(Attack):
     out.
 
     The baseline is what matches by chance. Numbers that left exactly are held against tables that
-    have nothing to do with them: drawn from the other clients' columns, or, where there are none,
-    anew from each column's own distribution, decimals and steps (:mod:`privfed.leaks`). Numbers that left with noise are moved to one
-    of their nearest neighbours, which are as likely under noise, and held against the same table: truth
+    have nothing to do with them: drawn from the other clients' columns, and anew from each column's own
+    distribution, decimals and steps (:mod:`privfed.leaks`), whichever gives more. Numbers that left with noise are
+    moved to one of their nearest neighbours, which are as likely under noise, and held against the same table: truth
     that leaks in spite of the noise would no longer be found. Many people share one value, and one number then
     matches all of them at once; so a scan beats its baseline only if it does by cells and by different values alike.
 
     Rows of exact tables are held against whole records too: where every record of everybody who
-    answered is among them, the table was handed over, however much of it chance would give.
+    answered is among them, and chance never gives them all, the table was handed over.
     """
 
     name: ClassVar[str] = "verbatim"
@@ -142,12 +144,14 @@ class Verbatim(Attack):
             if not parts:
                 continue
             numbers = Numbers.of(parts)
+            if not len(numbers.values):
+                continue
             moved = [Numbers.of([_moved(p, rng) for p in parts]) for _ in range(DRAWS * noisy)]
             for column in _columns(truth, client, heard, schema):
                 by_chance = (
                     [column.found(others) for others in moved]
                     if noisy
-                    else [column.redrawn(rng).found(numbers) for _ in range(DRAWS)]
+                    else [column.by_chance(numbers, rng) for _ in range(DRAWS)]
                 )
                 tally.add(column, numbers, by_chance)
         partial = deadline.partial(read, len(clients), "clients")
@@ -156,17 +160,23 @@ class Verbatim(Attack):
     def _rows(self, transcript: Transcript, kind: str, truth: Truth) -> Finding | None:
         """Whole records that left as rows of an exact table; none where no row is one."""
         rng = np.random.default_rng(0)
-        each = [
-            rows_found(told, truth, client, rng)
+        told = [
+            (rows, truth, client)
             for client in transcript.clients
-            if client in truth and len(told := _tables(transcript.of(client=client), truth[client]))
+            if client in truth and len(rows := _tables(transcript.of(client=client), truth[client]))
         ]
+        each = [rows_found(*of, rng) for of in told]
         found = sum(count for count, _ in each)
         if not found:
             return None
         records = sum(len(truth[client].x) for client in transcript.clients if client in truth)
         chance = np.sum([by_chance for _, by_chance in each], axis=0)
-        handed_over = found == records
+        grade = severity(found, chance, 0)
+        if found == records and grade is not Severity.BREACH:
+            # the table was handed over, however much of it chance would give, unless chance gives all of it
+            draws = max(DRAWS, min(SURE, DRAWN // records))
+            again = [rows_found(*of, rng, draws)[1] for of in told]
+            grade = Severity.BREACH if np.sum(again, axis=0).max() < records else grade
         return self.finding(
             "whole records found in the releases, row by row",
             found,
@@ -174,7 +184,7 @@ class Verbatim(Attack):
             baseline=float(chance.mean()),
             detectable=least_found(chance, 0),
             releases=(kind,),
-            severity=Severity.BREACH if handed_over else severity(found, chance, 0),
+            severity=grade,
         )
 
     def _judged(self, kind: str, noisy: bool, tally: Tally, partial: str) -> Finding:
@@ -202,26 +212,37 @@ class Verbatim(Attack):
 
 
 def rows_found(
-    rows: np.ndarray, truth: Truth, client: str, rng: np.random.Generator
+    rows: np.ndarray, truth: Truth, client: str, rng: np.random.Generator, draws: int = DRAWS
 ) -> tuple[int, np.ndarray]:
     """How many of a client's records stand among released rows, each row counted for one record; and by chance.
 
     Args:
         rows: the released rows, shape (rows, columns): features, and perhaps the target.
         truth, client: the raw records by client, and whose rows they are.
-        rng: draws the :data:`DRAWS` tables that chance is told by: of the other clients' records, or with
-            this one's columns shuffled, each by itself.
+        rng: draws so many tables that chance is told by: of the other clients' records, or of this one's
+            columns, each by itself and in its shape.
     """
     width = rows.shape[1]
     own = _whole(truth[client])[:, :width]
     others = [_whole(table)[:, :width] for name, table in truth.items() if name != client]
     pool = np.concatenate(others) if others else np.empty((0, width))
-    drawn = [
-        rng.choice(pool, len(own)) if len(pool) else rng.permuted(own, axis=0) for _ in range(DRAWS)
-    ]
+    drawn = (_like(own, pool, rng) for _ in range(draws))
     told = Counter(map(tuple, rows.tolist()))
     counts = [sum((told & Counter(map(tuple, table.tolist()))).values()) for table in (own, *drawn)]
     return counts[0], np.array(counts[1:])
+
+
+def _like(own: np.ndarray, pool: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """As many records that the releases know nothing of."""
+    if len(pool):
+        return np.asarray(rng.choice(pool, len(own)))
+    drawn = np.column_stack([rng.choice(column, len(own)) for column in own.T.astype(float)])
+    for (
+        column
+    ) in drawn.T:  # of two values each is moved by itself, for between them there is nothing
+        for some in [column] if len(own) > 2 else np.split(column, len(own)):
+            Shape.of(some).redraw(some, rng)
+    return drawn
 
 
 def _whole(table: Table) -> np.ndarray:
@@ -353,19 +374,22 @@ class ColumnValues:
         hit = self.hits(numbers)["any"]
         return int(hit.sum()), len(np.unique(self.cells[self.usable][hit]))
 
-    def redrawn(self, rng: np.random.Generator) -> ColumnValues:
-        """A column that the releases know nothing of, much like this one.
+    def by_chance(self, numbers: Numbers, rng: np.random.Generator) -> tuple[int, int]:
+        """What :meth:`found` comes to for columns that the releases know nothing of, much like this one.
 
-        It has as many cells as can be found of this one, so that chance finds no more than there are.
+        The more of two: of a column drawn anew in this one's shape, and of as many cells of others. These may
+        be few, or of another range, so that they alone would let chance seem rarer than it is.
         """
         cells = self.cells[self.usable]
+        drawn = cells.copy()
+        Shape.of(cells).redraw(drawn, rng)
+        told = [replace(self, cells=drawn).found(numbers)]
         others = self.others[~np.isin(self.others, self._edges)]
         if len(others):
             enough = len(others) >= len(cells)
-            return replace(self, cells=rng.choice(others, len(cells), replace=not enough))
-        drawn = cells.copy()
-        Shape.of(cells).redraw(drawn, rng)
-        return replace(self, cells=drawn)
+            others = rng.choice(others, len(cells), replace=not enough)
+            told.append(replace(self, cells=others).found(numbers))
+        return max(count for count, _ in told), max(values for _, values in told)
 
 
 def _within(ordered: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:

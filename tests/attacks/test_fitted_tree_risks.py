@@ -11,6 +11,7 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier, Rando
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from privfed.attacks import fitted_tree_risks as risks
+from privfed.attacks.finding import corrected
 from privfed.attacks.fitted_trees import FittedTrees
 from privfed.errors import InputError
 from privfed.reports.text import finding_lines
@@ -157,3 +158,34 @@ def test_shadows_that_are_too_much_work_are_not_looked() -> None:
     ):
         assert alone.state == "not looked" and "--outsiders" in alone.why_not
         assert not alone.exposed
+
+
+@pytest.mark.parametrize(
+    ("train", "held", "rate"),
+    [(1, 100, 0.3), (5, 100, 0.9), (3, 3, 0.5), (20, 300, 0.9), (100, 100, 0.05)],
+)
+def test_shares_of_few_records_that_differ_by_chance_are_no_finding(
+    train: int, held: int, rate: float
+) -> None:
+    """Training and held-out records alike: all of five are no proof, nor is one of one."""
+    rng, runs, found = np.random.default_rng(0), 400, []
+    for _ in range(runs):
+        groups = [(rng.random(size) < rate).astype(float) for size in (train, held)]
+        found.append(risks._compared(groups, "leaf sizes", "?", "share"))
+    assert sum(each.severity != "none" for each in found) / runs <= 0.035
+    assert all(each.p_value is not None for each in found)
+    assert (
+        sum(each.severity != "none" for one in found for each in corrected([one] * 10))
+        <= 10 * 0.01 * runs
+    )
+
+
+@pytest.mark.parametrize("trees", [1, 50])
+def test_shares_that_differ_are_found(trees: int) -> None:
+    """The power twin: of single trees, and of averages over many, whose interval is the narrower."""
+    rng = np.random.default_rng(0)
+    groups = [(rng.random((100, trees)) < rate).mean(axis=1) for rate in (0.6, 0.3)]
+    found = risks._compared(groups, "leaf sizes", "?", "share")
+    assert found.severity == "some" and found.low is not None and found.high is not None
+    assert (found.high - found.low < 0.1) == (trees > 1)
+    assert risks._compared(groups[::-1], "leaf sizes", "?", "share").severity == "none"

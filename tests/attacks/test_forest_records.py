@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from privfed import Column, LocalDisclosure, Policy, Schema
+from privfed.attacks import forest_records
 from privfed.attacks.finding import Finding
 from privfed.attacks.forest_records import PiecedRecords, ToldNode, pieced, right
 from privfed.attacks.sketches import NEAR
@@ -128,3 +130,41 @@ def test_claims_are_compared_as_by_hand() -> None:
     by_hand = int((fits.all(axis=2) & told[:, None]).any(axis=0).sum())
     assert right(claims, records) == by_hand > 5
     assert right(np.empty((0, 0)), records) == right(claims, records[:0]) == 0
+
+
+@cache
+def small() -> Transcript:
+    """One client's, of two trees."""
+    return released(trees=2)[0].of(client="A")
+
+
+def told(rows: np.ndarray, records: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> Finding:
+    """What is found of a client's records by these claims."""
+    transcript = small()
+    own = Records(
+        SCHEMA, np.column_stack([records, np.zeros((len(records), 2))]), np.zeros(len(records))
+    )
+    monkeypatch.setattr(forest_records, "_claims", lambda nodes: rows)
+    (found,) = PiecedRecords().run(transcript, {"A": own}, SCHEMA)
+    return found
+
+
+def test_a_single_claim_that_is_right_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Held to itself in another order it would be its own baseline."""
+    records = np.random.default_rng(0).uniform(0, 100, (60, 2))
+    found = told(records[:1], records, monkeypatch)
+    assert (found.value, found.baseline, found.severity) == (1, 0, "breach")
+
+
+def test_values_that_are_joined_by_accident_are_found_by_chance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Claims of few different values fit some record whatever is joined: hardly ever more than random ones."""
+    rng, runs, accused = np.random.default_rng(0), 60, 0
+    for _ in range(runs):
+        records = rng.integers(0, 12, (60, 2)).astype(float)
+        accused += (
+            told(rng.integers(0, 12, (20, 2)).astype(float), records, monkeypatch).severity
+            != "none"
+        )
+    assert accused / runs <= 0.06

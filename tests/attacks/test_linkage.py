@@ -142,12 +142,30 @@ def test_single_bits_of_one_template_meet_the_mechanism_s_own_curve() -> None:
 
 
 def test_standing_leaves_a_person_s_own_book_out() -> None:
-    """NaN marks it; a constant row stands nowhere."""
+    """Of the strangers', where NaN marks it; a constant row stands nowhere."""
     own, others = standardised(
         np.array([3.0, 1.0]), np.array([[np.nan, 0.0, 2.0], [1.0, np.nan, 1.0]])
     )
-    assert own.tolist() == [2.0, 0.0] and sorted(others) == [-1.0, 0.0, 0.0, 1.0]
+    assert own == pytest.approx([2.0, 0.0])
+    assert sorted(others) == pytest.approx([-5.0, 0.0, 0.0, 1 / 3])
     assert 0 <= RocCurve.of(own, others).at(0.01) <= 1
+
+
+@pytest.mark.parametrize("strangers", [1, 2, 5, 20])
+def test_few_strangers_link_nobody_by_chance(strangers: int) -> None:
+    """Bits of fair coins; an own book is first among few strangers' more often than at 1 %, and that is the guess."""
+    rng, entries = np.random.default_rng(0), []
+    for entry in asked("levels", "8"):
+        part = entry.release.parts["bits"]
+        coins = replace(part, units=(rng.random(part.units.shape) < 0.5).astype(part.units.dtype))
+        entries.append(replace(entry, release=replace(entry.release, parts={"bits": coins})))
+    few = [(s, p - PEOPLE, v) for s, p, v in BOOKS.entries() if 0 <= p - PEOPLE < strangers]
+    outsiders = RuleIndex.indexed(BOOKS.grammar, strangers, few)
+    found = attack(Transcript(tuple(entries)), strangers=outsiders)[LINKED]
+    assert found.severity == "none" and found.baseline == 1 / (1 + strangers)
+    assert found.detail["note"].endswith(f"by chance one in {1 + strangers} is linked")
+    told = attack(asked("levels", "8"), strangers=outsiders)[LINKED]
+    assert told.severity == "some" and told.value > 0.95
 
 
 def changed(part: ReleasedPart) -> Transcript:

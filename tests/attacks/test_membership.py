@@ -16,6 +16,7 @@ from scipy.stats import norm
 from privfed.attacks.membership import (
     LikelihoodRatios,
     Membership,
+    areas_elsewhere,
     auc,
     auc_deviation,
     between_draws,
@@ -237,12 +238,9 @@ def test_few_draws_convict_nobody() -> None:
 def test_a_draw_whose_law_is_not_named_convicts_nobody_either() -> None:
     """What is not what the records come to was drawn, and two clients are two draws."""
     owners = {"one": table(10, 1), "two": table(10, 2)}
-    entries = []
-    for entry in released(QUERIES[0], owners, "laplace", "1"):
-        parts = {name: replace(part, noise=None) for name, part in entry.release.parts.items()}
-        entries.append(replace(entry, release=replace(entry.release, parts=parts)))
-    (found,) = Membership().run(Transcript(tuple(entries)), owners, SCHEMA)
-    assert "exact" in found.metric
+    transcript = unnamed(released(QUERIES[0], owners, "laplace", "1"), QUERIES[0].kind)
+    (found,) = Membership().run(transcript, owners, SCHEMA)
+    assert found.metric.endswith("by numbers with noise that nobody named")
     assert found.limit == ""
 
 
@@ -258,6 +256,21 @@ def test_clients_that_share_nothing_but_chance_are_not_accused() -> None:
     """The interval over draws: three clients prove little, one nothing."""
     assert between_draws(np.array([0.6])) == 1.0
     assert between_draws(np.array([0.55, 0.6, 0.65])) == pytest.approx(0.124, abs=0.001)
+
+
+@pytest.mark.parametrize("sizes", [[30] * 5, [300, *[30] * 4], [300, *[5] * 20], [40, 5]])
+def test_the_interval_over_draws_of_unequal_clients_holds_what_it_should(sizes: list[int]) -> None:
+    """A mean by records of one draw a client: with one large client hardly more is known than of one draw."""
+    rng, runs, missed = np.random.default_rng(0), 400, 0
+    weights = np.array(sizes, float)
+    for _ in range(runs):
+        drawn = rng.normal(0.5, 0.1, len(sizes))
+        half = between_draws(drawn, weights=weights)
+        missed += abs(float(np.average(drawn, weights=weights)) - 0.5) > half
+    assert missed / runs <= 0.07
+    assert between_draws(np.array([0.55, 0.6, 0.65]), weights=np.ones(3)) == pytest.approx(
+        between_draws(np.array([0.55, 0.6, 0.65]))
+    )
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.7])
@@ -298,3 +311,71 @@ def test_few_clients_told_apart_by_chance_are_no_proof(clients: int, records: in
             chances.append(told.chance)
     for level in (0.05, 0.01, 0.0025):
         assert sum(chance <= level for chance in chances) <= runs * level
+
+
+def unnamed(transcript: Transcript, kind: str) -> Transcript:
+    """The same releases, those of a kind by a mechanism that names no noise."""
+    entries = []
+    for entry in transcript:
+        parts = {
+            name: replace(part, noise=None if entry.kind == kind else part.noise)
+            for name, part in entry.release.parts.items()
+        }
+        entries.append(replace(entry, release=replace(entry.release, parts=parts)))
+    return Transcript(tuple(entries))
+
+
+def test_noise_that_nobody_named_is_judged_by_draws_of_it() -> None:
+    """Two clients of different people: half the draws fit both, and without any information nothing is found."""
+    rng, query, accused = np.random.default_rng(0), QUERIES[0], 0
+    for seed in range(40):
+        owners = {
+            name: Records(SCHEMA, rng.uniform([low, -1], [high, 1], (30, 2)), np.zeros(30))
+            for name, low, high in (("one", 0.0, 1.9), ("two", 1.1, 8.0))
+        }
+        transcript = unnamed(released(query, owners, "laplace", "0.001", seed), query.kind)
+        accused += any(f.severity != "none" for f in Membership().run(transcript, owners, SCHEMA))
+    assert accused == 0
+
+
+def test_exact_numbers_beside_noise_that_nobody_named_are_proofs_still() -> None:
+    """Each is judged for itself: the exact ones tell everybody apart, whatever stands beside them."""
+    owners = {"one": table(10, 1), "two": table(10, 2)}
+    noisy = released(QUERIES[0], owners, "laplace", "0.001")
+    open_ = released(QUERIES[2], owners, "open", None)
+    kind, other = QUERIES[0].kind, QUERIES[2].kind
+    exact, drawn = Membership().run(unnamed(Transcript((*noisy, *open_)), kind), owners, SCHEMA)
+    assert exact.metric.endswith("by exact numbers") and exact.value == 1.0
+    assert exact.severity == "some" and exact.releases == (other,)
+    assert drawn.metric.endswith("by numbers with noise that nobody named")
+    assert drawn.severity == "none" and drawn.releases == (kind,)
+    (alone,) = Membership().run(unnamed(Transcript((*open_, *noisy)), kind), owners, SCHEMA)
+    assert alone.releases == (other,)  # which told all apart, so that nothing else was read
+
+
+@pytest.mark.parametrize("sizes", [[300, *[5] * 20], [300, *[5] * 4]])
+def test_one_large_client_s_draw_is_one_draw(sizes: list[int]) -> None:
+    """Of unequal clients whose people differ, a draw of wide noise ranks members above or below all others."""
+    rng, runs, accused = np.random.default_rng(0), 200, 0
+    for _ in range(runs):
+        middle = (len(sizes) - 1) / 2
+        people = [rng.normal(3 * (at - middle), 1, size) for at, size in enumerate(sizes)]
+        signs = rng.choice([-1.0, 1.0], len(sizes))
+        own = [sign * each for sign, each in zip(signs, people, strict=True)]
+        rest = [sign * each for sign, each in zip(signs, elsewhere(people), strict=True)]
+        told = judged(own, rest, drawn=True)
+        assert told is not None
+        accused += told.low > 0.5
+    assert accused / runs <= 0.07
+
+
+def test_areas_above_outsiders_elsewhere_are_those_of_each_pair() -> None:
+    """Beside the area of every pair of clients, ties and unequal sizes included."""
+    rng = np.random.default_rng(0)
+    own, rest = ([rng.integers(0, 6, size).astype(float) for size in (1, 4, 9)] for _ in range(2))
+    expected = [
+        [auc(a, b) if i != j else np.nan for j, b in enumerate(rest)] for i, a in enumerate(own)
+    ]
+    assert areas_elsewhere(own, rest) == pytest.approx(np.array(expected), nan_ok=True)
+    told = judged(own, rest, drawn=True)
+    assert told is not None and told.area == pytest.approx(np.nanmean(expected))

@@ -298,6 +298,47 @@ def test_a_program_too_large_is_told_with_what_it_would_take(
     assert found.partial == "26 numbers of 24 cells would take 6e+07 operations"
 
 
+def test_numbers_beyond_those_that_are_read_are_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group that two studies isolate stands in numbers that nobody read: not looked, and of how many."""
+    frame = people()
+    ages = np.sort(frame["age"])
+    edges = float(ages[19:21].mean()), float(ages[20:22].mean())
+    studies = [Histogram(0, (0.0, edge, 100.0)) for edge in (20.0, *edges)]
+    transcript = released(frame, AGES, *studies)
+    assert attack(transcript, frame, AGES)[GROUPS].state == "found"
+    monkeypatch.setattr(reconstruction, "ROWS", 4)
+    found = attack(transcript, frame, AGES)[GROUPS]
+    assert found.state == "not looked" and found.partial == "4 of 6 numbers are looked at"
+    monkeypatch.setattr(reconstruction, "ROWS", 6)
+    monkeypatch.setattr(reconstruction, "PAIRED", 4)
+    found = attack(transcript, frame, AGES)[GROUPS]
+    assert found.state == "not looked" and found.partial == "4 of 6 counts are compared in pairs"
+
+
+def test_releases_too_wide_to_be_read_are_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three cells are too many, two are read."""
+    frame = people()
+    transcript = released(
+        frame, AGES, Histogram(0, (0.0, 50.0, 100.0)), Histogram(0, (0.0, 20.0, 50.0, 100.0))
+    )
+    monkeypatch.setattr(ledger_rows, "CELLS", 2)
+    found = attack(transcript, frame, AGES)[GROUPS]
+    assert found.state == "not looked" and found.partial == "2 of 5 numbers are looked at"
+    monkeypatch.setattr(ledger_rows, "CELLS", 1)
+    found = attack(transcript, frame, AGES)[GROUPS]
+    assert found.state == "not looked" and found.partial == "0 of 5 numbers are looked at"
+
+
+def test_outcomes_of_too_many_records_are_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said, with how many are looked at."""
+    monkeypatch.setattr(reconstruction, "SOLVED", 29)
+    frame = pd.DataFrame({"age": np.linspace(1, 99, 30), "ill": np.arange(30) % 2})
+    policy = Policy({Subset.kind: (Guard.of("open"),)}, name="open")
+    found = attack(released(frame, BINARY, Subset(0), policy=policy), frame, BINARY)[OUTCOMES]
+    assert found.state == "not looked"
+    assert found.partial == "30 records: of at most 29 outcomes are solved for"
+
+
 def noisy(times: int) -> Policy:
     """So many answers of epsilon 1/2 each."""
     guard = Guard.of("laplace", spend="0.5", times=times)
@@ -338,6 +379,23 @@ def test_what_features_say_anywhere_is_no_leak() -> None:
     own, other = (Records.from_frame(part, BINARY) for part in (frame[:60], frame[60:]))
     assert guessed(own, [], upper=1.0) < 45
     assert guessed(own, [other], upper=1.0) > 55
+
+
+@pytest.mark.parametrize("band", [(50, 100), (30, 70)])
+def test_outcomes_that_held_out_records_tell_are_no_leak(band: tuple[int, int]) -> None:
+    """Of a single client, whose outcomes follow from the features, by a line or not; the sums say no more."""
+    ages = np.random.default_rng(0).uniform(0, 100, 200)
+    frame = pd.DataFrame({"age": ages, "ill": ((ages > band[0]) & (ages < band[1])).astype(int)})
+    asked = [Subset(seed) for seed in range(80)]
+    transcript = released(
+        frame[:60], BINARY, *asked, policy=Policy({Subset.kind: (Guard.of("open"),)}, name="open")
+    )
+    truth = {"A": Records.from_frame(frame[:60], BINARY)}
+    (found,) = [f for f in Reconstruction().run(transcript, truth, BINARY) if f.metric == OUTCOMES]
+    assert found.value == 60 and found.severity == "some"
+    truth["A, held out"] = Records.from_frame(frame[60:], BINARY)
+    (found,) = [f for f in Reconstruction().run(transcript, truth, BINARY) if f.metric == OUTCOMES]
+    assert found.value == 60 and found.severity == "none"
 
 
 def test_private_releases_are_not_accused() -> None:

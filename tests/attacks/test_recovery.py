@@ -205,3 +205,11 @@ def test_fields_survive_the_wire() -> None:
     entry = released(drawn(1, 0)).entries[0]
     assert wire.encode(entry.query["sets"]) == wire.encode(5)
     assert cells(entry.query["nodes"])[1] == frozenset({(0, 1)})
+
+
+def test_a_record_that_two_releases_give_counts_once() -> None:
+    """Two trees over the same records: never more are recovered than there are."""
+    truth = {"one": drawn(3, 0), "two": drawn(9, 100)}
+    twice = Transcript((*released(truth["one"]), *released(truth["one"])))
+    (found,) = Recovery().run(twice, truth, SCHEMA)
+    assert found.value == found.of == 3

@@ -10,7 +10,7 @@ import pytest
 
 from privfed import Column, LocalDisclosure, Policy, Schema
 from privfed.attacks.finding import Finding
-from privfed.attacks.sketches import SketchedValues, unmixing
+from privfed.attacks.sketches import ClientSketches, SketchedValues, unmixing
 from privfed.learners import FedForestClassifier
 from privfed.tables.records import Records
 
@@ -87,3 +87,21 @@ def test_unmixing_inverts_interpolated_quantiles(records: int, levels: int) -> N
     values = np.sort(np.random.default_rng(records).normal(size=records))
     told = np.quantile(values, np.arange(levels + 1) / levels)
     assert np.allclose(unmixing(records, levels) @ told, values)
+
+
+@pytest.mark.parametrize("others", [0, 4])
+def test_whole_numbers_meet_whole_numbers_by_chance(others: int) -> None:
+    """Values of other people stand in a column of ages, of a single client and beside few others."""
+    rng, runs, accused = np.random.default_rng(0), 60, 0
+    for _ in range(runs):
+        truth = {
+            name: Records(
+                SCHEMA, np.column_stack([rng.integers(1, 90, size), np.zeros(size)]), None
+            )
+            for name, size in (("A", 8), ("B", others))
+            if size
+        }
+        heard = {"A": ClientSketches({0: np.unique(rng.integers(1, 90, 20)).astype(float)}, {})}
+        told = SketchedValues()._scored("cells", truth, heard, lambda one: one.told, 0.0, "")
+        accused += told.severity != "none"
+    assert accused / runs <= 0.05

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from privfed.attacks.fuzzy import Cell
 from privfed.attacks.identities import Equation, SumIdentities
-from privfed.attacks.subtraction import Subtraction, derive_sums, known_sums
+from privfed.attacks.subtraction import Subtraction, _shuffled, derive_sums, known_sums
 from privfed.exchange.transcript import Transcript
+from privfed.learners.fuzzy_tree.queries import Level
+from tests.attacks.test_membership import SCHEMA, released, table
 
 
 def cell(*steps: tuple[int, int]) -> Cell:
@@ -136,3 +140,30 @@ def test_a_single_levels_cells_nulled_alone_all_come_back(diabetes) -> None:  # 
                     nulled += 1
                     alone += frozenset([*path, (feature, int(j))]) in worked.found["weights"]
         assert alone == nulled > 20
+
+
+@pytest.mark.parametrize(("column", "place"), [(0, 0), (0, 4), (1, 2), (1, 3)])
+def test_a_single_withheld_cell_that_comes_back_is_found(column: int, place: int) -> None:
+    """There is no other result to hold it to, and none is needed: a parent less its siblings is a proof."""
+    low, high = np.array([1.0, -0.5]), np.array([7.0, 0.9])
+    own = {"one": table(6, 1)}
+    (entry,) = released(Level(((),), 5, low, high, (0, 1)), own, "open", None)
+    parts = dict(entry.release.parts)
+    for name in ("weights", "linear", "squares"):
+        mask = np.zeros(parts[name].units.shape, bool)
+        mask[0, column, place] = True
+        parts[name] = replace(parts[name], mask=mask, units=np.where(mask, 0, parts[name].units))
+    nulled = Transcript((replace(entry, release=replace(entry.release, parts=parts)),))
+    sums, targets = Subtraction().run(nulled, own, SCHEMA)
+    assert (sums.value, sums.of, sums.baseline, sums.severity) == (1, 1, 0, "breach")
+    alone = column == 1  # of its two cells, each holds one record, whose target comes along
+    assert (targets.value, targets.of) == (alone, alone)
+    assert targets.severity == ("breach" if alone else "none")
+
+
+def test_results_are_right_elsewhere_by_chance() -> None:
+    """By hand: two of three results agree, so that each of these is right in one of two other places."""
+    told = np.array([1.0, 1.0, 2.0])
+    assert _shuffled(told, told, 1e-6) == 1.0
+    assert _shuffled(told[:1], told[:1], 1e-6) == _shuffled(told[:0], told[:0], 1e-6) == 0.0
+    assert _shuffled(told, np.array([2.0, 2.0, 2.0]), 1e-6) == 1.0

@@ -222,3 +222,58 @@ def test_rows_of_everybody_s_kind_are_no_record_of_this_one() -> None:
     truth = {n: Records(same, np.ones((30, 1))) for n in ("one", "two")}
     found = Verbatim().run(released(np.ones((4, 1)), PartType.VALUES), truth, same)
     assert (found[0].value, found[0].baseline, found[0].severity) == (4, 4.0, "none")
+
+
+@pytest.mark.parametrize(
+    ("records", "rows"),
+    [
+        ([[0, 0]], np.zeros((4, 2))),  # an empty table of counts
+        (
+            [[0, 1], [1, 1]],
+            np.array([[0, 0], [0, 1], [1, 0], [1, 1]]),
+        ),  # a public list of all there is
+    ],
+)
+@pytest.mark.parametrize("clients", [("one",), ("one", "two")])
+def test_records_that_any_table_holds_were_not_handed_over(
+    records: list[list[int]], rows: np.ndarray, clients: tuple[str, ...]
+) -> None:
+    """However few they are: chance gives all of them too."""
+    rng = np.random.default_rng(0)
+    bits = Schema((Column("a", "integer", 0, 1), Column("b", "integer", 0, 1)))
+    tables = {"one": np.array(records, float), "two": rng.integers(0, 2, (40, 2)).astype(float)}
+    truth = {name: Records(bits, tables[name]) for name in clients}
+    found = Verbatim().run(released(rows, PartType.VALUES), truth, bits)[0]
+    assert found.metric == "whole records found in the releases, row by row"
+    assert found.value == found.of == len(records) and found.severity == "none"
+
+
+@pytest.mark.parametrize("records", [1, 2, 3])
+def test_few_records_that_were_handed_over_are_a_breach(records: int) -> None:
+    """Of a single client: values that nobody else would have."""
+    truth = {
+        "one": Records(SCHEMA, np.random.default_rng(0).uniform([0, -3], [10, 7], (records, 2)))
+    }
+    rows, _ = Verbatim().run(released(truth["one"].x, PartType.VALUES), truth, SCHEMA)
+    assert rows.value == rows.of == records and rows.severity == "breach"
+
+
+@pytest.mark.parametrize("sizes", [(3, 3), (10, 20)])
+@pytest.mark.parametrize("apart", [0, 15])
+def test_few_other_records_do_not_make_chance_rare(sizes: tuple[int, int], apart: int) -> None:
+    """Counts of other people meet the ages of clients of few records, alike or not."""
+    rng, runs, accused = np.random.default_rng(0), 40, 0
+    schema = Schema((Column("age", "integer", 0, 99),))
+    for _ in range(runs):
+        truth = {
+            name: Records(schema, rng.integers(1, 40, (size, 1)) + float(low))
+            for name, size, low in zip(("one", "two"), sizes, (0, apart), strict=True)
+        }
+        (found,) = Verbatim().run(released(rng.poisson(20, 12), PartType.COUNTS), truth, schema)
+        accused += found.severity != "none"
+    assert accused / runs <= 0.05
+
+
+def test_bits_of_individuals_hold_no_numbers_to_look_for(truth: dict[str, Records]) -> None:
+    """Nothing is read, and so nothing is said to have been looked at."""
+    assert Verbatim().run(released(np.ones((30, 2), bool), PartType.BITS), truth, SCHEMA) == []

@@ -43,7 +43,7 @@ def assert_dp(  # noqa: PLR0913 - by name where a test says it
 ) -> None:
     """Assert that the outputs of ``run`` do not contradict (epsilon, delta)-differential privacy.
 
-    ``run`` is called again and again on two neighbouring data sets, with fresh noise each time; an
+    ``run`` is called again and again on two neighbouring data sets, in random order, with fresh noise each time; an
     event is chosen on a fifth of the outputs and judged on the rest
     (:mod:`privfed.audits.paired_trials`). Values, their lowest bits, the direction in which outputs
     differ, how many there are, texts, and whether an exception is raised are all looked at. A
@@ -133,7 +133,13 @@ def _samples(
     """Outputs on both data sets as numbers, shape (runs, columns); None if all are one constant."""
     runs = trials // 2
     shapes: dict[object, int] = {}
-    rows = [_outputs(run, data, runs, batched, shapes) for data in (one, other)]
+    if batched:
+        rows = [_many(run, data, runs, shapes) for data in (one, other)]
+    else:  # in random order: what changes from run to run, as a request's number does, tells of neither
+        order = np.random.default_rng(_SEED).permutation(2 * runs) < runs
+        rows = [[], []]
+        for first in order:
+            rows[not first].append(_row(_left(run, one if first else other), shapes))
     width = max(len(row) for sample in rows for row in sample)
     samples = [np.array([np.pad(row, (0, width - len(row))) for row in sample]) for sample in rows]
     both = np.concatenate(samples)
@@ -143,22 +149,20 @@ def _samples(
     return _chosen(samples[0][:, varied], samples[1][:, varied])
 
 
-def _outputs(
-    run: Callable[..., object], data: Any, runs: int, batched: bool, shapes: dict[object, int]
+def _many(
+    run: Callable[..., object], data: Any, runs: int, shapes: dict[object, int]
 ) -> list[np.ndarray]:
-    if batched:
-        outputs: Any = run(data, runs)
-        if len(outputs) != runs:
-            raise InputError(f"run gave {len(outputs)} outputs where {runs} were asked for")
-        return [_row(output, shapes) for output in outputs]
-    rows = []
-    for _ in range(runs):
-        try:
-            left = run(data)
-        except Exception as error:  # noqa: BLE001  # that it fails may depend on the data
-            left = f"raised {type(error).__name__}"
-        rows.append(_row(left, shapes))
-    return rows
+    outputs: Any = run(data, runs)
+    if len(outputs) != runs:
+        raise InputError(f"run gave {len(outputs)} outputs where {runs} were asked for")
+    return [_row(output, shapes) for output in outputs]
+
+
+def _left(run: Callable[..., object], data: Any) -> object:
+    try:
+        return run(data)
+    except Exception as error:  # noqa: BLE001  # that it fails may depend on the data
+        return f"raised {type(error).__name__}"
 
 
 def _row(left: object, shapes: dict[object, int]) -> np.ndarray:

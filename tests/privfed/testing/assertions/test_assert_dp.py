@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -132,3 +133,9 @@ def test_dp_arguments_are_checked() -> None:
         assert_dp(len, [1, 2], 1.0)
     with pytest.raises(InputError, match="column"):
         assert_dp(len, pd.DataFrame({"x": [1.0]}), 1.0, unit="person")
+
+
+def test_what_changes_from_run_to_run_convicts_nobody() -> None:
+    """A request's number, or the time, differs between early and late runs, and those are no data sets."""
+    number, noisy = count(), laplace(2.0, 1)
+    assert_dp(lambda data: {"request": next(number)} | noisy(data), PAIR, 0.5)

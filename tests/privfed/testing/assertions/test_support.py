@@ -84,3 +84,18 @@ def test_it_is_never_vacuous() -> None:
         assert_support(lambda some: 1.5, np.ones((20, 2)))
     with pytest.raises(InputError):
         assert_support(lambda some: 1.5, TABLE, k=1)
+
+
+def test_noise_that_seldom_shows_is_noise() -> None:
+    """A noisy count to the nearest ten hardly ever changes, and then not for the record that is away."""
+    table = pd.DataFrame({"x": np.random.default_rng(1).normal(size=100)})
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+
+        def run(t: pd.DataFrame, rng: np.random.Generator = rng) -> dict[str, float]:
+            noisy = len(t) + rng.laplace()
+            return {"n": round(noisy / 10) * 10, "mean": float(t["x"].mean() + rng.laplace())}
+
+        assert_support(run, table, 5)
+        with pytest.raises(FewRecords, match="alone"):
+            assert_support(lambda t, run=run: run(t) | {"most": float(t["x"].max())}, table, 5)
