@@ -244,8 +244,15 @@ def _grew(before: BinaryTrees, after: BinaryTrees) -> bool:
         and np.array_equal(before.cut[inner], after.cut[inner])
         and np.array_equal(before.left[inner], after.left[inner])
         and np.array_equal(subset >= 0, now >= 0)
-        and np.array_equal(before.subsets[subset[subset >= 0]], after.subsets[now[now >= 0]])
+        and _alike(before.subsets[subset[subset >= 0]], after.subsets[now[now >= 0]])
     )
+
+
+def _alike(before: np.ndarray, after: np.ndarray) -> bool:
+    """Whether subsets are the same but for categories beyond the narrower ones', which then have none."""
+    width = min(before.shape[1], after.shape[1])
+    beyond = before[:, width:].any() or after[:, width:].any()
+    return not beyond and np.array_equal(before[:, :width], after[:, :width])
 
 
 @lru_cache(maxsize=2)

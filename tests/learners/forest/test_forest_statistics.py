@@ -191,6 +191,19 @@ def test_grown_trees_are_walked_on_from_where_they_were() -> None:
     )
 
 
+def test_samples_are_drawn_once_though_subsets_widen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees whose first subsets came since, or wider ones, are walked on from where they were."""
+    level, drawn, rows = stump_and_root("bootstrap"), [], Sampling.rows
+    monkeypatch.setattr(Sampling, "rows", lambda *of: drawn.append(of[2]) or rows(*of))
+    none = NodeFeatures(np.zeros(2, int), np.zeros(0, int))
+    roots = OpenNodes(BinaryTrees.stumps(2), level.sampling, np.arange(2), none, none, 3)
+    wider = replace(level.trees, subsets=np.pad(level.trees.subsets, ((0, 0), (0, 2))))
+    own = view()
+    for asked in (roots, level, replace(level, trees=wider)):
+        Sketches(asked, 2).evaluate(own)
+    assert drawn == [0, 1]
+
+
 @pytest.mark.parametrize("block", [1, 40_000])
 def test_leaves_that_were_not_asked_about_are_found_again(
     monkeypatch: pytest.MonkeyPatch, block: int
