@@ -17,7 +17,6 @@ from privfed.questions.query import View
 BLOCK = 320_000
 #: Most bytes of places and of sorted keys that a client keeps between two questions.
 KEPT = 64 * 2**20
-_U64 = np.uint64
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +122,7 @@ class Sorted:
     """One feature of each of some nodes, sorted."""
 
     pairs: np.ndarray  #: the pairs, shape (nodes,)
+    features: np.ndarray  #: their features, shape (nodes,)
     keys: np.ndarray  #: sorted keys, their highest bits counting the nodes from the first of these
     edges: np.ndarray  #: where each node's keys begin, and their end, shape (nodes + 1,)
 
@@ -147,6 +147,7 @@ class NodeIndex:
         drawn = (sampling.way, sampling.label, sampling.forest, sampling.trees.tobytes())
         key = (drawn, level.classes)
         if known is None or known[0] != key:
+            _keep_freed_memory()
             known = (key, cls(Columns.of(view.table, level.classes)))
             view.cache["forest"] = known
         index: NodeIndex = known[1]
@@ -218,16 +219,27 @@ class NodeIndex:
     def _sort(self, instances: NodeInstances, pairs: NodeFeatures) -> Iterator[Sorted]:
         """The first, second, ... numeric pair of each node, each sorted by one call."""
         columns = self.columns
-        bits = _U64(32 + columns.payload)  # a key's node stands above a record's own bits
+        kind = columns.keys.dtype.type
         for part in instances.batches(columns.room):
             above = None
             for kept, chosen in part.slots(pairs):
                 if above is None:
-                    above = kept.repeat(np.arange(len(kept.nodes), dtype=_U64) << bits)
-                keys = columns.keys.take(kept.cells(pairs.features.take(chosen), columns.records))
+                    nodes = np.arange(len(kept.nodes), dtype=kind)
+                    above = kept.repeat(nodes << kind(columns.bits))
+                features = pairs.features.take(chosen)
+                keys = columns.keys.take(kept.cells(features, columns.records))
                 keys += above[: len(keys)]
                 keys.sort()
-                yield Sorted(chosen, keys, kept.edges)
+                yield Sorted(chosen, features, keys, kept.edges)
+
+
+def _keep_freed_memory() -> None:
+    """Free one large block that was never touched.
+
+    glibc returns freed memory to the system beyond twice the largest block that was freed so far, up to 32 MiB
+    (mallopt(3), M_MMAP_THRESHOLD); every page that is taken anew costs a fault.
+    """
+    np.empty(2**25 - 2**16, np.uint8)
 
 
 @lru_cache(maxsize=2)  # in one process the same queries reach every client

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed import Column, Schema
+from privfed.learners.forest import columns, statistics
 from privfed.learners.forest import node_index as levels
 from privfed.learners.forest.columns import ordered, unordered
 from privfed.learners.forest.level import NodeFeatures, OpenNodes
@@ -94,13 +95,22 @@ def test_sketches_and_totals(way: str, classes: int, interpolate: bool) -> None:
             assert found["counts"][place].tolist() == [len(rows)]
 
 
+@pytest.mark.parametrize("few", [0, 100])
+@pytest.mark.parametrize("widest", [0, 22])
 @pytest.mark.parametrize("way", ["all", "bootstrap", "poisson", "split"])
 @pytest.mark.parametrize("classes", [0, 1, 2, 3])
-def test_bins_and_categories(way: str, classes: int) -> None:
-    """Records between cuts and of each category, one by one; sums of targets beside them."""
+def test_bins_and_categories(
+    way: str, classes: int, few: int, widest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records between cuts and of each category, one by one; sums of targets beside them.
+
+    Whether cuts are looked up in sorted keys, of 32 bits or of 64, or compared with each record.
+    """
+    monkeypatch.setattr(statistics, "FEW", few)
+    monkeypatch.setattr(columns, "WIDEST", widest)
     own, level = view(), stump_and_root(way, classes)
     cuts = np.sort(np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32), axis=1)
-    cuts[1] = [-1, -1, 0]
+    cuts[1], cuts[4] = [-1, -1, 0], [-9, 2, 9]
     found = BinStatistics(level, cuts).evaluate(own)
     x, y = own.table.x.astype(np.float32), own.table.target
     units = np.trunc((y / 2 - 0.5) * 2**20)
