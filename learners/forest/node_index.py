@@ -15,6 +15,8 @@ from privfed.questions.query import View
 
 #: Instances (records times trees) that are sorted at once: fewer cost time, more cost memory.
 BLOCK = 320_000
+#: Instances of a run of nodes from which on runs are copied one by one.
+SHORT = 300
 #: Most bytes of places and of sorted keys that a client keeps between two questions.
 KEPT = 64 * 2**20
 
@@ -57,15 +59,24 @@ class NodeInstances:
 
     def at(self, places: np.ndarray) -> NodeInstances:
         """Some of the nodes, in that order; without a copy where they lie together."""
+        counts = self.counts[places]
         turns = np.ones(len(places) + 1, bool)
         np.not_equal(places[1:], places[:-1] + 1, out=turns[1:-1])
         runs = np.flatnonzero(turns)
         if len(places) == len(self.nodes) and len(runs) == 2:
             return self
         first, last = self.edges[places[runs[:-1]]], self.edges[places[runs[1:] - 1] + 1]
-        rows = [self.rows[a:b] for a, b in zip(first.tolist(), last.tolist(), strict=True)]
-        whole = rows[0] if len(rows) == 1 else np.concatenate([self.rows[:0], *rows])
-        return NodeInstances(whole, self.nodes[places], self.counts[places])
+        if len(first) == 1:
+            rows = self.rows[first[0] : last[0]]
+        elif len(first) * SHORT < (total := int(counts.sum())):
+            bounds = zip(first.tolist(), last.tolist(), strict=True)
+            rows = np.concatenate([self.rows[a:b] for a, b in bounds])
+        else:
+            lengths = last - first
+            index = np.repeat(last - np.cumsum(lengths), lengths)
+            index += np.arange(total)
+            rows = self.rows.take(index)
+        return NodeInstances(rows, self.nodes[places], counts)
 
     def slots(self, pairs: NodeFeatures) -> Iterator[tuple[NodeInstances, np.ndarray]]:
         """The nodes with a first pair, with a second, ..., and these pairs; each begins the ones before."""
@@ -84,12 +95,10 @@ class NodeInstances:
 
     def descended(self, level: OpenNodes, columns: np.ndarray) -> list[NodeInstances]:
         """Walk on from nodes of trees to open ones; what leads to none of these stays where it is."""
-        trees, moves = level.trees, (level.trees.inner & level.leading).take(self.nodes)
+        moves = (level.trees.inner & level.leading).take(self.nodes)
         if not moves.any():
             return [self]
-        by_set = trees.subset.take(self.nodes) >= 0
-        parts = [self.only(moves & kind)._parted(trees, columns) for kind in (~by_set, by_set)]
-        moved = NodeInstances.together(parts).descended(level, columns)
+        moved = self.only(moves)._parted(level.trees, columns).descended(level, columns)
         return moved if moves.all() else [*moved, self.only(~moves)]
 
     def _parted(self, trees: BinaryTrees, columns: np.ndarray) -> NodeInstances:
