@@ -102,14 +102,24 @@ class Columns:
         nodes = np.arange(len(features)) << (self.bits - self.payload)
         return np.asarray(features.astype(np.intp) * self.records - nodes)
 
+    @cached_property
+    def steps(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of each feature its different values as :func:`ordered` has them, and the least key from each on, and above all."""
+        found = []
+        for row in self.ascending:
+            first = np.flatnonzero(np.diff(row, prepend=~row[:1]))
+            ranks = np.append(first, len(row)).astype(self.keys.dtype)
+            found.append((row[first], ranks << self.keys.dtype.type(self.payload)))
+        return found
+
     def above(self, cuts: np.ndarray, features: np.ndarray) -> np.ndarray:
         """The least keys above cuts, shape (pairs, cuts), of one feature a pair."""
-        ranks, bits = np.empty(cuts.shape, self.keys.dtype), ordered(cuts)
+        keys, bits = np.empty(cuts.shape, self.keys.dtype), ordered(cuts)
         for feature in np.unique(features):
             pairs = np.flatnonzero(features == feature)
-            found = self.ascending[feature].searchsorted(bits[pairs].reshape(-1), "right")
-            ranks[pairs] = found.reshape(-1, cuts.shape[1])
-        return np.asarray(ranks << self.keys.dtype.type(self.payload))
+            values, least = self.steps[feature]
+            keys[pairs] = least.take(values.searchsorted(bits[pairs], "right"))
+        return keys
 
 
 def single(values: np.ndarray) -> np.ndarray:

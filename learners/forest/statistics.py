@@ -26,14 +26,15 @@ def totals(index: NodeIndex, view: View, level: OpenNodes) -> Arrays:
     counts = np.zeros((nodes, level.classes or 1), np.int64)
     sums = np.zeros(nodes, np.int64)
     for part in index.open(view, level):
-        cells, size = part.repeat(np.arange(len(part.nodes))), len(part.nodes)
+        size = len(part.nodes)
+        cells = part.repeat(np.arange(size) * (level.classes or 1))
         if level.classes:
-            cells = cells * level.classes + target[part.rows]
+            cells += target.take(part.rows)
             each = np.bincount(cells, minlength=size * level.classes)
             counts[part.nodes] = each.reshape(size, level.classes)
         else:
             counts[part.nodes] = part.counts[:, None]
-            sums[part.nodes] = _summed(cells, target[part.rows], size)
+            sums[part.nodes] = _summed(cells, target.take(part.rows), size)
     return {"counts": counts} if level.classes else {"counts": counts, "sums": sums}
 
 
@@ -126,14 +127,14 @@ def _compared(
             above = kept.repeat(np.arange(len(pair)) * (width * classes))
             target = columns.target.take(kept.rows)
             if columns.classes > 1:
-                above += target
+                above += target * width
         values = columns.values.take(kept.cells(pairs.features.take(pair), columns.records))
         bin_ = np.zeros(len(values), np.min_scalar_type(width))
         for cut in cuts[pair].T:
             bin_ += values > kept.repeat(cut)
-        cells = above[: len(bin_)] + bin_ * np.intp(classes)
+        cells = above[: len(bin_)] + bin_
         each = np.bincount(cells, minlength=len(pair) * width * classes)
-        found["bins"][pair] = each.reshape(len(pair), width, classes)
+        found["bins"][pair] = each.reshape(len(pair), classes, width).transpose(0, 2, 1)
         if not columns.classes:
             sums = _summed(cells, target[: len(bin_)], len(pair) * width)
             found["bin_sums"][pair] = sums.reshape(len(pair), width)
@@ -199,7 +200,7 @@ def categories(index: NodeIndex, view: View, level: OpenNodes, width: int) -> Ar
             each = np.bincount(cells, minlength=len(pair) * size)
             found["groups"][pair] = each.reshape(len(pair), *shape[1:])
             if not level.classes:
-                sums = _summed(cells, columns.target[kept.rows], len(pair) * size)
+                sums = _summed(cells, columns.target.take(kept.rows), len(pair) * size)
                 found["group_sums"][pair] = sums.reshape(len(pair), width)
     return found
 
