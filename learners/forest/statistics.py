@@ -14,7 +14,7 @@ from privfed.learners.forest.node_index import NodeIndex, NodeInstances, Sorted
 from privfed.learners.impurity import Criterion, sizes
 from privfed.questions.query import View
 
-#: Most instances of a node, on average, that are compared with each cut instead of sorted: as quick then, or quicker.
+#: Most instances of a pair, on average, that are compared with each cut instead of sorted: it is no slower then.
 FEW = 100
 TABLED = 2**17  #: Largest table of ranks that is kept
 Arrays = dict[str, np.ndarray]
@@ -106,7 +106,7 @@ def bins(index: NodeIndex, view: View, level: OpenNodes, cuts: np.ndarray) -> Ar
     if not level.classes:
         found["bin_sums"] = np.zeros(shape[:2], np.int64)
     cuts = cuts.astype(np.float32)
-    if node_sizes(index, view, level).sum() <= FEW * len(level.nodes):
+    if node_sizes(index, view, level) @ level.numeric.sizes <= FEW * pairs:
         for part in index.open(view, level):
             _compared(found, part, level.numeric, cuts, index.columns)
         return found
