@@ -71,8 +71,12 @@ def members(own: View, level: OpenNodes, node: int) -> np.ndarray:
 @pytest.mark.parametrize("way", ["all", "bootstrap", "poisson", "split"])
 @pytest.mark.parametrize("classes", [0, 1, 3])
 @pytest.mark.parametrize("interpolate", [False, True])
-def test_sketches_and_totals(way: str, classes: int, interpolate: bool) -> None:
-    """Order statistics, numpy's quantiles, and totals, node by node."""
+@pytest.mark.parametrize("widest", [0, 22])
+def test_sketches_and_totals(
+    way: str, classes: int, interpolate: bool, widest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Order statistics, numpy's quantiles, and totals, node by node, with keys of 32 or of 64 bits."""
+    monkeypatch.setattr(columns, "WIDEST", widest)
     own, level = view(), stump_and_root(way, classes)
     found = Sketches(level, 4, interpolate).evaluate(own)
     x = own.table.x.astype(np.float32)
@@ -150,7 +154,7 @@ def check(
 
 
 def test_what_is_kept_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small blocks, no room to keep anything, a cache that vanished: the same answers."""
+    """Small blocks, runs copied one by one, no room to keep anything, a cache that vanished: the same answers."""
     cuts = np.tile(np.array([-0.5, 0.5], np.float32), (5, 1))
     questions = [
         Sketches(stump_and_root("bootstrap"), 4),
@@ -158,7 +162,8 @@ def test_what_is_kept_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None
     ]
     kept = view()
     before = [question.evaluate(kept) for question in questions]
-    for room, block in ((levels.KEPT, 1), (0, 40_000), (600, 50)):
+    for room, block, short in ((levels.KEPT, 1, 300), (0, 40_000, 0), (600, 50, 0)):
+        monkeypatch.setattr(levels, "SHORT", short)
         monkeypatch.setattr(levels, "KEPT", room)
         monkeypatch.setattr(levels, "BLOCK", block)
         other = view()
