@@ -219,6 +219,34 @@ def test_samples_are_drawn_once_though_subsets_widen(monkeypatch: pytest.MonkeyP
     assert drawn == [0, 1]
 
 
+@pytest.mark.parametrize("kinds", [[0], [1], [0, 1], [1, 0, 1]])
+def test_cuts_and_subsets_in_one_step_down(kinds: list[int]) -> None:
+    """Nodes split by a cut, and by a subset, send each record where its own rule says, one by one."""
+    rng = np.random.default_rng(len(kinds))
+    columns_ = np.stack([rng.normal(size=40), rng.integers(0, 3, 40)]).astype(np.float32)
+    roots, by_set = len(kinds), np.array(kinds) > 0
+    none = np.full(2 * roots, LEAF)
+    trees = BinaryTrees(
+        roots,
+        np.append(kinds, none),
+        np.append(np.where(by_set, 0, 0.1), 0 * none).astype(np.float32),
+        np.append(roots + 2 * np.arange(roots), 0 * none),
+        np.append(np.where(by_set, 0, -1), none),
+        np.array([[True, False, True]]),
+    )
+    counts = rng.integers(1, 9, roots)
+    rows = rng.integers(0, 40, counts.sum())
+    told = trees.goes_right(np.arange(roots), rows, columns_, counts)
+    expected = [
+        columns_[1, row] == 1 if kind else columns_[0, row] > np.float32(0.1)
+        for kind, row in zip(np.repeat(kinds, counts), rows, strict=True)
+    ]
+    assert told.tolist() == expected
+    assert (
+        trees.goes_right(np.repeat(np.arange(roots), counts), rows, columns_).tolist() == expected
+    )
+
+
 @pytest.mark.parametrize("block", [1, 40_000])
 def test_leaves_that_were_not_asked_about_are_found_again(
     monkeypatch: pytest.MonkeyPatch, block: int
