@@ -163,7 +163,7 @@ def told(cells: PaperRows, line: Line, found: Turns) -> None:
     print(f"{name}: {own:.2f} s, scikit-learn {other:.2f} s, ratios {shown}, peak "
           f"{found.megabytes:.0f} MB", flush=True)  # fmt: skip
     note = (
-        "processor time of one thread in one process, means of two turns where a spread is told and "
+        "processor time of one thread in one process, means of two or three turns where a spread is told and "
         "one turn elsewhere; five clients, gates and ledgers on; the peak is that of the whole "
         "process with all five clients and their ledgers in memory"
     )

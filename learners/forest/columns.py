@@ -1,8 +1,7 @@
-"""A client's records as sortable integers: one 64-bit key for each value.
+"""A client's records as sortable integers: one key for each value, of 32 bits where that leaves room for nodes.
 
-A key holds, from the highest bits down: the node (within a block of trees), the value's 32 bits in an
-order-preserving form, and a payload: the class, or for a regression the record's number. One sort of
-a block sorts every node's values.
+A key holds, from the highest bits down: the node (within a block of trees), the value's rank among the
+client's, and the class where there are several. One sort of a block sorts every node's values.
 """
 
 from __future__ import annotations
@@ -19,6 +18,8 @@ from privfed.tables.schema import Schema
 
 #: One unit of a sum of targets, which lie in [-1/2, 1/2], and of their squares.
 TARGET_GRID = Fraction(1, 2**20)
+#: Most bits of a 32-bit key below the node: with more, too few nodes have room to be sorted at once.
+WIDEST = 22
 LARGEST = float(np.finfo(np.float32).max)  #: Largest 32-bit float that values and cuts may have
 _SIGN = np.int32(-(2**31))
 
@@ -45,20 +46,34 @@ class Columns:
     """A client's records, prepared once."""
 
     values: np.ndarray  #: 32-bit floats, shape (features, records)
-    keys: np.ndarray  #: value bits above the payload, shape (features, records), unsigned 64-bit
-    payload: int  #: how many bits it has
+    ascending: np.ndarray  #: the same as :func:`ordered` has them, each row sorted
+    keys: np.ndarray  #: ranks above the payload, shape (features, records), unsigned
+    payload: int  #: how many bits the class takes
     target: np.ndarray  #: class codes, or targets in whole units, shape (records,)
+    sums: np.ndarray  #: for a regression the targets by rank, shape (features, records)
     classes: int  #: number of classes; 1 counts records alone, 0 for a regression
 
     @classmethod
     def of(cls, records: Records, classes: int) -> Columns:
         """From records; see :func:`encoded_target`."""
         values = single(records.x.T)
+        features, size = values.shape
         target = encoded_target(records, classes)
-        below = target if classes else np.arange(len(records))
-        payload = max(int(classes or len(records)) - 1, 1).bit_length()
-        keys = (ordered(values).astype(np.uint64) << np.uint64(payload)) | below.astype(np.uint64)
-        return cls(values, keys, payload, target, classes)
+        payload = max(classes - 1, 0).bit_length()
+        pairs = ordered(values).astype(np.uint64) << np.uint64(32)
+        pairs |= np.arange(size, dtype=np.uint64)
+        pairs.sort(axis=1)
+        order = (pairs & np.uint64(2**32 - 1)).astype(np.intp)
+        narrow = size.bit_length() + payload <= WIDEST
+        keys = np.empty((features, size), np.uint32 if narrow else np.uint64)
+        ranks = np.broadcast_to(np.arange(size, dtype=keys.dtype), keys.shape)
+        np.put_along_axis(keys, order, ranks, axis=1)
+        if payload:
+            keys <<= keys.dtype.type(payload)
+            keys |= target.astype(keys.dtype)
+        ascending = (pairs >> np.uint64(32)).astype(np.uint32)
+        sums = target[:0] if classes else target[order]
+        return cls(values, ascending, keys, payload, target, sums, classes)
 
     @property
     def records(self) -> int:
@@ -73,9 +88,38 @@ class Columns:
         return whole.astype(np.int32)
 
     @property
+    def bits(self) -> int:
+        """How many bits of a key stand below the node; ranks go up to the number of records itself."""
+        return self.records.bit_length() + self.payload
+
+    @property
     def room(self) -> int:
         """How many nodes a block of keys can tell apart."""
-        return 1 << (32 - self.payload)
+        return 1 << (8 * self.keys.itemsize - self.bits)
+
+    def bases(self, features: np.ndarray) -> np.ndarray:
+        """What to add to keys of consecutive nodes, shifted by the payload, for places in a table of shape (features, records)."""
+        nodes = np.arange(len(features)) << (self.bits - self.payload)
+        return np.asarray(features.astype(np.intp) * self.records - nodes)
+
+    @cached_property
+    def steps(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of each feature its different values as :func:`ordered` has them, and the least key from each on, and above all."""
+        found = []
+        for row in self.ascending:
+            first = np.flatnonzero(np.diff(row, prepend=~row[:1]))
+            ranks = np.append(first, len(row)).astype(self.keys.dtype)
+            found.append((row[first], ranks << self.keys.dtype.type(self.payload)))
+        return found
+
+    def above(self, cuts: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """The least keys above cuts, shape (pairs, cuts), of one feature a pair."""
+        keys, bits = np.empty(cuts.shape, self.keys.dtype), ordered(cuts)
+        for feature in np.unique(features):
+            pairs = np.flatnonzero(features == feature)
+            values, least = self.steps[feature]
+            keys[pairs] = least.take(values.searchsorted(bits[pairs], "right"))
+        return keys
 
 
 def single(values: np.ndarray) -> np.ndarray:

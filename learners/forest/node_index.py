@@ -15,9 +15,10 @@ from privfed.questions.query import View
 
 #: Instances (records times trees) that are sorted at once: fewer cost time, more cost memory.
 BLOCK = 320_000
+#: Instances of a run of nodes from which on runs are copied one by one.
+SHORT = 300
 #: Most bytes of places and of sorted keys that a client keeps between two questions.
 KEPT = 64 * 2**20
-_U64 = np.uint64
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,15 +59,24 @@ class NodeInstances:
 
     def at(self, places: np.ndarray) -> NodeInstances:
         """Some of the nodes, in that order; without a copy where they lie together."""
+        counts = self.counts[places]
         turns = np.ones(len(places) + 1, bool)
         np.not_equal(places[1:], places[:-1] + 1, out=turns[1:-1])
         runs = np.flatnonzero(turns)
         if len(places) == len(self.nodes) and len(runs) == 2:
             return self
         first, last = self.edges[places[runs[:-1]]], self.edges[places[runs[1:] - 1] + 1]
-        rows = [self.rows[a:b] for a, b in zip(first.tolist(), last.tolist(), strict=True)]
-        whole = rows[0] if len(rows) == 1 else np.concatenate([self.rows[:0], *rows])
-        return NodeInstances(whole, self.nodes[places], self.counts[places])
+        if len(first) == 1:
+            rows = self.rows[first[0] : last[0]]
+        elif len(first) * SHORT < (total := int(counts.sum())):
+            bounds = zip(first.tolist(), last.tolist(), strict=True)
+            rows = np.concatenate([self.rows[a:b] for a, b in bounds])
+        else:
+            lengths = last - first
+            index = np.repeat(last - np.cumsum(lengths), lengths)
+            index += np.arange(total)
+            rows = self.rows.take(index)
+        return NodeInstances(rows, self.nodes[places], counts)
 
     def slots(self, pairs: NodeFeatures) -> Iterator[tuple[NodeInstances, np.ndarray]]:
         """The nodes with a first pair, with a second, ..., and these pairs; each begins the ones before."""
@@ -85,12 +95,10 @@ class NodeInstances:
 
     def descended(self, level: OpenNodes, columns: np.ndarray) -> list[NodeInstances]:
         """Walk on from nodes of trees to open ones; what leads to none of these stays where it is."""
-        trees, moves = level.trees, (level.trees.inner & level.leading).take(self.nodes)
+        moves = (level.trees.inner & level.leading).take(self.nodes)
         if not moves.any():
             return [self]
-        by_set = trees.subset.take(self.nodes) >= 0
-        parts = [self.only(moves & kind)._parted(trees, columns) for kind in (~by_set, by_set)]
-        moved = NodeInstances.together(parts).descended(level, columns)
+        moved = self.only(moves)._parted(level.trees, columns).descended(level, columns)
         return moved if moves.all() else [*moved, self.only(~moves)]
 
     def _parted(self, trees: BinaryTrees, columns: np.ndarray) -> NodeInstances:
@@ -123,6 +131,7 @@ class Sorted:
     """One feature of each of some nodes, sorted."""
 
     pairs: np.ndarray  #: the pairs, shape (nodes,)
+    features: np.ndarray  #: their features, shape (nodes,)
     keys: np.ndarray  #: sorted keys, their highest bits counting the nodes from the first of these
     edges: np.ndarray  #: where each node's keys begin, and their end, shape (nodes + 1,)
 
@@ -147,6 +156,7 @@ class NodeIndex:
         drawn = (sampling.way, sampling.label, sampling.forest, sampling.trees.tobytes())
         key = (drawn, level.classes)
         if known is None or known[0] != key:
+            _keep_freed_memory()
             known = (key, cls(Columns.of(view.table, level.classes)))
             view.cache["forest"] = known
         index: NodeIndex = known[1]
@@ -218,16 +228,27 @@ class NodeIndex:
     def _sort(self, instances: NodeInstances, pairs: NodeFeatures) -> Iterator[Sorted]:
         """The first, second, ... numeric pair of each node, each sorted by one call."""
         columns = self.columns
-        bits = _U64(32 + columns.payload)  # a key's node stands above a record's own bits
+        kind = columns.keys.dtype.type
         for part in instances.batches(columns.room):
             above = None
             for kept, chosen in part.slots(pairs):
                 if above is None:
-                    above = kept.repeat(np.arange(len(kept.nodes), dtype=_U64) << bits)
-                keys = columns.keys.take(kept.cells(pairs.features.take(chosen), columns.records))
+                    nodes = np.arange(len(kept.nodes), dtype=kind)
+                    above = kept.repeat(nodes << kind(columns.bits))
+                features = pairs.features.take(chosen)
+                keys = columns.keys.take(kept.cells(features, columns.records))
                 keys += above[: len(keys)]
                 keys.sort()
-                yield Sorted(chosen, keys, kept.edges)
+                yield Sorted(chosen, features, keys, kept.edges)
+
+
+def _keep_freed_memory() -> None:
+    """Free one large block that was never touched.
+
+    glibc returns freed memory to the system beyond twice the largest block that was freed so far, up to 32 MiB
+    (mallopt(3), M_MMAP_THRESHOLD); every page that is taken anew costs a fault.
+    """
+    np.empty(2**25 - 2**16, np.uint8)
 
 
 @lru_cache(maxsize=2)  # in one process the same queries reach every client
@@ -244,8 +265,15 @@ def _grew(before: BinaryTrees, after: BinaryTrees) -> bool:
         and np.array_equal(before.cut[inner], after.cut[inner])
         and np.array_equal(before.left[inner], after.left[inner])
         and np.array_equal(subset >= 0, now >= 0)
-        and np.array_equal(before.subsets[subset[subset >= 0]], after.subsets[now[now >= 0]])
+        and _alike(before.subsets[subset[subset >= 0]], after.subsets[now[now >= 0]])
     )
+
+
+def _alike(before: np.ndarray, after: np.ndarray) -> bool:
+    """Whether subsets are the same but for categories beyond the narrower ones', which then have none."""
+    width = min(before.shape[1], after.shape[1])
+    beyond = before[:, width:].any() or after[:, width:].any()
+    return not beyond and np.array_equal(before[:, :width], after[:, :width])
 
 
 @lru_cache(maxsize=2)

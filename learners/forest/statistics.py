@@ -7,14 +7,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from privfed.learners.forest.columns import Columns, ordered, unordered
+from privfed.learners.forest.columns import Columns, unordered
 from privfed.learners.forest.gains import best_cut, best_subset, decreases, together
-from privfed.learners.forest.level import OpenNodes
-from privfed.learners.forest.node_index import NodeIndex, Sorted
+from privfed.learners.forest.level import NodeFeatures, OpenNodes
+from privfed.learners.forest.node_index import NodeIndex, NodeInstances, Sorted
 from privfed.learners.impurity import Criterion, sizes
 from privfed.questions.query import View
 
-_U64 = np.uint64
+#: Most instances of a pair, on average, that are compared with each cut instead of sorted: it is no slower then.
+FEW = 100
 TABLED = 2**17  #: Largest table of ranks that is kept
 Arrays = dict[str, np.ndarray]
 
@@ -25,14 +26,15 @@ def totals(index: NodeIndex, view: View, level: OpenNodes) -> Arrays:
     counts = np.zeros((nodes, level.classes or 1), np.int64)
     sums = np.zeros(nodes, np.int64)
     for part in index.open(view, level):
-        cells, size = part.repeat(np.arange(len(part.nodes))), len(part.nodes)
+        size = len(part.nodes)
+        cells = part.repeat(np.arange(size) * (level.classes or 1))
         if level.classes:
-            cells = cells * level.classes + target[part.rows]
+            cells += target.take(part.rows)
             each = np.bincount(cells, minlength=size * level.classes)
             counts[part.nodes] = each.reshape(size, level.classes)
         else:
             counts[part.nodes] = part.counts[:, None]
-            sums[part.nodes] = _summed(cells, target[part.rows], size)
+            sums[part.nodes] = _summed(cells, target.take(part.rows), size)
     return {"counts": counts} if level.classes else {"counts": counts, "sums": sums}
 
 
@@ -50,20 +52,26 @@ def quantiles(
     """Values at ranks 0, 1/Q, ..., 1 of each numeric pair, nearest or interpolated; zero without records."""
     knots = np.zeros((len(level.numeric), levels + 1), np.float32)
     for part in index.sorted(view, level):
-        knots[part.pairs] = _knots(part, levels, index.columns.payload, interpolate)
+        knots[part.pairs] = _knots(part, levels, index.columns, interpolate)
     return knots
 
 
-def _knots(part: Sorted, levels: int, payload: int, interpolate: bool) -> np.ndarray:
+def _knots(part: Sorted, levels: int, columns: Columns, interpolate: bool) -> np.ndarray:
+    payload, bases = part.keys.dtype.type(columns.payload), columns.bases(part.features)[:, None]
+
+    def values(at: np.ndarray) -> np.ndarray:
+        ranks = (part.keys.take(at) >> payload).astype(np.intp)
+        ranks += bases
+        return unordered(columns.ascending.take(ranks))
+
     starts = part.edges[:-1, None]
     counts = part.edges[1:] - part.edges[:-1]
     if not interpolate:
-        return _values(part.keys.take(starts + _nearest(counts, levels)), payload)
+        return values(starts + _nearest(counts, levels))
     exact = np.arange(levels + 1) * (counts - 1)[:, None] / levels
     below = np.floor(exact)
     lower = starts + below.astype(np.int64)
-    upper = lower + (exact > below)
-    low, high = (_values(part.keys.take(at), payload).astype(float) for at in (lower, upper))
+    low, high = (values(at).astype(float) for at in (lower, lower + (exact > below)))
     return np.asarray(low + (high - low) * (exact - below), np.float32)
 
 
@@ -86,50 +94,76 @@ def _ranks(counts: np.ndarray, levels: int) -> np.ndarray:
     return np.asarray(np.rint(np.arange(levels + 1) * last / levels), dtype=np.int64)
 
 
-def _values(keys: np.ndarray, payload: int) -> np.ndarray:
-    return unordered((keys >> _U64(payload)).astype(np.uint32))
-
-
 def bins(index: NodeIndex, view: View, level: OpenNodes, cuts: np.ndarray) -> Arrays:
-    """Statistics of (low, high] between cuts of each numeric pair, shape (pairs, cuts + 1, ...)."""
+    """Statistics of (low, high] between cuts of each numeric pair, shape (pairs, cuts + 1, ...).
+
+    Where nodes have many instances each cut is looked up among the sorted ones; where they have few, each
+    instance is compared with the cuts.
+    """
     pairs, width = cuts.shape[0], cuts.shape[1] + 1
     shape = (pairs, width, level.classes or 1)
     found = {"bins": np.zeros(shape, np.int64)}
     if not level.classes:
         found["bin_sums"] = np.zeros(shape[:2], np.int64)
-    for part in index.sorted(view, level):
-        for name, values in _between(part, cuts[part.pairs], index.columns).items():
-            found[name][part.pairs] = values
+    cuts = cuts.astype(np.float32)
+    if node_sizes(index, view, level) @ level.numeric.sizes <= FEW * pairs:
+        for part in index.open(view, level):
+            _compared(found, part, level.numeric, cuts, index.columns)
+        return found
+    for each in index.sorted(view, level):
+        for name, values in _between(each, cuts[each.pairs], index.columns).items():
+            found[name][each.pairs] = values
     return found
 
 
+def _compared(
+    found: Arrays, part: NodeInstances, pairs: NodeFeatures, cuts: np.ndarray, columns: Columns
+) -> None:
+    """Add the bins of some nodes' pairs, by comparing each instance with each cut."""
+    classes, width = columns.classes or 1, cuts.shape[1] + 1
+    above, target = None, columns.target
+    for kept, pair in part.slots(pairs):
+        if above is None:
+            above = kept.repeat(np.arange(len(pair)) * (width * classes))
+            target = columns.target.take(kept.rows)
+            if columns.classes > 1:
+                above += target * width
+        values = columns.values.take(kept.cells(pairs.features.take(pair), columns.records))
+        bin_ = np.zeros(len(values), np.min_scalar_type(width))
+        for cut in cuts[pair].T:
+            bin_ += values > kept.repeat(cut)
+        cells = above[: len(bin_)] + bin_
+        each = np.bincount(cells, minlength=len(pair) * width * classes)
+        found["bins"][pair] = each.reshape(len(pair), classes, width).transpose(0, 2, 1)
+        if not columns.classes:
+            sums = _summed(cells, target[: len(bin_)], len(pair) * width)
+            found["bin_sums"][pair] = sums.reshape(len(pair), width)
+
+
 def _between(part: Sorted, cuts: np.ndarray, columns: Columns) -> Arrays:
-    mask = _U64((1 << columns.payload) - 1)
-    largest = ordered(cuts).astype(_U64)  # key of each node's values up to each cut
-    largest <<= _U64(columns.payload)
-    largest |= mask
-    largest |= np.arange(len(cuts), dtype=_U64)[:, None] << _U64(32 + columns.payload)
-    at = np.searchsorted(part.keys, largest.reshape(-1), side="right")
+    kind = part.keys.dtype.type
+    bounds = columns.above(cuts, part.features)
+    bounds += np.arange(len(cuts), dtype=kind)[:, None] << kind(columns.bits)
     edges = np.empty((len(cuts), cuts.shape[1] + 2), np.int64)
     edges[:, 0], edges[:, -1] = part.edges[:-1], part.edges[1:]
-    edges[:, 1:-1] = at.reshape(cuts.shape)
+    edges[:, 1:-1] = np.searchsorted(part.keys, bounds.reshape(-1)).reshape(cuts.shape)
     counts = _steps(edges)
     if columns.classes == 1:
         return {"bins": counts[:, :, None]}
-    ended = np.zeros(len(part.keys) + 1, _U64)
-    np.bitwise_and(part.keys, mask, out=ended[:-1])
-    below = ended.view(np.int64)
+    values = np.zeros(len(part.keys) + 1, np.int64)
     if columns.classes == 0:
-        values = columns.target.take(below)
-        values[-1] = 0
+        places = part.keys.astype(np.intp)
+        places += np.repeat(columns.bases(part.features), np.diff(part.edges))
+        values[:-1] = columns.sums.take(places)
         return {"bins": counts[:, :, None], "bin_sums": _between_edges(values, edges, counts)}
+    np.bitwise_and(part.keys, kind((1 << columns.payload) - 1), out=values[:-1], casting="unsafe")
     if columns.classes == 2:
-        second = _between_edges(below, edges, counts)
+        second = _between_edges(values, edges, counts)
         each = np.empty((*counts.shape, 2), np.int64)
         np.subtract(counts, second, out=each[:, :, 0])
         each[:, :, 1] = second
         return {"bins": each}
-    cells = np.repeat(np.arange(counts.size) * columns.classes, counts.reshape(-1)) + below[:-1]
+    cells = np.repeat(np.arange(counts.size) * columns.classes, counts.reshape(-1)) + values[:-1]
     each = np.bincount(cells, minlength=counts.size * columns.classes)
     return {"bins": each.reshape(*counts.shape, columns.classes)}
 
@@ -166,7 +200,7 @@ def categories(index: NodeIndex, view: View, level: OpenNodes, width: int) -> Ar
             each = np.bincount(cells, minlength=len(pair) * size)
             found["groups"][pair] = each.reshape(len(pair), *shape[1:])
             if not level.classes:
-                sums = _summed(cells, columns.target[kept.rows], len(pair) * size)
+                sums = _summed(cells, columns.target.take(kept.rows), len(pair) * size)
                 found["group_sums"][pair] = sums.reshape(len(pair), width)
     return found
 

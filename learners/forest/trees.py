@@ -91,11 +91,15 @@ class BinaryTrees:
         index += rows
         values = columns.take(index)
         right: np.ndarray = values > spread(self.cut.take(nodes))
-        if len(self.subsets):
-            chosen = self.subset.take(nodes)
-            begin = spread(chosen.astype(np.intp) * self.subsets.shape[1])
-            grouped = slice(None) if (chosen >= 0).all() else np.flatnonzero(begin >= 0)
-            right[grouped] = ~self.subsets.take(begin[grouped] + values[grouped].astype(np.intp))
+        chosen = self.subset.take(nodes)
+        by_set = np.flatnonzero(chosen >= 0)
+        if len(by_set):
+            grouped = (
+                slice(None) if len(by_set) == len(nodes) else np.flatnonzero(spread(chosen >= 0))
+            )
+            begin = chosen[by_set].astype(np.intp) * self.subsets.shape[1]
+            begin = begin if counts is None else np.repeat(begin, counts[by_set])
+            right[grouped] = ~self.subsets.take(begin + values[grouped].astype(np.intp))
         if feature.min(initial=0) <= ALL_LEFT:
             right[spread(feature == ALL_LEFT)] = False
             right[spread(feature == ALL_RIGHT)] = True

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed import Column, Schema
+from privfed.learners.forest import columns, statistics
 from privfed.learners.forest import node_index as levels
 from privfed.learners.forest.columns import ordered, unordered
 from privfed.learners.forest.level import NodeFeatures, OpenNodes
@@ -70,8 +71,12 @@ def members(own: View, level: OpenNodes, node: int) -> np.ndarray:
 @pytest.mark.parametrize("way", ["all", "bootstrap", "poisson", "split"])
 @pytest.mark.parametrize("classes", [0, 1, 3])
 @pytest.mark.parametrize("interpolate", [False, True])
-def test_sketches_and_totals(way: str, classes: int, interpolate: bool) -> None:
-    """Order statistics, numpy's quantiles, and totals, node by node."""
+@pytest.mark.parametrize("widest", [0, 22])
+def test_sketches_and_totals(
+    way: str, classes: int, interpolate: bool, widest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Order statistics, numpy's quantiles, and totals, node by node, with keys of 32 or of 64 bits."""
+    monkeypatch.setattr(columns, "WIDEST", widest)
     own, level = view(), stump_and_root(way, classes)
     found = Sketches(level, 4, interpolate).evaluate(own)
     x = own.table.x.astype(np.float32)
@@ -94,13 +99,22 @@ def test_sketches_and_totals(way: str, classes: int, interpolate: bool) -> None:
             assert found["counts"][place].tolist() == [len(rows)]
 
 
+@pytest.mark.parametrize("few", [0, 100])
+@pytest.mark.parametrize("widest", [0, 22])
 @pytest.mark.parametrize("way", ["all", "bootstrap", "poisson", "split"])
 @pytest.mark.parametrize("classes", [0, 1, 2, 3])
-def test_bins_and_categories(way: str, classes: int) -> None:
-    """Records between cuts and of each category, one by one; sums of targets beside them."""
+def test_bins_and_categories(
+    way: str, classes: int, few: int, widest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records between cuts and of each category, one by one; sums of targets beside them.
+
+    Whether cuts are looked up in sorted keys, of 32 bits or of 64, or compared with each record.
+    """
+    monkeypatch.setattr(statistics, "FEW", few)
+    monkeypatch.setattr(columns, "WIDEST", widest)
     own, level = view(), stump_and_root(way, classes)
     cuts = np.sort(np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32), axis=1)
-    cuts[1] = [-1, -1, 0]
+    cuts[1], cuts[4] = [-1, -1, 0], [-9, 2, 9]
     found = BinStatistics(level, cuts).evaluate(own)
     x, y = own.table.x.astype(np.float32), own.table.target
     units = np.trunc((y / 2 - 0.5) * 2**20)
@@ -140,7 +154,7 @@ def check(
 
 
 def test_what_is_kept_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small blocks, no room to keep anything, a cache that vanished: the same answers."""
+    """Small blocks, runs copied one by one, no room to keep anything, a cache that vanished: the same answers."""
     cuts = np.tile(np.array([-0.5, 0.5], np.float32), (5, 1))
     questions = [
         Sketches(stump_and_root("bootstrap"), 4),
@@ -148,7 +162,8 @@ def test_what_is_kept_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None
     ]
     kept = view()
     before = [question.evaluate(kept) for question in questions]
-    for room, block in ((levels.KEPT, 1), (0, 40_000), (600, 50)):
+    for room, block, short in ((levels.KEPT, 1, 300), (0, 40_000, 0), (600, 50, 0)):
+        monkeypatch.setattr(levels, "SHORT", short)
         monkeypatch.setattr(levels, "KEPT", room)
         monkeypatch.setattr(levels, "BLOCK", block)
         other = view()
@@ -188,6 +203,47 @@ def test_grown_trees_are_walked_on_from_where_they_were() -> None:
     Sketches(roots, 1).evaluate(own)
     assert np.array_equal(
         Sketches(level, 4).evaluate(own)["knots"], Sketches(level, 4).evaluate(view())["knots"]
+    )
+
+
+def test_samples_are_drawn_once_though_subsets_widen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees whose first subsets came since, or wider ones, are walked on from where they were."""
+    level, drawn, rows = stump_and_root("bootstrap"), [], Sampling.rows
+    monkeypatch.setattr(Sampling, "rows", lambda *of: drawn.append(of[2]) or rows(*of))
+    none = NodeFeatures(np.zeros(2, int), np.zeros(0, int))
+    roots = OpenNodes(BinaryTrees.stumps(2), level.sampling, np.arange(2), none, none, 3)
+    wider = replace(level.trees, subsets=np.pad(level.trees.subsets, ((0, 0), (0, 2))))
+    own = view()
+    for asked in (roots, level, replace(level, trees=wider)):
+        Sketches(asked, 2).evaluate(own)
+    assert drawn == [0, 1]
+
+
+@pytest.mark.parametrize("kinds", [[0], [1], [0, 1], [1, 0, 1]])
+def test_cuts_and_subsets_in_one_step_down(kinds: list[int]) -> None:
+    """Nodes split by a cut, and by a subset, send each record where its own rule says, one by one."""
+    rng = np.random.default_rng(len(kinds))
+    columns_ = np.stack([rng.normal(size=40), rng.integers(0, 3, 40)]).astype(np.float32)
+    roots, by_set = len(kinds), np.array(kinds) > 0
+    none = np.full(2 * roots, LEAF)
+    trees = BinaryTrees(
+        roots,
+        np.append(kinds, none),
+        np.append(np.where(by_set, 0, 0.1), 0 * none).astype(np.float32),
+        np.append(roots + 2 * np.arange(roots), 0 * none),
+        np.append(np.where(by_set, 0, -1), none),
+        np.array([[True, False, True]]),
+    )
+    counts = rng.integers(1, 9, roots)
+    rows = rng.integers(0, 40, counts.sum())
+    told = trees.goes_right(np.arange(roots), rows, columns_, counts)
+    expected = [
+        columns_[1, row] == 1 if kind else columns_[0, row] > np.float32(0.1)
+        for kind, row in zip(np.repeat(kinds, counts), rows, strict=True)
+    ]
+    assert told.tolist() == expected
+    assert (
+        trees.goes_right(np.repeat(np.arange(roots), counts), rows, columns_).tolist() == expected
     )
 
 
