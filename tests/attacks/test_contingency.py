@@ -69,21 +69,23 @@ def test_contradictions_bad_input_and_no_time() -> None:
             ranges(np.ones((1, 2)), low=told, high=told)
 
 
-@pytest.mark.parametrize("laplace", [False, True])
-def test_the_likeliest_table_is_that_of_all_tables(laplace: bool) -> None:
-    """Against brute force, of noise of both laws beside exact totals; a Gaussian's by its tangents."""
-    rng, design = np.random.default_rng(3), np.vstack([np.ones(8), margins((2, 2, 2))])
+@pytest.mark.parametrize("seed", [3, 4, 5])
+@pytest.mark.parametrize("laplace", [0.0, 0.5, 1.0])
+def test_the_likeliest_table_is_that_of_all_tables(laplace: float, seed: int) -> None:
+    """Against brute force, of noise of both laws, or each, beside exact totals; a Gaussian's by its tangents."""
+    rng, design = np.random.default_rng(seed), np.vstack([np.ones(8), margins((2, 2, 2))])
     true, deviations = np.bincount(rng.integers(0, 8, 5), minlength=8), np.full(13, 0.8)
     deviations[:3] = 0
     told = design @ true + np.rint(rng.normal(0, deviations))
-    found = likeliest(design, told, deviations=deviations, laplace=np.full(len(design), laplace))
+    pure = np.random.default_rng(seed).random(len(design)) < laplace
+    found = likeliest(design, told, deviations=deviations, laplace=pure)
     noisy = deviations > 0
 
     def loss(table: np.ndarray) -> np.ndarray:
         apart = np.abs(table @ design[noisy].T - told[noisy]) / deviations[noisy]
         steps = np.array(TANGENTS)
         tangents = (apart[..., None] * steps - steps**2 / 2).max(axis=-1)
-        losses = np.sqrt(2) * apart if laplace else np.maximum(tangents, 0)
+        losses = np.where(pure[noisy], np.sqrt(2) * apart, np.maximum(tangents, 0))
         return np.asarray(losses.sum(axis=-1))
 
     whole = combinations_with_replacement(np.eye(8, dtype=int), 5)
@@ -118,3 +120,18 @@ def test_cells_of_many_records_are_not_determined_by_a_solver_s_gap() -> None:
     assert found is not None and ((found.least <= true) & (true <= found.greatest)).all()
     assert (found.least[3], found.greatest[3]) == (67085, 67088)
     assert not found.determined[3]
+
+
+@pytest.mark.parametrize(("times", "count"), [(1, 12), (2, 32)])
+def test_the_laws_of_noise_are_weighed_against_each_other(times: int, count: int) -> None:
+    """A Gaussian answer of 0 and Laplace ones of 100, of deviation 10 each: as far as the slopes of both agree."""
+    told, pure = np.array([0.0, *[100.0] * times]), np.array([False, *[True] * times])
+    losses = [
+        max(0.0, *(at * n / 10 - at**2 / 2 for at in TANGENTS))
+        + times * np.sqrt(2) * (100 - n) / 10
+        for n in range(101)
+    ]
+    assert int(np.argmin(losses)) == count
+    spread = np.full(len(told), 10.0)
+    found = likeliest(np.ones((len(told), 1)), told, deviations=spread, laplace=pure)
+    assert found is not None and found.tolist() == [count]

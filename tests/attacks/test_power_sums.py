@@ -40,3 +40,11 @@ def test_equal_values_and_impossible_sums() -> None:
 def test_a_sum_and_a_sum_of_squares_are_two_values() -> None:
     """Of any kind."""
     assert values(np.array([7.5, 28.25])) == pytest.approx([3.5, 4.0])
+
+
+def test_sums_of_no_real_numbers_give_none() -> None:
+    """Of three numbers about 0 of deviation 1, a sum of cubes beyond its bound, by little or by much."""
+    bound = 3 / np.sqrt(2)
+    assert values(np.array([0.0, 3.0, 0.99 * bound])) is not None
+    for beyond in (1.05, 1.5, 5.0):
+        assert values(np.array([0.0, 3.0, beyond * bound])) is None

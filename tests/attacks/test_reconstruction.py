@@ -24,9 +24,13 @@ from privfed.attacks.reconstruction import (
     SINGLE,
     TABLE,
     Reconstruction,
+    SuccessCounts,
+    cells,
     differences,
     guessed,
+    power_sums,
 )
+from privfed.attacks.roc import interval
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions.part import GRID, Bound, Part, PartType, Sensitivity, on_grid
 from privfed.questions.query import Query, View
@@ -208,6 +212,50 @@ def test_sums_that_weigh_the_others_differently_claim_no_value() -> None:
     assert differences(alike, slice(0, 3), deadline=Deadline(9))[1].found == 1
 
 
+def counted(design: np.ndarray, answers: np.ndarray, deviation: float = 0.0) -> LinearSystem:
+    """Rows that count records."""
+    rows, yes = len(design), np.ones(len(design), bool)
+    names = tuple((0, "n", cell) for cell in range(rows))
+    return LinearSystem(design, answers, np.full(rows, deviation), yes, ~yes, names)
+
+
+def test_groups_of_five_and_of_nobody_are_not_small() -> None:
+    """Between two counts: four are, five are not, and where only others lie there is no group."""
+    whole = np.ones(7)
+    for inside, claimed in (
+        ([0, 0, 0, 0, 1, 1, 1], 1),
+        ([0, 0, 0, 0, 0, 1, 1], 0),
+        ([1, 1, 1, 1, 1, 1, 0], 0),
+    ):
+        design = np.array([whole, inside])
+        rows = counted(design, design[:, :6].sum(axis=1))
+        groups, _ = differences(rows, slice(0, 6), deadline=Deadline(9))
+        assert (groups.found, groups.claimed) == (claimed, claimed)
+
+
+def test_a_count_is_claimed_where_rounding_is_hardly_ever_wrong() -> None:
+    """At a deviation of a quarter; at two fifths the same right answers are luck."""
+    held, design = np.array([3.0, 7.0]), np.eye(2)
+    for deviation, found in ((0.25, 10), (0.4, 0)):
+        told = cells(counted(design, held + 0.1, deviation), held, deadline=Deadline(9))
+        assert told is not None and told.found == found and told.claimed == 10
+
+
+def test_values_that_power_sums_give_wrongly_are_not_found() -> None:
+    """Two of four candidates; the sum was moved, so that other values follow."""
+    x = np.array([1.0, 4.0, 2.0, 7.0])
+    design, none = np.array([np.ones(4), x, x**2]), np.zeros(3)
+    names, counts = (
+        tuple((0, part, 0) for part in ("n", "sum", "squares")),
+        np.array([True, False, False]),
+    )
+    for moved, right in ((0.0, 2), (0.5, 0)):
+        answers = design[:, :2].sum(axis=1) + np.array([0, moved, 0])
+        rows = LinearSystem(design, answers, none, counts, ~counts, names)
+        told = power_sums(rows, slice(0, 2))
+        assert (told.found, told.claimed) == (right, 2)
+
+
 def test_power_sums_of_two_give_both_values() -> None:
     """A count, a sum and a sum of squares of two people; not of a dozen."""
     frame = people(14)
@@ -369,6 +417,16 @@ def test_outcomes_follow_from_many_noisy_sums(questions: int, severity: str) -> 
     found = attack(released(frame, BINARY, *asked, policy=policy), frame, BINARY)[OUTCOMES]
     assert found.severity == severity
     assert found.share is not None and (found.share > 0.9) == (severity == "some")
+
+
+def test_the_interval_is_as_wide_as_both_shares_are_uncertain() -> None:
+    """Of 40 found of 50, beside a guesser's share read off 30 others: root of the squared halves, on either side."""
+    (low, high), (least, most) = interval(40, 50), interval(15, 30)
+    alone = SuccessCounts(40, 50, 25).interval
+    assert alone == pytest.approx((50 * low, 50 * high))
+    both = SuccessCounts(40, 50, 25, 30).interval
+    below, above = np.hypot(0.8 - low, 0.5 - least), np.hypot(high - 0.8, most - 0.5)
+    assert both == pytest.approx((40 - 50 * below, 40 + 50 * above))
 
 
 def test_what_features_say_anywhere_is_no_leak() -> None:

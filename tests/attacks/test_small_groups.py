@@ -44,6 +44,18 @@ def test_small_groups_are_counted() -> None:
         assert not found.simulation
 
 
+def test_a_group_of_as_many_as_are_enough_is_not_small() -> None:
+    """Fewer than five is four; one class alone tells no class apart; and a client's own size is no group."""
+    assert groups_of(np.array([4.0, 5, 6, 0])) == Groups(3, 1, None)
+    assert groups_of(np.array([[4.0], [5], [0]])) == Groups(2, 1, None)
+    (entry,) = released(OPEN)
+    (name,) = entry.release.parts
+    for axes, applies in (("client", False), ("all", False), ("bin", True)):
+        parts = {name: replace(entry.release.parts[name], axes=(axes,))}
+        sized = Transcript((replace(entry, release=replace(entry.release, parts=parts)),))
+        assert SmallGroups().attackable(sized) == bool(SmallGroups().run(sized)) == applies
+
+
 def test_noisy_counts_accuse_nobody() -> None:
     """They are not read, and the attack says that it does not apply."""
     guard = Guard.of("laplace", spend=1)
