@@ -427,7 +427,8 @@ def unexpressed(
         squares += chance * one.prior.scales**2
     fitted, there = functions
     heavy = own.outcome.variances(local.predictions)[:, 0] * own.shares * own.records / len(fitted)
-    missed = there - directions @ (gain @ (own.leading.features.T @ (fitted * heavy[:, None])))
+    told = (own.leading.features * heavy[:, None]).T.astype(fitted.dtype) @ fitted
+    missed = there - directions @ (gain @ told)
     known = gain @ rest @ gain.T - covariance(priors, sums, local, sampling)
     return np.asarray(
         missed**2 @ squares[kinds] + np.einsum("ij,ij->i", directions @ known, directions)

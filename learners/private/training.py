@@ -37,9 +37,7 @@ from privfed.learners.private.synthetic_records import SyntheticSource
 from privfed.learners.private.target_link import Outcome, ResidualBounds
 from privfed.learners.private.weight_updates import WeightUpdates
 
-UNEXPRESSED_RECORDS = (
-    1_000  #: Made-up records over which what the functions cannot express is a mean
-)
+ERROR_RECORDS = 1_000  #: Made-up records that what the functions cannot express is a mean over
 
 
 def learn(
@@ -366,8 +364,9 @@ class _Learning:
         assert steps.last is not None
         rng = np.random.default_rng(0)  # no draw of the model's own moves
         others = replace(basis, trees=self._forest(weighed, rng))
-        further, weights, directions = self.source.draw(basis, UNEXPRESSED_RECORDS, rng)
-        functions = (others.matrix(codes) * scale_factors, others.matrix(further) * scale_factors)
+        further, weights, directions = self.source.draw(basis, ERROR_RECORDS, rng)
+        factors = scale_factors.astype(np.float32)
+        functions = others.matrix(codes) * factors, others.matrix(further) * factors
         kinds = np.repeat(np.arange(len(basis.groups)), [g.stop - g.start for g in basis.groups])
         each = unexpressed(*steps.last, functions, directions, kinds)
         return max(0.0, float(np.average(each, weights=weights)))
