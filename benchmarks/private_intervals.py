@@ -5,7 +5,7 @@
 What ran is in the file of --out after each round of all settings: an interrupted command goes on, and a setting or
 seed more adds its own runs alone. A run without terms is kept as one row without a factor.
 Six correlated columns, two owners; the factor of the posterior's deviation is 1.75 for coefficients and 1 for
-predictions, and others are tried. "same" is what the model's own terms have when they are refitted to the same
+predictions (of a forest's partial dependence 1.25), and others are tried. "same" is what the model's own terms have when they are refitted to the same
 records without noise; "truth" is the known function, or the terms' fit to 20,000 further records of it.
 """
 
@@ -25,6 +25,7 @@ from scipy.stats import norm
 
 from privfed import Column, LocalDisclosure, Schema
 from privfed.learners import private
+from privfed.learners.private import PrivateModel
 from privfed.learners.rulefit.scorecard import ScoreCard
 from privfed.learners.rulefit.short import shortened
 from privfed.tables.records import Records
@@ -47,6 +48,7 @@ TRUTHS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0)  #: of the posterior's deviation
 SQUARES = tuple(norm.ppf(0.95) * factor for factor in FACTORS)
 FREQUENT = 40  #: Of 20,000 records, that have a total
+SHAPES = (0, 2)  #: Columns whose partial dependence is looked at
 RUN = ("truth", "records", "epsilon", "seed")
 
 
@@ -67,6 +69,8 @@ def fit(design: np.ndarray, chances: np.ndarray) -> np.ndarray:
         slope = design.T @ (chances - told) / len(design) - ridge * found
         step = np.linalg.solve(system, slope)
         found += step * min(1.0, 5 / max(float(np.abs(step).max()), 1e-300))
+        if np.abs(step).max() < 1e-12:
+            break
     return found
 
 
@@ -102,9 +106,10 @@ def one(truth: str, count: int, epsilon: str, seed: int) -> list[dict[str, Any]]
         far = np.abs(design @ model.weights - aim) / each
         rows += [{"of": f"predictions, {name}", "stray": far, "width": each.mean()}]
     rows += [card_row(ScoreCard.from_ensemble(model), more, expit(further))]
+    rows += [shape_row(engine, column, more[:300], truth) for column in SHAPES]
     return [
         {"of": row["of"], "width": row["width"], "factor": factor}
-        | {"covered": float((row["stray"] < z).mean())}
+        | {"covered": float(np.average(row["stray"] < z, weights=row.get("weights")))}
         for row in rows
         for factor, z in zip(FACTORS, SQUARES, strict=True)
     ]
@@ -119,6 +124,24 @@ def card_row(card: ScoreCard, x: np.ndarray, chances: np.ndarray) -> dict[str, A
     stray = np.abs(logit(shares) - ends.mean(axis=1)) / width
     usual = place[count[place] >= FREQUENT]
     return {"of": "score cards, truth", "stray": stray[usual], "width": width[usual].mean()}
+
+
+def shape_row(engine: PrivateModel, column: int, x: np.ndarray, truth: str) -> dict[str, Any]:
+    """How far a column's partial dependence is from the truth's over some records, in deviations, by bin and its share."""
+    heights, width = engine.partial_dependence(column)
+    cuts = engine.basis.grid.cuts[column]
+    edges = np.array([min(-3.0, cuts[0] - 0.2), *cuts, max(3.0, cuts[-1] + 0.2)])
+    places = np.tile(x, (len(heights), 1, 1))
+    places[:, :, column] = ((edges[:-1] + edges[1:]) / 2)[:, None]
+    wanted = TRUTHS[truth](places.transpose(2, 0, 1)).mean(axis=1)
+    shares = engine.shares[column, : len(heights)] / engine.shares[column, : len(heights)].sum()
+    stray = np.abs(heights - wanted + shares @ wanted) / width
+    return {
+        "of": "forest's shapes, truth",
+        "stray": stray,
+        "weights": shares,
+        "width": width.mean(),
+    }
 
 
 def settled(rows: list[dict[str, Any]]) -> pd.DataFrame:

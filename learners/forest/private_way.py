@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from privfed.learners.pictures import TreeNode
 
 T = TypeVar("T")
+#: Factor of the posterior's deviations in bands of partial dependence, by simulation (docs/rulefit.md)
+WIDENING = 1.25
 
 
 class PrivateForestWay(Way[ForestParams, LearnedForest]):
@@ -155,7 +157,7 @@ class PrivateForest:
             raise InputError("shape functions are drawn of two classes or numbers; see describe()")
         unit = outcome.upper - outcome.lower if outcome.kind == "number" else 1.0
         heights, deviations = self.model.partial_dependence(column)
-        return unit * heights, unit * deviations_of(level) * deviations
+        return unit * heights, WIDENING * unit * deviations_of(level) * deviations
 
     def intervals(self, x: np.ndarray, level: float) -> np.ndarray:
         """Intervals of the second class's probability, or of a number's mean, shape (rows, 2)."""

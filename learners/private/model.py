@@ -42,6 +42,8 @@ class PrivateModel:
     records: float  #: about how many there were
     source: SyntheticSource  #: of synthetic records
     covariance: np.ndarray | None  #: of the first output's weights of the source's directions
+    #: mean square of what the functions cannot express of the first output's scores, by the prior; zero where it is not known
+    unexpressed: float = 0.0
 
     @cached_property
     def effects(self) -> np.ndarray:
@@ -61,7 +63,7 @@ class PrivateModel:
         return self.outcome.predictions(self.scores(x))
 
     def score_deviations(self, x: np.ndarray) -> np.ndarray:
-        """Posterior std of the first output's F of encoded records, shape (rows,).
+        """Posterior std of the first output's F of encoded records, what no function expresses included; shape (rows,).
 
         Raises:
             InputError: it is not known, for there was no round.
@@ -70,7 +72,7 @@ class PrivateModel:
         for chosen in self.basis.blocks(len(x)):
             functions = self.basis.matrix(self.basis.grid.codes(x[chosen]))
             found[chosen] = self._deviations(functions @ self.source.projection)
-        return found
+        return np.asarray(np.sqrt(found**2 + self.unexpressed))
 
     def _deviations(self, directions: np.ndarray) -> np.ndarray:
         if self.covariance is None:

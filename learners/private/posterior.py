@@ -391,3 +391,45 @@ def covariance(
         half = solve_triangular(root, moved, lower=True, check_finite=False)
         found += chance * (prior - half.T @ half)
     return np.asarray(found)
+
+
+def unexpressed(
+    priors: Sequence[tuple[float, WeightPosterior]],
+    sums: ProjectedMoments,
+    local: Linearization,
+    sampling: float,
+    functions: tuple[np.ndarray, np.ndarray],
+    directions: np.ndarray,
+    kinds: np.ndarray,
+) -> np.ndarray:
+    """Mean square error of the first output's scores, beyond their variance by :func:`covariance`; shape (records,).
+
+    The prior is one of random functions, of which the basis holds a few. Under it the truth is psi . u,
+    u ~ N(0, D), where psi are others. Scores phi . K t, fitted to sums t = A psi . u + noise, miss of it
+    (psi - phi K A psi) . u - phi . K noise, whose variance is known; it is linear in psi D psi', so that a few
+    functions give its mean over all that the prior may draw (Rasmussen and Williams 2006, Chapter 2).
+
+    Args:
+        priors: those of :func:`covariance`, K being the mean over them, and so the scales in D.
+        sums: told at ``local``.
+        local: where the curvature is taken.
+        sampling: as in :meth:`.WeightPosterior.weights`.
+        functions: psi of the posterior's synthetic records, (records, functions), and of the records asked about.
+        directions: phi of these, shape (records, directions).
+        kinds: of each function, an index of the prior's scales, shape (functions,).
+    """
+    own, curvature = priors[0][1], local.curvatures[0]
+    jacobian, rest = sums.jacobian(curvature, 0), sampling * curvature + sums.noise
+    gain, squares = np.zeros_like(rest), np.zeros(len(own.prior.scales))
+    for chance, one in priors:
+        moved = jacobian @ one.prior.covariance
+        gain += chance * cho_solve((factor(moved @ jacobian.T + rest), True), moved).T
+        squares += chance * one.prior.scales**2
+    fitted, there = functions
+    heavy = own.outcome.variances(local.predictions)[:, 0] * own.shares * own.records / len(fitted)
+    told = (own.leading.features * heavy[:, None]).T.astype(fitted.dtype) @ fitted
+    missed = there - directions @ (gain @ told)
+    known = gain @ rest @ gain.T - covariance(priors, sums, local, sampling)
+    return np.asarray(
+        missed**2 @ squares[kinds] + np.einsum("ij,ij->i", directions @ known, directions)
+    )

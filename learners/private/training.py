@@ -17,7 +17,14 @@ from privfed.learners.private.histogram_refinement import look
 from privfed.learners.private.main_effects import MainEffects
 from privfed.learners.private.marginals import Shares, padded
 from privfed.learners.private.model import PrivateModel
-from privfed.learners.private.posterior import NoisyMoments, Prior, Subspace, WeightPosterior
+from privfed.learners.private.posterior import (
+    NoisyMoments,
+    Prior,
+    Subspace,
+    WeightPosterior,
+    covariance,
+    unexpressed,
+)
 from privfed.learners.private.queries import (
     BasisLeafCounts,
     CalibrationSums,
@@ -29,6 +36,8 @@ from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.synthetic_records import SyntheticSource
 from privfed.learners.private.target_link import Outcome, ResidualBounds
 from privfed.learners.private.weight_updates import WeightUpdates
+
+ERROR_RECORDS = 1_000  #: Made-up records that what the functions cannot express is a mean over
 
 
 def learn(
@@ -74,10 +83,13 @@ class _Learning:
         steps = self._rounds(basis, posterior, scale_factors)
         leads, rounds = steps.weights, steps.taken
         weights = scale_factors[:, None] * (leading.axes @ leads)
-        spread = steps.covariance
+        spread, missed = None, 0.0
+        if steps.last is not None:
+            spread = covariance(*steps.last)
+            missed = self._unexpressed(steps, basis, weighed, codes, scale_factors)
         if calibrated and rounds:
             factor = self._calibration(basis, weights, leading.features @ leads, shares)
-            weights = factor * weights
+            weights, missed = factor * weights, factor**2 * missed
             spread = None if spread is None else factor**2 * spread
         means, deviations = _moments(basis, codes, shares)
         return PrivateModel(
@@ -95,6 +107,7 @@ class _Learning:
             records=self.marginals.records,
             source=self.source,
             covariance=spread,
+            unexpressed=missed,
         )
 
     def _look(self) -> None:
@@ -199,7 +212,7 @@ class _Learning:
             self._values(),
             self._bins(),
             *self._scales(weighed, self.params.linear, self.params.binned),
-            tuple(self._trees(weighed, *own) for own in self.params.trees),
+            self._forest(weighed, self.rng),
         )
 
     def _limits(self) -> np.ndarray:
@@ -238,14 +251,19 @@ class _Learning:
             )
         return padded(rows).astype(np.uint8)
 
-    def _trees(self, weighed: np.ndarray, count: int, depth: int, share: float) -> Trees:
+    def _forest(self, weighed: np.ndarray, rng: np.random.Generator) -> tuple[Trees, ...]:
+        return tuple(self._trees(weighed, rng, *own) for own in self.params.trees)
+
+    def _trees(
+        self, weighed: np.ndarray, rng: np.random.Generator, count: int, depth: int, share: float
+    ) -> Trees:
         columns = len(weighed)
         features = np.empty((count, depth), np.int64)
         for own in features:
             distinct = min(depth, int(np.count_nonzero(weighed)))
-            own[:distinct] = self.rng.choice(columns, distinct, replace=False, p=weighed)
-            own[distinct:] = self.rng.choice(columns, depth - distinct, p=weighed)
-        ranks = self.rng.uniform(*SETTINGS.cut_ranks, features.shape)
+            own[:distinct] = rng.choice(columns, distinct, replace=False, p=weighed)
+            own[distinct:] = rng.choice(columns, depth - distinct, p=weighed)
+        ranks = rng.uniform(*SETTINGS.cut_ranks, features.shape)
         cuts = np.empty(features.shape, np.uint8)
         for place in np.ndindex(*features.shape):
             column = self.marginals.features[features[place]]
@@ -333,6 +351,25 @@ class _Learning:
                 explained = float(np.var(posterior.leading.features @ steps.weights))
                 sampling = max(self.variance - 0.9 * explained, 0.02 * self.variance)
         return steps
+
+    def _unexpressed(
+        self,
+        steps: WeightUpdates,
+        basis: Basis,
+        weighed: np.ndarray,
+        codes: np.ndarray,
+        scale_factors: np.ndarray,
+    ) -> float:
+        """Mean over further synthetic records of :func:`.unexpressed`, the others' trees being drawn anew."""
+        assert steps.last is not None
+        rng = np.random.default_rng(0)  # no draw of the model's own moves
+        others = replace(basis, trees=self._forest(weighed, rng))
+        further, weights, directions = self.source.draw(basis, ERROR_RECORDS, rng)
+        factors = scale_factors.astype(np.float32)
+        functions = others.matrix(codes) * factors, others.matrix(further) * factors
+        kinds = np.repeat(np.arange(len(basis.groups)), [g.stop - g.start for g in basis.groups])
+        each = unexpressed(*steps.last, functions, directions, kinds)
+        return max(0.0, float(np.average(each, weights=weights)))
 
     def _calibration(
         self, basis: Basis, weights: np.ndarray, added: np.ndarray, shares: np.ndarray

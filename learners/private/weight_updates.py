@@ -11,8 +11,8 @@ from privfed.learners.private.posterior import (
     Linearization,
     MarginalLikelihood,
     NoisyMoments,
+    ProjectedMoments,
     WeightPosterior,
-    covariance,
     mixed,
 )
 from privfed.learners.private.rounds import GradientRounds, SyntheticHessian, usual_misspecification
@@ -30,7 +30,10 @@ class WeightUpdates:
     unit: float  #: the scale of weights that the settings name
     origin: Linearization  #: synthetic records where no weights are
     taken: int = 0  #: how many
-    covariance: np.ndarray | None = None  #: of the first output's weights, None at first
+    #: arguments of :func:`.covariance` of the weights, None at first
+    last: (
+        tuple[list[tuple[float, WeightPosterior]], ProjectedMoments, Linearization, float] | None
+    ) = None
 
     @classmethod
     def begun(
@@ -82,7 +85,7 @@ class WeightUpdates:
             weights=self.weights + step,
             mean_square=mean_square,
             taken=self.taken + 1,
-            covariance=covariance(priors, there, local, sampling),
+            last=(priors, there, local, sampling),
         )
 
     @property

@@ -98,6 +98,7 @@ class _Shortening:
             spread = np.einsum("ij,ij->i", directions @ self.covariance, directions)
             self.spread = np.maximum(spread, 0)
         self.variance = float(np.average(self.spread, weights=self.weights))
+        self.spread += self.fitted.unexpressed  # beside what terms could be asked to follow
 
     @property
     def weights(self) -> np.ndarray:

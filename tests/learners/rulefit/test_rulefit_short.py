@@ -20,7 +20,7 @@ from privfed import Column, LocalDisclosure, Schema
 from privfed.errors import InputError
 from privfed.exchange.disclosure import ReplayDisclosure
 from privfed.learners import RuleFitClassifier, RuleFitRegressor, private
-from privfed.learners.rulefit.short import _Shortening, roundest
+from privfed.learners.rulefit.short import _Shortening, roundest, shortened
 from privfed.learners.saved import load, save
 from privfed.testing.hospitals import BINARY, NUMERIC, gates, patients
 
@@ -281,6 +281,19 @@ def test_coefficients_move_with_the_scores_as_their_covariance_says() -> None:
         held.scores = scores + 1e-3 * own
         moved.append((held._refitted(design)[0] - centre) / 1e-3)
     assert np.allclose(np.array(moved).T @ np.array(moved), covariance, rtol=1e-3, atol=1e-6)
+
+
+def test_predictions_hold_what_the_engine_cannot_express() -> None:
+    """Beside what the terms miss of the engine; terms, coefficients and their intervals stay."""
+    engine = private.learn(
+        disclosure(), private.Outcome.of(BINARY, number=False), np.random.default_rng(0)
+    )
+    assert engine.unexpressed > 0
+    more = replace(engine, unexpressed=engine.unexpressed + 0.3)
+    one, other = (shortened(own, 20, np.random.default_rng(1)) for own in (engine, more))
+    assert other.residual_variance == pytest.approx(one.residual_variance + 0.3)
+    assert np.array_equal(one.weights, other.weights)
+    assert np.array_equal(one.intervals(), other.intervals())
 
 
 def test_intervals_hold_what_they_are_of() -> None:
