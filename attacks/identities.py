@@ -70,6 +70,7 @@ class SumIdentities:
     known: dict[Cell, float]  #: values of cells that were released, or found since
     moments: list[Equation] = field(default_factory=list)  #: identities about leaves' first moments
     error: float = 1e-6  #: bound on a sum's error, for telling zero
+    unsolved: int = 0  #: unknowns of systems that were too large to solve, :data:`LARGEST`
 
     def solve(
         self,
@@ -158,6 +159,8 @@ class SumIdentities:
                 return
             if len(mine) <= LARGEST:
                 self._determine(matrix, right, mine, cells)
+            else:
+                self.unsolved += len(mine)
 
     def _determine(
         self, matrix: csr_array, right: np.ndarray, mine: np.ndarray, cells: list[Cell]

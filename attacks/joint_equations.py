@@ -63,15 +63,20 @@ def diagonalised(
     return (vectors * np.sqrt(values)) @ turned, own, shares
 
 
+def of_few_records(grams: np.ndarray) -> np.ndarray:
+    """The cells, shape (cells, columns, columns), whose rank is below the number of columns."""
+    ranks = _ranks(grams)
+    return grams[(ranks > 0) & (ranks < grams.shape[1])]
+
+
 def sharing(grams: np.ndarray) -> Iterator[np.ndarray]:
     """Indices of cells, shape (cells, columns, columns), that may give records away.
 
     Each cell of rank one alone, then pairs that share records: their summed equations have a lower
     rank than the sum of their ranks.
     """
-    columns = grams.shape[1]
-    ranks = _ranks(grams)
-    small = np.flatnonzero((ranks > 0) & (ranks < columns))[:CELLS]
+    columns, ranks = grams.shape[1], _ranks(grams)
+    small = np.flatnonzero((ranks > 0) & (ranks < columns))
     for cell in small[ranks[small] == 1]:
         yield np.array([cell])
     for place, one in enumerate(small):

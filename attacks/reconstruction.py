@@ -20,7 +20,7 @@ from privfed.attacks.base import HELD_OUT, Attack, PublicSchema, Table, Truth
 from privfed.attacks.contingency import likeliest, ranges
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk
-from privfed.attacks.joint_equations import joint_records, sharing
+from privfed.attacks.joint_equations import CELLS, joint_records, of_few_records, sharing
 from privfed.attacks.least_squares import combined, nested
 from privfed.attacks.ledger_rows import (
     LinearSystem,
@@ -410,10 +410,11 @@ def equations(transcript: Transcript, own: Table, *, deadline: Deadline) -> Succ
     told = gram_cells(transcript, own, deadline=deadline)
     if not told:
         return None
-    found = np.zeros(len(own.x), bool)
+    found, every, read = np.zeros(len(own.x), bool), 0, 0
     for parts in told.values():
-        grams = np.concatenate([cells for cells, _ in parts])
-        claims = []
+        grams = of_few_records(np.concatenate([cells for cells, _ in parts]))
+        every, grams, claims = every + len(grams), grams[:CELLS], []
+        read += len(grams)
         for group in sharing(grams):
             if deadline.over:
                 break
@@ -422,7 +423,8 @@ def equations(transcript: Transcript, own: Table, *, deadline: Deadline) -> Succ
             for _, rows in parts:
                 reach = 1e-4 * np.nanmax(np.abs(rows), axis=0)
                 found |= (np.abs(rows - claim) <= reach).all(axis=1)
-    return SuccessCounts(float(found.sum()), float(len(found)))
+    short = f"{read:,} of {every:,} cells of few records are paired" if read < every else ""
+    return SuccessCounts(float(found.sum()), float(len(found)), short=short)
 
 
 def outcomes(

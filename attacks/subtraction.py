@@ -24,7 +24,7 @@ from privfed.attacks.fuzzy import (
     centred_target,
     weight,
 )
-from privfed.attacks.identities import Equation, SumIdentities, groups_of
+from privfed.attacks.identities import LARGEST, Equation, SumIdentities, groups_of
 from privfed.attacks.reading import formed, well_formed
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript, TranscriptEntry
@@ -61,6 +61,7 @@ class Worked:
 
     heard: KnownSums
     found: Mapping[str, Mapping[Cell, float]]
+    unsolved: int = 0  #: sums in systems that were too large to solve
 
     def targets(self) -> dict[Cell, float]:
         """Targets (centred) of withheld cells in which all records share one: W S = L^2."""
@@ -102,6 +103,9 @@ class Subtraction(Attack):
                 found[clients[place]] = worked
             read += not deadline.over
         partial = deadline.partial(read, len(clients), "clients")
+        if unsolved := sum(one.unsolved for one in found.values()):
+            large = f"{unsolved:,} sums are in systems of more than {LARGEST:,} unknowns, which are not solved"
+            partial = "; ".join(filter(None, (partial, large)))
         if truth is None:
             return [self._unscored(found, partial)]
         tables = {client: truth[client] for client in found if client in truth}
@@ -182,7 +186,7 @@ def derive_sums(transcript: Transcript, deadline: Deadline | None = None) -> Wor
         return None
     zero = {cell for cell, value in heard.known["weights"].items() if value == 0}
     groups = groups_of(heard.hidden.union(*heard.known.values()), heard.geometry.sets)
-    found = {}
+    found, unsolved = {}, 0
     for name in SUMS:
         late = deadline is not None and deadline.over
         known = dict.fromkeys(zero, 0.0) | heard.known[name]
@@ -190,8 +194,8 @@ def derive_sums(transcript: Transcript, deadline: Deadline | None = None) -> Wor
         empty = zero if name == "weights" else set(zero)
         solved = {} if late else system.solve(heard.hidden, empty, groups, deadline=deadline)
         again = {cell: known[cell] for cell in heard.hidden if cell in heard.known[name]}
-        found[name] = {**again, **solved}
-    return Worked(heard, found)
+        found[name], unsolved = {**again, **solved}, unsolved + system.unsolved
+    return Worked(heard, found, unsolved)
 
 
 def _read_level(heard: KnownSums, entry: TranscriptEntry, query: Mapping[str, Any]) -> None:

@@ -277,6 +277,19 @@ def test_a_single_record_s_equations_give_it_away() -> None:
     assert (found.value, found.severity) == (0, "none")
 
 
+def test_cells_that_were_not_paired_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two cells with a record each one is looked at, and the finding says so."""
+    frame = people()
+    ages = np.sort(frame["age"])
+    ends = Products(0, float(ages[:2].mean())), Products(float(ages[-2:].mean()), 100)
+    transcript = released(frame, AGES, *ends)
+    found = attack(transcript, frame, AGES)[EQUATIONS]
+    assert found.value == 2 and not found.partial
+    monkeypatch.setattr(reconstruction, "CELLS", 1)
+    found = attack(transcript, frame, AGES)[EQUATIONS]
+    assert found.value == 1 and found.partial == "1 of 2 cells of few records are paired"
+
+
 WHOLE = Schema(tuple(Column(n, "integer", 0, top) for n, top in (("a", 1), ("b", 2), ("c", 3))))
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from privfed.attacks import identities
 from privfed.attacks.fuzzy import Cell
 from privfed.attacks.identities import Equation, SumIdentities
 from privfed.attacks.subtraction import Subtraction, _shuffled, derive_sums, known_sums
@@ -121,6 +122,17 @@ def test_without_truth(diabetes) -> None:  # type: ignore[no-untyped-def]
     (found,) = Subtraction().run(one)
     assert found.value > 200 and not found.simulation
     assert Subtraction().run(Transcript()) == []
+
+
+def test_a_system_that_is_too_large_is_told(monkeypatch: pytest.MonkeyPatch, diabetes) -> None:  # type: ignore[no-untyped-def]
+    """What is left to substitution alone was not looked at in full: the strict policy's sums, here."""
+    trained = diabetes("strict")
+    one = trained.transcript.of(client=trained.transcript.clients[0])
+    (found,) = Subtraction().run(one)
+    assert found.state == "looked"
+    monkeypatch.setattr(identities, "LARGEST", 10)
+    (short,) = Subtraction().run(one)
+    assert short.state == "not looked" and "sums are in systems of more than" in short.partial
 
 
 def test_a_single_levels_cells_nulled_alone_all_come_back(diabetes) -> None:  # type: ignore[no-untyped-def]
