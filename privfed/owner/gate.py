@@ -257,7 +257,7 @@ class Gate:
         query = self._decode(request)
         if self.ledger.failures(request.kind) >= MOST_FAILURES:
             raise Refused(Reason.FAULTY)
-        quote = self._guards.quote(query.kind, self._parts(query), request.spend)
+        quote = self._guards.quote(type(query), self._parts(query), request.spend)
         charge = self._charge(request, quote)
         return query, quote, charge if self._cache is None else self._cache.spare(charge)
 

@@ -17,8 +17,8 @@ from privfed.privacy.masked_sums import MaskedProtection, all_masked
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import mechanism_of
-from privfed.questions import plugins
 from privfed.questions.part import Part, PartType
+from privfed.questions.query import Query
 from privfed.tables.records import Records
 
 KEPT = 256  #: Most quotes that are kept: questions of one kind mostly have equal parts
@@ -58,23 +58,27 @@ class Guards:
             policy.masked.check_mechanisms(self.mechanisms.values())
         self._kept: dict[Any, Quote] = {}
 
-    def quote(self, kind: str, parts: Mapping[str, Part], proposed: Fraction | None) -> Quote:
+    def quote(
+        self, asked: type[Query], parts: Mapping[str, Part], proposed: Fraction | None
+    ) -> Quote:
         """Price a question by its parts; Refused: a mechanism cannot protect them, or misstates."""
-        key = kind, tuple(parts.items()), proposed
+        key = asked, tuple(parts.items()), proposed
         try:
             kept = self._kept.get(key)
         except TypeError:  # a part that some query built of lists
-            return self._quoted(kind, parts, proposed)
+            return self._quoted(asked, parts, proposed)
         if kept is None:
-            kept = self._quoted(kind, parts, proposed)
+            kept = self._quoted(asked, parts, proposed)
             if len(self._kept) >= KEPT:
                 self._kept.clear()
             self._kept[key] = kept
         return kept
 
-    def _quoted(self, kind: str, parts: Mapping[str, Part], proposed: Fraction | None) -> Quote:
-        guards = self._policy.guards[kind]
-        each = zip(guards, self.mechanisms[kind], assign(guards, parts), strict=True)
+    def _quoted(
+        self, asked: type[Query], parts: Mapping[str, Part], proposed: Fraction | None
+    ) -> Quote:
+        guards = self._policy.guards[asked.kind]
+        each = zip(guards, self.mechanisms[asked.kind], assign(guards, parts), strict=True)
         at_work = [
             (
                 mechanism,
@@ -92,7 +96,7 @@ class Guards:
         except ValueError:
             raise Refused(Reason.UNSUPPORTED) from None
         protections = tuple(each.total for each in shared) or protections
-        loss = stated_by(kind, total(protections))
+        loss = stated_by(asked, total(protections))
         try:
             self._accountant.cost(loss)
         except (UnsupportedLoss, ValueError, ArithmeticError):
@@ -156,11 +160,11 @@ def total(protections: Sequence[Protection]) -> Loss:
     return sum(losses[1:], losses[0]) if losses else Loss.free()
 
 
-def stated_by(kind: str, loss: Loss) -> Loss:
-    """The loss, which rests on the sensitivities that a query states where its author is another."""
-    if not loss.counted or plugins.version("queries", kind).partition(" ")[0] == "privfed":
+def stated_by(asked: type[Query], loss: Loss) -> Loss:
+    """The loss, which rests on the sensitivities that a query states where its class is not one of ours."""
+    if not loss.counted or asked.__module__.partition(".")[0] == "privfed":
         return loss
-    return replace(loss, basis=tuple(sorted({*loss.basis, f"{QUERIED}:{kind}"})))
+    return replace(loss, basis=tuple(sorted({*loss.basis, f"{QUERIED}:{asked.kind}"})))
 
 
 def described(protections: Sequence[Protection], loss: Loss) -> dict[str, Any]:

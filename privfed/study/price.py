@@ -272,7 +272,7 @@ def _lines(planned: Planned, schema: Schema, policy: Policy) -> list[KindPrice]:
         if names:
             line, at_work = _line(planned, guard, {name: parts[name] for name in names}, policy)
             lines.append(
-                line if line.loss is None else replace(line, loss=stated_by(line.kind, line.loss))
+                line if line.loss is None else replace(line, loss=stated_by(type(query), line.loss))
             )
             protections.append(at_work)
     known = [each for each in protections if each is not None]
@@ -280,7 +280,7 @@ def _lines(planned: Planned, schema: Schema, policy: Policy) -> list[KindPrice]:
     if shared:
         return [
             replace(
-                x, loss=stated_by(query.kind, own.total.loss), mechanism=f"{x.mechanism}, masked"
+                x, loss=stated_by(type(query), own.total.loss), mechanism=f"{x.mechanism}, masked"
             )
             for x, own in zip(lines, shared, strict=True)
         ]

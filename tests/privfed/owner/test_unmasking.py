@@ -414,7 +414,7 @@ def test_no_total_wraps_around(monkeypatch: pytest.MonkeyPatch) -> None:
         whole = np.full(4, 2**62)
         each = [gate._guards for gate in held.values()]
         parts = BINS.parts(SCHEMA)
-        (protection,) = each[0].quote(BINS.kind, parts, None).masked
+        (protection,) = each[0].quote(type(BINS), parts, None).masked
         with np.errstate(over="ignore"):
             return int(np.sum([protection.on_grid("counts", whole) for _ in OWNERS], axis=0)[0])
 
