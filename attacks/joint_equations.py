@@ -66,7 +66,7 @@ def diagonalised(
 def of_few_records(grams: np.ndarray) -> np.ndarray:
     """The cells, shape (cells, columns, columns), whose rank is below the number of columns."""
     ranks = _ranks(grams)
-    return grams[(ranks > 0) & (ranks < grams.shape[1])]
+    return np.asarray(grams[(ranks > 0) & (ranks < grams.shape[1])])
 
 
 def sharing(grams: np.ndarray) -> Iterator[np.ndarray]:
