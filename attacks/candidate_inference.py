@@ -387,9 +387,8 @@ class CandidateInference(Attack):
         if controls:
             by_luck = interval(accused, controls)[1]
             guessed = max(guessed, accused / controls)
-        elif (
-            not unknown
-        ):  # the outsiders on the list have set the threshold: what it may let through of others
+        elif not unknown:
+            # the outsiders on the list have set the threshold: what it may let through of others
             outsiders = sum(each.outsiders for each in outcomes)
             by_luck = interval(math.floor(RATE * outsiders), outsiders)[1]
         share = recovered / members

@@ -32,9 +32,8 @@ State = Literal["found", "looked", "not looked"]  #: What an attack's silence me
 #: Family-wise level of all findings of a page, and the probability of finding what is called detectable.
 LEVEL, POWER = 0.05, 0.8
 HALF = 1.96  #: Half the interval of a finding, in standard deviations
-LEAST_SCORE = (
-    0.1  #: Least z-score by which a probability near one half is turned into a standard deviation
-)
+#: Least z-score by which a probability near one half is turned into a standard deviation
+LEAST_SCORE = 0.1
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,8 @@ class PiecedRecords(Attack):
     """Pieces records together from a forest's sketches of small nodes.
 
     A record counts if two of its values at least are joined and all that are belong to one raw
-    record. The baseline joins at random: :data:`DRAWS` times each claim takes values of the raw columns, each by itself.
+    record. The baseline joins at random: :data:`DRAWS` times each claim takes values of the raw columns, each by
+    itself.
     """
 
     name: ClassVar[str] = "pieced_records"

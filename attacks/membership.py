@@ -226,7 +226,8 @@ def between_draws(
     All scores at one client share one draw of its noise, so that only clients are independent; of a
     single one nothing is known. Student's t of a mean in which all count alike errs on the safe side where
     their variances differ, as those of clients of unequal sizes do (Ibragimov and Mueller 2010,
-    "t-statistic based correlation and heterogeneity robust inference"). Where members are compared with outsiders at other clients, each
+    "t-statistic based correlation and heterogeneity robust inference"). Where members are compared with outsiders
+    at other clients, each
     draw counts twice, once for its members and once for its outsiders: without client k the mean
     over all ordered pairs of n clients of an area A_kl changes by (A_k. + A_.k - 2 A..) / (n - 2),
     and the std is the jackknife's (Efron and Stein 1981, "The jackknife estimate of variance").

@@ -237,9 +237,8 @@ def _like(own: np.ndarray, pool: np.ndarray, rng: np.random.Generator) -> np.nda
     if len(pool):
         return np.asarray(rng.choice(pool, len(own)))
     drawn = np.column_stack([rng.choice(column, len(own)) for column in own.T.astype(float)])
-    for (
-        column
-    ) in drawn.T:  # of two values each is moved by itself, for between them there is nothing
+    for column in drawn.T:
+        # of two values each is moved by itself, for between them there is nothing
         for some in [column] if len(own) > 2 else np.split(column, len(own)):
             Shape.of(some).redraw(some, rng)
     return drawn

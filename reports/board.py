@@ -140,7 +140,7 @@ def _risk(policy: PolicyReport) -> Iterator[str]:
         allowed = " This contradicts no guarantee stated here." if good else ""
         yield f"Tried in the simulation: {strongest(found)}.{allowed}"
     if policy.above and not policy.broken:
-        yield f"Tried in the simulation, and within what the guarantee allows: {verdict(policy.above[0])}."
+        yield f"Tried in the simulation, and consistent with the guarantee: {verdict(policy.above[0])}."
     if policy.at_home:
         yield f"Tried in the simulation, {AT_HOME}: {verdict(policy.at_home[0])}."
     tried = policy.attacks

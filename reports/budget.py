@@ -187,7 +187,7 @@ class PolicyReport:
 
     @property
     def broken(self) -> tuple[Finding, ...]:
-        """The findings above baseline and what the guarantee allows, most severe first."""
+        """The findings above baseline that are not consistent with the guarantee, most severe first."""
         return tuple(one for one in self.above if not self.allows(one))
 
     @property

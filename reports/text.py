@@ -66,7 +66,7 @@ def _rows(policy: PolicyReport, withheld: bool) -> Iterator[tuple[str, str]]:
     attacks = policy.attacks
     for label, what, names in (
         ("found by", "", attacks.found),
-        ("found", "within what the guarantee allows: ", attacks.allowed),
+        ("found", "consistent with the guarantee: ", attacks.allowed),
         ("found", f"{AT_HOME}: ", attacks.at_home),
         ("nothing found", "", attacks.looked),
         ("not looked", "", () if policy.handed_over else attacks.not_looked),  # none is needed

@@ -147,7 +147,7 @@ def _is_charged(release: _Release, loss: Loss, lawful: bool) -> bool:
         known = not any(isinstance(each.law, Unknown) for each in loss.laws)
         return not known or _noises(told) == _noises(each.law for each in loss.laws)
     ours = lawful or any(p.noise and p.mechanism in _LAWFUL for p in release.parts.values())
-    claimed = any(not each.startswith(QUERIED) for each in loss.basis)
+    claimed = any(each.partition(":")[0] != QUERIED for each in loss.basis)
     return not (told and ours and not claimed and (loss.epsilon or loss.rho))
 
 

@@ -281,7 +281,7 @@ def test_what_the_guarantee_allows_is_no_alarm(
     assert report.above == (told,) and report.broken == (() if allowed else (told,))
     assert report.attacks.allowed == (("recovery",) if allowed else ())
     assert report.attacks.found == (() if allowed else ("recovery",))
-    assert ("Within what the guarantee allows: " in _page(report)) == allowed
+    assert ("Consistent with the guarantee: " in _page(report)) == allowed
     open_ = _policy(_client(unprotected=1, epsilon=None), (told,))
     assert open_.broken == (told,), "nothing is allowed where nothing is guaranteed"
 
@@ -295,7 +295,7 @@ def test_what_a_clients_own_model_tells_is_not_said_to_be_within_the_guarantee()
     assert not report.breaches
     said = "in clients' own models, which stay with them and which no guarantee covers"
     for text in (summary(Report(Study.built_in(), (report,))), _page(report)):
-        assert said in text.lower().replace("&#39;", "'") and "guarantee allows: " not in text
+        assert said in text.lower().replace("&#39;", "'") and "consistent with the guarantee" not in text.lower()
 
 
 def test_a_hundred_clients_of_an_honest_policy_are_hardly_ever_convicted() -> None:

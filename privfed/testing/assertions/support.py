@@ -38,7 +38,8 @@ def assert_support(
     Each record in turn is left out, and each is replaced by another; what changes depends on it. A
     number that fewer than k records change is looked at again, with all other records drawn anew:
     what then stays as it was is a function of those few alone. What differs between two runs on the
-    same table, or changes without a record and does not when it is left out again, is noised, and passes; fix the seed of noise in ``run`` to look behind it. What
+    same table, or changes without a record and does not when it is left out again, is noised, and passes; fix the
+    seed of noise in ``run`` to look behind it. What
     nothing changes is public.
 
     It says nothing of sums of few records beside sums of many (:func:`assert_no_raw` does), nor of
