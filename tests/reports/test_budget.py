@@ -295,7 +295,10 @@ def test_what_a_clients_own_model_tells_is_not_said_to_be_within_the_guarantee()
     assert not report.breaches
     said = "in clients' own models, which stay with them and which no guarantee covers"
     for text in (summary(Report(Study.built_in(), (report,))), _page(report)):
-        assert said in text.lower().replace("&#39;", "'") and "consistent with the guarantee" not in text.lower()
+        assert (
+            said in text.lower().replace("&#39;", "'")
+            and "consistent with the guarantee" not in text.lower()
+        )
 
 
 def test_a_hundred_clients_of_an_honest_policy_are_hardly_ever_convicted() -> None:
