@@ -18,11 +18,13 @@ from privfed.attacks.bounded_least_squares import CandidateSystem
 from privfed.attacks.candidate_inference import (
     TARGET,
     CandidateInference,
+    CandidateResult,
     CandidateSystems,
 )
 from privfed.attacks.candidate_records import CandidateRecords
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.linear import linear_equations
+from privfed.attacks.roc import RocCurve
 from privfed.engines.local import LocalDisclosure
 from privfed.errors import InputError
 from privfed.exchange.messages import Request
@@ -371,3 +373,17 @@ def test_a_system_is_full_where_its_rank_is(unknowns: int, equations: int) -> No
     system, added = CandidateSystem(np.ones(unknowns)), 3 * rng.normal(size=(unknowns, equations))
     system.gram = added @ added.T
     assert system.full == (system.rank == unknowns)
+
+
+def test_a_threshold_that_few_outsiders_set_may_let_through_many_others() -> None:
+    """None of thirty lies above it: a ninth of all others may, and a twelfth of the members is sure. That proves nothing."""
+    curve = RocCurve.of(np.arange(100.0), np.arange(10.0))
+
+    def told(outsiders: int) -> str:
+        system = CandidateSystems(np.ones(1), equations=1, kinds={"sums"})
+        one = CandidateResult(
+            100, outsiders, curve, np.ones(100), 12.0, 1.0, None, 0.0, 0, system, named=None
+        )
+        return str(CandidateInference()._told("", [one] * 3, "").severity)
+
+    assert told(10) == "none" and told(2000) == "some"
