@@ -161,7 +161,7 @@ def price(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Price:
     asked = Fraction(0) if policy.budget is None else policy.budget.delta
     epsilon, delta = _guarantee(policy, accountant, total) if protected else (None, asked)
     fits = policy.budget is None or accountant.fits(total, accountant.ceiling(policy.budget))
-    over = tuple(_exceeded(policy, lines, accountant))
+    over = (*_exceeded(policy, lines, accountant), *_oversized(plan, schema, policy))
     shuffled = _shuffled(policy, list(zip(plan, each, strict=True))) if protected else None
     return Price(policy, lines, total, epsilon, delta, fits, over, shuffled)
 
@@ -235,6 +235,17 @@ def _exceeded(policy: Policy, lines: Sequence[KindPrice], accountant: Accountant
                     f"its limit of epsilon {float(limit.budget.epsilon):g} per "
                     f"{', '.join(limit.aspects)}{which}"
                 )
+
+
+def _oversized(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Iterator[str]:
+    """Yield the kinds of which an answer as large as planned has more cells than the policy allows, in words."""
+    most: dict[str, int] = {}
+    for query in (planned.query for planned in plan if planned.query.kind in policy.guards):
+        cells = sum(part.size for part in query.parts(schema).values())
+        most[query.kind] = max(cells, most.get(query.kind, 0))
+    for kind, cells in most.items():
+        if cells > policy.cells:
+            yield f"its largest answer, {policy.cells:,} cells ({kind} has {cells:,})"
 
 
 def _by_scope(

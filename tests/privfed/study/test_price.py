@@ -156,6 +156,14 @@ def test_limits_are_held_against_the_plan() -> None:
     )
 
 
+def test_an_answer_larger_than_the_policy_allows_is_told() -> None:
+    """Two cells where one is allowed: the gate refuses each of the three, and the price says so beforehand."""
+    policy = _policy(Guard.of("laplace", spend="0.1"), budget=Budget.of(1), cells=1)
+    found = price(PLAN, SCHEMA, policy)
+    assert found.over == ("its largest answer, 1 cells (small.histogram has 2)",)
+    assert "queries will be refused" in priced(found)
+
+
 def test_a_limit_that_could_never_apply_is_an_error() -> None:
     """A kind that no guard answers is a slip of the pen."""
     limits = (Limit(("study",), Budget.of("0.2"), {"kind": "small.histogrma"}),)
