@@ -30,7 +30,7 @@ class Column:
     """One public column: its kind and its bounds, or its categories."""
 
     name: str  #: in every client's table
-    kind: Kind = "number"  #: ``number``, ``integer`` or ``category``
+    kind: Kind = "number"  #: ``number``, ``integer`` or ``category``; the last where there are categories and no bounds
     lower: float | None = None  #: bound of a record's contribution (numeric kinds)
     upper: float | None = None  #: the other bound
     categories: tuple[str, ...] = ()  #: the public list of values (``category``), in order
@@ -44,6 +44,8 @@ class Column:
             raise SchemaError(f"column {self.name!r}: description is text; write it in quotes")
         if self.kind not in KINDS:
             raise SchemaError(f"column {self.name!r}: kind must be one of {', '.join(KINDS)}")
+        if self.categories and self.kind == "number" and self.lower is None and self.upper is None:
+            object.__setattr__(self, "kind", "category")
         if self.categories and self.kind != "category":
             raise SchemaError(
                 f'column {self.name!r}: lists categories; write kind = "category" too'

@@ -35,6 +35,11 @@ NAN, INFINITE = float("nan"), float("inf")
             {"name": "a", "kind": "integer", "lower": 0, "upper": 2, "fill": 0.5},
             "are whole numbers",
         ),
+        (
+            {"name": "a", "lower": 0, "upper": 1, "categories": ("x", "y")},
+            'write kind = "category"',
+        ),
+        ({"name": "a", "kind": "integer", "categories": ("x", "y")}, 'write kind = "category"'),
         ({"name": "a", "kind": "category"}, "at least two different"),
         ({"name": "a", "kind": "category", "categories": ("x", "x")}, "at least two different"),
         ({"name": "a", "kind": "category", "categories": ("x", "y"), "fill": "z"}, "fill must be"),
@@ -44,6 +49,11 @@ def test_contradictory_column(column: dict[str, object], says: str) -> None:
     """A column that cannot be used says why."""
     with pytest.raises(SchemaError, match=says):
         Column(**column)  # type: ignore[arg-type]
+
+
+def test_what_lists_categories_and_no_bounds_is_one() -> None:
+    """Its kind need not be written: nothing else could be meant."""
+    assert Column("sex", categories=("f", "m")).kind == "category"
 
 
 @pytest.mark.parametrize(
