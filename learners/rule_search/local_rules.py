@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from tqdm.auto import tqdm
 
 from privfed.errors import InputError
 from privfed.learners.rule_search.rule_index import RuleIndex
@@ -25,7 +26,8 @@ def learn_each(
     if not len(signals) == len(labels) == len(people):
         raise InputError("trajectories, labels and people need one entry for each trajectory")
     rules: dict[str, list[Formula]] = {}
-    for number, person in enumerate(np.unique(people)):
+    bar = tqdm(np.unique(people), desc="local rules", unit=" individual", disable=None)
+    for number, person in enumerate(bar):
         own = np.asarray(people) == person
         seeded = replace(settings, seed=settings.seed + number)
         rules[str(person)] = [found.rule for found in seeded.learn(signals[own], labels[own])]

@@ -243,13 +243,12 @@ def _atom(atom: Atom, signals: np.ndarray, columns: Mapping[str, int]) -> np.nda
 def _temporal(formula: Temporal, inside: np.ndarray) -> np.ndarray:
     if formula.interval is None:
         raise RuleError(_INCOMPLETE)
-    eventually = formula.operator == "F"
-    fill = -np.inf if eventually else np.inf
-    best = np.full(inside.shape, fill)
+    extreme, fill = (np.maximum, -np.inf) if formula.operator == "F" else (np.minimum, np.inf)
+    best, steps = np.full(inside.shape, fill), inside.shape[1]
     first, last = formula.interval
-    for ahead in range(first, min(last, inside.shape[1] - 1) + 1):
-        shifted = _ahead(inside, ahead, fill)
-        best = np.maximum(best, shifted) if eventually else np.minimum(best, shifted)
+    for ahead in range(first, min(last, steps - 1) + 1):
+        until = best[:, : steps - ahead]
+        extreme(until, inside[:, ahead:], out=until)
     return best
 
 
@@ -258,17 +257,12 @@ def _until(formula: Until, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     if formula.interval is None:
         raise RuleError(_INCOMPLETE)
     first, last = formula.interval
-    best = np.full(left.shape, -np.inf)
-    kept = np.full(left.shape, np.inf)
-    for ahead in range(min(last, left.shape[1] - 1) + 1):
+    best, kept = np.full(left.shape, -np.inf), np.full(left.shape, np.inf)
+    steps = left.shape[1]
+    for ahead in range(min(last, steps - 1) + 1):
+        until, still = best[:, : steps - ahead], kept[:, : steps - ahead]
         if ahead >= first:
-            best = np.maximum(best, np.minimum(_ahead(right, ahead, -np.inf), kept))
-        kept = np.minimum(kept, _ahead(left, ahead, -np.inf))
+            np.maximum(until, np.minimum(right[:, ahead:], still), out=until)
+        np.minimum(still, left[:, ahead:], out=still)
+        kept[:, steps - ahead :] = -np.inf
     return best
-
-
-def _ahead(values: np.ndarray, steps: int, fill: float) -> np.ndarray:
-    shifted = np.full(values.shape, fill)
-    if steps < values.shape[1]:
-        shifted[:, : values.shape[1] - steps] = values[:, steps:]
-    return shifted

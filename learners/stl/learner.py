@@ -96,6 +96,7 @@ class _Search:
         self._columns = {name: index for index, name in enumerate(self._grammar.names)}
         self._levels = np.quantile(signals.reshape(-1, signals.shape[2]), _QUANTILES, axis=0)
         self._best: dict[tuple[int, ...], ScoredRule] = {}
+        self._scores: dict[Formula, float] = {}  # a search comes back to what it has tried
 
     def run(self) -> list[ScoredRule]:
         """Evolve the population; its best formulas that are good enough, the best first."""
@@ -241,13 +242,17 @@ class _Search:
 
     def _score(self, formula: Formula) -> float:
         """The discrimination function of Nenzi et al. 2018, equation 3, plus balanced accuracy."""
+        if formula in self._scores:
+            return self._scores[formula]
         values = trace(formula, self._signals, self._columns)[:, 0]
         values = np.clip(values, -_MAX_ROBUSTNESS, _MAX_ROBUSTNESS)
         good, bad = self._classes @ values
         stds = np.sqrt(np.maximum(self._classes @ values**2 - (good**2, bad**2), 0.0))
         gap = (good - bad) / (stds.sum() + 1e-9)
         tpr, fpr = self._classes @ (values > 0)
-        return float(tpr - fpr + 0.1 * np.tanh(gap) - 0.01 * operators(formula))
+        score = float(tpr - fpr + 0.1 * np.tanh(gap) - 0.01 * operators(formula))
+        self._scores[formula] = score
+        return score
 
 
 # --- Bayesian optimisation of a rule's parameters: GP-UCB (Srinivas et al. 2010; Nenzi et al. 2018)
