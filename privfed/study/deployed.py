@@ -186,7 +186,8 @@ class Deployment:
 
     def _folder(self) -> Path:
         folder = self.out / self.choice.name
-        if (folder / "model.json").exists():
+        ended = Output(self.out).read(self.choice.name, "metrics.json")  # written last
+        if (folder / "model.json").exists() and ended is not None and "stopped" not in ended:
             raise InputError(f"folder {folder}: holds a finished study; name a new folder")
         written, alone = self.out / STUDY, replace(self.study, policies=(self.choice,))
         if written.exists() and Study.from_toml(written).to_dict() != alone.to_dict():

@@ -205,6 +205,28 @@ def test_a_key_that_is_missing_or_another_ones_ends_the_study(study: Path) -> No
             deployment(study).run(connect)
 
 
+def test_a_study_whose_evaluation_nobody_answered_goes_on(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its model is written, its performance is not: the next run asks for that alone."""
+
+    def silent(*_: Any) -> dict[str, Any]:
+        raise NobodyAnswered("nobody answered")
+
+    chosen = deployment(study)
+    with serving(study) as connect:
+        with monkeypatch.context() as patched, pytest.raises(NobodyAnswered):
+            patched.setattr("privfed.study.deployed.evaluated", silent)
+            chosen.run(connect)
+        folder = chosen.out / "private"
+        model, before = (folder / "model.json").read_bytes(), rows(study)
+        assert "stopped" in json.loads((folder / "metrics.json").read_text())
+        chosen.run(connect)
+    assert (folder / "model.json").read_bytes() == model
+    assert "stopped" not in json.loads((folder / "metrics.json").read_text())
+    assert all(0 < now - then <= 3 for now, then in zip(rows(study), before, strict=True))
+
+
 def test_an_output_of_another_study_is_left_alone(study: Path) -> None:
     """A journal belongs to one study."""
     with serving(study) as connect:
