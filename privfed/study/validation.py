@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
@@ -69,11 +70,14 @@ class Folds:
             raise InputError(f"folds: no column {self.individual!r} for the individuals")
         return pd.factorize(self.frame[self.individual])[0]
 
+    def split(self, number: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Training and held-out records of one fold."""
+        held = self.parts == number
+        return self.frame[~held], self.frame[held]
+
     def __iter__(self) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
         """Yield training and held-out records, fold by fold."""
-        parts = self.parts
-        for part in range(self.count):
-            yield self.frame[parts != part], self.frame[parts == part]
+        return map(self.split, range(self.count))
 
 
 def cross_validate(
@@ -83,36 +87,61 @@ def cross_validate(
     epsilon: Number | None = None,
     delta: Number = "1e-5",
     noise: int | None = None,
+    n_jobs: int | None = None,
 ) -> pd.DataFrame:
     """Train a clone on all folds but one and score on that one, for each fold.
 
     ``epsilon`` and ``delta`` are of each fold's private policy; without them, the published one.
-    ``noise`` is the seed of test noise; None draws secure noise.
+    ``noise`` is the seed of test noise; None draws secure noise. ``n_jobs`` is the number of processes, as
+    in scikit-learn.
 
     Returns:
         one row per fold: fold, score (R squared or accuracy), measure, value, baseline (the constant
         baseline's), records held out, seconds, stopped (why training stopped; the score is then NaN), and
         simulation, which is true; ``attrs["note"]`` explains it.
     """
-    rows = []
-    for number, (train, test) in enumerate(folds):
-        seed = None if noise is None else noise + number
-        before = perf_counter()
-        row = _fold(learner, folds, train, test, epsilon=epsilon, delta=delta, seed=seed)
-        rows.append({"fold": number, **row, "seconds": perf_counter() - before})
-    return _marked(pd.DataFrame(rows))
+    (found,) = _validated([learner], folds, epsilon, delta, noise, n_jobs, hidden=True)
+    return found
+
+
+def _validated(
+    learners: Sequence[FederatedLearner],
+    folds: Folds,
+    epsilon: Number | None,
+    delta: Number,
+    noise: int | None,
+    n_jobs: int | None,
+    *,
+    hidden: bool = False,
+) -> list[pd.DataFrame]:
+    """Each learner's folds, all of them side by side in so many processes."""
+    tasks = [
+        joblib.delayed(_fold)(
+            own, folds, number, epsilon, delta, None if noise is None else noise + number
+        )
+        for own in learners
+        for number in range(folds.count)
+    ]
+    work = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(tasks)
+    shown = True if hidden else None
+    bar = tqdm(work, desc="grid search", total=len(tasks), unit=" fold", disable=shown)
+    rows = list(bar)
+    return [
+        _marked(pd.DataFrame(rows[first : first + folds.count]))
+        for first in range(0, len(rows), folds.count)
+    ]
 
 
 def _fold(
     learner: FederatedLearner,
     folds: Folds,
-    train: pd.DataFrame,
-    test: pd.DataFrame,
-    *,
+    number: int,
     epsilon: Number | None,
     delta: Number,
     seed: int | None,
 ) -> dict[str, Any]:
+    """One fold's row of :func:`cross_validate`."""
+    before, (train, test) = perf_counter(), folds.split(number)
     schema = folds.schema
     assert schema.target is not None
     fresh = clone(learner)
@@ -130,7 +159,7 @@ def _fold(
         seed=seed,
         queries=fresh.queries,
     )
-    kept: dict[str, Any] = {"score": np.nan, "records": len(test), "stopped": ""}
+    kept: dict[str, Any] = {"fold": number, "score": np.nan, "records": len(test), "stopped": ""}
     try:
         model = fresh.fit(federation)
         told = measure(model, train, test, schema)
@@ -140,7 +169,7 @@ def _fold(
         kept["stopped"] = str(silence)
     finally:
         federation.close()
-    return kept
+    return kept | {"seconds": perf_counter() - before}
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +190,7 @@ def grid_search(
     epsilon: Number | None = None,
     delta: Number = "1e-5",
     noise: int | None = None,
+    n_jobs: int | None = None,
 ) -> Search:
     """Cross-validate all combinations of ``grid``'s values by parameter on the same folds; rank them.
 
@@ -173,13 +203,19 @@ def grid_search(
     known = learner.get_params()
     for name in (name for name in grid if name not in known):
         raise InputError(f"grid: no parameter {name!r}; there are {', '.join(sorted(known))}")
-    rows, settings = [], list(ParameterGrid(dict(grid)))
-    for chosen in tqdm(settings, desc="grid search", unit=" setting", disable=None):
-        own = clone(learner).set_params(**chosen)
-        scores = cross_validate(own, folds, epsilon=epsilon, delta=delta, noise=noise)
-        score, deviation = scores["score"].mean(skipna=False), scores["score"].std(ddof=1)
-        stopped = int((scores["stopped"] != "").sum())
-        rows.append({**chosen, "score": score, "deviation": deviation, "stopped": stopped})
+    settings = list(ParameterGrid(dict(grid)))
+    tried = [clone(learner).set_params(**chosen) for chosen in settings]
+    rows = [
+        {
+            **chosen,
+            "score": scores["score"].mean(skipna=False),
+            "deviation": scores["score"].std(ddof=1),
+            "stopped": int((scores["stopped"] != "").sum()),
+        }
+        for chosen, scores in zip(
+            settings, _validated(tried, folds, epsilon, delta, noise, n_jobs), strict=True
+        )
+    ]
     table = pd.DataFrame(rows)
     order = table["score"].sort_values(ascending=False, kind="stable", na_position="last").index
     best = clone(learner).set_params(**settings[int(order[0])])

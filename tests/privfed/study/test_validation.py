@@ -112,6 +112,16 @@ def test_a_grid_finds_the_better_setting() -> None:
     assert found.table["simulation"].all() and found.table.attrs["note"]
 
 
+def test_processes_find_the_same() -> None:
+    """``n_jobs`` as in scikit-learn: settings and folds side by side, in their own order."""
+    learner, grid = FuzzyTreeRegressor(n_fuzzy_sets=3), {"max_depth": [1, 0]}
+    one, two = (
+        grid_search(learner, grid, folds(), epsilon=4, noise=3, n_jobs=jobs).table
+        for jobs in (None, 2)
+    )
+    pd.testing.assert_frame_equal(one, two)
+
+
 def test_a_setting_under_which_nobody_answers_comes_last() -> None:
     """Its score is NaN, and the table says in how many folds it stopped."""
 
