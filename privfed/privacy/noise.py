@@ -102,13 +102,20 @@ class TestNoise(Noise):
 
 def _dyadic(size: int, probability: Fraction, draw: Callable[[int], bytes]) -> np.ndarray:
     """Compare uniform 64-bit words with the threshold, drawing 56 bits more only where bytes tie."""
-    threshold = probability * 2**64
-    if threshold.denominator != 1 or not 0 <= threshold <= 2**64:
-        raise InputError("a bit's probability must be a multiple of 2^-64 between 0 and 1")
-    first, rest = divmod(int(threshold), 2**56)
+    first, rest = _threshold(probability)
     leading = np.frombuffer(draw(size), dtype=np.uint8)
     below = leading < first
     ties = np.flatnonzero(leading == first)
-    further = np.frombuffer(draw(8 * len(ties)), dtype=np.uint64) >> np.uint64(8)
-    below[ties] = further < rest
+    if len(ties):
+        further = np.frombuffer(draw(8 * len(ties)), dtype=np.uint64) >> np.uint64(8)
+        below[ties] = further < rest
     return np.asarray(below)
+
+
+@lru_cache(maxsize=64)
+def _threshold(probability: Fraction) -> tuple[int, int]:
+    """2^64 times a probability: its leading byte and the 56 bits after it; InputError: it is no whole number."""
+    threshold = probability * 2**64
+    if threshold.denominator != 1 or not 0 <= threshold <= 2**64:
+        raise InputError("a bit's probability must be a multiple of 2^-64 between 0 and 1")
+    return divmod(int(threshold), 2**56)

@@ -264,8 +264,9 @@ def check_hostile_fields(case: QueryCase) -> None:
         if query is not None:
             hostile = replace(case, query=query)
             try:
+                seen = Moves(hostile, [])
                 for row in case.rows.corners:
-                    assert_within(hostile, [], [row], "add_or_remove")
+                    seen.added(row)
                 hostile.answer(list(case.rows.corners))
             except AssertionError:
                 raise
@@ -307,6 +308,10 @@ class Moves:
             self._with[repr(row)] = self.case.answer([row, *self.base])
         return self._with[repr(row)]
 
+    def added(self, row: Any) -> Mapping[str, Bound]:
+        """What one record more moves."""
+        return within(self.case, self._without, self.answer(row), "add_or_remove")
+
     def replaced(self, row: Any, other: Any) -> Mapping[str, Bound]:
         """What one record in another's place moves."""
         instead = self.case.rows.instead(row, other)
@@ -316,10 +321,7 @@ class Moves:
         """The row that moves a part most, added or instead of another one, one column at a time."""
 
         def height(row: Any) -> int:
-            if instead_of is None:
-                moves = within(self.case, self._without, self.answer(row), "add_or_remove")
-            else:
-                moves = self.replaced(instead_of, row)
+            moves = self.added(row) if instead_of is None else self.replaced(instead_of, row)
             return int(getattr(moves[part], norm))
 
         best = max(self.case.rows.corners, key=height)

@@ -258,9 +258,14 @@ class YesLeaningResponse(FaultyMechanism, RandomizedResponse):
 class UnsharedResponse(FaultyMechanism, RandomizedResponse):
     """Flips each bit as if all were spent on it alone: true epsilon is m times the charge of m bits."""
 
+    _asked: Protection | None = None
+    _whole: Protection
+
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
-        whole = self.price(priced.group, priced.spend * joint(priced.group).l1)
-        return super().protect(exact, whole, noise, reveals)
+        if self._asked is not priced:  # the next of many draws for one question
+            self._whole = self.price(priced.group, priced.spend * joint(priced.group).l1)
+            self._asked = priced
+        return super().protect(exact, self._whole, noise, reveals)
 
 
 class OpenBitResponse(FaultyMechanism, RandomizedResponse):
