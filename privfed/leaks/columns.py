@@ -13,6 +13,7 @@ import numpy as np
 from privfed.leaks.artefact import Block, Released
 from privfed.leaks.evidence import Evidence
 from privfed.leaks.precision import NO_GRADE, decimals_of
+from privfed.leaks.reading.leaf import Leaf
 from privfed.leaks.table import RawTable
 
 SHORTEST = 8  #: Shortest table whose order or division says something
@@ -59,6 +60,10 @@ def vectors_of(released: Released, records: int) -> list[Vector]:
         elif values.ndim == 2 and values.shape[1] == records:
             rows = values[:VECTORS].astype(float)
             found += [Vector(block, place * records, row) for place, row in enumerate(rows)]
+    for path, text in released.texts if records >= SHORTEST else ():
+        if text.count("\n") + 1 == records:  # a text for each record, as salted digests are
+            codes = np.unique(text.split("\n"), return_inverse=True)[1]
+            found.append(Vector(Block(Leaf(path, codes), codes), 0, codes.astype(float)))
     return found[:VECTORS]
 
 
