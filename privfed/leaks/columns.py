@@ -20,6 +20,7 @@ SHORTEST = 8  #: Shortest table whose order or division says something
 VECTORS = 4000  #: Most released vectors that are compared
 #: A vector with fewer runs of equal entries than this share of its length is structured by itself.
 RUNS = 1 / 8
+PERIOD = 16  #: Longest period of arms and folds that records are assigned to in turn
 _MEND = "it has an entry for each record; release counts or sums over many records, with noise"
 
 
@@ -127,11 +128,17 @@ class _Prepared:
 
 
 def _structured(values: np.ndarray) -> bool:
-    """Whether a vector is sorted, or constant but for a few runs: it then fits others by itself."""
+    """Whether a vector is sorted, constant but for a few runs, or periodic: it then fits others by itself."""
     steps = np.diff(values)
     if (steps >= 0).all() or (steps <= 0).all():
         return True
-    return bool(np.count_nonzero(steps) + 1 < max(4, len(values) * RUNS))
+    if np.count_nonzero(steps) + 1 < max(4, len(values) * RUNS):
+        return True
+    head = values[: 4 * PERIOD]
+    turns = (
+        at for at in range(2, min(PERIOD, len(values) // 4) + 1) if (head[at:] == head[:-at]).all()
+    )
+    return any((values[at:] == values[:-at]).all() for at in turns)
 
 
 def _log_factorial(counts: np.ndarray) -> np.ndarray:

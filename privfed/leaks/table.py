@@ -14,7 +14,7 @@ import numpy as np
 
 from privfed.errors import InputError
 from privfed.leaks.chance import chernoff
-from privfed.leaks.dependence import dependent
+from privfed.leaks.dependence import dependent, strata_of
 from privfed.leaks.reading.dates import column_of_dates
 from privfed.leaks.reading.walk import numbers_of
 from privfed.leaks.shape import Shape, step_of
@@ -119,6 +119,18 @@ class RawTable:
         return numbers
 
     @cached_property
+    def _strata(self) -> np.ndarray:
+        each = np.unique(self.groups[: len(self.names)], return_index=True)[1]
+        return strata_of(self.numbers[:, each])
+
+    def _mixed(self, rng: np.random.Generator) -> np.ndarray:
+        """The records in another order, within their strata."""
+        order = np.empty(self.records, dtype=np.int64)
+        mixed = np.lexsort((rng.random(self.records), self._strata))
+        order[np.argsort(self._strata, kind="stable")] = mixed
+        return order
+
+    @cached_property
     def rare(self) -> np.ndarray:
         """The cells whose value few records have."""
         numbers = self.numbers.copy()
@@ -218,12 +230,13 @@ class RawTable:
     def redraw(self, rng: np.random.Generator) -> RawTable:
         """A table of the same shape that what left knows nothing of.
 
-        Each column by itself, or with those that depend on it, is shuffled among the records; values that few records have are drawn
-        anew, from the column's own distribution, decimals and steps (texts: from its own letters,
-        place by place). Values that many records share stay.
+        Each column by itself, or with those that depend on it, is shuffled among the records, or among those of
+        like size if columns have a factor in common. Values that few records have are drawn anew, from the
+        column's own distribution, decimals and steps (texts: from its own letters, place by place); those that
+        many records share stay.
         """
         numbers = self.numbers.copy()
-        orders = {int(group): rng.permutation(self.records) for group in np.unique(self.groups)}
+        orders = {int(group): self._mixed(rng) for group in np.unique(self.groups)}
         each = [orders[int(group)] for group in self.groups]
         for column, shape, order in zip(numbers.T, self._shapes, each, strict=False):
             shape.redraw(column, rng)
