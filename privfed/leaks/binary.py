@@ -27,7 +27,7 @@ DIGESTED = 100_000  #: Most values and texts of which digests are computed
 COUNTED = 10_000  #: Whole numbers below it are also those of a count
 #: Share of digests that are of numbers or names at all, not of files; cells and texts beyond which the model's
 #: chance stands alone.
-OTHERS, DRAWN = 0.01, 4000
+OTHERS, DRAWN = 0.001, 4000
 CHECKED = 10_000  #: Up to this length a text is searched for a run of digits first
 _LONG = re.compile(rf"(?:\d\.?){{{WINDOW}}}")
 _SPREAD = np.uint32(0x9E3779B1)
@@ -243,7 +243,7 @@ def digests_in(seen: dict[str, str], table: RawTable) -> Evidence | None:
         return None
     chances = np.array([chance for chance, *_ in found.values()])
     groups = np.array([one in counted for one in found], dtype=int)
-    trials = np.array([len(seen) - len(counted), len(counted)])
+    trials = np.maximum([len(seen) - len(counted), len(counted)], 1)
     hits = np.bincount(groups, minlength=2)
     usual = np.bincount(groups, chances, minlength=2) / np.maximum(hits, 1)
     nats = np.r_[surprises(groups, chances, trials), chernoff(hits, trials, usual)[hits > 1]]

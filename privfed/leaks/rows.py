@@ -202,7 +202,7 @@ class _Keys:
             [self.logs[at] for at in columns if self.groups[at] == group]
             for group in set(self.groups.tolist())
         ]
-        return np.sum([np.min(one, axis=0) for one in listed if one], axis=0)
+        return np.asarray(np.sum([np.min(one, axis=0) for one in listed if one], axis=0))
 
     @classmethod
     def known(cls, table: RawTable, coded: bool, precision: Precision, cut: bool) -> _Keys:

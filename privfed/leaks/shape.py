@@ -160,7 +160,7 @@ class Shape:
         made = (units * self.number + self.base) / self.share
         slip = 1e-6 * self.number / self.share
         near = self.every[np.minimum(self.every.searchsorted(made - slip), len(self.every) - 1)]
-        return np.where(np.abs(made - near) <= slip, near, made)
+        return np.asarray(np.where(np.abs(made - near) <= slip, near, made))
 
     @cached_property
     def _heaps(self) -> np.ndarray:

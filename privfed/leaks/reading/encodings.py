@@ -134,7 +134,8 @@ def _compressed(data: bytes | memoryview) -> Decoded:
 
 def _streams(how: str, data: bytes | memoryview, mark: int, make: Callable[[], Any]) -> Decoded:
     """All streams that begin with the same bytes, so many, as the first."""
-    found, size, rest = [], 0, data
+    found: list[bytes] = []
+    size, rest = 0, data
     while len(rest) and (not found or (mark and rest[:mark] == data[:mark])):
         stream = make()
         try:
