@@ -25,9 +25,9 @@ SCANNED = 1 << 23
 WINDOW, LONGEST = 12, 20_000_000  #: How many digits in a row are compared, and in how long a text
 DIGESTED = 100_000  #: Most values and texts of which digests are computed
 COUNTED = 10_000  #: Whole numbers below it are also those of a count
-#: Share of digests that are of numbers or names at all, not of files; cells and texts beyond which the model's
-#: chance stands alone.
-OTHERS, DRAWN = 0.001, 4000
+#: Share of digests that are of numbers or names at all, not of files; cells and texts beyond which, and digests up
+#: to which the model's chance stands alone.
+OTHERS, DRAWN, ALONE = 0.001, 4000, 2
 CHECKED = 10_000  #: Up to this length a text is searched for a run of digits first
 _LONG = re.compile(rf"(?:\d\.?){{{WINDOW}}}")
 _SPREAD = np.uint32(0x9E3779B1)
@@ -257,7 +257,7 @@ def digests_in(seen: dict[str, str], table: RawTable) -> Evidence | None:
         len(found),
         mend="whoever can list the possible values can undo a digest; leave it out",
         plain=2,
-        certain=found[digest][1].func is _of_text or len(table.cells) > DRAWN,
+        certain=found[digest][1].func is _of_text or len(seen) <= ALONE or len(table.cells) > DRAWN,
     )
 
 
