@@ -16,6 +16,7 @@ from privfed.leaks.chance import chernoff, densities, surprise, surprises
 from privfed.leaks.evidence import Evidence
 from privfed.leaks.precision import NO_GRADE, decimals_of, simplicity, widths_of
 from privfed.leaks.reading.texts import long_words
+from privfed.leaks.shape import spacings_of
 from privfed.leaks.table import RawTable, RedrawnTexts
 from privfed.leaks.texts import TextColumn
 
@@ -287,7 +288,11 @@ def _written(table: RawTable) -> Iterator[tuple[bytes, float, partial[str]]]:
     sizes, flat = table.cells.sizes[:DIGESTED], table.numbers.ravel()
     cells, at = table.cells.first[:DIGESTED], np.arange(len(sizes))
     dense = densities(table.cells.sizes, at, deviations=0)
-    whole = np.maximum(widths_of(sizes), table.steps[cells % max(1, len(table.names))])
+    column = cells % max(1, len(table.names))
+    whole = np.maximum(widths_of(sizes), table.steps[column])
+    for place in np.unique(column):
+        at = np.flatnonzero(column == place)
+        whole[at] = np.maximum(whole[at], spacings_of(sizes[at], table.numbers[:, place]))
     short = 10.0 ** (np.floor(np.log10(sizes)) - 5)  # six digits
     each = [
         np.clip(dense * np.maximum(whole, one), simplicity(sizes), 1.0) for one in (0, short, 0.01)

@@ -29,6 +29,13 @@ def step_of(values: np.ndarray) -> float:
     return number / share
 
 
+def spacings_of(values: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """How far apart neighbours of some values are in the shortest float that holds a column."""
+    kind = _decimals(np.unique(column[np.isfinite(column)]))[1]
+    with np.errstate(over="ignore"):
+        return np.nan_to_num(np.spacing(np.abs(values).astype(kind)).astype(float), posinf=0.0)
+
+
 def _lattice_of(different: np.ndarray) -> tuple[float, float, float]:
     """What different numbers are: for some whole k, (k number + base) / share, as three; number 0 for none.
 

@@ -164,8 +164,8 @@ class RawTable:
         met = []
         for _ in range(MODELS):
             shape.redraw(drawn, rng)
-            met.append(np.isin(drawn[np.isfinite(drawn)], column).sum())
-        # of as many others as there are records so many meet one of these, of the records themselves half as many
+            met.append(np.isin(np.unique(drawn[np.isfinite(drawn)]), column).sum())
+        # so many values of another such column are met; among the records of one it is half as many
         chance = np.clip(UNLIKE * np.mean(met) / 2 / records, 1e-12, 0.99)
         if chernoff(np.array(len(shared) - 1), records, chance) < LISTED:
             return False
