@@ -288,11 +288,11 @@ def _written(table: RawTable) -> Iterator[tuple[bytes, float, partial[str]]]:
     sizes, flat = table.cells.sizes[:DIGESTED], table.numbers.ravel()
     cells, at = table.cells.first[:DIGESTED], np.arange(len(sizes))
     dense = densities(table.cells.sizes, at, deviations=0)
-    column = cells % max(1, len(table.names))
-    whole = np.maximum(widths_of(sizes), table.steps[column])
-    for place in np.unique(column):
-        at = np.flatnonzero(column == place)
-        whole[at] = np.maximum(whole[at], spacings_of(sizes[at], table.numbers[:, place]))
+    held = cells % max(1, len(table.names))
+    whole = np.maximum(widths_of(sizes), table.steps[held])
+    for place in np.unique(held):
+        of = np.flatnonzero(held == place)
+        whole[of] = np.maximum(whole[of], spacings_of(sizes[of], table.numbers[:, place]))
     short = 10.0 ** (np.floor(np.log10(sizes)) - 5)  # six digits
     each = [
         np.clip(dense * np.maximum(whole, one), simplicity(sizes), 1.0) for one in (0, short, 0.01)

@@ -33,7 +33,8 @@ def spacings_of(values: np.ndarray, column: np.ndarray) -> np.ndarray:
     """How far apart neighbours of some values are in the shortest float that holds a column."""
     kind = _decimals(np.unique(column[np.isfinite(column)]))[1]
     with np.errstate(over="ignore"):
-        return np.nan_to_num(np.spacing(np.abs(values).astype(kind)).astype(float), posinf=0.0)
+        made = np.spacing(np.abs(values).astype(kind)).astype(float)
+    return np.asarray(np.where(np.isfinite(made), made, 0.0))
 
 
 def _lattice_of(different: np.ndarray) -> tuple[float, float, float]:

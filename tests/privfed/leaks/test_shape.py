@@ -75,6 +75,17 @@ def test_zeros_at_the_end_are_kept() -> None:
         assert 0.5 < (column % 1000 == 0).mean() < 0.7
 
 
+def test_values_of_many_are_not_drawn() -> None:
+    """A lattice of which every fifth value is shared, and two in five are missing."""
+    lattice = np.arange(200.0)
+    many, few = lattice[::5], lattice[(lattice % 5 == 1) | (lattice % 5 == 3)]
+    column = np.concatenate([np.repeat(many, 6), few])
+    own, made = np.where(np.isin(column, many), np.nan, column), column.copy()
+    Shape.of(own, column).redraw(made, np.random.default_rng(1))
+    assert not np.isin(made[np.isfinite(own)], many).any()
+    assert len(np.unique(made[np.isfinite(own)])) == len(few)
+
+
 def test_endings_are_kept() -> None:
     """Sixty prices in a hundred end with 99."""
     prices = COMMON["prices"](np.random.default_rng(5), 300)
@@ -106,6 +117,14 @@ def test_the_step_of_a_column(values: np.ndarray, step: float) -> None:
     assert step_of(values) == pytest.approx(step, rel=1e-9)
 
 
+@pytest.mark.parametrize("count", [5, 8, 50])
+def test_no_step_is_seen_in_random_numbers(count: int) -> None:
+    """However few there are."""
+    assert not [
+        seed for seed in range(200) if step_of(np.random.default_rng(seed).normal(size=count))
+    ]
+
+
 def test_columns_from_a_list_are_known() -> None:
     """By what records that have nothing else in common share; ages lie dense, and a record that stands in a table
     twice is one."""
@@ -126,6 +145,17 @@ def test_columns_from_a_list_are_known() -> None:
     )
     assert once.listed.tolist() == [0]
     assert 2 not in twice.listed and 2 not in visits.listed
+
+
+def test_a_single_shared_value_is_no_list() -> None:
+    """As a mean in place of what is missing; of fifty logarithms of counts a few pairs tell."""
+    filled = np.random.default_rng(6).normal(size=60)
+    filled[:4] = filled.mean()
+    (one,) = raw_tables(pd.DataFrame({"x": filled}))
+    (pairs,) = raw_tables(
+        pd.DataFrame({"x": COMMON["logarithms of counts"](np.random.default_rng(6), 50)})
+    )
+    assert one.listed.tolist() == [] and pairs.listed.tolist() == [0]
 
 
 def test_digests_of_others_are_no_leak() -> None:
