@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from privfed.leaks.shape import Shape, step_of
-from privfed.leaks.table import raw_tables
+from privfed.leaks.table import Cells, raw_tables
 from privfed.testing import RawValueLeft, assert_no_raw
 
 Rng = np.random.Generator
@@ -156,6 +156,12 @@ def test_a_single_shared_value_is_no_list() -> None:
         pd.DataFrame({"x": COMMON["logarithms of counts"](np.random.default_rng(6), 50)})
     )
     assert one.listed.tolist() == [] and pairs.listed.tolist() == [0]
+
+
+def test_what_only_rounding_sets_apart_is_one_size() -> None:
+    """Sums in another order are."""
+    made = Cells.of(np.array([0.1 + 0.2, 0.3, -0.3, 0.3000001, 0.0, np.nan]))
+    assert made.sizes.tolist() == [0.3, 0.3000001]
 
 
 def test_digests_of_others_are_no_leak() -> None:
