@@ -19,7 +19,7 @@ from privfed.attacks.finding import Finding, Risk
 from privfed.attacks.reading import well_formed
 from privfed.attacks.verbatim import DRAWS, severity
 from privfed.exchange.transcript import Transcript, TranscriptEntry
-from privfed.leaks.table import Shape
+from privfed.leaks.shape import Shape
 
 SKETCHES, BINS = "forest.sketches", "forest.bins"
 #: Two numbers are one value when they differ by less than this share of the column's range.

@@ -18,7 +18,7 @@ from privfed.errors import WireError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript
 from privfed.leaks.reading.digits import NUMBER
-from privfed.leaks.table import Shape
+from privfed.leaks.shape import Shape
 
 DRAWS = 20  #: Tables that are drawn to see how many matches come by chance
 #: How many tables are drawn before one is said to be handed over, of how many records at most.

@@ -90,9 +90,9 @@ def combinations_of(released: Released, records: int) -> Iterator[Results]:
         for block, widths in zip(released.blocks, released.widths, strict=True)
         if block.values.dtype != bool and block.values.size
     ]
-    if sum(len(widths) for _, widths in numbers) <= PAIRS:
+    few = sum(len(widths) for _, widths in numbers) <= PAIRS
+    if few:
         yield from _of_few(numbers, records)
-        return
     small = sorted(
         (one for one in numbers[:BLOCKS] if len(one[1]) >= 2), key=lambda one: len(one[1])
     )
@@ -100,7 +100,10 @@ def combinations_of(released: Released, records: int) -> Iterator[Results]:
     yield from _merged(
         "the difference of two neighbouring released numbers", starmap(_neighbours, small[:most])
     )
-    yield from _merged("the difference to an array of the same shape", _arrays(numbers))
+    if few:  # any two of which were subtracted and added
+        return
+    for sign, rule in ((-1, "difference to"), (1, "sum with")):
+        yield from _merged(f"the {rule} an array of the same shape", _arrays(numbers, sign))
 
 
 #: A block with the distance of neighbouring numbers at each of its own.
@@ -201,8 +204,9 @@ def _neighbours(block: Block, widths: np.ndarray) -> Parts:
     return np.concatenate(differences), np.concatenate(errors), locate
 
 
-def _arrays(numbers: list[Numbers]) -> Iterator[Parts]:
-    """Differences of arrays of one shape, as a node and its branch or one round and the next."""
+def _arrays(numbers: list[Numbers], sign: int) -> Iterator[Parts]:
+    """Differences of arrays of one shape, as a node and its branch or one round and the next; or sums, as
+    predictions and what they missed."""
     pairs = (
         (one, other)
         for place, one in enumerate(numbers)
@@ -212,4 +216,4 @@ def _arrays(numbers: list[Numbers]) -> Iterator[Parts]:
     for (one, width), (other, narrow) in islice(pairs, ARRAYS):
         a, b = (block.values.reshape(-1).astype(float) for block in (one, other))
         error = width + narrow + 2 * _EPSILON * (np.abs(a) + np.abs(b))
-        yield a - b, error, one.leaf.element
+        yield a + sign * b, error, one.leaf.element

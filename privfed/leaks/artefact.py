@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -111,7 +112,8 @@ class Released:
     texts: list[tuple[str, str]] = field(default_factory=list)
     rows: list[tuple[str, str]] = field(default_factory=list)
     strings: list[tuple[str, bytes]] = field(default_factory=list)
-    unread: int = 0  #: how many of the bytes are of no form that is known
+    #: what was not read, or not in full: why, and how often
+    unread: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def of(cls, leaves: Iterable[Leaf], allowed: Sequence[str] = ()) -> Released:
@@ -127,8 +129,10 @@ class Released:
                 kept = released.rows if leaf.row else released.texts
                 kept.append((leaf.path, leaf.value))
             else:
+                released.unread.update([leaf.unread] if leaf.unread else [])
+                if not leaf.value:
+                    continue
                 released.strings.append((leaf.path, leaf.value))
-                released.unread += leaf.unread
                 released.blocks += _read_whole(leaf.path, leaf.value)
         return released
 

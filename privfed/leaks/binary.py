@@ -5,32 +5,39 @@ from __future__ import annotations
 import hashlib
 import re
 import string
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
 from privfed.leaks.artefact import Released
-from privfed.leaks.chance import densities, surprise
+from privfed.leaks.chance import chernoff, densities, surprise, surprises
 from privfed.leaks.evidence import Evidence
-from privfed.leaks.precision import NO_GRADE, decimals_of
+from privfed.leaks.precision import NO_GRADE, decimals_of, simplicity, widths_of
 from privfed.leaks.reading.texts import long_words
-from privfed.leaks.table import RawTable
+from privfed.leaks.shape import spacings_of
+from privfed.leaks.table import RawTable, RedrawnTexts
+from privfed.leaks.texts import TextColumn
 
 FORMATS = ("<f8", ">f8", "<f4", ">f4")  #: How values may be written, as types of NumPy
 #: Bytes beyond which re-drawn tables are not tried: the model's chance stands alone.
 SCANNED = 1 << 23
 WINDOW, LONGEST = 12, 20_000_000  #: How many digits in a row are compared, and in how long a text
 DIGESTED = 100_000  #: Most values and texts of which digests are computed
-COUNTED = 10_000  #: Whole numbers below it are also those of a count, whose digests tell of nobody
+COUNTED = 10_000  #: Whole numbers below it are also those of a count
+#: Share of digests that are of numbers or names at all, not of files; cells and texts beyond which, and digests up
+#: to which the model's chance stands alone.
+OTHERS, DRAWN, ALONE = 0.001, 4000, 2
 CHECKED = 10_000  #: Up to this length a text is searched for a run of digits first
 _LONG = re.compile(rf"(?:\d\.?){{{WINDOW}}}")
 _SPREAD = np.uint32(0x9E3779B1)
 _BYTES = (
     "raw values stand in these bytes as they lie in memory; never serialise the data themselves"
 )
-_DIGEST = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{32,128}(?![0-9a-fA-F])")
+_DIGEST = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{16,128}(?![0-9a-fA-F])")
+#: Fewest digits that a digest has, and to which one is cut, the latter looked for in texts up to a length.
+WHOLE, CUT, CUT_IN = 32, 16, 1 << 20
 _HASHES = ("md5", "sha1", "sha224", "sha256", "sha384", "sha512", "blake2b", "blake2s")
 
 
@@ -143,7 +150,7 @@ def _standing(
         partial(table.shown, cell_at),
         _BYTES,
         plain=1,
-        certain=width == 8 or len(data) > SCANNED,
+        certain=len(data) > SCANNED,
     )
 
 
@@ -208,61 +215,104 @@ def digests_of(released: Released) -> dict[str, str]:
     """What may be digests in the texts that left, and where each stood."""
     seen: dict[str, str] = {}
     for path, text in released.worded:
-        for token in long_words(_DIGEST, text, string.hexdigits, 32):
-            seen.setdefault(token.lower(), path)
+        least = CUT if len(text) <= CUT_IN else WHOLE
+        for token in long_words(_DIGEST, text, string.hexdigits, least):
+            if least <= len(token) and (len(token) >= WHOLE or not token.isdigit()):
+                seen.setdefault(token.lower(), path)
     return seen
 
 
 def digests_in(seen: dict[str, str], table: RawTable) -> Evidence | None:
-    """Digests of raw values: whoever can list the values can undo them."""
-    lengths = {len(token) for token in seen}
-    for name in [name for name in _HASHES if 2 * hashlib.new(name).digest_size in lengths]:
-        digests = table.memoised(name, partial(_digests, name, table))
-        hits = digests.keys() & seen.keys()
-        if hits:
-            own, others = table.memoised(f"{name} of counts", partial(_counted, name, table))
-            counted = 2 * len(others & seen.keys()) >= len(own & hits) > 0
-            hits -= own if counted else set()
-        for digest in hits:
-            return Evidence(
-                "digests",
-                f"the {name} digest of a raw value",
-                100.0,
-                partial(str, seen[digest]),
-                digests[digest],
-                mend="whoever can list the possible values can undo a digest; leave it out",
-                plain=2,
-                certain=True,
-            )
-    return None
+    """Digests of raw values: whoever can list the values can undo them.
+
+    Of the digests that are none of a small count each might be of a value of the column's kind.
+    """
+    small = (
+        len(table.cells) + table.codes.size <= DRAWN
+    )  # of larger ones no cut digests are looked for
+    found: dict[str, tuple[float, partial[str], str]] = {}
+    counted: set[str] = set()
+    for name in _HASHES:
+        length = 2 * hashlib.new(name).digest_size
+        for cut in {
+            len(one) for one in seen if len(one) == length or (small and len(one) < length)
+        }:
+            digests = table.memoised((name, cut), partial(_digests, name, cut, table))
+            found |= {one: (*digests[one], name) for one in sorted(digests.keys() & seen.keys())}
+            counted |= _of_counts(name, cut) & seen.keys()
+    if not found:
+        return None
+    chances = np.array([chance for chance, *_ in found.values()])
+    groups = np.array([one in counted for one in found], dtype=int)
+    trials = np.maximum([len(seen) - len(counted), len(counted)], 1)
+    hits = np.bincount(groups, minlength=2)
+    usual = np.bincount(groups, chances, minlength=2) / np.maximum(hits, 1)
+    nats = np.r_[surprises(groups, chances, trials), chernoff(hits, trials, usual)[hits > 1]]
+    digest = min(found, key=lambda one: found[one][0])
+    return Evidence(
+        "digests",
+        f"the {found[digest][2]} digest of a raw value",
+        float(nats.max()) - float(np.log(4 * OTHERS)),
+        partial(str, seen[digest]),
+        found[digest][1],
+        len(found),
+        mend="whoever can list the possible values can undo a digest; leave it out",
+        plain=2,
+        certain=found[digest][1].func is _of_text or len(seen) <= ALONE or len(table.cells) > DRAWN,
+    )
 
 
-def _digests(name: str, table: RawTable) -> dict[str, Callable[[], str]]:
-    return {hashlib.new(name, one).hexdigest(): where for one, where in _written(table)}
+@cache
+def _of_counts(name: str, cut: int) -> frozenset[str]:
+    """Digests of small whole numbers, as of ids from 1 to n, cut to so many digits."""
+    made = (hashlib.new(name, str(at).encode()).hexdigest() for at in range(COUNTED))
+    return frozenset(one[:cut] for one in made)
 
 
-def _counted(name: str, table: RawTable) -> tuple[set[str], set[str]]:
-    """Digests of the small whole numbers that stand in a table, and of all others, as of ids from 1 to n."""
-    own = set(table.numbers[np.isfinite(table.numbers)].tolist())
-    made: tuple[set[str], set[str]] = set(), set()
-    for number in range(COUNTED):
-        made[number not in own].add(hashlib.new(name, str(number).encode()).hexdigest())
+def _digests(name: str, cut: int, table: RawTable) -> dict[str, tuple[float, partial[str]]]:
+    """Of each digest of a raw value how likely another value of its kind is that, and where it stands."""
+    size = 2 * hashlib.new(name).digest_size
+    if cut < size:
+        whole = table.memoised((name, size), partial(_digests, name, size, table))
+        return {digest[:cut]: told for digest, told in whole.items()}
+    made: dict[str, tuple[float, partial[str]]] = {}
+    for written, chance, where in _written(table):
+        digest = hashlib.new(name, written).hexdigest()
+        if digest not in made or made[digest][0] < chance:
+            made[digest] = chance, where
     return made
 
 
-def _written(table: RawTable) -> Iterator[tuple[bytes, Callable[[], str]]]:
+def _written(table: RawTable) -> Iterator[tuple[bytes, float, partial[str]]]:
     """Raw values and texts as programs write them before they hash them."""
-    flat = table.numbers.ravel()
-    for cell in table.cells.first[:DIGESTED]:
-        value = float(flat[cell])
-        forms = {repr(value), str(value), f"{value:g}", f"{value:.2f}"}
+    sizes, flat = table.cells.sizes[:DIGESTED], table.numbers.ravel()
+    cells, at = table.cells.first[:DIGESTED], np.arange(len(sizes))
+    dense = densities(table.cells.sizes, at, deviations=0)
+    held = cells % max(1, len(table.names))
+    whole = np.maximum(widths_of(sizes), table.steps[held])
+    for place in np.unique(held):
+        of = np.flatnonzero(held == place)
+        whole[of] = np.maximum(whole[of], spacings_of(sizes[of], table.numbers[:, place]))
+    short = 10.0 ** (np.floor(np.log10(sizes)) - 5)  # six digits
+    each = [
+        np.clip(dense * np.maximum(whole, one), simplicity(sizes), 1.0) for one in (0, short, 0.01)
+    ]
+    for cell, *chances in zip(cells.tolist(), *map(np.ndarray.tolist, each), strict=True):
+        value, where = float(flat[cell]), partial(table.where, cell)
+        forms = [repr(value), f"{value:g}", f"{value:.2f}"]
+        for form, chance in zip(forms, chances, strict=True):
+            yield form.encode(), chance, where
         if value.is_integer():
-            forms.add(str(int(value)))
-        for form in forms:
-            yield form.encode(), partial(table.where, int(cell))
-        yield np.float64(value).tobytes(), partial(table.where, int(cell))
-    for column in table.texts:
-        for at, text in enumerate(column.values[:DIGESTED]) if column.naming else ():
-            where = partial(table.place, column.record(at), column.name)
+            yield str(int(value)).encode(), chances[0], where
+        yield np.float64(value).tobytes(), chances[0], where
+    redrawn = isinstance(table.texts, RedrawnTexts)  # whose values are the raw ones still
+    for column in () if redrawn else table.texts:
+        likely = np.exp(np.minimum(np.log(len(column.keys)) - column.space, 0.0)).tolist()
+        for place, text in enumerate(column.values[:DIGESTED]) if column.naming else ():
+            where = partial(_of_text, table, column, place)
             for form in {text, text.strip().lower(), text.strip().upper()} - {""}:
-                yield form.encode(), where
+                yield form.encode(), likely[place], where
+
+
+def _of_text(table: RawTable, column: TextColumn, value: int) -> str:
+    return table.place(column.record(value), column.name)

@@ -13,12 +13,14 @@ import numpy as np
 from privfed.leaks.artefact import Block, Released
 from privfed.leaks.evidence import Evidence
 from privfed.leaks.precision import NO_GRADE, decimals_of
+from privfed.leaks.reading.leaf import Leaf
 from privfed.leaks.table import RawTable
 
 SHORTEST = 8  #: Shortest table whose order or division says something
 VECTORS = 4000  #: Most released vectors that are compared
 #: A vector with fewer runs of equal entries than this share of its length is structured by itself.
 RUNS = 1 / 8
+PERIOD = 16  #: Longest period of arms and folds that records are assigned to in turn
 _MEND = "it has an entry for each record; release counts or sums over many records, with noise"
 
 
@@ -59,6 +61,10 @@ def vectors_of(released: Released, records: int) -> list[Vector]:
         elif values.ndim == 2 and values.shape[1] == records:
             rows = values[:VECTORS].astype(float)
             found += [Vector(block, place * records, row) for place, row in enumerate(rows)]
+    for path, text in released.texts if records >= SHORTEST else ():
+        if text.count("\n") + 1 == records:  # a text for each record, as salted digests are
+            codes = np.unique(text.split("\n"), return_inverse=True)[1]
+            found.append(Vector(Block(Leaf(path, codes), codes), 0, codes.astype(float)))
     return found[:VECTORS]
 
 
@@ -122,11 +128,17 @@ class _Prepared:
 
 
 def _structured(values: np.ndarray) -> bool:
-    """Whether a vector is sorted, or constant but for a few runs: it then fits others by itself."""
+    """Whether a vector is sorted, constant but for a few runs, or periodic: it then fits others by itself."""
     steps = np.diff(values)
     if (steps >= 0).all() or (steps <= 0).all():
         return True
-    return bool(np.count_nonzero(steps) + 1 < max(4, len(values) * RUNS))
+    if np.count_nonzero(steps) + 1 < max(4, len(values) * RUNS):
+        return True
+    head = values[: 4 * PERIOD]
+    turns = (
+        at for at in range(2, min(PERIOD, len(values) // 4) + 1) if (head[at:] == head[:-at]).all()
+    )
+    return any((values[at:] == values[:-at]).all() for at in turns)
 
 
 def _log_factorial(counts: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """One rule's finding: its score against the raw table, and its rank among re-drawn tables."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -11,11 +11,13 @@ class Evidence:
     family: str  #: the rule's family, by which it can be switched off
     rule: str  #: what the items are of the raw values, such as ``"the square of a raw value"``
     nats: float  #: how surprising the match is; comparable between tables, no probability
-    locate: Callable[[], str]  #: works out the path to the first released item
-    origin: Callable[[], str]  #: record and column, by position
+    #: works out the path to the first released item; like what follows, it may hold raw values, and is not shown
+    locate: Callable[[], str] = field(repr=False)
+    origin: Callable[[], str] = field(repr=False)  #: record and column, by position
     count: int = 1  #: how many released items match
     precision: str = ""  #: at what precision they match
-    value: Callable[[], str] = str  #: the raw value, to be shown for synthetic tables alone
+    #: the raw value, to be shown for synthetic tables alone
+    value: Callable[[], str] = field(default=str, repr=False)
     mend: str = ""  #: what to do about it
     plain: int = 0  #: how plain the rule is, 0 the plainest; findings are told in this order
     certain: bool = False  #: whether no re-drawn table need be tried, as with digests

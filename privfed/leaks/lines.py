@@ -39,7 +39,7 @@ FIRST, CANDIDATES = 6, 20_000
 SUMMED, NONE = 12, -2  #: How many tokens of a line may be sums; what a line of fewer has instead
 #: A number, as one group, with thousands set apart or not (in a list of numbers, commas part them); letters
 #: and digits behind it make a label.
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"((?<![A-Za-z_\d.])[-+]?(?:(?<!\d,)(?!^[-+\d,.]+$)\d{1,3}(?:[,'\u2019 \u00a0\u202f_]\d{3})++(?:\.\d++)?(?!,\d)"
     r"|[1-9]\d{0,2}(?:\.\d{3})++,\d++(?!\.\d)|\d++\.?+\d*+|\.\d++)(?:[eE][-+]?\d++)?)(?![A-Za-z_]+\d)",
     re.MULTILINE,
@@ -96,11 +96,11 @@ class Lines:
         for start, end, *_ in dates:  # no number is read in a date
             undated += [text[done:start], " " * (end - max(start, done))]
             done = max(end, done)
-        parts = _TOKEN.split("".join([*undated, text[done:]]))
+        parts = TOKEN.split("".join([*undated, text[done:]]))
         found = parts[1::2]
         starts = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))[::2][: len(found)]
         commas = list(COMMA.finditer(text)) if "," in text else []  # 12,5 may be two numbers or one
-        value, width = _read_numbers([*found, *(one[0].replace(",", ".") for one in commas)])
+        value, width = read_numbers([*found, *(one[0].replace(",", ".") for one in commas)])
         when = np.array([(start, seconds, timed) for start, _, seconds, timed in dates])
         when = when.reshape(-1, 3)
         starts = np.r_[starts, [one.start() for one in commas], when[:, 0]].astype(np.int64)
@@ -225,7 +225,7 @@ class Lines:
         return self.differences[-number - 1] if number < 0 else self.text.locate(number)
 
 
-def _read_numbers(found: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+def read_numbers(found: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Numbers as they are written, and the width of the last digit of each."""
     all_plain = _PLAIN.issuperset("".join(found))
     plain = [all_plain or _PLAIN.issuperset(one) for one in found]

@@ -10,10 +10,11 @@ from privfed.leaks.artefact import Released
 from privfed.leaks.precision import NO_GRADE, decimals_of
 from privfed.leaks.reading.leaf import Leaf
 from privfed.leaks.reading.walk import flatten
-from privfed.leaks.scan import COMPUTED, ScanSettings, floor_of, scores
+from privfed.leaks.scan import COMPUTED, ScanSettings, floor_of, scores, unexplained
 from privfed.leaks.table import RawTable
 
-PLANTED = 3  #: How many records are planted, one after the other
+#: How many records are planted, one after the other, and against how many re-drawn tables each is held.
+PLANTED, TRIED = 3, 10
 
 
 def single_cells(table: RawTable) -> Iterator[tuple[str, float]]:
@@ -67,7 +68,9 @@ def _plants(table: RawTable) -> Iterable[object]:
 def _noticed(plant: object, table: RawTable, settings: ScanSettings) -> bool:
     leaves: Sequence[Leaf] = list(flatten(plant, "planted", rows=True))
     narrow = ScanSettings(settings.alpha, off=(*settings.off, *COMPUTED))
-    return any(
-        evidence.nats >= floor_of(evidence.family, settings, 1)
-        for _, evidence in scores(table, Released.of(leaves), narrow)
-    )
+    told = [
+        (evidence, score)
+        for score, evidence in scores(table, Released.of(leaves), narrow)
+        if evidence.nats >= floor_of(evidence.family, settings, 1)
+    ]
+    return bool(unexplained(told, table, narrow, draws=TRIED))

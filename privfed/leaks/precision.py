@@ -77,6 +77,9 @@ def decimals_of(values: np.ndarray, digits: int = DIGITS) -> np.ndarray:
         short = usable & (np.abs(scaled - whole) <= slack * np.abs(scaled))
     kept = np.abs(whole[short]).astype(np.int64)
     grade[short] = shift[short] - _zeros(kept)
+    if digits == DIGITS:  # a whole number has no further digits, however long it is
+        whole = ~short & (np.abs(values) < 2.0**53) & (values == np.rint(values))
+        grade[whole] = -_zeros(np.abs(values[whole]).astype(np.int64))
     return grade
 
 
@@ -198,26 +201,31 @@ def simplicity(values: np.ndarray) -> np.ndarray:
     mantissa, _ = np.frexp(kept)
     whole = np.ldexp(mantissa, 53).astype(np.int64)
     best = np.minimum(best, whole / np.maximum(whole & -whole, 1))
-    best = np.minimum(best, _fraction(kept))
+    best = np.minimum(best, np.multiply(*_fractions(kept)))
     likely[usable] = 1 / (1 + best)
     likely[flat == 0] = 1.0
     return likely.reshape(np.shape(values))
 
 
-def _fraction(values: np.ndarray) -> np.ndarray:
-    """Numerator times denominator where a simple fraction is as near as rounding; else infinity."""
-    found = np.full(values.shape, np.inf)
+def denominators_of(values: np.ndarray) -> np.ndarray:
+    """Of each number the denominator of the simple fraction that it is; infinity for all others."""
+    return _fractions(np.abs(values))[1]
+
+
+def _fractions(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Numerator and denominator where a simple fraction is as near as rounding; else infinity."""
+    found = np.full((2, *values.shape), np.inf)
     before, now = np.ones_like(values), np.floor(values)
     low, high = np.zeros_like(values), np.ones_like(values)
     rest = values - np.floor(values)
     for _ in range(12):
         with np.errstate(all="ignore"):
             near = np.abs(now / high - values) <= 4 * np.spacing(values)
-            simple = near & (high <= DENOMINATOR) & np.isinf(found)
-            found[simple] = np.maximum(now, 1)[simple] * high[simple]
+            simple = near & (high <= DENOMINATOR) & np.isinf(found[0])
+            found[:, simple] = np.maximum(now, 1)[simple], high[simple]
             inverse = 1 / rest
             digit = np.floor(inverse)
             rest = inverse - digit
             now, before = digit * now + before, now
             high, low = digit * high + low, high
-    return found
+    return found[0], found[1]

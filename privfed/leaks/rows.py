@@ -183,20 +183,26 @@ def _beginnings(table: RawTable, precision: Precision) -> tuple[np.ndarray, int]
 
 @dataclass(frozen=True, eq=False)
 class _Keys:
-    """Whole records at one precision, with codes of texts or not, their keys, and of each column that was
-    asked for the log of how likely its values are."""
+    """Whole records at one precision, with codes of texts or not, their keys, which columns depend on one
+    another, and of each that was asked for the log of how likely its values are."""
 
     whole: np.ndarray
+    groups: np.ndarray
     keys: np.ndarray
     windows: Windows
     logs: dict[int, np.ndarray] = field(default_factory=dict)
 
     def log_chances(self, columns: range, precision: Precision) -> np.ndarray:
-        """The log of how likely a row drawn column by column is each, of some columns."""
+        """The log of how likely a row drawn column by column is each, of some columns; of those that depend on
+        one another the one that says most."""
         for at in set(columns) - set(self.logs):
             column = np.nan_to_num(self.whole[:, at])
             self.logs[at] = _log_chances(column, self.keys[:, at], precision)
-        return np.asarray(sum(self.logs[at] for at in columns))
+        listed = [
+            [self.logs[at] for at in columns if self.groups[at] == group]
+            for group in set(self.groups.tolist())
+        ]
+        return np.asarray(np.sum([np.min(one, axis=0) for one in listed if one], axis=0))
 
     @classmethod
     def known(cls, table: RawTable, coded: bool, precision: Precision, cut: bool) -> _Keys:
@@ -211,7 +217,7 @@ class _Keys:
         plain = np.nan_to_num(whole)
         cell = precision.cell(plain)
         keys = precision.keys(np.trunc(plain / cell) * cell if cut else plain)
-        return cls(whole, keys, Windows(keys.reshape(-1)))
+        return cls(whole, table.groups, keys, Windows(keys.reshape(-1)))
 
 
 @dataclass(frozen=True, eq=False)

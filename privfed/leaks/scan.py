@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from heapq import merge
-from itertools import groupby
+from itertools import groupby, islice
 
 import numpy as np
 
@@ -88,14 +88,18 @@ def _scored(
 
 
 def unexplained(
-    scored: list[tuple[Evidence, Score]], table: RawTable, settings: ScanSettings, tables: int = 1
+    scored: list[tuple[Evidence, Score]],
+    table: RawTable,
+    settings: ScanSettings,
+    tables: int = 1,
+    draws: int = DRAWS,
 ) -> list[Evidence]:
     """The scores beyond every re-drawn table's by enough nats, and by half of it.
 
     Where re-drawn tables score much, the model of chance is off, and so is its scale.
     """
     left = [one for one in scored if not one[0].certain]
-    for drawn in table.redraws() if left else ():
+    for drawn in islice(table.redraws(), draws) if left else ():
         for one in left.copy():
             evidence, score = one
             beyond = max(1.0, floor_of(evidence.family, settings, tables) - float(np.log(DRAWS)))

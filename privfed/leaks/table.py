@@ -13,32 +13,33 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from privfed.errors import InputError
-from privfed.leaks.dependence import dependent
-from privfed.leaks.precision import NO_GRADE, decimals_of
+from privfed.leaks.chance import chernoff
+from privfed.leaks.dependence import dependent, strata_of
 from privfed.leaks.reading.dates import column_of_dates
 from privfed.leaks.reading.walk import numbers_of
+from privfed.leaks.shape import Shape, step_of
 from privfed.leaks.texts import TextColumn
 
 if TYPE_CHECKING:
     import pandas as pd
 
 T = TypeVar("T")
-#: By how many ranks, and by what share of all, a re-drawn number may leave its place.
-MOVED, MOVED_SHARE = 3.0, 0.05
 #: How many tables of the same shape are drawn anew; those of so few cells are kept.
 DRAWS, KEPT = 200, 20_000
 RECENT = 4  #: How many raw data are known again, with what was worked out of them
 #: Most cells that are tried in other forms; of larger tables, evenly spaced records are.
 SAMPLE = 250_000
-APART = 8  #: How many steps away another value is looked for where one has been drawn
-LARGE = 5000  #: From so many different values on, only next to it
+#: In how many tables of its shape a column's values are looked for, from how many nats on others have them too
+#: often, and by how many times the shape may be wrong.
+MODELS, LISTED, UNLIKE = 4, 7.0, 1.5
+SLIP = 2.0**-48  #: By what share equal results of sums in another order may differ
 WORDS = 100  #: Most values of a column whose texts are known as words
 _DIGIT, _LETTER = re.compile(r"\d"), re.compile(r"[^\W\d_]")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RawTable:
-    """One raw table."""
+    """One raw table; its repr shows nothing of it."""
 
     #: its numeric columns, shape (records, columns); missing cells are NaN. Dates are seconds since
     #: 1970
@@ -110,13 +111,79 @@ class RawTable:
 
     @cached_property
     def own(self) -> np.ndarray:
-        """The numeric cells that belong to few records; NaN for those that are public or shared."""
+        """The numeric cells that belong to few records; NaN for those that are public, shared or of a list."""
+        if not len(self.listed):
+            return self.rare
+        numbers = self.rare.copy()
+        numbers[:, self.listed] = np.nan
+        return numbers
+
+    @cached_property
+    def _strata(self) -> np.ndarray:
+        each = np.unique(self.groups[: len(self.names)], return_index=True)[1]
+        return strata_of(self.numbers[:, each])
+
+    def _mixed(self, rng: np.random.Generator) -> np.ndarray:
+        """The records in another order, within their strata."""
+        order = np.empty(self.records, dtype=np.int64)
+        mixed = np.lexsort((rng.random(self.records), self._strata))
+        order[np.argsort(self._strata, kind="stable")] = mixed
+        return order
+
+    @cached_property
+    def rare(self) -> np.ndarray:
+        """The cells whose value few records have."""
         numbers = self.numbers.copy()
         numbers[np.isin(np.abs(numbers), np.abs(self.public))] = np.nan
         for column in numbers.T:
             _, inverse, counts = np.unique(column, return_inverse=True, return_counts=True)
             column[counts[inverse] >= self.shared] = np.nan
         return numbers
+
+    @cached_property
+    def listed(self) -> np.ndarray:
+        """Which numeric columns have their values from a list, so that others may well have the same: prices,
+        say, or indices computed of whole numbers. Records that have nothing else that is rare in common share
+        them more often than columns of that shape have it."""
+        found = [self._repeated(at) for at in range(self.numbers.shape[1])]
+        return np.flatnonzero(np.array(found, dtype=bool))
+
+    def _repeated(self, at: int) -> bool:
+        """Whether more different values than one are shared than columns of the shape have in common."""
+        column = self.rare[:, at]
+        order = np.argsort(column, kind="stable")
+        same = np.flatnonzero(np.diff(column[order]) == 0)
+        shared, records = np.unique(column[order[same]]), np.array(self.records)
+        if len(shared) < 2:
+            return False
+        shape, rng, drawn = (
+            Shape.of(column, self.numbers[:, at]),
+            np.random.default_rng(2),
+            column.copy(),
+        )
+        met = []
+        for _ in range(MODELS):
+            shape.redraw(drawn, rng)
+            met.append(np.isin(np.unique(drawn[np.isfinite(drawn)]), column).sum())
+        # so many values of another such column are met; among the records of one it is half as many
+        chance = np.clip(UNLIKE * np.mean(met) / 2 / records, 1e-12, 0.99)
+        if chernoff(np.array(len(shared) - 1), records, chance) < LISTED:
+            return False
+        same = same[~self._akin(at, order[same], order[same + 1])]
+        shared = np.unique(column[order[same]])
+        return bool(chernoff(np.array(len(shared) - 1), records, chance) >= LISTED)
+
+    def _akin(self, at: int, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """Which pairs of records are rather two of one person than of two, by the columns that do not depend on
+        some column: each may be a person's own or not, and equal values tell the more the rarer they are."""
+        nats = np.zeros(len(one))
+        for column in np.column_stack([self.numbers, self.codes]).T[self.groups != self.groups[at]]:
+            _, which, counts = np.unique(column, return_inverse=True, return_counts=True)
+            share = counts / self.records
+            same = which[one] == which[other]
+            apart = -np.log1p(-min(0.99, float((share**2).sum())))
+            nats += np.where(same, -np.log(share[which[one]]), apart) - np.log(2)
+        return nats > 0
 
     @cached_property
     def sample(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -129,7 +196,7 @@ class RawTable:
     @cached_property
     def steps(self) -> np.ndarray:
         """For each numeric column the step of which its values are multiples apart, else 0."""
-        return np.array([step_of(column[np.isfinite(column)]) for column in self.numbers.T])
+        return np.array([step_of(column) for column in self.numbers.T])
 
     @cached_property
     def ranked(self) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -146,8 +213,7 @@ class RawTable:
 
     @cached_property
     def _shapes(self) -> list[Shape]:
-        columns = zip(self.own.T, self.steps, self.numbers.T, strict=True)
-        return [Shape.of(own, step, column) for own, step, column in columns]
+        return [Shape.of(*one) for one in zip(self.own.T, self.numbers.T, strict=True)]
 
     def redraws(self) -> Iterator[RawTable]:
         """The tables of the same shape that every rule is held against; small ones are kept."""
@@ -164,12 +230,13 @@ class RawTable:
     def redraw(self, rng: np.random.Generator) -> RawTable:
         """A table of the same shape that what left knows nothing of.
 
-        Each column by itself, or with those that depend on it, is shuffled among the records; values that few records have are drawn
-        anew, from the column's own distribution, decimals and steps (texts: from its own letters,
-        place by place). Values that many records share stay.
+        Each column by itself, or with those that depend on it, is shuffled among the records, or among those of
+        like size if columns have a factor in common. Values that few records have are drawn anew, from the
+        column's own distribution, decimals and steps (texts: from its own letters, place by place); those that
+        many records share stay.
         """
         numbers = self.numbers.copy()
-        orders = {int(group): rng.permutation(self.records) for group in np.unique(self.groups)}
+        orders = {int(group): self._mixed(rng) for group in np.unique(self.groups)}
         each = [orders[int(group)] for group in self.groups]
         for column, shape, order in zip(numbers.T, self._shapes, each, strict=False):
             shape.redraw(column, rng)
@@ -177,80 +244,8 @@ class RawTable:
         texts = RedrawnTexts(self.texts, each[len(self.names) :], rng.spawn(1)[0])
         small = self.numbers.size + self.codes.size <= KEPT
         drawn = replace(self, numbers=numbers, texts=texts, bare=small)
-        vars(drawn).update(groups=self.groups, steps=self.steps)
+        vars(drawn).update(groups=self.groups, steps=self.steps, listed=self.listed)
         return drawn
-
-
-@dataclass(frozen=True, eq=False)
-class Shape:
-    """One column's own values, and how fine each is written."""
-
-    places: np.ndarray  #: the records that have them, by value
-    which: np.ndarray  #: which of the different values each of these has
-    values: np.ndarray  #: the different values, ascending
-    steps: np.ndarray  #: of which each is a multiple, from the first; 0 where it has all its digits
-    taken: np.ndarray  #: values that are not to be drawn, for many records share them
-
-    @classmethod
-    def of(
-        cls, own: np.ndarray, step: float | None = None, column: np.ndarray | None = None
-    ) -> Shape:
-        """Of own values (NaN for others); the column's step, and all of it, where that is more."""
-        places = np.flatnonzero(np.isfinite(own))
-        places = places[np.argsort(own[places], kind="stable")]
-        values, which = np.unique(own[places], return_inverse=True)
-        step = step_of(values) if step is None else step
-        taken = np.empty(0) if column is None else np.unique(column[~np.isfinite(own)])
-        if step:  # the lattice of the column, and how many zeros each value ends with on it
-            units = np.rint((values - np.fmod(values[0], step)) / step) if len(values) else values
-            fine = decimals_of(np.where(units == 0, 1.0, units)).astype(float)
-            steps = step * 10.0 ** np.clip(-fine, 0, 3)
-        else:
-            grades = decimals_of(np.where(values == 0, 1.0, values)).astype(float)
-            steps = np.where(grades == NO_GRADE, 0.0, 10.0**-grades)
-        return cls(places, which, values, steps, taken)
-
-    def redraw(self, column: np.ndarray, rng: np.random.Generator) -> None:
-        """Put new values in their places: of a rank nearby, between its neighbours, as fine.
-
-        As many are different as were, and none is one that many records share: a lattice that was
-        full stays so. A single value becomes any of its size.
-        """
-        count = len(self.values)
-        if not count:
-            return
-        if count == 1:
-            drawn = self._rounded(self.values * rng.uniform(0.5, 1.5, count))
-            column[self.places] = drawn[self.which]
-            return
-        far = max(MOVED, MOVED_SHARE * count)
-        rank = np.abs(np.arange(count) + rng.uniform(-far, far, count))
-        rank = np.where(rank > count - 1, 2 * (count - 1) - rank, rank)
-        drawn = self._rounded(np.interp(np.maximum(rank, 0), np.arange(count), self.values))
-        for away in range(1, APART if count < LARGE else 3):
-            again = self._again(drawn)
-            if not again.any():
-                break
-            near = drawn + rng.choice([-away, away], count) * self.steps
-            near = np.clip(near, self.values[0], self.values[-1])
-            drawn = np.where(again, self._rounded(near), drawn)
-        again = self._again(drawn)
-        left = rng.permutation(np.setdiff1d(self.values, drawn[~again]))[: again.sum()]
-        drawn[np.flatnonzero(again)[: len(left)]] = left
-        column[self.places] = drawn[self.which]
-
-    def _again(self, drawn: np.ndarray) -> np.ndarray:
-        """Which values were drawn before, or belong to many."""
-        again = np.ones(len(drawn), dtype=bool)
-        again[np.unique(drawn, return_index=True)[1]] = False
-        return again | np.isin(drawn, self.taken)
-
-    def _rounded(self, drawn: np.ndarray) -> np.ndarray:
-        safe = np.where(self.steps > 0, self.steps, 1.0)
-        base = self.values[0] - np.rint(self.values[0] / safe) * safe
-        rounded = np.rint((drawn - base) / safe) * safe + base
-        scale = 10.0 ** np.clip(np.ceil(-np.log10(safe)) + 3, 0, 12)
-        return np.where(self.steps > 0, np.rint(rounded * scale) / scale, drawn)
 
 
 class RedrawnTexts(Sequence[TextColumn]):
@@ -273,24 +268,11 @@ class RedrawnTexts(Sequence[TextColumn]):
         return self._drawn[at]
 
 
-def step_of(values: np.ndarray) -> float:
-    """The greatest common divisor of the differences between short numbers; 0 for long ones."""
-    different = np.unique(values)
-    grades = decimals_of(different[different != 0])
-    if len(different) < 2 or (grades == NO_GRADE).any():
-        return 0.0
-    decimals = max(int(grades.max(initial=0)), 0)
-    scaled = different * 10.0**decimals
-    if not np.abs(scaled).max() < 2.0**53:
-        return 0.0
-    return float(np.gcd.reduce(np.diff(np.rint(scaled).astype(np.int64))) / 10.0**decimals)
-
-
 @dataclass(frozen=True, eq=False)
 class Cells:
     """Different sizes of numeric cells, or of a function of them, ascending."""
 
-    sizes: np.ndarray  #: absolute values, ascending and all different
+    sizes: np.ndarray  #: absolute values, ascending, set apart by more than rounding
     first: np.ndarray  #: the position in the flattened table of a cell that each comes from
     slack: float | np.ndarray = 0.0  #: by how much rounding may have moved all, or each
 
@@ -302,8 +284,8 @@ class Cells:
         kept = flat[usable]
         order = np.argsort(kept)
         ordered = kept[order]
-        new = np.ones(len(ordered), bool)
-        new[1:] = ordered[1:] != ordered[:-1]
+        new = np.ones(len(ordered), bool)  # what only rounding sets apart is one
+        new[1:] = np.diff(ordered) > SLIP * ordered[1:]
         chosen = usable[order[new]]
         first = chosen if where is None else np.asarray(where).ravel()[chosen]
         return cls(ordered[new], first, slack)
@@ -400,9 +382,8 @@ def _frame(raw: Any) -> pd.DataFrame:
     try:
         if not isinstance(raw, Mapping):
             raw = raw if isinstance(raw, list | tuple) and _has_texts(raw) else np.asarray(raw)
-            raw = (
-                raw.reshape(len(raw), -1) if isinstance(raw, np.ndarray) and raw.ndim != 2 else raw
-            )
+            if isinstance(raw, np.ndarray) and raw.ndim != 2 and not raw.dtype.names:
+                raw = raw.reshape(len(raw), -1)
         return pd.DataFrame(raw)
     except (ValueError, TypeError) as error:
         raise InputError(
@@ -415,22 +396,37 @@ def _has_texts(rows: Sequence[Any]) -> bool:
 
 
 def _read(frame: pd.DataFrame, owner: str, sentinel: bool, schema: Any) -> RawTable:
-    numbers: dict[str, np.ndarray] = {}
-    dates: list[bool] = []
+    numbers: list[tuple[str, np.ndarray, bool]] = []
     texts: list[TextColumn] = []
-    for place, name in enumerate(map(str, frame.columns)):
-        series = frame.iloc[:, place]
+    for name, series in _columns(frame):
         values, dated = _numeric(series)
         if values is not None:
-            numbers[name] = values
-            dates.append(dated)
+            numbers.append((name, values, dated))
         if values is None or (isinstance(_first(series), str) and not dated):
             listed = hasattr(series, "cat")
             texts.append(TextColumn.of(name, series.isna().to_numpy(), series.astype(str), listed))
     bounds = {c.name: c.bounds for c in schema.columns if c.numeric} if schema is not None else None
-    stacked = np.column_stack(list(numbers.values())) if numbers else np.empty((len(frame), 0))
-    kinds = np.array(dates, dtype=bool)
-    return RawTable(stacked, tuple(numbers), kinds, tuple(texts), owner, sentinel, bounds)
+    names, columns, dates = zip(*numbers, strict=True) if numbers else ((), (), ())
+    stacked = np.column_stack(columns) if numbers else np.empty((len(frame), 0))
+    return RawTable(stacked, names, np.array(dates, bool), tuple(texts), owner, sentinel, bounds)
+
+
+def _columns(frame: pd.DataFrame) -> Iterator[tuple[str, pd.Series[Any]]]:
+    """All columns, of whatever names; those of complex numbers in two; and of the index what only counts not."""
+    index = frame.index.to_frame(index=False)
+    told = [
+        name is not None or kind.kind not in "iu"
+        for name, kind in zip(frame.index.names, index.dtypes, strict=True)
+    ]
+    index.columns = ["index" if name is None else name for name in frame.index.names]
+    for table in (frame, index.loc[:, told]):
+        for place, name in enumerate(map(str, table.columns)):
+            series = table.iloc[:, place]
+            if getattr(series.dtype, "kind", "O") == "c":
+                yield f"{name}.real", series.map(np.real)
+                yield f"{name}.imag", series.map(np.imag)
+            else:
+                yield name, series
 
 
 def _numeric(series: pd.Series[Any]) -> tuple[np.ndarray | None, bool]:
@@ -442,7 +438,7 @@ def _numeric(series: pd.Series[Any]) -> tuple[np.ndarray | None, bool]:
         return np.where(np.isnat(utc), np.nan, utc.astype(np.int64) / 1e9), True
     if pd.api.types.is_timedelta64_dtype(series):
         return np.asarray(series.dt.total_seconds(), dtype=float), False
-    if isinstance(series.dtype, pd.CategoricalDtype) or pd.api.types.is_complex_dtype(series):
+    if isinstance(series.dtype, pd.CategoricalDtype):
         return None, False
     if pd.api.types.is_numeric_dtype(series):
         return np.asarray(series.to_numpy(dtype=float, na_value=np.nan)), False

@@ -82,9 +82,9 @@ def telling_parts(values: Sequence[str]) -> Iterator[tuple[bytes, int]]:
             yield from ((key_of(part), at) for part, at in coded)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TextColumn:
-    """One column of texts."""
+    """One column of texts; its repr shows nothing of them."""
 
     name: str  #: of the column
     codes: np.ndarray  #: which of ``values`` each record has; -1 for none
@@ -219,6 +219,7 @@ class TextColumn:
 class Runs:
     """Letters and digits of a text that left, in lower case."""
 
+    at: np.ndarray  #: where in the text's normalised bytes each is
     lower: np.ndarray  #: the bytes
     begins: np.ndarray  #: positions at which words begin
     ends: np.ndarray  #: whether a word ends before each position; one longer than ``lower``
@@ -238,7 +239,7 @@ class Runs:
         ends = np.append(new, True)
         lines = first_line + np.cumsum(octets == 10)[at] if len(at) else at
         proper = _UPPER[chosen] | _DIGIT[chosen]
-        return cls(_LOWER[chosen], begins, ends, proper, lines)
+        return cls(at, _LOWER[chosen], begins, ends, proper, lines)
 
     @cached_property
     def _windows(self) -> Windows:

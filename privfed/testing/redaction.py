@@ -7,10 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
+from privfed.leaks.lines import TOKEN, read_numbers
 from privfed.leaks.reading.dates import DAY, dates_in, may_be_dated
-from privfed.leaks.reading.digits import NUMBER
+from privfed.leaks.reading.texts import COMMA
 from privfed.leaks.table import RawTable
-from privfed.leaks.texts import SHORTEST
+from privfed.leaks.texts import SHORTEST, Runs, TextColumn, normalised
 
 #: What stands in a value's place.
 REDACTED = "[raw]"
@@ -33,21 +34,24 @@ class Redaction:
 
     @cached_property
     def _sizes(self) -> np.ndarray:
-        return np.unique(np.concatenate([np.empty(0), *(t.cells.sizes for t in self._tables)]))
+        cells = (table.rare[np.isfinite(table.rare)] for table in self._tables)
+        return np.unique(np.abs(np.concatenate([np.empty(0), *cells])))
 
     @cached_property
     def _days(self) -> set[float]:
-        cells = [table.own[:, table.dates].ravel() for table in self._tables]
+        cells = [table.rare[:, table.dates].ravel() for table in self._tables]
         return set((np.concatenate([np.empty(0), *cells]) // DAY).tolist())
+
+    @cached_property
+    def _columns(self) -> list[TextColumn]:
+        return [one for table in self._tables for one in table.texts if one.naming]
 
     @cached_property
     def _values(self) -> list[str]:
         return sorted(
             {
                 value
-                for table in self._tables
-                for column in table.texts
-                if column.naming
+                for column in self._columns
                 for value in column.values[:TEXTS]
                 if len(value) >= SHORTEST
             }
@@ -62,12 +66,35 @@ class Redaction:
         """A text without raw texts and days, and without numbers that are raw at the precision they are printed."""
         if not self._tables or not text:
             return text
+        for column in self._columns:
+            text = self._without(column, text)
         if self._texts is not None:
             text = _BEFORE.sub(self._before, self._texts.sub(REDACTED, text))
             text = _BEHIND.sub(self._behind, text)
         if self._days and may_be_dated(text):
             text = self._undated(text)
-        return NUMBER.sub(self._number, text) if len(self._sizes) else text
+        if not len(self._sizes):
+            return text
+        return TOKEN.sub(self._number, COMMA.sub(self._number, text))
+
+    def _without(self, column: TextColumn, text: str) -> str:
+        """A text without a column's values in any case, order of words, spacing and punctuation."""
+        runs = Runs.of(text)
+        begins, forms, _ = runs.find(column, tuple(w for w in column.widths if w >= SHORTEST))
+        if not len(begins):
+            return text
+        lengths = [len(text)] if text.isascii() else [len(normalised(one)) for one in text]
+        origin = (
+            np.arange(len(text)) if text.isascii() else np.repeat(np.arange(len(text)), lengths)
+        )
+        parts, done = [], 0
+        for begin, length in sorted(
+            zip(begins.tolist(), column.lengths[forms].tolist(), strict=True)
+        ):
+            start, end = int(origin[runs.at[begin]]), int(origin[runs.at[begin + length - 1]]) + 1
+            parts += [text[done:start], REDACTED] if start >= done else []
+            done = max(done, end)
+        return "".join([*parts, text[done:]])
 
     def _undated(self, text: str) -> str:
         """A text without the table's days, in any notation and with any time behind them."""
@@ -97,12 +124,13 @@ class Redaction:
     def _number(self, found: re.Match[str]) -> str:
         text = found[0]
         digits = sum(one.isdigit() for one in text)
-        _, _, decimals = text.partition(".")
-        if digits < (DIGITS if not decimals else 2) or "e" in text.lower():
+        if digits < (2 if "." in text or "," in text else DIGITS):
             return text
-        value, reach = abs(float(text)), 0.5 * 10.0 ** -len(decimals) * (1 + 1e-9)
-        low, high = np.searchsorted(self._sizes, [value - reach, value + reach])
-        return REDACTED if high > low else text
+        plain = text.replace(",", ".") if found.re is COMMA else text
+        (value,), (width,) = read_numbers([plain])
+        low, high = abs(value) - 0.5 * width * (1 + 1e-6), abs(value) + 0.5 * width * (1 + 1e-6)
+        first, last = np.searchsorted(self._sizes, [low, high])
+        return REDACTED if last > first else text
 
 
 def _beginning(text: str, values: list[str]) -> int:

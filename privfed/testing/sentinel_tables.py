@@ -19,7 +19,7 @@ import pandas as pd
 
 from privfed.errors import InputError
 from privfed.leaks.precision import NO_GRADE, decimals_of
-from privfed.leaks.table import step_of
+from privfed.leaks.shape import step_of
 from privfed.leaks.texts import NAMING
 
 if TYPE_CHECKING:

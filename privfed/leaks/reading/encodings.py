@@ -5,7 +5,6 @@ run, and nothing grows beyond ``LARGEST`` bytes.
 """
 
 import bz2
-import gzip
 import io
 import lzma
 import pickletools
@@ -15,10 +14,12 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from privfed.leaks.reading.leaf import Unread
 from privfed.leaks.reading.stored import joblib_arrays, sqlite_tables
 
 LARGEST = 1 << 30  #: Most bytes that anything is unpacked to
@@ -53,12 +54,13 @@ def streams_inside(data: bytes) -> Decoded:
         while place >= 0 and tried < PLACES:
             tried += 1
             name = f"bytes from {place}"
-            probed = list(_safely(_deflated, view[place : place + PROBED]))
+            probed = list(_safely(_compressed, view[place : place + PROBED]))
             if mark[0] != 0x93 and not probed:  # a failed try would copy all that follows
                 place = data.find(mark, place + 1)
                 continue
-            for how, found in _safely(_numpy if mark[0] == 0x93 else _deflated, view[place:]):
-                yield f"{name}, {how}", found
+            for how, found in _safely(_numpy if mark[0] == 0x93 else _compressed, view[place:]):
+                if not how.endswith(", rest"):  # which is looked through from here on
+                    yield f"{name}, {how}", found
             place = data.find(mark, place + 1)
 
 
@@ -90,33 +92,65 @@ def _numpy(data: bytes | memoryview) -> Decoded:
 def _zip(data: bytes) -> Decoded:
     if data[:2] == b"PK":
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            for info in archive.infolist():
-                if not info.is_dir() and info.file_size <= LARGEST:
-                    yield f"zip entry {info.filename!r}", archive.read(info)
+            listed = archive.infolist()
+            yield "zip, its names", "\n".join(info.filename for info in listed)
+            yield "zip, its comment", archive.comment
+            for info in listed:
+                if not info.is_dir():
+                    yield from _entry(
+                        "zip", info.filename, info.file_size, partial(archive.read, info)
+                    )
 
 
 def _tar(data: bytes) -> Decoded:
     if data[257:262] == b"ustar":
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            yield "tar, its names", "\n".join(archive.getnames())
             for member in archive:
-                file = archive.extractfile(member)
-                if file is not None and member.size <= LARGEST:
-                    yield f"tar entry {member.name!r}", file.read()
+                if (file := archive.extractfile(member)) is not None:
+                    yield from _entry("tar", member.name, member.size, file.read)
 
 
-def _deflated(data: bytes | memoryview) -> Decoded:
-    """A zlib or gzip stream, whole or cut short; anything may follow it."""
+def _entry(archive: str, name: str, size: int, read: Callable[[], bytes]) -> Decoded:
+    """What an archive holds; an encrypted or broken entry, or too large a one, is told."""
+    found: object = Unread(f"entry of a {archive} file, too large, encrypted or broken")
+    if size <= LARGEST:
+        with suppress(Exception):
+            found = read()
+    yield f"{archive} entry {name!r}", found
+
+
+def _compressed(data: bytes | memoryview) -> Decoded:
+    """Compressed streams in a row, the last perhaps cut short, and what follows them."""
     if data[:3] == b"\x1f\x8b\x08":
-        yield "gzip", zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, LARGEST)
+        yield from _streams("gzip", data, 3, partial(zlib.decompressobj, zlib.MAX_WBITS | 16))
     elif len(data) > 5 and data[0] & 15 == 8 and (data[0] * 256 + data[1]) % 31 == 0:
-        yield "zlib", zlib.decompressobj().decompress(data, LARGEST)
+        yield from _streams("zlib", data, 0, zlib.decompressobj)
+    elif data[:3] == b"BZh":
+        yield from _streams("bz2", data, 3, bz2.BZ2Decompressor)
+    elif data[:6] == b"\xfd7zXZ\x00" or data[:3] == b"\x5d\x00\x00":
+        yield from _streams("lzma", data, 6, lzma.LZMADecompressor)
 
 
-def _gzip_members(data: bytes) -> Decoded:
-    """Several gzip members in a row are one file."""
-    if data[:3] == b"\x1f\x8b\x08":
-        with gzip.open(io.BytesIO(data)) as file:
-            yield "gzip", file.read(LARGEST)
+def _streams(how: str, data: bytes | memoryview, mark: int, make: Callable[[], Any]) -> Decoded:
+    """All streams that begin with the same bytes, so many, as the first."""
+    found: list[bytes] = []
+    size, rest = 0, data
+    while len(rest) and (not found or (mark and rest[:mark] == data[:mark])):
+        stream = make()
+        try:
+            found.append(stream.decompress(rest, LARGEST - size))
+        except Exception:
+            if not found:
+                raise
+            break
+        size, rest = size + len(found[-1]), stream.unused_data
+        full = getattr(stream, "unconsumed_tail", b"") or not getattr(stream, "needs_input", True)
+        if size >= LARGEST or (full and not stream.eof):
+            yield how, Unread(f"compressed bytes of more than {LARGEST >> 30} GiB")
+            break
+    yield how, b"".join(found)
+    yield f"{how}, rest", bytes(rest)
 
 
 def _raw_deflate(data: bytes) -> Decoded:
@@ -126,13 +160,6 @@ def _raw_deflate(data: bytes) -> Decoded:
         found = stream.decompress(data, LARGEST)
         if stream.eof and not stream.unused_data and len(found) > len(data) // 2:
             yield "deflate", found
-
-
-def _others(data: bytes) -> Decoded:
-    if data[:3] == b"BZh":
-        yield "bz2", bz2.BZ2Decompressor().decompress(data, LARGEST)
-    elif data[:6] == b"\xfd7zXZ\x00" or data[:3] == b"\x5d\x00\x00":
-        yield "lzma", lzma.LZMADecompressor().decompress(data, LARGEST)
 
 
 def _pickle(data: bytes) -> Decoded:
@@ -212,9 +239,7 @@ _DECODERS = (
     _numpy,
     _zip,
     _tar,
-    _gzip_members,
-    _deflated,
-    _others,
+    _compressed,
     sqlite_tables,
     joblib_arrays,
     _pickle,

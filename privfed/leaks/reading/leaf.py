@@ -18,6 +18,10 @@ class RowText(str):
     """The cells of a table, one row a line, beside the leaves that hold them."""
 
 
+class Unread(str):
+    """Why a part of something was not read."""
+
+
 @dataclass(frozen=True, eq=False)
 class Leaf:
     """Something that left and that holds no further objects."""
@@ -28,8 +32,8 @@ class Leaf:
     labels: Sequence[str] | None = None
     #: whether it is a text made of the cells of one container, whose numbers are leaves too
     row: bool = False
-    #: whether these are bytes of no form that is known, more than a digest's
-    unread: bool = False
+    #: why it was not read, or not in full; empty where it was
+    unread: str = ""
 
     def element(self, position: int) -> str:
         """The path to one number, by its position in the flattened array."""

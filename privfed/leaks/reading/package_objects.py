@@ -149,6 +149,11 @@ def _request(request: Any) -> Parts:
             yield f".{name}", dict(value) if name == "headers" and value is not None else value
 
 
+def _mock(mock: Any) -> Parts:
+    """What it was called with."""
+    yield ".mock_calls", [(name, arguments, named) for name, arguments, named in mock.mock_calls]
+
+
 def _nothing(thing: object) -> Parts:
     return iter(())
 
@@ -171,6 +176,7 @@ READERS: dict[str, Callable[[Any], Parts]] = {
     "_pytest.LogCaptureFixture": _caplog,
     "_pytest.ExceptionInfo": _attribute("value"),
     "warnings.WarningMessage": _attribute("message"),
+    "unittest.NonCallableMock": _mock,
     "builtins.BaseException": _exception,
     "requests.Response": _response,
     "httpx.Response": _response,

@@ -10,6 +10,7 @@ import re
 import string
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
+from html import unescape
 from itertools import islice
 from typing import Any
 from urllib.parse import unquote
@@ -37,6 +38,7 @@ _CELL = re.compile(
 _HEXFLOAT = re.compile(r"[-+]?0x[01]\.[0-9a-f]+p[-+]?\d+")
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{16,}(?:\r?\n[A-Za-z0-9+/_-]{16,})*={0,6}")
 _ALPHABET = f"{string.ascii_letters}{string.digits}+/_-"
+_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 _BASE85 = re.compile(r"[!-~]{20,}")
 _LITERAL = re.compile(r"""(?<![\w'])b'(?:[^'\\]|\\.)*'|(?<![\w"])b"(?:[^"\\]|\\.)*\"""")
 #: Longest text in which every sort of notation is tried; longer ones are read for plain numbers,
@@ -78,7 +80,7 @@ def ungrouped(text: str) -> float:
         return float(plain.replace(".", "").replace(",", "."))
     if point >= 0 and plain.count(".") > 1:
         return float(plain.replace(".", ""))
-    if comma < 0 and plain == text:  # 46.838 alone may be forty-six thousand
+    if comma < 0 and plain == text and "e" not in text.lower():  # 46.838 may be forty-six thousand
         return float(plain.replace(".", ""))
     return float(plain.replace(",", ""))
 
@@ -118,12 +120,16 @@ def place_in(text: str, start: int) -> str:
 
 
 def encoded_in(text: str) -> Iterator[tuple[str, object]]:
-    """What a text may be in another notation: JSON, base64, hexadecimal, escapes, quoted bytes."""
+    """What a text may be in another notation: JSON, HTML, base64, hexadecimal, escapes, quoted bytes."""
     whole = text.strip()
     if whole[:1] in ("{", "[", '"') and whole[-1:] in ("}", "]", '"'):
         yield from _json(whole)
     if "%" in text and len(text) <= LONG and unquote(text) != text:
         yield "URL-decoded", unquote(text)
+    if "&" in text and len(text) <= LONG and unescape(text) != text:
+        yield "HTML", unescape(text)
+    if "\\u" in text and len(text) <= LONG and _ESCAPE.search(text):
+        yield "escapes", _ESCAPE.sub(lambda one: chr(int(one[1], 16)), text)
     if "b'" in text or 'b"' in text:
         for literal in _LITERAL.findall(text):
             yield from _attempt("quoted bytes", partial(ast.literal_eval, literal))

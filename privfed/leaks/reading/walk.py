@@ -23,16 +23,18 @@ from typing import Any
 import numpy as np
 
 from privfed.leaks.reading.encodings import decoded, streams_inside
-from privfed.leaks.reading.leaf import CELLS, ROWS, Leaf, RowText
+from privfed.leaks.reading.leaf import CELLS, ROWS, Leaf, RowText, Unread
 from privfed.leaks.reading.package_objects import reader_of
 from privfed.leaks.reading.texts import JSON, LONG, encoded_in, numbers_in
 
 DEPTH = 60  #: How deep objects may nest, encodings counted
 NESTED = 6  #: How many encodings may lie one in another
+MOST = 10_000_000  #: Most items of an iterator, or of a range, that are read
 _PARTS = ("pickle", "joblib", "SQLite")  #: Of what decoders find no more than a part
 OPAQUE = 64  #: Bytes up to which an unknown string may be a digest, which is compared as it is
+OPAQUELY = "string of bytes of no known form (pixels, Parquet), looked through for floats and texts as they lie"
 SHORT = 4  #: Least bytes that are taken for something else than text or a number
-_PLAIN = (bool, int, float, np.bool_, np.integer, np.floating)
+_PLAIN = (bool, int, float, np.bool_, np.integer, np.floating, Decimal, Fraction)
 _CELL = (str, int, float, np.number, Decimal, date)
 _NO_DATA = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodWrapperType, property)
 
@@ -62,9 +64,13 @@ class _Walk:
 
     def leaves(self, path: str, thing: object, depth: int = 0, nested: int = 0) -> Iterator[Leaf]:
         """The leaves of one thing."""
-        if thing is None or depth > DEPTH or isinstance(thing, _NO_DATA):
+        if thing is None or isinstance(thing, _NO_DATA):
             return
-        if isinstance(thing, RowText):
+        if depth > DEPTH:
+            yield Leaf(path, b"", unread=f"nested more than {DEPTH} deep")
+        elif isinstance(thing, Unread):
+            yield Leaf(path, b"", unread=str(thing))
+        elif isinstance(thing, RowText):
             if self._rows:
                 yield Leaf(path, str(thing), row=True)
         elif isinstance(thing, str):
@@ -79,7 +85,12 @@ class _Walk:
             yield from self._array(path, np.asanyarray(thing), depth, nested)
         elif id(thing) not in self._seen:
             self._seen[id(thing)] = thing  # kept alive, so that no other object gets its id
-            yield from self._object(path, thing, depth, nested)
+            try:
+                yield from self._object(path, thing, depth, nested)
+            except Exception as error:
+                if isinstance(thing, Iterator) and not isinstance(thing, io.IOBase):
+                    raise  # what is tested runs in it
+                yield Leaf(path, b"", unread=f"{_kind(thing)} that raised {_kind(error)}")
 
     def _object(self, path: str, thing: Any, depth: int, nested: int) -> Iterator[Leaf]:
         reader = reader_of(thing)
@@ -89,16 +100,18 @@ class _Walk:
             yield from self._mapping(path, thing, depth, nested)
         elif isinstance(thing, PurePath):
             yield from self._file(path, Path(thing), depth, nested)
-        elif isinstance(thing, io.IOBase) or hasattr(thing, "getvalue"):
+        elif isinstance(thing, io.IOBase) or hasattr(type(thing), "getvalue"):
             yield from self._stream(path, thing, depth, nested)
-        elif hasattr(thing, "tocoo"):
-            coo = thing.tocoo()
-            yield from self._named(path, [(".data", coo.data)], depth, nested)
+        elif isinstance(thing, range) and len(thing) <= MOST:
+            yield from self._array(path, np.array(thing), depth, nested)
         elif isinstance(thing, Sequence | set | frozenset | Iterator):
             yield from self._items(path, thing, depth, nested)
-        elif hasattr(thing, "__array__"):
+        elif hasattr(type(thing), "tocoo"):
+            coo = thing.tocoo()
+            yield from self._named(path, [(".data", coo.data)], depth, nested)
+        elif hasattr(type(thing), "__array__"):
             yield from self._named(path, [("", np.asarray(thing))], depth, nested)
-        elif hasattr(thing, "__iter__") and hasattr(thing, "__len__"):
+        elif hasattr(type(thing), "__iter__") and hasattr(type(thing), "__len__"):
             yield from self._items(path, thing, depth, nested)
         else:
             yield from self._named(path, _state(thing), depth, nested)
@@ -154,7 +167,9 @@ class _Walk:
             yield from self._items(f"{path}, its keys", keys, depth, nested)
 
     def _items(self, path: str, items: Iterable[object], depth: int, nested: int) -> Iterator[Leaf]:
-        listed = items if isinstance(items, list | tuple) else list(items)
+        listed = items if isinstance(items, list | tuple) else list(islice(items, MOST))
+        if len(listed) == MOST:
+            yield Leaf(path, b"", unread=f"iterator of more than {MOST - 1} items")
         kinds = set(map(type, listed))
         if listed and kinds <= {int, float, bool}:
             yield from self._array(path, _floats(listed), depth, nested)
@@ -220,8 +235,17 @@ class _Walk:
         if not text:
             return
         yield Leaf(path, text)
-        encoded = encoded_in(text) if nested < NESTED else iter(())
+        encoded = encoded_in(text)
         first = list(islice(encoded, 1))
+        if first and nested >= NESTED:
+            yield Leaf(path, b"", unread=f"encoded more than {NESTED} times over")
+            first, encoded = [], iter(())
+        if len(text) > LONG:
+            yield Leaf(
+                path,
+                b"",
+                unread=f"text longer than {LONG >> 20} MiB, read for plain numbers and texts alone",
+            )
         if len(text) <= LONG or not (first and first[0][0] in JSON):  # whose numbers follow
             yield from numbers_in(path, text)
         for how, found in chain(first, encoded):
@@ -243,26 +267,35 @@ class _Walk:
             known |= path.endswith(
                 " as pickle"
             )  # an array's, which were read by the type named last
-            yield Leaf(path, data, unread=not known and len(data) > OPAQUE)
+            yield Leaf(path, data, unread="" if known or len(data) <= OPAQUE else OPAQUELY)
 
     def _file(self, path: str, file: Path, depth: int, nested: int) -> Iterator[Leaf]:
         if file.is_dir():
-            for inside in sorted(file.rglob("*")):
-                if inside.is_file():
-                    name = f"{path} {str(inside.relative_to(file))!r}"
-                    yield from self._bytes(name, inside.read_bytes(), depth, nested)
+            names = [inside.relative_to(file) for inside in sorted(file.rglob("*"))]
+            yield from self._text(f"{path}, its names", "\n".join(map(str, names)), depth, nested)
+            for name in names:
+                if (inside := file / name).is_file():
+                    yield from self._bytes(
+                        f"{path} {str(name)!r}", inside.read_bytes(), depth, nested
+                    )
         elif file.is_file():
             yield from self._bytes(f"{path}, its content", file.read_bytes(), depth, nested)
         yield from self._text(f"{path}, its name", file.name, depth, nested)
 
     def _stream(self, path: str, stream: Any, depth: int, nested: int) -> Iterator[Leaf]:
         """All that a file object holds, wherever it stands; its position is left alone."""
-        if hasattr(stream, "getvalue"):
+        if hasattr(type(stream), "getvalue"):
             yield from self.leaves(f"{path}.getvalue()", stream.getvalue(), depth + 1, nested)
         elif isinstance(getattr(stream, "name", None), str) and Path(stream.name).is_file():
             if not stream.closed and stream.writable():
                 stream.flush()
             yield from self._file(path, Path(stream.name), depth, nested)
+        else:
+            yield Leaf(path, b"", unread=f"{_kind(stream)}, a stream without a file")
+
+
+def _kind(thing: object) -> str:
+    return type(thing).__name__
 
 
 def _cell(label: str, part: object) -> str:
@@ -318,7 +351,7 @@ def _floats(numbers: Iterable[Any]) -> np.ndarray:
     try:
         return np.array(listed, dtype=float)
     except OverflowError:
-        return np.array([numbers_of(one) for one in listed], dtype=float).ravel()
+        return np.array([_float(one) for one in listed])
 
 
 def numbers_of(thing: object) -> list[float] | None:
@@ -326,12 +359,7 @@ def numbers_of(thing: object) -> list[float] | None:
     if isinstance(thing, Enum):
         thing = thing.value
     if isinstance(thing, _PLAIN):
-        try:
-            return [float(thing)]
-        except OverflowError:
-            return [float("inf")]
-    if isinstance(thing, Decimal | Fraction):
-        return [float(thing)]
+        return [_float(thing)]
     if isinstance(thing, complex | np.complexfloating):
         return [float(thing.real), float(thing.imag)]
     if isinstance(thing, datetime):
@@ -346,8 +374,18 @@ def numbers_of(thing: object) -> list[float] | None:
     if isinstance(thing, np.datetime64 | np.timedelta64):
         return [float(value) for value in _seconds(np.array([thing]))]
     if isinstance(thing, Number) and hasattr(thing, "__float__"):
-        return [float(thing)]
+        return [_float(thing)]
     return None
+
+
+def _float(number: Any) -> float:
+    """As a float; what is too great for one as infinity, what is no number as NaN."""
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf")
+    except ValueError:
+        return float("nan")
 
 
 def _seconds(moments: np.ndarray) -> np.ndarray:
@@ -404,6 +442,7 @@ def _pickled(thing: object) -> Iterator[tuple[str, object]]:
     try:
         reduced = thing.__reduce_ex__(4)
     except Exception:  # noqa: BLE001  # what cannot be pickled refuses in its own way
+        yield "", Unread(f"{_kind(thing)}, which shows nothing of itself")
         return
     if isinstance(reduced, tuple):
         yield ", pickled", [part for part in reduced[1:] if part is not None]

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -21,12 +21,12 @@ SHOWN = 8  #: How many columns a session's report names
 
 @dataclass(frozen=True)
 class Looked:
-    """One assertion that looked: its findings, columns of which a cell was too common to convict, and how many
-    strings of bytes were of no form that is known."""
+    """One assertion that looked: its findings, columns of which a cell was too common to convict, and what was
+    not read or not in full: why, and how often."""
 
     findings: int
     blind: tuple[str, ...] = ()
-    unread: int = 0
+    unread: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Suite:
     def told(self) -> dict[str, Any]:
         """All that a worker tells the session, as plain data."""
         return {
-            "seen": [[one.findings, list(one.blind), one.unread] for one in self.seen],
+            "seen": [[one.findings, list(one.blind), dict(one.unread)] for one in self.seen],
             "used": sorted(self.used),
             "ran": sorted(self.ran),
             "accepted": self.accepted,
@@ -97,11 +97,8 @@ class Suite:
             lines.append(
                 f"alone, most cells were too common to convict of {', '.join(often)}{more}"
             )
-        if unread := sum(one.unread for one in self.seen):
-            lines.append(
-                f"{_many(unread, 'string')} of bytes of no known form, as pixels and Parquet are: looked through "
-                "for floats and texts as they lie, and not decoded"
-            )
+        unread = sum((Counter(one.unread) for one in self.seen), Counter[str]())
+        lines += [f"not read in full: {count} x {why}" for why, count in unread.most_common(SHOWN)]
         stale = len(set(self.accepted) - self.used)
         return [*lines, f"{_many(stale, 'accepted finding')} not met again"] if stale else lines
 

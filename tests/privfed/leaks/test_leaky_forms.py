@@ -256,6 +256,71 @@ def test_it_is_caught_as_it_is_written(form: str) -> None:
         assert_no_raw(left, VISITS, alpha=1e-3)
 
 
+def test_running_totals_are_caught() -> None:
+    """Of numbers so short that among all differences of a few totals they come by chance."""
+    salary = np.random.default_rng(8).normal(48_000, 12_000, 300).round(1)
+    table = pd.DataFrame({"salary": salary, "age": np.arange(300) % 78})
+    with pytest.raises(RawValueLeft, match="neighbouring released numbers"):
+        assert_no_raw(np.cumsum(salary)[5:], table)
+    other = np.random.default_rng(9).normal(48_000, 12_000, 300).round(1)
+    assert_no_raw(np.cumsum(other)[5:], table)
+
+
+def test_what_predictions_missed_is_caught() -> None:
+    """Beside them, for they add up; in a table of which not all pairs are formed."""
+    rng = np.random.default_rng(8)
+    table = sentinels(LIKE, 400)
+    said = rng.normal(50, 10, 400)
+    with pytest.raises(RawValueLeft, match="the sum with an array"):
+        assert_no_raw({"said": said, "missed": table["age"].to_numpy() - said}, table)
+    assert_no_raw(
+        {"said": said, "missed": rng.permutation(table["age"].to_numpy()) * 0.9 - said}, table
+    )
+
+
+@pytest.mark.parametrize("cut", [64, 32, 16])
+def test_digests_are_caught_though_cut(cut: int) -> None:
+    """As pseudonyms often are; of others none is."""
+    rng = np.random.default_rng(8)
+    names, others = (
+        [f"n{at}@example.org" for at in rng.integers(10**8, 10**9, 60)] for _ in range(2)
+    )
+    table = pd.DataFrame({"mail": names})
+    digests = [hashlib.sha256(one.encode()).hexdigest()[:cut] for one in others]
+    assert_no_raw(digests, table)
+    with pytest.raises(RawValueLeft, match="the sha256 digest of a raw value, record 5"):
+        assert_no_raw([*digests, hashlib.sha256(names[5].encode()).hexdigest()[:cut]], table)
+
+
+def test_salted_digests_of_a_category_are_caught() -> None:
+    """A text for each record divides them as numbers do; the same texts in another order do not."""
+    rng = np.random.default_rng(8)
+    table = pd.DataFrame(
+        {"ward": rng.permutation(np.repeat(["a", "b", "c"], 20)), "age": rng.integers(20, 30, 60)}
+    )
+    left = [hashlib.sha256(f"{ward}, salted".encode()).hexdigest() for ward in table["ward"]]
+    with pytest.raises(RawValueLeft, match="divides the records"):
+        assert_no_raw(left, table)
+    assert_no_raw(rng.permutation(left).tolist(), table)
+
+
+@pytest.mark.parametrize("written", ["O&#39;Brien-M&uuml;ller {}", r"O'Brien-M\u00fcller {}"])
+def test_names_are_caught_in_markup(written: str) -> None:
+    """As templates of HTML and ASCII logs write them."""
+    table = pd.DataFrame(
+        {
+            "name": [
+                f"O'Brien-Müller {at}" for at in np.random.default_rng(8).integers(10**8, 10**9, 60)
+            ]
+        }
+    )
+    with pytest.raises(RawValueLeft, match="a raw text, record 5"):
+        assert_no_raw(
+            f"no bed for {written.format(table['name'][5].split()[-1])}.",
+            table.assign(name=table["name"].str.replace(" ", "")),
+        )
+
+
 def test_rolling_means_are_caught() -> None:
     """Of three records in a row, in a table too long for all triples."""
     long = sentinels(LIKE[["age", "days"]], 200)
