@@ -363,8 +363,7 @@ def left_of(left: Left, policy: Policy) -> str:
     budget, accountant = policy.budget, accountant_of(policy)
     if budget is None:
         return "no bound"
-    untouched = left.spent == accountant.nothing
-    return shown_down(budget.epsilon if untouched else accountant.left(left.spent, budget))
+    return shown_down(accountant.left(left.spent, budget))
 
 
 def fraction_of(part: Amount, whole: Amount) -> Fraction:

@@ -228,7 +228,10 @@ def test_a_price_says_whether_anything_fits(
     assert "at most epsilon 2 at delta 1e-06, of a budget of epsilon 2" in printed
     kinds = ("scaling", "level", "moments", "residuals")
     assert all(f"fuzzy_tree.{kind}" in printed for kind in kinds)
-    assert "each client: epsilon 2 of 2 remains before, 0 after (100 % and 0 % of the budget" in printed
+    assert (
+        "each client: epsilon 2 of 2 remains before, 0 after (100 % and 0 % of the budget"
+        in printed
+    )
     (tmp_path / "own.toml").write_text(
         '[budget]\nepsilon = "1"\n[[guard]]\nquery = "fuzzy_tree.level"\nmechanism = "laplace"\n'
         'spend = "3"\n'

@@ -300,7 +300,7 @@ def test_what_is_none_is_not_asked(tmp_path: Path) -> None:
     held = Thresholds.from_toml(tmp_path / "thresholds.toml")
     assert held.max_tpr_at_1_percent is held.min_audit_power is None
     (tmp_path / "thresholds.toml").write_text('max_epsilon = "none"')
-    with pytest.raises(InputError, match="max_epsilon must be a number, such as 0.1$"):
+    with pytest.raises(InputError, match=r"max_epsilon must be a number, such as 0.1$"):
         Thresholds.from_toml(tmp_path / "thresholds.toml")
 
 
