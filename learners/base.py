@@ -145,8 +145,9 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
             InputError: this model has no such picture.
         """
         if feature is not None or not hasattr(self, "feature_importances_"):
-            of = "" if feature is None else f" of {feature!r}"
-            raise InputError(f"{type(self).__name__} has no picture{of}; see describe()")
+            of = "" if feature is None else f" of {feature!r} alone"
+            see = "describe()" if feature is None else "plot() and describe()"
+            raise InputError(f"{type(self).__name__} has no picture{of}; see {see}")
         from privfed.learners.pictures import bars
 
         shares = np.asarray(self.feature_importances_)
