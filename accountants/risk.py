@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from scipy.optimize import brentq
 from scipy.special import expit, log_expit, logit
 
@@ -22,6 +22,9 @@ from privfed.errors import InputError
 from privfed.privacy.accountant import Accountant, Amount
 from privfed.privacy.conversion import to_delta
 from privfed.questions.exact import shown, shown_delta, shown_percent
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 Deltas = Callable[[np.ndarray], np.ndarray]  #: Gives delta at each epsilon
 _DELTAS = tuple(Fraction(1, 10**power) for power in range(1, 13))

@@ -331,10 +331,15 @@ class ColumnValues:
     bounds: tuple[tuple[float, float], ...]  #: pairs of lower and upper bounds
     others: np.ndarray  #: the same column of all other clients
 
-    @property
+    @cached_property
     def usable(self) -> np.ndarray:
         """Cells that are no bound: those would match without saying anything."""
         return ~np.isin(self.cells, self._edges)
+
+    @cached_property
+    def _values(self) -> tuple[np.ndarray, np.ndarray]:
+        """The different values of usable cells, rising, and which of them each such cell has."""
+        return np.unique(self.cells[self.usable], return_inverse=True)
 
     @property
     def _edges(self) -> np.ndarray:
@@ -342,11 +347,12 @@ class ColumnValues:
 
     def hits(self, numbers: Numbers) -> Forms:
         """Which cells are found in each form, and in any."""
-        cells, place = np.unique(self.cells[self.usable], return_inverse=True)
-        return {form: hit[place] for form, hit in self._different(cells, numbers).items()}
+        place = self._values[1]
+        return {form: hit[place] for form, hit in self._different(numbers).items()}
 
-    def _different(self, cells: np.ndarray, numbers: Numbers) -> Forms:
+    def _different(self, numbers: Numbers) -> Forms:
         """The same for different values, rising: what is looked up in order is looked up fast."""
+        cells = self._values[0]
         exact = _within(numbers.values, cells, cells)
         one = _within(numbers.values, np.nextafter(cells, -np.inf), np.nextafter(cells, np.inf))
         single = _within(numbers.short, cells.astype(np.float32), cells.astype(np.float32))
@@ -370,8 +376,17 @@ class ColumnValues:
 
     def found(self, numbers: Numbers) -> tuple[int, int]:
         """How many cells are found in any form, and how many different values they have."""
-        hit = self.hits(numbers)["any"]
-        return int(hit.sum()), len(np.unique(self.cells[self.usable][hit]))
+        hit, place = self._different(numbers)["any"], self._values[1]
+        return int(hit[place].sum()), int(hit.sum())
+
+    @cached_property
+    def _shape(self) -> Shape:
+        return Shape.of(self.cells[self.usable])
+
+    @cached_property
+    def _strangers(self) -> np.ndarray:
+        """Others' cells that are no bound."""
+        return self.others[~np.isin(self.others, self._edges)]
 
     def by_chance(self, numbers: Numbers, rng: np.random.Generator) -> tuple[int, int]:
         """What :meth:`found` comes to for columns that the releases know nothing of, much like this one.
@@ -379,15 +394,13 @@ class ColumnValues:
         The more of two: of a column drawn anew in this one's shape, and of as many cells of others. These may
         be few, or of another range, so that they alone would let chance seem rarer than it is.
         """
-        cells = self.cells[self.usable]
-        drawn = cells.copy()
-        Shape.of(cells).redraw(drawn, rng)
-        told = [replace(self, cells=drawn).found(numbers)]
-        others = self.others[~np.isin(self.others, self._edges)]
-        if len(others):
-            enough = len(others) >= len(cells)
-            others = rng.choice(others, len(cells), replace=not enough)
-            told.append(replace(self, cells=others).found(numbers))
+        drawn = self.cells[self.usable]
+        self._shape.redraw(drawn, rng)
+        tables = [drawn]
+        if len(self._strangers):
+            enough = len(self._strangers) >= len(drawn)
+            tables.append(rng.choice(self._strangers, len(drawn), replace=not enough))
+        told = [replace(self, cells=cells).found(numbers) for cells in tables]
         return max(count for count, _ in told), max(values for _, values in told)
 
 

@@ -13,8 +13,8 @@ from privfed.ledger import Entry, Ledger
 from privfed.ledger.statement import Line
 from privfed.privacy.loss import Loss
 from privfed.questions.exact import shown
+from privfed.reports.ledger_text import facts
 from privfed.reports.page import environment_of, number
-from privfed.reports.text import facts
 from privfed.reports.words import in_words
 
 ROWS = 500  #: Most rows on a page, the newest

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import binom, chi2, norm
+from scipy import stats
 
 from privfed.attacks.finding import Finding
 from privfed.owner.noise_monitor import NoiseSums
@@ -47,11 +47,11 @@ def noise_tests(tally: Mapping[str, tuple[float, ...]]) -> list[NoiseTest]:
         if kind == "count":
             found.append(NoiseTest(about, int(cells), _count(int(cells), *sums)))
         else:
-            centred = float(2 * norm.sf(abs(sums[0]) / np.sqrt(cells)))
+            centred = float(2 * stats.norm.sf(abs(sums[0]) / np.sqrt(cells)))
             aim = "shared with" if kind == "sign" else "mean of"
             found.append(NoiseTest(f"{aim} {about}", int(cells), centred))
         if kind == "score":
-            spread = 2 * min(chi2.cdf(sums[1], cells), chi2.sf(sums[1], cells))
+            spread = 2 * min(stats.chi2.cdf(sums[1], cells), stats.chi2.sf(sums[1], cells))
             found.append(NoiseTest(f"variance of {about}", int(cells), float(spread)))
     return found
 
@@ -60,7 +60,11 @@ def _count(cells: int, seen: float, expected: float) -> float:
     if abs(seen - expected) < 1:
         return min(1.0, 2 * expected) if seen == 1 else 1.0
     share = min(expected / cells, 1.0)
-    tail = binom.sf(seen - 1, cells, share) if seen > expected else binom.cdf(seen, cells, share)
+    tail = (
+        stats.binom.sf(seen - 1, cells, share)
+        if seen > expected
+        else stats.binom.cdf(seen, cells, share)
+    )
     return min(1.0, float(2 * tail))
 
 
@@ -124,5 +128,5 @@ def scale_found(cells: int, level: float) -> float:
 
     The scores' sum of squares is then factor^-2 chi-square(cells); infinite if no factor is found.
     """
-    critical = chi2.ppf(level / 2, cells)
-    return float(np.sqrt(chi2.ppf(0.8, cells) / critical)) if critical > 0 else float("inf")
+    critical = stats.chi2.ppf(level / 2, cells)
+    return float(np.sqrt(stats.chi2.ppf(0.8, cells) / critical)) if critical > 0 else float("inf")

@@ -18,6 +18,7 @@ from privfed.cli.common import (
     policy_option,
 )
 from privfed.errors import InputError, LedgerError, unknown
+from privfed.lazy import defer
 
 #: What a budget statement may be split by: ``privfed.privacy.limit.ASPECTS``, without its imports.
 ASPECTS = ("study", "round", "kind", "client", "principal", "month", "model")
@@ -26,6 +27,7 @@ ASPECTS = ("study", "round", "kind", "client", "principal", "month", "model")
 @click.group()
 def ledger() -> None:
     """Verify, show or export ledgers, state or set their budgets: a study's, a folder's, or one file's."""
+    defer("scipy.stats", "pandas")
 
 
 @ledger.command()
@@ -69,7 +71,7 @@ def verify(folder: Path, head: tuple[str, ...], public: Path | None, witness: st
 @client_option
 def show(folder: Path, policy: str | None, client: str | None) -> int:
     """Show every row: time, event, kind and cost."""
-    from privfed.reports.text import ROWS, row
+    from privfed.reports.ledger_text import ROWS, row
 
     ledgers = _Ledgers(folder, policy, client)
     for number, (name, owner, one) in enumerate(ledgers):
@@ -109,7 +111,7 @@ def export(folder: Path, form: str, policy: str | None, client: str | None) -> i
 @client_option
 def budget(folder: Path, by: str | None, policy: str | None, client: str | None) -> int:
     """Show each client's spending per policy, or what persistent ledgers hold and have remaining."""
-    from privfed.reports.text import SPENDING, spending
+    from privfed.reports.ledger_text import SPENDING, spending
     from privfed.study import ledger_commands
 
     plain = policy is None and ledger_commands.is_plain(folder)

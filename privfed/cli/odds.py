@@ -4,6 +4,7 @@ import click
 
 from privfed.cli.common import FINE
 from privfed.errors import InputError
+from privfed.lazy import defer
 
 
 @click.command()
@@ -29,6 +30,7 @@ def epsilon(epsilon: str | None, delta: str, risk: str | None, accused: float, r
     privfed epsilon 2
     privfed epsilon --risk "at most 5 in 100"
     """
+    defer("scipy.stats", "pandas")
     from privfed.study.odds import epsilon_for, odds_of
 
     if epsilon is not None and risk is None:

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from privfed.errors import PluginError, PolicyError, UnsupportedLoss
-from privfed.learners.base import Planned
 from privfed.ledger.study_blocks import kept
 from privfed.owner.guards import assign, bounded_under, stated_by
 from privfed.owner.opendp_maps import checked
@@ -27,6 +26,9 @@ from privfed.questions.part import Part
 from privfed.questions.query import CohortQuery, LocalEffect
 from privfed.reports.words import in_words
 from privfed.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from privfed.learners.base import Planned
 
 #: What is known of masks among owners whom only the table names.
 UNNAMED = (

@@ -62,6 +62,15 @@ def test_a_price_loads_no_attack_and_no_picture() -> None:
     assert len(names) < 1_300
 
 
+@pytest.mark.parametrize("arguments", [["epsilon", "2"], ["ledger", "show"], ["ledger", "budget"]])
+def test_what_reads_or_converts_alone_loads_little(arguments: list[str], finished: Path) -> None:
+    """No learner, no picture, and of libraries what adds losses up."""
+    named = [*arguments, str(finished)] if arguments[0] == "ledger" else arguments
+    parts = {".".join(name.split(".")[:n]) for name in modules_of(*named) for n in (1, 2, 3)}
+    assert not parts & {"matplotlib", "dp_accounting", "jinja2", "sklearn", "scipy.signal"}
+    assert not parts & {"pandas.core", "scipy.stats.distributions", "privfed.attacks.base"}
+
+
 def test_a_deferred_module_is_loaded_by_its_first_name_and_then_is_the_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,55 @@
+"""Ledgers as plain text: rows, and lines of budget statements. Loads nothing that draws or attacks."""
+
+from fractions import Fraction
+
+from privfed.ledger import Entry
+from privfed.ledger.statement import Line
+from privfed.privacy.loss import Loss
+from privfed.questions.exact import shown, shown_delta
+from privfed.reports.words import in_words
+
+#: Header of :func:`spending`.
+SPENDING = (
+    f"{'policy':12} {'client':16} {'what':24} {'releases':>8} {'unprotected':>11} "
+    f"{'share':>8} {'epsilon':>9} {'of':>8} {'delta':>8}"
+)
+
+
+def spending(policy: str, client: str, line: Line, share: str = "") -> str:
+    """Format one line of a budget statement: charges, their share of the budget, and their guarantee."""
+    bounded = line.epsilon is not None and line.unprotected == 0
+    spent = shown(line.epsilon or Fraction(0)) if bounded else "no bound"
+    ceiling = "-" if line.budget is None else shown(line.budget.epsilon)
+    delta = shown_delta(line.delta) if bounded else "-"
+    what = line.name or "everything"
+    mark = "" if line.secure else "  TEST NOISE, protects nobody"
+    mark += f"  {line.told_basis}" if line.told_basis else ""
+    mark += "  its share, given all before it" if line.share else ""
+    return (
+        f"{policy:12} {client:16} {what:24} {line.releases:>8} {line.unprotected:>11} "
+        f"{share or '-':>8} {spent:>9} {ceiling:>8} {delta:>8}{mark}"
+    )
+
+
+#: Header of :func:`row`.
+ROWS = f"{'policy':12} {'client':16} {'row':>5} {'time (UTC)':19} {'event':9} what and at what cost"
+
+
+def row(entry: Entry, kind: str) -> str:
+    """Format one ledger row; ``kind`` is that of the request, which its charge alone tells."""
+    body, told = entry.body, facts(entry)
+    told = [kind, *told] if kind and "kind" not in body else told
+    told += [f"study {body['study']}"] if body.get("study") else []
+    if "loss" in body:
+        told.append(in_words(Loss.from_dict(body["loss"])))
+    return f"{entry.seq:5} {entry.time[:19]} {entry.event:9} {' | '.join(told)}"
+
+
+def facts(entry: Entry) -> list[str]:
+    """Return what a row is about: kind, reason, data set; of a policy, its budget and whether it replaces another."""
+    told = [str(entry.body[key]) for key in ("kind", "reason", "dataset") if key in entry.body]
+    if entry.event == "policy":
+        budget = entry.body["policy"].get("budget")
+        told += [f"budget: epsilon {budget['epsilon']}" if budget else "no budget"]
+        told += ["in place of an earlier policy"] if entry.body["replaces"] else []
+    return told
