@@ -366,7 +366,7 @@ class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc
         *,
         client: str | Sequence[str] | None = None,
     ) -> float:
-        """R squared of the predictions; of the truth, and so no release."""
+        """R squared, by the truth, and so no release; of personal models without ``client``, the mean."""
         from sklearn.metrics import r2_score
 
         return self._score(lambda found: r2_score(y, found, sample_weight=sample_weight), X, client)
@@ -424,7 +424,7 @@ class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[mi
         *,
         client: str | Sequence[str] | None = None,
     ) -> float:
-        """Accuracy of the predictions; of the truth, and so no release."""
+        """Accuracy, by the truth, and so no release; of personal models without ``client``, the mean."""
         from sklearn.metrics import accuracy_score
 
         def accuracy(predicted: np.ndarray) -> float:
