@@ -145,8 +145,9 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
             InputError: this model has no such picture.
         """
         if feature is not None or not hasattr(self, "feature_importances_"):
-            of = "" if feature is None else f" of {feature!r}"
-            raise InputError(f"{type(self).__name__} has no picture{of}; see describe()")
+            of = "" if feature is None else f" of {feature!r} alone"
+            see = "describe()" if feature is None else "plot() and describe()"
+            raise InputError(f"{type(self).__name__} has no picture{of}; see {see}")
         from privfed.learners.pictures import bars
 
         shares = np.asarray(self.feature_importances_)
@@ -365,7 +366,7 @@ class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc
         *,
         client: str | Sequence[str] | None = None,
     ) -> float:
-        """R squared of the predictions; of the truth, and so no release."""
+        """R squared, by the truth, and so no release; of personal models without ``client``, the mean."""
         from sklearn.metrics import r2_score
 
         return self._score(lambda found: r2_score(y, found, sample_weight=sample_weight), X, client)
@@ -423,7 +424,7 @@ class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[mi
         *,
         client: str | Sequence[str] | None = None,
     ) -> float:
-        """Accuracy of the predictions; of the truth, and so no release."""
+        """Accuracy, by the truth, and so no release; of personal models without ``client``, the mean."""
         from sklearn.metrics import accuracy_score
 
         def accuracy(predicted: np.ndarray) -> float:

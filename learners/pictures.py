@@ -236,4 +236,5 @@ def html_of(ax: Axes, title: str, text: str) -> str:
         own if "  " in own.strip() else fill(own, PAGE, subsequent_indent=" " * INDENT)
         for own in text.split("\n")
     )
-    return f"<figure>{svg_of(ax, title)}</figure><pre>{escape(chr(10).join(lines))}</pre>"
+    picture = svg_of(ax, title).replace("<svg ", '<svg style="max-width:100%;height:auto" ', 1)
+    return f"<figure>{picture}</figure><pre>{escape(chr(10).join(lines))}</pre>"

@@ -141,18 +141,24 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def no_column(
-    name: str, columns: Iterable[object], of: str = "in the table; its", *, listed: bool = True
+    name: str,
+    columns: Iterable[object],
+    of: str = "in the table; its",
+    *,
+    listed: bool = True,
+    wanted: Iterable[str] = (),
 ) -> str:
     """The message on a column that a table has not: which there are (if ``listed``), and which may be meant.
 
-    No name is told where the first row may be a record.
+    No name is told where the first row may be a record; ``wanted`` are columns that are meant by themselves.
     """
     names = [str(column) for column in columns]
+    hint = did_you_mean(name, [each for each in names if each not in {*wanted}])
     if may_be_a_record(names):
         return f"no column {name!r} {of.split(';')[0]}" + (f"; {NO_HEADER}" if listed else "")
     if not listed:
-        return f"no column {name!r} {of.split(';')[0]}{did_you_mean(name, names)}"
-    return f"no column {name!r} {of} columns are {', '.join(names)}{did_you_mean(name, names)}"
+        return f"no column {name!r} {of.split(';')[0]}{hint}"
+    return f"no column {name!r} {of} columns are {', '.join(names)}{hint}"
 
 
 #: What to do about a table without a header.

@@ -77,7 +77,13 @@ class Thresholds:
                 )
         if "max_epsilon" not in plain:
             raise InputError(f"{where}: max_epsilon is missing; write max_epsilon = 3.0")
+        plain = {
+            key: None if value == "none" and key in _OPTIONAL else value
+            for key, value in plain.items()
+        }
         for key, value in plain.items():
+            if value is None:
+                continue
             wanted, example = _TYPES[key]
             if not isinstance(value, wanted) or (isinstance(value, bool) and wanted != (bool,)):
                 raise InputError(f"{where}: {key} must be {example}")
@@ -89,9 +95,13 @@ class Thresholds:
 
 _NUMBERS = ("max_epsilon", "max_delta", "max_tpr_at_1_percent", "max_area", "min_audit_power")
 _NUMBER: tuple[tuple[type, ...], str] = ((int, float), "a number, such as 0.1")
+#: Thresholds that a file leaves out by "none".
+_OPTIONAL = ("max_tpr_at_1_percent", "max_area", "min_audit_power")
+_UNASKED = (_NUMBER[0], f'{_NUMBER[1]}, or "none"')
 #: Types of a file's values, and what to write.
 _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     **dict.fromkeys(_NUMBERS, _NUMBER),
+    **dict.fromkeys(_OPTIONAL, _UNASKED),
     "units": ((list,), 'a list, such as ["record"]'),
     "attacks": ((list,), 'a list, such as ["membership", "pool"]'),
     "max_unprotected_releases": ((int,), "a whole number, such as 0"),

@@ -214,10 +214,9 @@ def _largest(values: Sequence[float], absent: str) -> str:
 
 def _scores(before: PolicyReport, now: PolicyReport, absent: Sequence[str]) -> Iterator[Line]:
     each = [{score.name: score for score in one.scores} for one in (before, now)]
-    noisy = before.noisy or now.noisy
     for name in dict.fromkeys((*each[1], *each[0])):
         old, new = each[0].get(name), each[1].get(name)
-        change = "" if old is None or new is None else _difference(old, new, noisy=noisy)
+        change = "" if old is None or new is None else _difference(old, new)
         first, last = (
             why or NONE if one is None else _score(one)
             for one, why in zip((old, new), absent, strict=True)
@@ -229,13 +228,11 @@ def _score(score: MetricValue) -> str:
     return score.told if score.constant is None else f"{score.told} (constant {score.constant:.4g})"
 
 
-def _difference(old: MetricValue, new: MetricValue, *, noisy: bool) -> str:
-    """The difference and its interval over draws of the noise (Welch 1947), from two runs of each on."""
+def _difference(old: MetricValue, new: MetricValue) -> str:
+    """The difference and its interval over draws of noise and secrets (Welch 1947), from two runs of each on."""
     gap = new.value - old.value
     better = {"lower": gap < 0, "higher": gap > 0}.get(new.better)
     word = "" if better is None or not gap else ", better" if better else ", worse"
-    if not noisy:
-        return f"{gap:+.4g}{word}; without noise"
     if old.deviation is None or new.deviation is None:
         return f"{gap:+.4g}{word}; no interval without several runs of both"
     parts = [score.deviation**2 / score.runs for score in (old, new) if score.deviation is not None]

@@ -11,12 +11,12 @@ from privfed.reports.words import in_words
 #: Header of :func:`spending`.
 SPENDING = (
     f"{'policy':12} {'client':16} {'what':24} {'releases':>8} {'unprotected':>11} "
-    f"{'epsilon':>9} {'of':>8} {'delta':>8}"
+    f"{'share':>8} {'epsilon':>9} {'of':>8} {'delta':>8}"
 )
 
 
-def spending(policy: str, client: str, line: Line) -> str:
-    """Format one line of a budget statement: charges and their guarantee."""
+def spending(policy: str, client: str, line: Line, share: str = "") -> str:
+    """Format one line of a budget statement: charges, their share of the budget, and their guarantee."""
     bounded = line.epsilon is not None and line.unprotected == 0
     spent = shown(line.epsilon or Fraction(0)) if bounded else "no bound"
     ceiling = "-" if line.budget is None else shown(line.budget.epsilon)
@@ -27,7 +27,7 @@ def spending(policy: str, client: str, line: Line) -> str:
     mark += "  its share, given all before it" if line.share else ""
     return (
         f"{policy:12} {client:16} {what:24} {line.releases:>8} {line.unprotected:>11} "
-        f"{spent:>9} {ceiling:>8} {delta:>8}{mark}"
+        f"{share or '-':>8} {spent:>9} {ceiling:>8} {delta:>8}{mark}"
     )
 
 

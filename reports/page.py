@@ -164,10 +164,12 @@ def answered(policy: PolicyReport) -> str:
 
 
 def cost(line: KindLine) -> str:
-    """Return the cost of one release: minimum and maximum, if they differ."""
+    """Return the cost of one release: minimum and maximum, if they differ; what both rest on is said once."""
     joined = " or " if len(line.losses) == 2 else " to "
-    ends = dict.fromkeys((line.losses[0], line.losses[-1]))
-    return joined.join(ends).replace("ε ", "ε\u00a0")
+    first, last = (each.partition(" (") for each in (line.losses[0], line.losses[-1]))
+    ends = dict.fromkeys((first[0] if first[1:] == last[1:] else "".join(first), "".join(last)))
+    told = line.losses[-1] if first == last else joined.join(ends)
+    return told.replace("ε ", "ε\u00a0")
 
 
 def claim(policy: PolicyReport) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -103,6 +103,12 @@ class Cutoffs:
         return np.array([len(cuts) + 1 for cuts in self.cuts])
 
 
+def _first_of(names: Sequence[str]) -> str:
+    """The first of some columns, and how many more."""
+    more = f" (and of {len(names) - 1} more)" if len(names) > 1 else ""
+    return f"{names[0]!r}{more}"
+
+
 def read_cutoffs(counts: np.ndarray, schema: Schema, bins: int, levels: int) -> Cutoffs:
     """Read everything off summed (noisy) histograms, shape (features, at least :func:`bins_needed`).
 
@@ -117,7 +123,7 @@ def read_cutoffs(counts: np.ndarray, schema: Schema, bins: int, levels: int) -> 
     lost = [c.name for c, m in zip(schema.features, found, strict=True) if m.lost]
     if lost:
         warnings.warn(
-            f"the noisy histogram of {lost[0]!r} ({len(lost)} covariates in all) adds up to nothing: "
+            f"the noisy histogram of {_first_of(lost)} adds up to nothing: "
             f"the budget is too small for {bins} bins; its cut-offs are evenly spaced instead",
             Note,
             stacklevel=2,
@@ -125,8 +131,8 @@ def read_cutoffs(counts: np.ndarray, schema: Schema, bins: int, levels: int) -> 
     crowded = [c.name for c, m in zip(schema.features, found, strict=True) if m.crowded]
     if crowded:
         warnings.warn(
-            f"by its noisy histogram, more than {100 * SETTINGS.crowded:g} % of the records lie in one bin of "
-            f"{crowded[0]!r} ({len(crowded)} covariates in all), which no rule divides: if they are not "
+            f"by its histogram, more than {100 * SETTINGS.crowded:g} % of the records lie in one bin of "
+            f"{_first_of(crowded)}, which no rule divides: if they are not "
             f"one value, write narrower bounds in the schema, or more than {bins} bins",
             Note,
             stacklevel=2,

@@ -128,7 +128,7 @@ def budget(folder: Path, by: str | None, policy: str | None, client: str | None)
         if not number:
             click.echo(SPENDING)
         for line in one.budget(by):
-            click.echo(spending(name, owner, line))
+            click.echo(spending(name, owner, line, ledger_commands.share_of(one, line)))
     for (name, rest), owners in rests.items():
         click.echo(f"left under {name}, of {', '.join(owners)}: {rest}")
     if concentrated and ledgers.status == FINE:

@@ -82,5 +82,5 @@ def _certified(
         if out.exists():
             raise InputError(f"file {out}: exists already; name a new one")
         write_text(out, written(made))
-        click.echo(f"certificate: {out}")
+        click.echo(f"certificate: {out}{'' if 'signature' in made else ', unsigned'}")
     return FINE if made["decision"] == "release" else BREACH

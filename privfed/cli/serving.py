@@ -223,7 +223,7 @@ def new_flower(folder: Path, study: Path | None, out: Path | None) -> int:
     from privfed.study.on_flower import write_skeleton
 
     write_skeleton(folder, study, out)
-    click.echo(f"wrote {folder}; run it with: flwr run {folder}")
+    click.echo(f"wrote {folder}; run it with: flwr run {folder} SUPERLINK --stream")
     return FINE
 
 

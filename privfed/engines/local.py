@@ -201,7 +201,8 @@ def _split(frame: pd.DataFrame, client: str) -> dict[str, pd.DataFrame]:
     owners = frame[client]
     if owners.isna().any():
         raise InputError(
-            f"column {client!r} leaves {int(owners.isna().sum())} of {len(owners)} records without a client"
+            f"column {client!r} leaves {int(owners.isna().sum())} of {len(owners)} records without a client; "
+            "name their owner, or leave those records out"
         )
     codes, first = pd.factorize(owners)
     names = pd.Series(first).astype(str).str.strip().tolist()

@@ -40,7 +40,7 @@ class MaskingKey:
         if keys.get(owner) != self.public:
             raise PolicyError(
                 f"masked: the policy has {'another' if keys.get(owner) else 'no'} key for {owner!r}; its "
-                f"public masking key is {self.public}"
+                f"public masking key is {self.public}; take all owners' keys by privfed owner masks FOLDER KEYS"
             )
         if lacking := sorted(name for name, key in keys.items() if not key):
             raise PolicyError(

@@ -140,6 +140,8 @@ class Accountant(ABC):
         Of concentrated losses it is more than the difference of two epsilons. Below 0.001 % of the budget, as the
         rounding of shares leaves it, it is 0.
         """
+        if total == self.nothing:
+            return budget.epsilon
         ceiling = self.ceiling(budget)
         rest, shrink = ceiling[0] - total[0], Fraction(1, 10**12)
         if rest < ceiling[0] / 100_000 or rest <= 0:

@@ -215,11 +215,20 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
     known = None if lines[0].unprotected else currency(ledger)
     shares = {} if known is None else dict(_shares(ledger, *known))
     told = [] if by == "study" else list(shares.values())
-    told += [_row(line, shares.pop(line.name, "") if line.share else "") for line in lines]
+    for line in lines:
+        taken = share_of(ledger, line) if line.by not in ("all", "study") else ""
+        told.append(_row(line, shares.pop(line.name, "") if line.share else "", taken))
     told += shares.values() if by == "study" else ()  # what charged nothing yet
     rest = left(ledger)
     told += filter(None, [rest and f"left: {rest}", closed(ledger)])
     return "\n".join(owner + line for line in told)
+
+
+def share_of(ledger: Ledger, line: Line) -> str:
+    """Format the fraction of the budget that a line's charges take in the accountant's currency; or nothing."""
+    known = None if line.unprotected else currency(ledger)
+    total = tuple(a + b for a, b in zip(line.spent, line.reserved, strict=True))
+    return "" if known is None else percent_of(total, known[2])
 
 
 def left(ledger: Ledger) -> str:
@@ -359,14 +368,18 @@ def _rests(line: Line) -> bool:
     return line.epsilon >= whole.epsilon and left > whole.epsilon / 100
 
 
-def _row(line: Line, share: str = "") -> str:
-    """Format one line of a budget statement; of a study with a share, after the share in words."""
+def _row(line: Line, share: str = "", taken: str = "") -> str:
+    """Format one line of a budget statement; of a study with a share, after the share in words.
+
+    ``taken`` is the line's fraction of the budget.
+    """
     named = f"{line.by} {line.name}".strip()
     if line.unprotected:
         return f"{named}: NO FINITE GUARANTEE, {line.unprotected} of {line.releases} unprotected"
     pairs = zip(line.components, line.spent, line.reserved, strict=False)
     parts = [f"{line.releases} charges"]
     parts += [f"{name} {shown(s)} spent + {shown(r)} reserved" for name, s, r in pairs]
+    parts += [f"{taken} of the budget"] if taken else []
     if line.epsilon is not None and not share:
         proven = (
             ", as far as is proven of a study that may stop at any time" if _rests(line) else ""

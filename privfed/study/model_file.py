@@ -138,7 +138,9 @@ def _columns(model: FittedTrees, frame: pd.DataFrame, target: str | None) -> lis
         )
     rest = [name for name in frame.columns if name not in features]
     if target is None and len(rest) != 1:
-        raise InputError("which column holds the outcome? write --target COLUMN")
+        raise InputError(
+            f"which column holds the outcome? write --target COLUMN, one of {', '.join(map(str, rest))}"
+        )
     if target in features:
         raise InputError(f"--target {target!r} is one of the model's features")
     return [*features, target or rest[0]]

@@ -365,8 +365,7 @@ def left_of(left: Left, policy: Policy) -> str:
     budget, accountant = policy.budget, accountant_of(policy)
     if budget is None:
         return "no bound"
-    untouched = left.spent == accountant.nothing
-    return shown_down(budget.epsilon if untouched else accountant.left(left.spent, budget))
+    return shown_down(accountant.left(left.spent, budget))
 
 
 def fraction_of(part: Amount, whole: Amount) -> Fraction:
@@ -420,6 +419,7 @@ def priced(price: Price, left: Sequence[Left] = ()) -> str:
             f"  {price.percent(line):>8}  {line.kind:24} {times:<5} {what:20} {cost}"
             f"  {', '.join(line.parts)}"
         )
+    lines += _moving(price)
     alike: dict[str, list[str]] = {}
     for one in left if budget is not None else ():
         alike.setdefault(_of_owner(price, one), []).append(one.owner)
@@ -429,31 +429,44 @@ def priced(price: Price, left: Sequence[Left] = ()) -> str:
     return "\n".join(lines)
 
 
+def _moving(price: Price) -> list[str]:
+    """Say which kinds may be charged more than their lines, by what others leave."""
+    most = [
+        f"{kind} {mechanism_of(guard).currency} {shown(guard.cap)}"
+        for kind in {x.kind: None for x in price.lines if x.loss is not None and not x.together}
+        for guard in price.policy.guards[kind]
+        if guard.cap is not None and guard.spend is not None and guard.cap > guard.spend
+    ]
+    if not most or price.policy.budget is None:
+        return []
+    told = "what one kind leaves another may take, within the total; one answer then costs at most"
+    return [f"  {told}: {', '.join(most)}"]
+
+
 def _unmasked(loss: Loss) -> Loss:
     """A loss without a word on its masks, which the total has."""
     return replace(loss, basis=tuple(x for x in loss.basis if not x.startswith(MASKED)))
 
 
 def _of_owner(price: Price, left: Left) -> str:
-    """Format the fraction of one owner's budget by kind, and the rest."""
+    """Format what remains of one owner's budget, or why a study does not fit it."""
     budget = price.policy.budget
     assert budget is not None
-    taken = price.by_kind
     own, before = shown(budget.epsilon), left_of(left, price.policy)
     ceiling = accountant_of(price.policy).ceiling(budget)
     if lacking(price, [left]):
         asked = percent_of(price.amount, ceiling)
         unspent = percent_of(left.spent, ceiling, rest=True)
         return (
-            f"DOES NOT FIT: {taken} of epsilon {own}, of which {before} remains (in its own currency "
+            f"DOES NOT FIT: {price.by_kind} of epsilon {own}, of which {before} remains (in its own currency "
             f"{asked} is asked, {unspent} remains){kept(left.holding)}"
         )
     spent = plus(left.spent, price.amount)
     after = left_of(Left(left.owner, spent), price.policy)
     rest = " and ".join(percent_of(each, ceiling, rest=True) for each in (left.spent, spent))
     return (
-        f"{taken} of epsilon {own}; epsilon {before} remains before, {after} after ({rest} "
-        "of the budget in its own currency)"
+        f"epsilon {before} of {own} remains before, {after} after ({rest} of the budget in its own "
+        "currency)"
     )
 
 

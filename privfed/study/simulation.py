@@ -222,6 +222,7 @@ def _dataset(study: Study) -> Dataset:
     if data.schema is not None:
         header = None
         if data.source.endswith(FILES):
+            _check_here(study, study.folder / data.source)
             header = columns(study.folder / data.source, text=data.text)
         schema = schema_file(study, header)
         assert schema.target is not None
@@ -233,6 +234,17 @@ def _dataset(study: Study) -> Dataset:
         dataset = replace(dataset, schema=positive(dataset.schema, data.positive))
     _check_public(study, dataset.schema)
     return dataset
+
+
+def _check_here(study: Study, path: Path) -> None:
+    """Say what runs a study whose records stayed with their owners; InputError."""
+    from privfed.study.deployed import KEYS
+
+    if study.clients.names and not path.exists() and (study.folder / KEYS).is_dir():
+        raise InputError(
+            f"data file {path}: is not here, and beside the study is a folder {KEYS}: a study on the owners' own "
+            "machines is run by privfed flower new, or privfed flare new"
+        )
 
 
 class CountedDisclosure(Disclosure):

@@ -7,7 +7,7 @@ its sensitivity stands.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -69,9 +69,9 @@ class Records:
     ) -> Records:
         """Encode a table; SchemaError: what :func:`encode_column` finds, or columns that are not there."""
         where = f"client {owner!r}: " if owner else ""
-        arrays, outside = [], 0
+        arrays, outside, wanted = [], 0, [column.name for column in schema.columns]
         for column in schema.columns:
-            values, faults = encode_column(_pick(frame, column.name, where), column)
+            values, faults = encode_column(_pick(frame, column.name, where, wanted), column)
             for fault in faults:
                 raise SchemaError(f"{where}{fault.fact}; {fault.remedy}")
             arrays.append(values)
@@ -125,9 +125,9 @@ def _clip(values: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarra
     return clipped
 
 
-def _pick(frame: pd.DataFrame, name: str, where: str) -> pd.Series[Any]:
+def _pick(frame: pd.DataFrame, name: str, where: str, wanted: Sequence[str] = ()) -> pd.Series[Any]:
     if name not in frame.columns:
-        raise SchemaError(where + no_column(name, frame.columns))
+        raise SchemaError(where + no_column(name, frame.columns, wanted=wanted))
     column = frame[name]
     if isinstance(column, pd.DataFrame):
         raise SchemaError(f"{where}column {name!r} stands twice in the table; keep one")

@@ -42,7 +42,8 @@ def check_table(
     for column in schema.columns:
         if column.name in missing:  # the first of them lists what there is
             listed = column.name == missing[0]
-            found.append(no_column(column.name, frame.columns, listed=listed))
+            wanted = [each.name for each in schema.columns]
+            found.append(no_column(column.name, frame.columns, listed=listed, wanted=wanted))
         else:
             found += _column_faults(frame, column)
     for name, who in ((owner, "a client"), (individual, "a person")):

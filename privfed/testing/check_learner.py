@@ -253,7 +253,10 @@ def check_learns(case: LearnerCase) -> None:
         constant = 1 - np.bincount(y.astype(int)).max() / len(y)
     else:
         error, constant = np.mean((predicted - y) ** 2), np.var(y)
-    assert error <= LEARNS * constant, f"it errs by {error:.3g}, a constant by {constant:.3g}"
+    assert error <= LEARNS * constant, (
+        f"it errs by {error:.3g}, a constant by {constant:.3g}; give records of which it can learn, or "
+        'skip={"learns": why}'
+    )
 
 
 def check_queries(case: LearnerCase) -> None:

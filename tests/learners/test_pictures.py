@@ -152,7 +152,7 @@ def test_what_cannot_be_drawn_says_so() -> None:
     """Unknown features, and pictures that a model does not have."""
     with pytest.raises(SchemaError, match="agee"):
         fitted("rules").plot("agee")
-    with pytest.raises(InputError, match="no picture of 'age'"):
+    with pytest.raises(InputError, match="no picture of 'age' alone; see plot"):
         fitted("forest").plot("age")
     with pytest.raises(InputError, match=r"plot\(client='A'\)"):
         fitted("personal").plot()
@@ -162,7 +162,7 @@ def test_notebooks_show_fitted_models() -> None:
     """The picture, the same bytes each time, and the text, escaped; an unfitted one as scikit-learn does."""
     shown = fitted("rules")._repr_html_()
     assert shown == fitted("rules")._repr_html_()
-    assert shown.startswith("<figure><svg") and "GCS &gt;= 15" in shown
+    assert shown.startswith('<figure><svg style="max-width:100%;') and "GCS &gt;= 15" in shown
     assert "<figure>" not in RuleFitClassifier()._repr_html_()
     personal = fitted("personal")._repr_html_()
     assert "<figure>" not in personal and "those here: A, B, C" in personal

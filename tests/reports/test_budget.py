@@ -197,6 +197,8 @@ def test_who_answered_is_counted(changes: dict[str, Any], told: str) -> None:
         (("ε 4",), "ε\u00a04"),
         (("ε 1", "ε 2"), "ε\u00a01 or ε\u00a02"),
         (("ε 0.5", "ε 0.7", "ε 1.1", "ε 5.6"), "ε\u00a00.5 to ε\u00a05.6"),
+        (("ε 1 (by a word)", "ε 2 (by a word)"), "ε\u00a01 or ε\u00a02 (by a word)"),
+        (("ε 1 (by a word)", "ε 2 (by two)"), "ε\u00a01 (by a word) or ε\u00a02 (by two)"),
     ],
 )
 def test_the_cost_names_the_largest(losses: tuple[str, ...], told: str) -> None:
@@ -352,6 +354,13 @@ def test_an_attack_that_does_not_apply_is_named() -> None:
         assert "none was run" not in text
         (plain,) = Report(Study.built_in(), (report,)).to_dict()["policies"]
         assert plain["inapplicable"] == idle
+
+
+def test_only_what_was_found_out_is_marked_a_simulation() -> None:
+    """Where no attack was run, as over owners' own machines, a card says so without the mark."""
+    mark = 'Attacks <span class="mark" title="simulation">'
+    assert mark in _page(_policy(_client(), (SAFE,)))
+    assert mark not in _page(_policy(_client()))
 
 
 def test_names_and_texts_are_escaped() -> None:

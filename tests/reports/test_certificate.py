@@ -292,6 +292,18 @@ def test_bad_thresholds_are_refused(tmp_path: Path, text: str, told: str) -> Non
         Thresholds.from_toml(tmp_path / "elsewhere.toml")
 
 
+def test_what_is_none_is_not_asked(tmp_path: Path) -> None:
+    """A figure that nothing measured, as of owners' own machines, can be left out by the officer."""
+    (tmp_path / "thresholds.toml").write_text(
+        'max_epsilon = 3\nmax_tpr_at_1_percent = "none"\nmin_audit_power = "none"'
+    )
+    held = Thresholds.from_toml(tmp_path / "thresholds.toml")
+    assert held.max_tpr_at_1_percent is held.min_audit_power is None
+    (tmp_path / "thresholds.toml").write_text('max_epsilon = "none"')
+    with pytest.raises(InputError, match=r"max_epsilon must be a number, such as 0.1$"):
+        Thresholds.from_toml(tmp_path / "thresholds.toml")
+
+
 def test_the_checker_needs_nothing_of_privfed() -> None:
     """Some two hundred lines that an outsider reads."""
     source = Path(check_certificate.__file__).read_text()

@@ -35,6 +35,7 @@ def run(
     found: tuple[Finding, ...] = (),
     name: str = "one",
     depth: int = 2,
+    kinds: tuple[KindLine, ...] = (NOISY,),
 ) -> Report:
     """A run of one policy, with a score for each draw of noise."""
     policy = Policy({}, name=name, accountant="zcdp", budget=Budget.of(epsilon, "1e-5"))
@@ -55,7 +56,7 @@ def run(
         repeated = {"count": len(values), "values": values, "mean": mean, "deviation": spread**0.5}
         metrics |= {"measure": "RMSE", "value": values[0], "baseline": 9.0, "better": "lower"}
         metrics |= {"runs": repeated} if len(values) > 1 else {}
-    account = PolicyAccount(policy, ZeroConcentrated(), (client,), (NOISY,))
+    account = PolicyAccount(policy, ZeroConcentrated(), (client,), kinds)
     built_in = Study.built_in()
     study = replace(built_in, learner=replace(built_in.learner, params={"max_depth": depth}))
     return Report(study, (PolicyReport(account, found, metrics),), "0")
@@ -90,6 +91,14 @@ def test_scores_differ_by_welch_s_interval() -> None:
     (policy,) = compared(run(values=old), run(values=(4.0, 6.0))).policies
     assert line(policy.lines, "RMSE").change.endswith("no difference shown")
     (policy,) = compared(run(values=old), run(values=(4.0,))).policies
+    assert "no interval without several runs of both" in line(policy.lines, "RMSE").change
+
+
+def test_a_score_without_noise_is_one_draw_of_the_owners_secrets() -> None:
+    """Bootstraps of a published forest are drawn by secret coins: two runs differ without any noise."""
+    told = [run(values=(value,), kinds=()) for value in (4.0, 4.1)]
+    assert not any(one.noisy for each in told for one in each.policies)
+    (policy,) = compared(*told).policies
     assert "no interval without several runs of both" in line(policy.lines, "RMSE").change
 
 

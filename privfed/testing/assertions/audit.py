@@ -96,7 +96,7 @@ def _message(finding: Finding, claim: PrivacyClaim, unit: str, place: int, rate:
     return (
         f"epsilon {claim.epsilon:g} at delta {claim.delta:g} a {unit} is claimed, and {detail['trials']} outputs "
         f"on pair {place} of neighbours prove at least {finding.value:.3g} (wrongly with probability "
-        f"{rate:.0e}); the event is a {detail.get('event')} beyond {detail.get('threshold'):.6g}. "
+        f"{rate:.0e}), by how often their {detail.get('event')} is beyond {detail.get('threshold'):.6g}. "
         "Check the sensitivity, what is shared between releases, and where the noise comes from"
     )
 

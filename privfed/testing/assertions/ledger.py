@@ -57,12 +57,15 @@ def assert_ledger(left: object, ledger: Any, *, allow: Sequence[str] = ()) -> No
         entered = accounted(leaf)
         if not entered.all():
             first = leaf.element(int(np.argmin(entered)))
-            missing.append(f"- {first}: {np.sum(~entered)} of {len(entered)} there")
+            more = f", and {len(entered) - 1} others beside it" if len(entered) > 1 else ""
+            missing.append(f"- {first}{more}: {np.sum(~entered)} without an entry")
     if missing:
         shown = "\n".join(missing[:SHOWN])
+        paths = "1 path" if len(missing) == 1 else f"{len(missing)} paths"
+        known = f"; entries are patterns of paths: {', '.join(ledger)}" if _patterns(ledger) else ""
         raise NotAccountedFor(
-            f"numbers left without an entry in the ledger, at {len(missing)} paths:\n{shown}\n"
-            "  charge them before the data are read, or leave them out"
+            f"numbers left without an entry in the ledger, at {paths}:\n{shown}\n"
+            f"  charge them before the data are read, or leave them out{known}"
         )
 
 
@@ -71,12 +74,18 @@ def _reader(ledger: Any) -> Accounted:
         parts = [x.value.ravel() for x in flatten(recorded) if isinstance(x.value, np.ndarray)]
         known = np.unique(np.concatenate([np.empty(0), *(part.astype(float) for part in parts)]))
         return lambda leaf: np.isin(np.asarray(leaf.value).ravel().astype(float), known)
-    if isinstance(ledger, Mapping) and all(isinstance(key, str) for key in ledger):
+    if _patterns(ledger):
         return _by_path(ledger)
     raise InputError(
         "a ledger is one of privfed's (or a federation, a transcript, a mapping of them by owner), or "
         "a mapping of patterns of paths to epsilons, such as {\"left['sums']*\": 0.5}"
     )
+
+
+def _patterns(ledger: Any) -> bool:
+    """Whether a ledger is of other code: what each pattern of paths was charged."""
+    known = not list(_recorded(ledger)) and isinstance(ledger, Mapping)
+    return known and all(isinstance(key, str) for key in ledger)
 
 
 def _recorded(ledger: Any) -> Iterator[object]:
@@ -163,7 +172,8 @@ def assert_refuses_over_budget(
     if over:
         raise BudgetExceeded(
             f"{before} {over} more {'was' if over == 1 else 'were'} answered; check and reserve in "
-            f"one exclusive step before the data are read{mend}"
+            f"one exclusive step before the data are read{mend}. A refusal is an exception or None, unless refused= "
+            "says which reply is one"
         )
 
 

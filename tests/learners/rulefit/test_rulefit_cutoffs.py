@@ -103,8 +103,11 @@ def test_what_bins_can_tell_apart_is_no_reason_to_warn() -> None:
 def test_cutoffs_that_collapse_stay_valid() -> None:
     """A constant covariate has one cut-off or none, and a positive scale; one bin holds all of it."""
     counts = counts_of(np.full(100, 3.3), NUMBER, 10)
-    with pytest.warns(Note, match="more than 90 % of the records lie in one bin of 'x'"):
+    with pytest.warns(Note, match="^by its histogram, more than 90 %.* one bin of 'x', which"):
         cutoffs = read_cutoffs(counts[None], Schema((NUMBER,)), 10, 20)
+    two = Schema((NUMBER, Column("z", lower=0, upper=10)))
+    with pytest.warns(Note, match=r"one bin of 'x' \(and of 1 more\), which"):
+        read_cutoffs(np.tile(counts, (2, 1)), two, 10, 20)
     cutoffs.check(Schema((NUMBER,)))
     assert len(cutoffs.cuts[0]) == 1
     assert cutoffs.scale[0] > 0

@@ -143,7 +143,7 @@ def test_a_client_of_few_records(schema: Schema, size: int) -> None:
         (
             table().assign(clinic=pd.Series(["x", None] * 20)),
             {},
-            "20 of 40 records without a client",
+            "20 of 40 records without a client; name their owner, or",
         ),
         (table().assign(clinic=["x", "x "] * 20), {}, "two clients with one name"),
         (pd.concat([table(), table()[["clinic"]]], axis=1), {}, "'clinic' stands twice"),

@@ -22,8 +22,9 @@ from privfed.questions.exact import shown_down
 from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport
 from privfed.reports.remarks import unspent
-from privfed.study.ledger_commands import _row, left
-from privfed.study.price import Left, left_of
+from privfed.study.ledger_commands import _row, left, share_of
+from privfed.study.ledger_commands import budget as lines
+from privfed.study.price import Left, left_of, percent_of
 from privfed.tables.schema import Column, Schema
 from privfed.testing.queries import LevelSums
 
@@ -103,7 +104,13 @@ def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:
         frame, "risk", client="site", schema=schema, policy=policy, ledgers=tmp_path, study="one"
     )
     ledger = federation.gates["a"].ledger
+    assert left(ledger).startswith("100 % of the budget, room for a study of epsilon 8 at")
+    assert federation.budget().remaining[0] == 8
     federation.ask(LevelSums(((),)))
+    share = percent_of(ledger.spent(accountant).total, accountant.ceiling(budget))
+    whole, kind, *_ = lines(ledger, "kind").splitlines()
+    assert f"; {share} of the budget; " in kind and share not in whole
+    assert share_of(ledger, ledger.budget("kind")[1]) == share
     alone = float(federation.budget().remaining[0])
     ledger.adopt(policy, "two")
     ledger.reserve_share("two", (accountant.ceiling(budget)[0] / 2, Fraction(0)), accountant)

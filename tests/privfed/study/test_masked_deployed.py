@@ -63,6 +63,14 @@ def agree(study: Path) -> None:
         assert status(["owner", "masks", str(study.parent / name), str(study.parent / "keys")]) == 0
 
 
+def test_a_server_that_runs_a_study_without_records_is_told_how(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it has is the owners' keys, and an engine asks them."""
+    assert status(["run", str(study), "--out", str(study.parent / "here")]) == BAD_INPUT
+    assert "run by privfed flower new, or privfed flare new" in capsys.readouterr().err
+
+
 def test_owners_agree_on_keys_before_they_serve(
     study: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -74,7 +82,8 @@ def test_owners_agree_on_keys_before_they_serve(
     with pytest.raises(PolicyError, match="no key for 'north'"):
         OwnerFile.from_toml(first / "owner.toml").opened()
     assert status(["serve-client", str(first / "owner.toml"), "--check", "--yes"]) == BAD_INPUT
-    assert "no key for 'north'" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "no key for 'north'" in told and "privfed owner masks FOLDER KEYS" in told
     (keys / "gone").rename(keys / "west.mask")
     agree(study)
     shown = capsys.readouterr().out

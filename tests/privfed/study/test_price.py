@@ -68,12 +68,23 @@ def test_the_price_is_what_the_ledger_says_afterwards() -> None:
     assert gate.ledger.spent(gate.accountant).total == price(plan, SCHEMA, policy).amount
 
 
+def test_what_one_answer_may_cost_beyond_its_line_is_told() -> None:
+    """A guard's cap is the most of one answer, whatever the line of its kind says."""
+    policy = _policy(Guard.of("laplace", spend="0.1", cap="0.3"), budget=Budget.of("0.3"))
+    assert f"one answer then costs at most: {COUNTS.kind} epsilon 0.3" in priced(
+        price(PLAN, SCHEMA, policy)
+    )
+    fixed = _policy(Guard.of("laplace", spend="0.1"), budget=Budget.of("0.3"))
+    assert "another may take" not in priced(price(PLAN, SCHEMA, fixed))
+
+
 def test_what_is_spent_together_is_paid_once() -> None:
     """A budget for as many questions as it buys is the price, and the line says so."""
     policy = _policy(Guard.of("laplace", spend="0.1", cap="2"), budget=Budget.of("2"))
     found = price((Planned(COUNTS, 1, Fraction(2), together=True),), SCHEMA, policy)
     assert found.epsilon == 2
     assert [line["together"] for line in found.to_dict()["lines"]] == [True]
+    assert "another may take" not in priced(found)
 
 
 def test_what_is_left_is_rounded_down_and_a_float_s_last_bit_is_nothing() -> None:

@@ -72,6 +72,16 @@ def test_every_fault_is_told_with_its_rows_and_no_value() -> None:
     assert str(caught.value).startswith("7 faults\n- data file t.csv")
 
 
+def test_a_column_that_the_schema_lists_is_not_taken_for_another() -> None:
+    """Where age is missing, its neighbour wage is not what was meant."""
+    schema = Schema((Column("age", lower=0, upper=9), Column("wage", lower=0, upper=9)))
+    for check in (check_table, Records.from_frame):
+        with pytest.raises(
+            SchemaError, match=r"^no column 'age' in the table; its columns are wage$"
+        ):
+            check(pd.DataFrame({"wage": [1.0, 2.0]}), schema)
+
+
 def test_dates_are_told_with_the_other_faults() -> None:
     """They are no numbers, whatever pandas makes of them."""
     bad = frame(age=pd.date_range("2020-01-01", periods=4), visits=[1.5, 2, 3, 4])
