@@ -253,7 +253,7 @@ class _FedForest(LearnerByWays):
         """
         if not isinstance(self.model_, PrivateForest):
             raise InputError(
-                "only a private model is written as gradient boosting; write to_text()"
+                "only a private model is written as gradient boosting; the trees of this one are in forest_"
             )
         return to_sklearn(self.model_.model, getattr(self, "classes_", np.zeros(0)))
 
