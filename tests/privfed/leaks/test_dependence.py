@@ -138,3 +138,11 @@ def test_arms_that_are_taken_in_turn_divide_nobody(arms: int) -> None:
     turns = np.arange(60) % arms
     table = pd.DataFrame({"arm": np.array(list("ABCDE"))[turns], "x": RNG.normal(size=60)})
     assert_no_raw({"fold": turns, "one": turns == 1}, table, alpha=1e-3)
+
+
+@pytest.mark.parametrize(("noise", "groups"), [(0.4, 1), (1.0, 2)])
+def test_ranks_that_are_nearly_the_same_are_one(noise: float, groups: int) -> None:
+    """Correlated .93 or .71; their classes have less than half in common."""
+    rng = np.random.default_rng(4)
+    one = rng.normal(size=300)
+    assert len(set(dependent([one, one + noise * rng.normal(size=300)]).tolist())) == groups
