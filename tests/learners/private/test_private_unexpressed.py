@@ -13,7 +13,7 @@ from scipy.special import expit, ndtri
 from privfed import Column, LocalDisclosure, Schema
 from privfed.learners import private
 from privfed.learners.private.model import PrivateModel
-from privfed.learners.private.posterior import NoisyMoments, covariance, unexpressed
+from privfed.learners.private.posterior import NoisyMoments, estimation_error
 from tests.learners.private.test_private_evidence import posterior
 
 SCHEMA = Schema(
@@ -29,7 +29,8 @@ def test_it_is_the_error_of_scores_whose_truth_has_other_functions() -> None:
     told = NoisyMoments(np.zeros((4, 1)), np.array([9.0, 9.0, 4.0, 1.0])).along(np.eye(4))
     local, priors = own.at(np.zeros((4, 1))), [(0.3, own), (0.7, own.scaled(np.array([0.1])))]
     fitted, there, directions = (rng.normal(size=size) for size in ((300, 6), (5, 6), (5, 4)))
-    found = unexpressed(priors, told, local, 1.0, (fitted, there), directions, np.zeros(6, int))
+    error = estimation_error(priors, told, local, 1.0, fitted, np.zeros(6, int), np.ones(6))
+    found = error.squares(there, directions)
 
     def scores(sums: np.ndarray) -> np.ndarray:
         mean = [p * one.weights(replace(told, values=sums), local, 1.0) for p, one in priors]
@@ -42,9 +43,13 @@ def test_it_is_the_error_of_scores_whose_truth_has_other_functions() -> None:
     ]
     root = np.linalg.cholesky(local.curvatures[0] + told.noise)
     noise = [scores(root[:, [k]]) for k in range(4)]
-    posterior_variance = directions @ covariance(priors, told, local, 1.0) @ directions.T
-    errors = np.square([*truths, *noise]).sum(axis=0) - np.diag(posterior_variance)
-    assert found == pytest.approx(errors, rel=1e-5, abs=1e-8)
+    errors = np.square([*truths, *noise]).sum(axis=0)
+    assert found == pytest.approx(errors, rel=1e-5)
+    every, noisy = error.covariances(there, directions)
+    stray = np.array([*truths, *noise])
+    assert every == pytest.approx(stray.T @ stray, rel=1e-5)
+    assert noisy == pytest.approx(np.array(noise).T @ np.array(noise), rel=1e-5)
+    assert error.scaled(2.0).squares(there, directions) == pytest.approx(4 * errors, rel=1e-5)
 
 
 def score(x: np.ndarray, truth: str) -> np.ndarray:

@@ -273,8 +273,9 @@ def test_coefficients_move_with_the_scores_as_their_covariance_says() -> None:
     design = np.column_stack([held.codes[0] > 4, held.codes[1] > 4, held.codes[0] > 8]).astype(
         float
     )
-    centre, covariance = held._refitted(design)
-    assert covariance is not None
+    centre, influence = held._refitted(design)
+    along = influence @ held.directions
+    covariance = along @ engine.covariance @ along.T
     held.fitted = replace(engine, covariance=None)
     scores, moved = held.scores, []
     for own in (held.directions @ root).T:
