@@ -19,6 +19,8 @@ from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.target_link import Outcome
 
 SWEEPS = 2  #: How often all groups are tried in turn
+#: Factors of the likeliest scales that means over scales are taken of
+SCALE_FACTORS = 2.0 ** np.arange(-2.0, 2.25, 0.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,19 +54,31 @@ class MarginalLikelihood:
             found -= float(white @ white) / 2 + float(np.log(np.diag(root)).sum())
         return self.share * found
 
+    def density(self, scales: np.ndarray, unit: float) -> float:
+        """The logarithm of the posterior density of the scales' logarithms, up to a constant.
+
+        ``unit`` is the scale of :class:`.ModelParams`.
+        """
+        stray = float(((np.log(scales / unit) - SETTINGS.log_scale_mean) ** 2).sum())
+        return self.likelihood(scales) - stray / (2 * SETTINGS.log_scale_std**2)
+
+    def mean_squares(self, scales: np.ndarray, unit: float) -> np.ndarray:
+        """Posterior means of the squared scales, shape (groups,), were all some factor times these."""
+        logs = np.array([self.density(factor * scales, unit) for factor in SCALE_FACTORS])
+        chances = np.exp(logs - logs.max())
+        return np.asarray(chances @ SCALE_FACTORS**2 / chances.sum() * scales**2)
+
     def likeliest(self, scales: np.ndarray, unit: float) -> np.ndarray:
         """Maximise the posterior density of the scales, shape (groups,), coordinate by coordinate.
 
-        It begins at the best of the given scales and common ones; ``unit`` is the scale of :class:`.ModelParams`.
+        It begins at the best of the given scales and common ones; ``unit`` as in :meth:`density`.
         """
 
         tried_before: dict[bytes, float] = {}  # sweeps come by the same scales again
 
         def density(logs: np.ndarray) -> float:
             if (key := logs.tobytes()) not in tried_before:
-                stray = float(((logs - SETTINGS.log_scale_mean) ** 2).sum())
-                prior = stray / (2 * SETTINGS.log_scale_std**2)
-                tried_before[key] = self.likelihood(unit * np.exp(logs)) - prior
+                tried_before[key] = self.density(unit * np.exp(logs), unit)
             return tried_before[key]
 
         begun = [
@@ -437,10 +451,9 @@ def estimation_error(
     local: Linearization,
     sampling: float,
     functions: np.ndarray,
-    kinds: np.ndarray,
-    factors: np.ndarray,
+    variances: np.ndarray,
 ) -> EstimationError:
-    """The errors of weights, K being the mean over priors, and so the scales in D.
+    """The errors of weights, K being the mean over priors.
 
     Args:
         priors: those of :func:`covariance`.
@@ -448,17 +461,15 @@ def estimation_error(
         local: where the curvature is taken.
         sampling: as in :meth:`.WeightPosterior.weights`.
         functions: psi of the posterior's synthetic records, shape (records, functions psi).
-        kinds: of each function, an index of the prior's scales, shape (functions psi,).
-        factors: by which the prior's functions are larger than psi, shape (functions psi,).
+        variances: of their weights, D's diagonal, shape (functions psi,).
     """
     own, curvature = priors[0][1], local.curvatures[0]
     jacobian, rest = sums.jacobian(curvature, 0), sampling * curvature + sums.noise
-    gain, squares = np.zeros_like(rest), np.zeros(len(own.prior.scales))
+    gain = np.zeros_like(rest)
     for chance, one in priors:
         moved = jacobian @ one.prior.covariance
         gain += chance * cho_solve((factor(moved @ jacobian.T + rest), True), moved).T
-        squares += chance * one.prior.scales**2
     heavy = own.outcome.variances(local.predictions)[:, 0] * own.shares * own.records
     told = (own.leading.features * (heavy / len(functions))[:, None]).T.astype(functions.dtype)
     fitted = gain.astype(functions.dtype) @ (told @ functions)
-    return EstimationError(gain @ rest @ gain.T, fitted, squares[kinds] * factors**2)
+    return EstimationError(gain @ rest @ gain.T, fitted, variances)

@@ -363,10 +363,11 @@ class _Learning:
     def _error(
         self, steps: WeightUpdates, others: Basis, codes: np.ndarray, scale_factors: np.ndarray
     ) -> EstimationError:
-        """Of the last step's weights, against a truth of other trees."""
-        assert steps.last is not None
-        kinds = np.repeat(np.arange(len(others.groups)), [g.stop - g.start for g in others.groups])
-        return estimation_error(*steps.last, others.matrix(codes), kinds, scale_factors)
+        """Of the last step's weights, against a truth of other trees and of scales that the sums leave open."""
+        assert steps.last is not None and steps.evidence is not None
+        squares = steps.evidence.mean_squares(steps.posterior.prior.scales, steps.unit)
+        each = np.repeat(squares, [group.stop - group.start for group in others.groups])
+        return estimation_error(*steps.last, others.matrix(codes), each * scale_factors**2)
 
     def _unexpressed(
         self,

@@ -22,6 +22,9 @@ from privfed.tables.schema import Schema, shown
 _ARRAYS = ("weights", "supports", "deviations")
 #: Of models whose intervals are known
 _KNOWN = ("covariance", "error", "residual_variance", "synthetic")
+UNKNOWN = (
+    "intervals are known of short private models alone; write max_terms = 20, and a private policy"
+)
 BLOCK = 2**22  #: Most cells of a design matrix that are filled at once
 
 
@@ -58,9 +61,7 @@ class RuleEnsemble:
         They hold what the terms cannot express of the engine's model, too.
         """
         if self.covariance is None:
-            raise InputError(
-                "intervals are known of short private models alone; write max_terms = 20, and a private policy"
-            )
+            raise InputError(UNKNOWN)
         design, reach = self.terms.design(x), deviations_of(level)
         spread = np.einsum("ij,ij->i", design @ self.covariance, design) + self.residual_variance
         centre = design @ self.weights
@@ -198,7 +199,7 @@ class RuleEnsemble:
         ends = ["low", "high"]
         columns = ["term", "coefficient", *ends, "exp_coefficient", "importance", "support"]
         table = pd.DataFrame(rows, columns=columns)
-        if self.covariance is None:
+        if self.error is None:
             table = table.drop(columns=ends)
         largest = self.term_importances.max(initial=0.0)
         table["importance"] *= 100 / largest if largest > 0 else 0.0

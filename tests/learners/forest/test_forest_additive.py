@@ -192,25 +192,16 @@ def test_a_partial_dependence_is_the_mean_score_with_the_column_set() -> None:
     ) < 1e-9
 
 
-def test_bands_of_partial_dependence_hold_the_truth() -> None:
-    """What age and GCS add to the made-up patients' scores, about nine tenths over both; by noise and sampling, seven."""
-    found, alone = [], []
-    for name, unit in (("binary", 1.0), ("number", 6.0)):
+def test_bands_of_partial_dependence_are_in_the_targets_unit() -> None:
+    """Twice as wide at a level of as many deviations, and as wide as a number's limits are apart."""
+    for name in ("binary", "number"):
         own = engine(name)
-        assert own.model.error is not None
-        expressed = replace(own.model.error, variances=np.zeros(len(own.model.error.variances)))
-        noisy = PrivateForest(replace(own.model, error=expressed))
-        for column, added in (
-            ("GCS", 4.0 * (FRAME["GCS"] < 7)),
-            ("age", 2.0 * (FRAME["age"] >= 60)),
-        ):
-            j = own.model.schema.names.index(column)
-            heights, reach = own.partial_dependence(j)
-            codes = own.model.basis.grid.codes(encoded())[j]
-            missed = np.abs(heights[codes] - unit * (added - added.mean()))
-            found.append((missed < reach[codes]).mean())
-            alone.append((missed < noisy.partial_dependence(j)[1][codes]).mean())
-    assert 0.85 < np.mean(found) < 0.95 and np.mean(alone) < 0.75, (found, alone)
+        heights, deviations = own.model.partial_dependence(1)
+        outcome = own.model.outcome
+        unit = outcome.upper - outcome.lower if name == "number" else 1.0
+        found, reach = own.partial_dependence(1, level=0.6826894921370859)
+        assert np.allclose(found, unit * heights) and np.allclose(reach, unit * deviations)
+        assert np.allclose(own.partial_dependence(1, level=0.9544997361036416)[1], 2 * reach)
 
 
 def test_what_is_known_of_private_models_alone_says_so() -> None:

@@ -77,4 +77,4 @@ def shapes(selection: float) -> float:
 def test_intervals_hold_the_truth_of_selected_terms(covered) -> None:  # type: ignore[no-untyped-def]
     """About nine tenths over three simulations; fewer were terms no better than others by chance."""
     found, alone = covered(short.SETTINGS.selection), covered(1.0)
-    assert 0.8 < found and alone < found - 0.05, (found, alone)
+    assert found > 0.8 and alone < found - 0.1, (found, alone)
