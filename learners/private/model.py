@@ -93,13 +93,11 @@ class PrivateModel:
 
         Returns:
             both of shape (codes,), of the first output: the latter of what noise, sampling and the basis' few trees miss
-            of the truth's mean over the records of a code.
+            of the truth's mean over the records of a code. Of a model saved without :attr:`error` its posterior std.
 
         Raises:
             InputError: it is not known, for there was no round.
         """
-        if self.error is None:
-            raise InputError(UNKNOWN)
         rng = np.random.default_rng(0)
         codes, weights, _ = self.source.draw(self.basis, SHAPE_RECORDS, rng)
         weights = weights / weights.sum()
@@ -113,8 +111,10 @@ class PrivateModel:
         shares = self.shares[column, : len(means)]
         shares = shares / shares.sum()
         heights, along, across = (np.array(own) for own in (means, directions, functions))
-        squares = self.error.squares(across - shares @ across, along - shares @ along)
-        return heights - shares @ heights, np.sqrt(squares)
+        across, along = across - shares @ across, along - shares @ along
+        if self.error is None:
+            return heights - shares @ heights, self._deviations(along)
+        return heights - shares @ heights, np.sqrt(self.error.squares(across, along))
 
     def trees(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """The trees as a forest reads them.

@@ -286,9 +286,9 @@ class RuleEnsemble:
         if [array.shape for array in arrays.values()] != shapes:
             raise ValueError("a weight and a deviation for each term, a support for each rule")
         known = {name: restored(state[name]) for name in _KNOWN if name in state}
-        if any(known[name].shape != shapes[0] * 2 for name in _KNOWN[:2] if known):
+        if any(known[name].shape != shapes[0] * 2 for name in _KNOWN[:2] if name in known):
             raise ValueError("a covariance of all weights")
-        if known and known["synthetic"].shape[1:] != (len(schema.features),):
+        if "synthetic" in known and known["synthetic"].shape[1:] != (len(schema.features),):
             raise ValueError("synthetic records of all features")
         return cls(schema, terms, **arrays, **known)
 
