@@ -210,7 +210,8 @@ def settled(rows: list[dict[str, Any]]) -> pd.DataFrame:
     """Coverage by setting, and its standard error over runs: intervals of one run hang together."""
     table = pd.DataFrame(rows).dropna(subset="factor")
     keys = ["truth", "records", "epsilon", "of", "factor"]
-    groups = table.groupby(keys, sort=False)["covered"]
+    runs = table.groupby([*keys, "seed"], sort=False)["covered"].mean()  # of several columns
+    groups = runs.groupby(keys, sort=False)
     found = groups.agg(["mean", "sem", "count"]).reset_index()
     return found.assign(width=table.groupby(keys, sort=False)["width"].mean().to_numpy())
 
