@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -74,7 +75,7 @@ def shapes(selection: float) -> float:
 
 
 @pytest.mark.parametrize("covered", [coefficients, importances, shapes])
-def test_intervals_hold_the_truth_of_selected_terms(covered) -> None:  # type: ignore[no-untyped-def]
+def test_intervals_hold_the_truth_of_selected_terms(covered: Callable[[float], float]) -> None:
     """About nine tenths over three simulations; fewer were terms no better than others by chance."""
     found, alone = covered(short.SETTINGS.selection), covered(1.0)
     assert found > 0.8 and alone < found - 0.1, (found, alone)
