@@ -4,15 +4,18 @@
 
 What ran is in the file of --out after each round of all settings: an interrupted command goes on, and a setting or
 seed more adds its own runs alone. A run without terms is kept as one row without a factor.
-Six correlated columns, two owners; the factor of the posterior's deviation is 1.75 for coefficients and 1 for
-predictions (of a forest's partial dependence 1.25), and others are tried. "same" is what the model's own terms have when they are refitted to the same
-records without noise; "truth" is the known function, or the terms' fit to 20,000 further records of it.
+Six correlated columns, two owners. Intervals are as the learners give them, times some factors. "same" is the model of
+the same records without noise: the model's own terms refitted to them, or the forest that is learnt at epsilon 300;
+"truth" is the known function, or the terms' fit to 20,000 further records of it. A forest's shapes are looked at by
+bin and its share, as means over the bin's records.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,7 +28,9 @@ from scipy.stats import norm
 
 from privfed import Column, LocalDisclosure, Schema
 from privfed.learners import private
+from privfed.learners.forest.private_way import PrivateForest
 from privfed.learners.private import PrivateModel
+from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.scorecard import ScoreCard
 from privfed.learners.rulefit.short import shortened
 from privfed.tables.records import Records
@@ -45,10 +50,10 @@ TRUTHS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         2 * (x[0] > 0) * (x[1] > 0) - 1.5 * (x[2] < -0.5) * (x[3] < 0.5) + (x[4] > 1) - 0.3
     ),
 }
-FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0)  #: of the posterior's deviation
-SQUARES = tuple(norm.ppf(0.95) * factor for factor in FACTORS)
+FACTORS = (0.6, 0.8, 1.0, 1.25, 1.5)  #: of the intervals
+FREE = "300"  #: epsilon that adds next to no noise
 FREQUENT = 40  #: Of 20,000 records, that have a total
-SHAPES = (0, 2)  #: Columns whose partial dependence is looked at
+SHAPES = (0, 2, 4)  #: Columns whose partial dependence is looked at
 RUN = ("truth", "records", "epsilon", "seed")
 
 
@@ -74,81 +79,139 @@ def fit(design: np.ndarray, chances: np.ndarray) -> np.ndarray:
     return found
 
 
-def one(truth: str, count: int, epsilon: str, seed: int) -> list[dict[str, Any]]:
-    """Coverage of one model's intervals, by factors of its posterior's deviation; none where it has no terms."""
+def drawn(truth: str, count: int, seed: int) -> tuple[np.random.Generator, pd.DataFrame]:
+    """One run's records, with their owners, and the generator that goes on."""
     rng = np.random.default_rng([seed, count])
     x, score = records(count, truth, rng)
     y = (rng.random(count) < expit(score)).astype(int)
     frame = pd.DataFrame(x, columns=NAMES).assign(y=y, owner=[f"c{k % 2}" for k in range(count)])
+    return rng, frame
+
+
+def learnt(
+    truth: str, count: int, epsilon: str, seed: int
+) -> tuple[PrivateModel, np.random.Generator]:
+    """The private engine's model of one run."""
+    rng, frame = drawn(truth, count, seed)
     policy = private.private(epsilon, "1e-5")
     held = LocalDisclosure.from_frame(
         frame, "y", client="owner", schema=SCHEMA, policy=policy, seed=seed
     )
-    engine = private.learn(held, private.Outcome.of(SCHEMA, number=False), rng)
+    return private.learn(held, private.Outcome.of(SCHEMA, number=False), rng), rng
+
+
+@lru_cache(maxsize=4)
+def without_noise(truth: str, count: int, seed: int) -> PrivateModel:
+    """The engine's model of the same records at a huge epsilon."""
+    return learnt(truth, count, FREE, seed)[0]
+
+
+def one(truth: str, count: int, epsilon: str, seed: int) -> list[dict[str, Any]]:
+    """Coverage of one model's intervals, by factors of their width; none where it has no terms."""
+    engine, rng = learnt(truth, count, epsilon, seed)
     model = shortened(engine, 20, rng)
-    if model.covariance is None or not len(model.weights) > 1:
+    if model.error is None or not len(model.weights) > 1:
         return []
-    more, further = records(20_000, truth, np.random.default_rng(1))
-    encoded = Records.from_frame(frame, SCHEMA).x
-    designs = model.terms.design(encoded), model.terms.design(more)
-    wanted = {"same": fit(designs[0], y), "truth": fit(designs[1], expit(further))}
-    spread = np.sqrt(np.diag(model.covariance))[1:]
-    design = designs[1][:500]
-    both = np.einsum("ij,jk,ik->i", design, model.covariance, design)
-    each = np.sqrt(both + model.residual_variance)
-    far = np.abs(engine.scores(more[:500])[:, 0] - further[:500])
-    width = engine.score_deviations(more[:500])
-    rows = [{"of": "forest's predictions, truth", "stray": far / width, "width": width.mean()}]
-    for name, coefficients in wanted.items():
-        aim = further[:500] if name == "truth" else design @ coefficients
-        stray = np.abs(model.weights - coefficients)[1:] / spread
-        rows += [{"of": f"coefficients, {name}", "stray": stray, "width": spread.mean()}]
-        far = np.abs(design @ model.weights - aim) / each
-        rows += [{"of": f"predictions, {name}", "stray": far, "width": each.mean()}]
-    rows += [card_row(ScoreCard.from_ensemble(model), more, expit(further))]
-    rows += [shape_row(engine, column, more[:300], truth) for column in SHAPES]
+    rows = ensemble_rows(model, truth, drawn(truth, count, seed)[1])
+    rows += forest_rows(engine, without_noise(truth, count, seed), truth)
     return [
         {"of": row["of"], "width": row["width"], "factor": factor}
-        | {"covered": float(np.average(row["stray"] < z, weights=row.get("weights")))}
+        | {"covered": float(np.average(row["stray"] < factor, weights=row.get("weights")))}
         for row in rows
-        for factor, z in zip(FACTORS, SQUARES, strict=True)
+        if len(row["stray"])
+        for factor in FACTORS
     ]
 
 
+def row_of(
+    name: str, ends: np.ndarray, wanted: np.ndarray, weights: np.ndarray | None = None
+) -> dict[str, Any]:
+    """How far what is wanted lies from the middle of intervals, shape (intervals, 2), in halves of them."""
+    half = np.diff(ends, axis=1)[:, 0] / 2
+    stray = np.abs(wanted - ends.mean(axis=1)) / np.maximum(half, 1e-12)
+    return {"of": name, "stray": stray, "width": half.mean(), "weights": weights}
+
+
+def ensemble_rows(model: RuleEnsemble, truth: str, frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Of a short model: coefficients, predictions, shapes, importances, risks of its card."""
+    more, further = records(20_000, truth, np.random.default_rng(1))
+    design = model.terms.design(more)
+    own = model.terms.design(Records.from_frame(frame, SCHEMA).x)
+    wanted = {"same": fit(own, frame["y"].to_numpy()), "truth": fit(design, expit(further))}
+    few, rows = more[:500], []
+    for name, coefficients in wanted.items():
+        other = replace(model, weights=coefficients)
+        aim = further[:500] if name == "truth" else other.scores(few)
+        rows += [row_of(f"coefficients, {name}", model.intervals()[1:], coefficients[1:])]
+        rows += [row_of(f"predictions, {name}", model.score_intervals(few), aim)]
+        shapes = [
+            (model.shape_of(j, few[:100, j])[1], other.shape_of(j, few[:100, j])[0])
+            for j in range(len(NAMES))
+            if model.terms_of(j)[0]
+        ]
+        held = model.covariate_importances > 0
+        deviations = (design if name == "truth" else own)[:, 1:].std(axis=0)
+        others = replace(other, deviations=deviations).covariate_importances
+        # an end at zero is as far below as the other above: no importance is less
+        high = model.importance_intervals()[held, 1]
+        ends = np.column_stack([2 * model.covariate_importances[held] - high, high])
+        rows += [row_of(f"importances, {name}", ends, others[held])]
+        if shapes:
+            ends, heights = (np.concatenate(each) for each in zip(*shapes, strict=True))
+            known = np.diff(ends, axis=1)[:, 0] > 0
+            rows += [row_of(f"shapes, {name}", ends[known], heights[known])]
+    return [*rows, card_row(ScoreCard.from_ensemble(model), more, expit(further))]
+
+
+def forest_rows(engine: PrivateModel, free: PrivateModel, truth: str) -> list[dict[str, Any]]:
+    """Of a forest: predictions and shapes."""
+    more, further = records(20_000, truth, np.random.default_rng(1))
+    few, forest, rows = more[:500], PrivateForest(engine), []
+    reach = norm.ppf(0.95) * engine.score_deviations(few)
+    scores = engine.scores(few)[:, 0]
+    ends = np.column_stack([scores - reach, scores + reach])
+    for name, aim in (("same", free.scores(few)[:, 0]), ("truth", further[:500])):
+        rows += [row_of(f"forest's predictions, {name}", ends, aim)]
+    for column in SHAPES:
+        heights, reach = forest.partial_dependence(column)
+        ends = np.column_stack([heights - reach, heights + reach])
+        free_heights = free.partial_dependence(column)[0]
+        codes, free_codes = (own.basis.grid.codes(few)[column] for own in (engine, free))
+        shares = np.bincount(codes, minlength=len(heights)) / len(few)
+        each = {"same": free_heights[free_codes], "truth": known_shape(truth, column)}
+        for name, values in each.items():
+            sums = np.bincount(codes, values - values.mean(), minlength=len(heights))
+            held = shares > 0
+            means = sums[held] / (len(few) * shares[held])
+            rows += [row_of(f"forest's shapes, {name}", ends[held], means, shares[held])]
+    return rows
+
+
+@lru_cache(maxsize=64)
+def known_shape(truth: str, column: int) -> np.ndarray:
+    """Partial dependence of the truth at 500 further records' values, over 500 others."""
+    more, _ = records(20_000, truth, np.random.default_rng(1))
+    places = np.tile(more[500:1000], (500, 1, 1))
+    places[:, :, column] = more[:500, column, None]
+    scores = np.asarray(TRUTHS[truth](places.transpose(2, 0, 1)), float)
+    return np.asarray(scores.mean(axis=1))
+
+
 def card_row(card: ScoreCard, x: np.ndarray, chances: np.ndarray) -> dict[str, Any]:
-    """How far the log-odds of all who have a record's total are from the card's, in deviations; by record, of frequent totals."""
+    """The log-odds of all who have a record's total, by record, of frequent totals."""
     totals, place, count = np.unique(card.totals(x), return_inverse=True, return_counts=True)
-    ends = logit(card.risk_intervals(totals, level=2 * norm.cdf(1) - 1))
-    width = np.diff(ends, axis=1)[:, 0] / 2
+    ends = logit(card.risk_intervals(totals))
     shares = (np.bincount(place, chances) / count).clip(1e-9, 1 - 1e-9)
-    stray = np.abs(logit(shares) - ends.mean(axis=1)) / width
     usual = place[count[place] >= FREQUENT]
-    return {"of": "score cards, truth", "stray": stray[usual], "width": width[usual].mean()}
-
-
-def shape_row(engine: PrivateModel, column: int, x: np.ndarray, truth: str) -> dict[str, Any]:
-    """How far a column's partial dependence is from the truth's over some records, in deviations, by bin and its share."""
-    heights, width = engine.partial_dependence(column)
-    cuts = engine.basis.grid.cuts[column]
-    edges = np.array([min(-3.0, cuts[0] - 0.2), *cuts, max(3.0, cuts[-1] + 0.2)])
-    places = np.tile(x, (len(heights), 1, 1))
-    places[:, :, column] = ((edges[:-1] + edges[1:]) / 2)[:, None]
-    wanted = TRUTHS[truth](places.transpose(2, 0, 1)).mean(axis=1)
-    shares = engine.shares[column, : len(heights)] / engine.shares[column, : len(heights)].sum()
-    stray = np.abs(heights - wanted + shares @ wanted) / width
-    return {
-        "of": "forest's shapes, truth",
-        "stray": stray,
-        "weights": shares,
-        "width": width.mean(),
-    }
+    return row_of("score cards, truth", ends[usual], logit(shares)[usual])
 
 
 def settled(rows: list[dict[str, Any]]) -> pd.DataFrame:
     """Coverage by setting, and its standard error over runs: intervals of one run hang together."""
     table = pd.DataFrame(rows).dropna(subset="factor")
     keys = ["truth", "records", "epsilon", "of", "factor"]
-    groups = table.groupby(keys, sort=False)["covered"]
+    runs = table.groupby([*keys, "seed"], sort=False)["covered"].mean()  # of several columns
+    groups = runs.groupby(keys, sort=False)
     found = groups.agg(["mean", "sem", "count"]).reset_index()
     return found.assign(width=table.groupby(keys, sort=False)["width"].mean().to_numpy())
 
@@ -187,8 +250,8 @@ def main() -> None:
         )
         count = found["count"]
         note = (
-            f"{count.min()} to {count.max()} runs, two owners; coverage of 90 % intervals by the factor of the posterior's "
-            "deviation; the spread is the mean's standard error over runs"
+            f"{count.min()} to {count.max()} runs, two owners; coverage of 90 % intervals by factor of their "
+            "width; the spread is the mean's standard error over runs"
         )
         write_rows(table, chosen.results, PRIVATE_KEYS, seed=str(chosen.first_seed), note=note)
 

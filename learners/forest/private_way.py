@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
+from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 import numpy as np
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from privfed.learners.pictures import TreeNode
 
 T = TypeVar("T")
-#: Factor of the posterior's deviations in bands of partial dependence, by simulation (docs/rulefit.md)
-WIDENING = 1.25
 
 
 class PrivateForestWay(Way[ForestParams, LearnedForest]):
@@ -157,7 +156,7 @@ class PrivateForest:
             raise InputError("shape functions are drawn of two classes or numbers; see describe()")
         unit = outcome.upper - outcome.lower if outcome.kind == "number" else 1.0
         heights, deviations = self.model.partial_dependence(column)
-        return unit * heights, WIDENING * unit * deviations_of(level) * deviations
+        return unit * heights, unit * deviations_of(level) * deviations
 
     def intervals(self, x: np.ndarray, level: float) -> np.ndarray:
         """Intervals of the second class's probability, or of a number's mean, shape (rows, 2)."""
@@ -222,6 +221,8 @@ def _field(hint: Any, value: Any) -> Any:
     if isinstance(hint, type) and is_dataclass(hint):
         return value if isinstance(value, hint) else _built(hint, value)
     inner = get_args(hint)
+    if value is not None and inner and is_dataclass(inner[0]) and inner[-1] is NoneType:
+        return _field(inner[0], value)
     if isinstance(value, list) and inner:
         return tuple(_field(inner[0], each) for each in value)
     return restored(value)

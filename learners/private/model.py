@@ -2,18 +2,20 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtri
 
 from privfed.errors import InputError
-from privfed.learners.private.basis import Basis
+from privfed.learners.private.basis import Basis, Trees
+from privfed.learners.private.posterior import EstimationError
 from privfed.learners.private.synthetic_records import SyntheticSource
 from privfed.learners.private.target_link import Outcome
 from privfed.tables.schema import Schema
 
+UNKNOWN = "no gradient was released: nothing is known of how far the model is off"
 SHAPE_RECORDS = 300  #: Made-up records that a partial dependence is a mean over
 
 
@@ -44,6 +46,8 @@ class PrivateModel:
     covariance: np.ndarray | None  #: of the first output's weights of the source's directions
     #: mean square of what the functions cannot express of the first output's scores, by the prior; zero where it is not known
     unexpressed: float = 0.0
+    error: EstimationError | None = None  #: of scores, against a truth of other trees
+    others: tuple[Trees, ...] = ()  #: those trees, as many as the basis has
 
     @cached_property
     def effects(self) -> np.ndarray:
@@ -74,33 +78,43 @@ class PrivateModel:
             found[chosen] = self._deviations(functions @ self.source.projection)
         return np.asarray(np.sqrt(found**2 + self.unexpressed))
 
+    def of_others(self, codes: np.ndarray) -> np.ndarray:
+        """The other functions of records, by their codes, float32, shape (records, functions)."""
+        return replace(self.basis, trees=self.others).matrix(codes)
+
     def _deviations(self, directions: np.ndarray) -> np.ndarray:
         if self.covariance is None:
-            raise InputError(
-                "no gradient was released: nothing is known of how far the model is off"
-            )
+            raise InputError(UNKNOWN)
         spread = np.einsum("ij,ij->i", directions @ self.covariance, directions)
         return np.asarray(np.sqrt(np.maximum(spread, 0)))
 
     def partial_dependence(self, column: int) -> tuple[np.ndarray, np.ndarray]:
-        """Mean F by a column's code over made-up records, less its mean; and its posterior std.
+        """Mean F by a column's code over made-up records, less its mean; and the root of its mean square error.
 
         Returns:
-            both of shape (codes,), of the first output.
+            both of shape (codes,), of the first output: the latter of what noise, sampling and the basis' few trees miss
+            of the truth's mean over the records of a code. Of a model saved without :attr:`error` its posterior std.
+
+        Raises:
+            InputError: it is not known, for there was no round.
         """
         rng = np.random.default_rng(0)
         codes, weights, _ = self.source.draw(self.basis, SHAPE_RECORDS, rng)
         weights = weights / weights.sum()
-        means, directions = [], []
+        means, directions, functions = [], [], []
         for code in range(len(self.basis.grid.cuts[column]) + 1):
             codes[column] = code
             scores = self.basis.scores(self.basis.cells(codes), self.weights)[:, 0]
             means.append(weights @ scores)
             directions.append(weights @ self.basis.matrix(codes) @ self.source.projection)
+            functions.append(weights @ self.of_others(codes))
         shares = self.shares[column, : len(means)]
         shares = shares / shares.sum()
-        heights, stray = np.array(means), np.array(directions)
-        return heights - shares @ heights, self._deviations(stray - shares @ stray)
+        heights, along, across = (np.array(own) for own in (means, directions, functions))
+        across, along = across - shares @ across, along - shares @ along
+        if self.error is None:
+            return heights - shares @ heights, self._deviations(along)
+        return heights - shares @ heights, np.sqrt(self.error.squares(across, along))
 
     def trees(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """The trees as a forest reads them.

@@ -19,6 +19,8 @@ from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.target_link import Outcome
 
 SWEEPS = 2  #: How often all groups are tried in turn
+#: Factors of the likeliest scales that means over scales are taken of
+SCALE_FACTORS = 2.0 ** np.arange(-2.0, 2.25, 0.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,19 +54,31 @@ class MarginalLikelihood:
             found -= float(white @ white) / 2 + float(np.log(np.diag(root)).sum())
         return self.share * found
 
+    def density(self, scales: np.ndarray, unit: float) -> float:
+        """The logarithm of the posterior density of the scales' logarithms, up to a constant.
+
+        ``unit`` is the scale of :class:`.ModelParams`.
+        """
+        stray = float(((np.log(scales / unit) - SETTINGS.log_scale_mean) ** 2).sum())
+        return self.likelihood(scales) - stray / (2 * SETTINGS.log_scale_std**2)
+
+    def mean_squares(self, scales: np.ndarray, unit: float) -> np.ndarray:
+        """Posterior means of the squared scales, shape (groups,), were all some factor times these."""
+        logs = np.array([self.density(factor * scales, unit) for factor in SCALE_FACTORS])
+        chances = np.exp(logs - logs.max())
+        return np.asarray(chances @ SCALE_FACTORS**2 / chances.sum() * scales**2)
+
     def likeliest(self, scales: np.ndarray, unit: float) -> np.ndarray:
         """Maximise the posterior density of the scales, shape (groups,), coordinate by coordinate.
 
-        It begins at the best of the given scales and common ones; ``unit`` is the scale of :class:`.ModelParams`.
+        It begins at the best of the given scales and common ones; ``unit`` as in :meth:`density`.
         """
 
         tried_before: dict[bytes, float] = {}  # sweeps come by the same scales again
 
         def density(logs: np.ndarray) -> float:
             if (key := logs.tobytes()) not in tried_before:
-                stray = float(((logs - SETTINGS.log_scale_mean) ** 2).sum())
-                prior = stray / (2 * SETTINGS.log_scale_std**2)
-                tried_before[key] = self.likelihood(unit * np.exp(logs)) - prior
+                tried_before[key] = self.density(unit * np.exp(logs), unit)
             return tried_before[key]
 
         begun = [
@@ -393,43 +407,69 @@ def covariance(
     return np.asarray(found)
 
 
-def unexpressed(
+@dataclass(frozen=True, eq=False)
+class EstimationError:
+    """Second moments of what linear functionals of the first output's scores miss of the truth's.
+
+    The prior is one of random functions, of which the basis holds a few. Under it the truth is psi . u,
+    u ~ N(0, D), where psi are others. Scores phi . K t, fitted to sums t = A psi . u + noise, miss of it
+    (psi - phi K A psi) . u - phi . K noise; that is linear in psi D psi', so that a few functions give its mean
+    over all that the prior may draw (Rasmussen and Williams 2006, Chapter 2).
+    """
+
+    noise: np.ndarray  #: covariance of K noise, sampling included, shape (directions, directions)
+    fitted: np.ndarray  #: K A, float32, shape (directions, functions psi)
+    variances: np.ndarray  #: D's diagonal, shape (functions psi,)
+
+    def squares(self, functions: np.ndarray, directions: np.ndarray) -> np.ndarray:
+        """Mean square errors of functionals, shape (functionals,).
+
+        Args:
+            functions: what they make of psi, shape (functionals, functions psi).
+            directions: what they make of phi, shape (functionals, directions).
+        """
+        missed = functions - directions @ self.fitted
+        noise = np.einsum("ij,ij->i", directions @ self.noise, directions)
+        return np.asarray(missed**2 @ self.variances + noise)
+
+    def covariances(
+        self, functions: np.ndarray, directions: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Second moments of functionals' errors, all of them and by noise and sampling; (functionals, functionals)."""
+        missed = functions - directions @ self.fitted
+        noise = directions @ self.noise @ directions.T
+        return np.asarray((missed * self.variances) @ missed.T + noise), np.asarray(noise)
+
+    def scaled(self, factor: float) -> EstimationError:
+        """Of scores times a factor."""
+        return replace(self, noise=factor**2 * self.noise, variances=factor**2 * self.variances)
+
+
+def estimation_error(
     priors: Sequence[tuple[float, WeightPosterior]],
     sums: ProjectedMoments,
     local: Linearization,
     sampling: float,
-    functions: tuple[np.ndarray, np.ndarray],
-    directions: np.ndarray,
-    kinds: np.ndarray,
-) -> np.ndarray:
-    """Mean square error of the first output's scores, beyond their variance by :func:`covariance`; shape (records,).
-
-    The prior is one of random functions, of which the basis holds a few. Under it the truth is psi . u,
-    u ~ N(0, D), where psi are others. Scores phi . K t, fitted to sums t = A psi . u + noise, miss of it
-    (psi - phi K A psi) . u - phi . K noise, whose variance is known; it is linear in psi D psi', so that a few
-    functions give its mean over all that the prior may draw (Rasmussen and Williams 2006, Chapter 2).
+    functions: np.ndarray,
+    variances: np.ndarray,
+) -> EstimationError:
+    """The errors of weights, K being the mean over priors.
 
     Args:
-        priors: those of :func:`covariance`, K being the mean over them, and so the scales in D.
+        priors: those of :func:`covariance`.
         sums: told at ``local``.
         local: where the curvature is taken.
         sampling: as in :meth:`.WeightPosterior.weights`.
-        functions: psi of the posterior's synthetic records, (records, functions), and of the records asked about.
-        directions: phi of these, shape (records, directions).
-        kinds: of each function, an index of the prior's scales, shape (functions,).
+        functions: psi of the posterior's synthetic records, shape (records, functions psi).
+        variances: of their weights, D's diagonal, shape (functions psi,).
     """
     own, curvature = priors[0][1], local.curvatures[0]
     jacobian, rest = sums.jacobian(curvature, 0), sampling * curvature + sums.noise
-    gain, squares = np.zeros_like(rest), np.zeros(len(own.prior.scales))
+    gain = np.zeros_like(rest)
     for chance, one in priors:
         moved = jacobian @ one.prior.covariance
         gain += chance * cho_solve((factor(moved @ jacobian.T + rest), True), moved).T
-        squares += chance * one.prior.scales**2
-    fitted, there = functions
-    heavy = own.outcome.variances(local.predictions)[:, 0] * own.shares * own.records / len(fitted)
-    told = (own.leading.features * heavy[:, None]).T.astype(fitted.dtype) @ fitted
-    missed = there - directions @ (gain @ told)
-    known = gain @ rest @ gain.T - covariance(priors, sums, local, sampling)
-    return np.asarray(
-        missed**2 @ squares[kinds] + np.einsum("ij,ij->i", directions @ known, directions)
-    )
+    heavy = own.outcome.variances(local.predictions)[:, 0] * own.shares * own.records
+    told = (own.leading.features * (heavy / len(functions))[:, None]).T.astype(functions.dtype)
+    fitted = gain.astype(functions.dtype) @ (told @ functions)
+    return EstimationError(gain @ rest @ gain.T, fitted, variances)

@@ -18,12 +18,13 @@ from privfed.learners.private.main_effects import MainEffects
 from privfed.learners.private.marginals import Shares, padded
 from privfed.learners.private.model import PrivateModel
 from privfed.learners.private.posterior import (
+    EstimationError,
     NoisyMoments,
     Prior,
     Subspace,
     WeightPosterior,
     covariance,
-    unexpressed,
+    estimation_error,
 )
 from privfed.learners.private.queries import (
     BasisLeafCounts,
@@ -83,14 +84,19 @@ class _Learning:
         steps = self._rounds(basis, posterior, scale_factors)
         leads, rounds = steps.weights, steps.taken
         weights = scale_factors[:, None] * (leading.axes @ leads)
-        spread, missed = None, 0.0
+        spread, missed, error = None, 0.0, None
+        others = replace(basis, trees=())
         if steps.last is not None:
+            rng = np.random.default_rng(0)  # no draw of the model's own moves
+            others = replace(basis, trees=self._forest(weighed, rng))
             spread = covariance(*steps.last)
-            missed = self._unexpressed(steps, basis, weighed, codes, scale_factors)
+            error = self._error(steps, others, codes, scale_factors)
+            missed = self._unexpressed(error, spread, basis, others, rng)
         if calibrated and rounds:
             factor = self._calibration(basis, weights, leading.features @ leads, shares)
             weights, missed = factor * weights, factor**2 * missed
             spread = None if spread is None else factor**2 * spread
+            error = None if error is None else error.scaled(factor)
         means, deviations = _moments(basis, codes, shares)
         return PrivateModel(
             self.federation.schema,
@@ -108,6 +114,8 @@ class _Learning:
             source=self.source,
             covariance=spread,
             unexpressed=missed,
+            error=error,
+            others=others.trees,
         )
 
     def _look(self) -> None:
@@ -352,23 +360,27 @@ class _Learning:
                 sampling = max(self.variance - 0.9 * explained, 0.02 * self.variance)
         return steps
 
+    def _error(
+        self, steps: WeightUpdates, others: Basis, codes: np.ndarray, scale_factors: np.ndarray
+    ) -> EstimationError:
+        """Of the last step's weights, against a truth of other trees and of scales that the sums leave open."""
+        assert steps.last is not None and steps.evidence is not None
+        squares = steps.evidence.mean_squares(steps.posterior.prior.scales, steps.unit)
+        each = np.repeat(squares, [group.stop - group.start for group in others.groups])
+        return estimation_error(*steps.last, others.matrix(codes), each * scale_factors**2)
+
     def _unexpressed(
         self,
-        steps: WeightUpdates,
+        error: EstimationError,
+        spread: np.ndarray,
         basis: Basis,
-        weighed: np.ndarray,
-        codes: np.ndarray,
-        scale_factors: np.ndarray,
+        others: Basis,
+        rng: np.random.Generator,
     ) -> float:
-        """Mean over further synthetic records of :func:`.unexpressed`, the others' trees being drawn anew."""
-        assert steps.last is not None
-        rng = np.random.default_rng(0)  # no draw of the model's own moves
-        others = replace(basis, trees=self._forest(weighed, rng))
-        further, weights, directions = self.source.draw(basis, ERROR_RECORDS, rng)
-        factors = scale_factors.astype(np.float32)
-        functions = others.matrix(codes) * factors, others.matrix(further) * factors
-        kinds = np.repeat(np.arange(len(basis.groups)), [g.stop - g.start for g in basis.groups])
-        each = unexpressed(*steps.last, functions, directions, kinds)
+        """Mean square error of scores beyond their posterior variance, over further synthetic records."""
+        codes, weights, directions = self.source.draw(basis, ERROR_RECORDS, rng)
+        told = np.einsum("ij,ij->i", directions @ spread, directions)
+        each = error.squares(others.matrix(codes), directions) - told
         return max(0.0, float(np.average(each, weights=weights)))
 
     def _calibration(

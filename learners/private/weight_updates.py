@@ -34,6 +34,7 @@ class WeightUpdates:
     last: (
         tuple[list[tuple[float, WeightPosterior]], ProjectedMoments, Linearization, float] | None
     ) = None
+    evidence: MarginalLikelihood | None = None  #: of the prior's scales, by the last step
 
     @classmethod
     def begun(
@@ -86,6 +87,7 @@ class WeightUpdates:
             mean_square=mean_square,
             taken=self.taken + 1,
             last=(priors, there, local, sampling),
+            evidence=evidence,
         )
 
     @property

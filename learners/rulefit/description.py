@@ -15,7 +15,9 @@ def described(table: pd.DataFrame, top: int, told: str, *, private: bool) -> str
     """The first terms of a table, under what its columns are; ``told`` is what coefficients add to."""
     lines = [told]
     if {"low", "high"} <= set(table):
-        lines.append("low and high: 90 % interval of the coefficient, of noise and sampling.")
+        lines.append(
+            "low and high: 90 % interval of the coefficient that the term has beside these without noise and sampling."
+        )
     if not len(table):
         return "\n".join([*lines, f"{NOTHING[:1].upper()}{NOTHING[1:]}."])
     if "class" in table:

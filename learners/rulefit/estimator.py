@@ -32,7 +32,7 @@ from privfed.learners.rulefit.boosting import Boosting
 from privfed.learners.rulefit.cutoffs import MOST_CUTS, Cutoffs
 from privfed.learners.rulefit.description import NOTHING, described, of_classes, of_number, unseen
 from privfed.learners.rulefit.estimation import Averaging, Gradients
-from privfed.learners.rulefit.model import ClassEnsembles, RuleEnsemble
+from privfed.learners.rulefit.model import UNKNOWN, ClassEnsembles, RuleEnsemble
 from privfed.learners.rulefit.private_way import PrivateRuleFit
 from privfed.learners.rulefit.published import (
     FittedRules,
@@ -247,6 +247,24 @@ class _RuleFit(LearnerByWays):
     def feature_importances_(self) -> np.ndarray:
         """Variable importances, the largest being 1 (paper, Section 2.3)."""
         return self.ensemble_.variable_importances
+
+    def importance_intervals(self, level: float = 0.9) -> pd.DataFrame:
+        """Importances of a short private model's features, with intervals.
+
+        Returns:
+            columns importance, low and high, a row for each feature, in units of the largest importance.
+
+        Raises:
+            InputError: none is known, for the model is of several classes, or neither short nor private.
+        """
+        check_is_fitted(self)
+        model = self._only("intervals are")
+        if model.error is None:
+            raise InputError(UNKNOWN)
+        unit = float(model.covariate_importances.max()) or 1.0
+        ends = model.importance_intervals(level) / unit
+        columns = np.column_stack([model.variable_importances, ends])
+        return pd.DataFrame(columns, list(self.feature_names_in_), ["importance", "low", "high"])
 
     def table(self, top: int | None = None, least_support: float = 0.0) -> pd.DataFrame:
         return self.ensemble_.table(top, least_support)

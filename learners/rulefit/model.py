@@ -20,11 +20,12 @@ from privfed.questions.tree import number_text
 from privfed.tables.schema import Schema, shown
 
 _ARRAYS = ("weights", "supports", "deviations")
-_KNOWN = ("covariance", "residual_variance", "synthetic")  #: Of models whose intervals are known
+#: Of models whose intervals are known
+_KNOWN = ("covariance", "error", "residual_variance", "synthetic")
+UNKNOWN = (
+    "intervals are known of short private models alone; write max_terms = 20, and a private policy"
+)
 BLOCK = 2**22  #: Most cells of a design matrix that are filled at once
-#: Factor of the posterior's deviations in intervals of coefficients, by simulation (docs/rulefit.md); of
-#: predictions it is 1.
-WIDENING = 1.75
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +39,8 @@ class RuleEnsemble:
     deviations: np.ndarray  #: std of each term's column, pooled within clients, shape (terms,)
     #: posterior covariance of the coefficients, shape (1 + terms, 1 + terms); None where none is known
     covariance: np.ndarray | None = None
+    #: second moments of their errors: by noise, by sampling, and by what no function of the engine's expresses
+    error: np.ndarray | None = None
     #: of scores: mean square of what the terms miss of the engine's, and the posterior variance beside theirs
     residual_variance: float = 0.0
     #: encoded synthetic records, shape (records, features); None where there are none
@@ -58,9 +61,7 @@ class RuleEnsemble:
         They hold what the terms cannot express of the engine's model, too.
         """
         if self.covariance is None:
-            raise InputError(
-                "intervals are known of short private models alone; write max_terms = 20, and a private policy"
-            )
+            raise InputError(UNKNOWN)
         design, reach = self.terms.design(x), deviations_of(level)
         spread = np.einsum("ij,ij->i", design @ self.covariance, design) + self.residual_variance
         centre = design @ self.weights
@@ -95,12 +96,16 @@ class RuleEnsemble:
     @cached_property
     def covariate_importances(self) -> np.ndarray:
         """Linear terms' importances plus rules', shared among their covariates, shape (covariates,)."""
-        boxes, sizes = self.terms.boxes, self.terms.cutoffs.sizes
-        used = (boxes[..., 0] > 0) | (boxes[..., 1] < sizes)
-        shares = used / np.maximum(used.sum(axis=1), 1)[:, None]
-        total = self.term_importances[: self._rules] @ shares
+        total = self.term_importances[: self._rules] @ self._shares
         np.add.at(total, list(self.terms.linear), self.term_importances[self._rules :])
         return np.asarray(total)
+
+    @cached_property
+    def _shares(self) -> np.ndarray:
+        """Of each covariate in a rule, shape (rules, covariates)."""
+        boxes, sizes = self.terms.boxes, self.terms.cutoffs.sizes
+        used = (boxes[..., 0] > 0) | (boxes[..., 1] < sizes)
+        return np.asarray(used / np.maximum(used.sum(axis=1), 1)[:, None])
 
     @property
     def variable_importances(self) -> np.ndarray:
@@ -112,9 +117,24 @@ class RuleEnsemble:
     def intervals(self, level: float = 0.9) -> np.ndarray:
         """Intervals of the coefficients, the intercept first, shape (1 + terms, 2); NaN where none is known."""
         reach = np.full(len(self.weights), np.nan)
-        if self.covariance is not None:
-            reach = WIDENING * deviations_of(level) * np.sqrt(np.diag(self.covariance))
+        if self.error is not None:
+            reach = deviations_of(level) * np.sqrt(np.diag(self.error))
         return np.column_stack([self.weights - reach, self.weights + reach])
+
+    def importance_intervals(self, level: float = 0.9) -> np.ndarray:
+        """Intervals of the covariates' importances, shape (covariates, 2); NaN where none is known.
+
+        As the terms' coefficients move together, their signs kept; none begins below zero.
+        """
+        reach = np.full(len(self.schema.features), np.nan)
+        if self.error is not None:
+            lines = np.eye(len(reach))[list(self.terms.linear)]
+            shares = np.concatenate([self._shares, lines])
+            slopes = (np.sign(self.weights[1:]) * self.deviations)[:, None] * shares
+            squares = np.einsum("kj,kl,lj->j", slopes, self.error[1:, 1:], slopes)
+            reach = deviations_of(level) * np.sqrt(np.maximum(squares, 0))
+        total = self.covariate_importances
+        return np.column_stack([np.maximum(total - reach, 0), total + reach])
 
     def shape_of(
         self, feature: int, places: np.ndarray, level: float = 0.9
@@ -132,11 +152,10 @@ class RuleEnsemble:
         design = self.terms.design(x)[:, own]
         design[:, : alone.sum()] -= np.nan_to_num(self.supports[alone])
         heights = design @ self.weights[own]
-        if self.covariance is None:
+        if self.error is None:
             return heights, None
-        covariance = self.covariance[np.ix_(own, own)]
-        spread = np.einsum("ij,ij->i", design @ covariance, design)
-        reach = WIDENING * deviations_of(level) * np.sqrt(np.maximum(spread, 0))
+        spread = np.einsum("ij,ij->i", design @ self.error[np.ix_(own, own)], design)
+        reach = deviations_of(level) * np.sqrt(np.maximum(spread, 0))
         return heights, np.column_stack([heights - reach, heights + reach])
 
     def terms_of(self, feature: int) -> tuple[int, int]:
@@ -180,7 +199,7 @@ class RuleEnsemble:
         ends = ["low", "high"]
         columns = ["term", "coefficient", *ends, "exp_coefficient", "importance", "support"]
         table = pd.DataFrame(rows, columns=columns)
-        if self.covariance is None:
+        if self.error is None:
             table = table.drop(columns=ends)
         largest = self.term_importances.max(initial=0.0)
         table["importance"] *= 100 / largest if largest > 0 else 0.0
@@ -266,24 +285,16 @@ class RuleEnsemble:
         shapes = [(1 + len(terms),), (len(boxes),), (len(terms),)]
         if [array.shape for array in arrays.values()] != shapes:
             raise ValueError("a weight and a deviation for each term, a support for each rule")
-        covariance, synthetic = (restored(state.get(name)) for name in ("covariance", "synthetic"))
-        if covariance is not None and covariance.shape != shapes[0] * 2:
+        known = {name: restored(state[name]) for name in _KNOWN if name in state}
+        if any(known[name].shape != shapes[0] * 2 for name in _KNOWN[:2] if name in known):
             raise ValueError("a covariance of all weights")
-        if synthetic is not None and synthetic.shape[1:] != (len(schema.features),):
+        if "synthetic" in known and known["synthetic"].shape[1:] != (len(schema.features),):
             raise ValueError("synthetic records of all features")
-        residual = float(state.get("residual_variance", 0.0))
-        return cls(
-            schema,
-            terms,
-            **arrays,
-            covariance=covariance,
-            residual_variance=residual,
-            synthetic=synthetic,
-        )
+        return cls(schema, terms, **arrays, **known)
 
     def _rule_entry(self, k: int) -> dict[str, Any]:
         support = float(self.supports[k])
-        interval = {} if self.covariance is None else {"interval": self._ends[1 + k].tolist()}
+        interval = {} if self.error is None else {"interval": self._ends[1 + k].tolist()}
         return {
             "text": self.rules[k].text(self.schema),
             "conditions": self.rules[k].to_dict(),

@@ -43,6 +43,8 @@ class ShortSettings:
     swap_every: int = 5  #: terms after which all are swapped for better ones
     min_gain: float = 1e-4  #: gain of a swap, as a fraction of the lack of fit
     ridge: float = 1e-4  #: of coefficients, for the mean loss
+    #: Factor of noise and sampling in errors of coefficients: terms are those of many candidates that noise favoured.
+    selection: float = 2.2
     rounding: float = 0.01  #: fraction of the records whose side a rounded threshold may change
 
 
@@ -125,20 +127,26 @@ class _Shortening:
         order.sort(key=lambda own: max(own, len(boxes) - 1))  # lines in their order, after rules
         while True:  # a term that came to go the wrong way is left out
             design = columns[:, order].astype(float)
-            weights, covariance = self._refitted(design)
+            weights, influence = self._refitted(design)
             right = signs[order] * weights[1:] >= 0
             if right.all():
                 break
             order = [own for own, kept in zip(order, right, strict=True) if kept]
         rules = [own for own in order if own < len(boxes)]
         linear = [int(lines[own - len(boxes)]) for own in order if own >= len(boxes)]
+        unit = 1 if self.logistic else 2  # scaled to [-1/2, 1/2] there, to [-1, 1] here
         missed = (self.scores - weights[0] - design @ weights[1:]) ** 2 + self.spread
-        if covariance is not None:
+        covariance = error = None
+        if self.covariance is not None and self.fitted.error is not None:
+            along = influence @ self.directions
+            covariance = along @ self.covariance @ along.T
+            across = influence @ self.fitted.of_others(self.codes)
+            error, noise = self.fitted.error.covariances(across, along)
+            error = unit**2 * (error + (SETTINGS.selection**2 - 1) * noise)
             every = np.column_stack([np.ones(len(design)), design])
             missed -= np.einsum("ij,ij->i", every @ covariance, every)
         means = self.mass @ design / self.mass.sum()
         spread = self.mass @ (design - means) ** 2 / self.mass.sum()
-        unit = 1 if self.logistic else 2  # scaled to [-1/2, 1/2] there, to [-1, 1] here
         cutoffs, kept = self._compact(boxes[rules], limits)
         return RuleEnsemble(
             self.fitted.schema,
@@ -147,6 +155,7 @@ class _Shortening:
             means[: len(rules)],
             np.sqrt(spread),
             covariance=None if covariance is None else unit**2 * covariance,
+            error=error,
             residual_variance=unit**2 * max(0.0, float(np.average(missed, weights=self.weights))),
             synthetic=self._synthetic(),
         )
@@ -267,11 +276,14 @@ class _Shortening:
         enough = min(SETTINGS.enough * self.variance, max(SETTINGS.left * own, negligible))
         return _Selection(gram, moment, own, signs).run(most, enough)
 
-    def _refitted(self, design: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Coefficients, the intercept first, and their covariance by the posterior of F, if it is known.
+    def _refitted(self, design: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients, the intercept first, and how they move with each record's F.
 
         Newton's steps on the loss of soft labels P, with a ridge. With F the coefficients move by
         (X' W X + ridge)^-1 X' diag(mass P (1 - P)).
+
+        Returns:
+            of shapes (1 + terms,) and (1 + terms, records).
         """
         matrix = np.column_stack([np.ones(len(design)), design])
         mass, ridge = self.mass / self.mass.sum(), np.full(matrix.shape[1], SETTINGS.ridge)
@@ -287,11 +299,8 @@ class _Shortening:
             found = found + step * min(1.0, 5 / max(float(np.abs(step).max()), 1e-300))
             if np.abs(step).max() < 1e-9:
                 break
-        if self.covariance is None:
-            return found, None
         rates = mass * (labels * (1 - labels) if self.logistic else 1.0)
-        along = np.linalg.solve(system, matrix.T @ (self.directions * rates[:, None]))
-        return found, along @ self.covariance @ along.T
+        return found, np.linalg.solve(system, (matrix * rates[:, None]).T)
 
     def _compact(self, boxes: np.ndarray, limits: np.ndarray) -> tuple[Cutoffs, np.ndarray]:
         cuts, found = [], np.zeros_like(boxes)

@@ -16,7 +16,7 @@ from privfed import Column, LocalDisclosure, Schema
 from privfed.errors import InputError, SchemaError
 from privfed.learners import FedForestClassifier, FedForestRegressor
 from privfed.learners.forest.additive import trees_of
-from privfed.learners.forest.private_way import WIDENING, PrivateForest
+from privfed.learners.forest.private_way import PrivateForest
 from privfed.tables.records import Records
 from privfed.testing.hospitals import BINARY, FEATURES, NUMERIC, patients
 
@@ -192,22 +192,16 @@ def test_a_partial_dependence_is_the_mean_score_with_the_column_set() -> None:
     ) < 1e-9
 
 
-def test_bands_of_partial_dependence_hold_the_truth() -> None:
-    """What age and GCS add to the made-up patients' scores, about nine tenths over both; in the posterior alone, eight."""
-    found, alone = [], []
-    for name, unit in (("binary", 1.0), ("number", 6.0)):
+def test_bands_of_partial_dependence_are_in_the_targets_unit() -> None:
+    """Twice as wide at a level of as many deviations, and as wide as a number's limits are apart."""
+    for name in ("binary", "number"):
         own = engine(name)
-        for column, added in (
-            ("GCS", 4.0 * (FRAME["GCS"] < 7)),
-            ("age", 2.0 * (FRAME["age"] >= 60)),
-        ):
-            j = own.model.schema.names.index(column)
-            heights, reach = own.partial_dependence(j)
-            codes = own.model.basis.grid.codes(encoded())[j]
-            missed = np.abs(heights[codes] - unit * (added - added.mean()))
-            found.append((missed < reach[codes]).mean())
-            alone.append((missed < reach[codes] / WIDENING).mean())
-    assert 0.85 < np.mean(found) < 0.95 and np.mean(alone) < 0.82, (found, alone)
+        heights, deviations = own.model.partial_dependence(1)
+        outcome = own.model.outcome
+        unit = outcome.upper - outcome.lower if name == "number" else 1.0
+        found, reach = own.partial_dependence(1, level=0.6826894921370859)
+        assert np.allclose(found, unit * heights) and np.allclose(reach, unit * deviations)
+        assert np.allclose(own.partial_dependence(1, level=0.9544997361036416)[1], 2 * reach)
 
 
 def test_what_is_known_of_private_models_alone_says_so() -> None:

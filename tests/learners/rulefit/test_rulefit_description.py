@@ -31,6 +31,7 @@ MODEL = RuleEnsemble(
     np.array([0.5, 0.2, 0.4]),
     np.ones(4),
     covariance=np.eye(5) / 100,
+    error=np.eye(5) / 100,
 )
 
 
@@ -56,6 +57,7 @@ def test_a_description_says_of_which_class_its_numbers_are_and_where_they_begin(
         replace(
             MODEL,
             covariance=None,
+            error=None,
             terms=Terms(CUTOFFS, BOXES, ()),
             weights=MODEL.weights[:4],
             deviations=np.ones(3),
@@ -76,6 +78,7 @@ def test_a_cut_table_says_how_many_terms_there_are_and_how_all_are_shown() -> No
         supports=np.full(25, 0.5),
         deviations=np.ones(26),
         covariance=None,
+        error=None,
     )
     assert "(the first 20 of 26)" in learned(long).plot().get_xlabel()
 
@@ -93,7 +96,7 @@ def test_a_numbers_description_names_its_unit_and_its_limits() -> None:
 @pytest.mark.parametrize("link", LINKS)
 def test_several_classes_begin_at_scores_of_their_own(link: str) -> None:
     """The heading says against what a class' score is held."""
-    models = tuple(replace(MODEL, schema=THREE, covariance=None) for _ in range(3))
+    models = tuple(replace(MODEL, schema=THREE, covariance=None, error=None) for _ in range(3))
     text = learned(ClassEnsembles(models, link)).describe()
     assert ("softmax" if link == "softmax" else "against all others") in text.splitlines()[0]
     assert "at: a -0.7, b -0.7, c -0.7." in text
@@ -106,7 +109,7 @@ def test_several_classes_begin_at_scores_of_their_own(link: str) -> None:
 
 def test_one_rule_has_one_support_whatever_its_class() -> None:
     """Each class' model estimates it on records of its own: the table has the mean, and leaves out by it."""
-    bare = replace(MODEL, schema=THREE, covariance=None)
+    bare = replace(MODEL, schema=THREE, covariance=None, error=None)
     models = [
         replace(bare, supports=np.array([share, 0.2, 0.4])) for share in (0.333, 0.334, 0.338)
     ]

@@ -273,8 +273,9 @@ def test_coefficients_move_with_the_scores_as_their_covariance_says() -> None:
     design = np.column_stack([held.codes[0] > 4, held.codes[1] > 4, held.codes[0] > 8]).astype(
         float
     )
-    centre, covariance = held._refitted(design)
-    assert covariance is not None
+    centre, influence = held._refitted(design)
+    along = influence @ held.directions
+    covariance = along @ engine.covariance @ along.T
     held.fitted = replace(engine, covariance=None)
     scores, moved = held.scores, []
     for own in (held.directions @ root).T:
@@ -303,6 +304,12 @@ def test_intervals_hold_what_they_are_of() -> None:
     assert (table["low"] < table["coefficient"]).all() and (
         table["coefficient"] < table["high"]
     ).all()
+    told = model.importance_intervals()
+    assert np.array_equal(told["importance"], model.feature_importances_)
+    assert ((told["low"] <= told["importance"]) & (told["importance"] <= told["high"])).all()
+    assert (told["low"] >= 0).all() and (
+        told["high"] <= model.importance_intervals(0.99)["high"]
+    ).all()
     chances = model.predict_proba(FRAME)[:, 1]
     low, high = model.confidence_interval(FRAME).T
     assert ((low < chances) & (chances < high)).all()
@@ -320,6 +327,8 @@ def test_a_long_model_has_no_intervals() -> None:
     """It says how to have some; so does a level that is none."""
     with pytest.raises(InputError, match="max_terms = 20"):
         fitted(None)[0].confidence_interval(FRAME)
+    with pytest.raises(InputError, match="max_terms = 20"):
+        fitted(None)[0].importance_intervals()
     with pytest.raises(InputError, match=r"level = 0\.9"):
         fitted()[0].confidence_interval(FRAME, level=90)
     assert "low" not in fitted(None)[0].table()
