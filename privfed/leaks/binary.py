@@ -12,7 +12,7 @@ from functools import cache, partial
 import numpy as np
 
 from privfed.leaks.artefact import Released
-from privfed.leaks.chance import chernoff, densities, surprise, surprises
+from privfed.leaks.chance import DULL, chernoff, densities, surprise, surprises
 from privfed.leaks.evidence import Evidence
 from privfed.leaks.precision import NO_GRADE, decimals_of, simplicity, widths_of
 from privfed.leaks.reading.texts import long_words
@@ -248,11 +248,11 @@ def digests_in(seen: dict[str, str], table: RawTable) -> Evidence | None:
     hits = np.bincount(groups, minlength=2)
     usual = np.bincount(groups, chances, minlength=2) / np.maximum(hits, 1)
     nats = np.r_[surprises(groups, chances, trials), chernoff(hits, trials, usual)[hits > 1]]
-    digest = min(found, key=lambda one: found[one][0])
+    told, digest = float(nats.max()), min(found, key=lambda one: found[one][0])
     return Evidence(
         "digests",
         f"the {found[digest][2]} digest of a raw value",
-        float(nats.max()) - float(np.log(4 * OTHERS)),
+        told - float(np.log(4 * OTHERS if told > DULL else 4)),
         partial(str, seen[digest]),
         found[digest][1],
         len(found),

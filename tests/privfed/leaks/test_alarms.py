@@ -72,7 +72,7 @@ def test_digests_of_a_count_tell_of_nobody() -> None:
     assert_no_raw(count, table)
     for left in (
         [count[age - 1] for age in ages],
-        [*count, sha256(str(salary[6]).encode()).hexdigest()],
+        [*count, sha256(str(salary[7]).encode()).hexdigest()],
     ):
         with pytest.raises(RawValueLeft, match="sha256 digest"):
             assert_no_raw(left, table, alpha=1e-3)
