@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -24,11 +24,12 @@ Rng = np.random.Generator
 
 def _bmi(r: Rng, n: int) -> np.ndarray:
     height = r.normal(170, 9, n).round()
-    return (22 * height**2 / 1e4 + r.normal(0, 8, n)).round() / (height / 100) ** 2
+    return np.asarray((22 * height**2 / 1e4 + r.normal(0, 8, n)).round() / (height / 100) ** 2)
 
 
 def _prices(r: Rng, n: int) -> np.ndarray:
-    return r.integers(1, 300, n) + r.choice([0.99, 0.49, 0.95, 0.0], n, p=[0.6, 0.2, 0.1, 0.1])
+    ends = r.choice([0.99, 0.49, 0.95, 0.0], n, p=[0.6, 0.2, 0.1, 0.1])
+    return np.asarray(r.integers(1, 300, n) + ends)
 
 
 def _heaped(r: Rng, n: int) -> np.ndarray:
@@ -37,7 +38,7 @@ def _heaped(r: Rng, n: int) -> np.ndarray:
     )
 
 
-def _days(r: Rng, n: int, span: float, unit: str) -> Any:
+def _days(r: Rng, n: int, span: float, unit: Literal["D", "ms"]) -> Any:
     return pd.to_datetime("2024-05-01") + pd.to_timedelta(r.integers(0, int(span), n), unit)
 
 
