@@ -7,12 +7,12 @@ rate that an assertion has outside a suite (1e-3). Prints each alarm, and the ra
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from result_rows import arguments
 
 from privfed.leaks.artefact import Released
 from privfed.leaks.reading.walk import flatten
@@ -116,4 +116,6 @@ def main(sizes: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    main([int(one) for one in sys.argv[1:]] or [5, 50, 500, 5000])
+    parser = arguments(__doc__)
+    parser.add_argument("sizes", type=int, nargs="*", help="records of a table")
+    main(parser.parse_args().sizes or [5, 50, 500, 5000])

@@ -106,9 +106,8 @@ def _dyadic(size: int, probability: Fraction, draw: Callable[[int], bytes]) -> n
     leading = np.frombuffer(draw(size), dtype=np.uint8)
     below = leading < first
     ties = np.flatnonzero(leading == first)
-    if len(ties):
-        further = np.frombuffer(draw(8 * len(ties)), dtype=np.uint64) >> np.uint64(8)
-        below[ties] = further < rest
+    further = np.frombuffer(draw(8 * len(ties)), dtype=np.uint64) >> np.uint64(8)
+    below[ties] = further < rest
     return np.asarray(below)
 
 

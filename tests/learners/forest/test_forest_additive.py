@@ -215,7 +215,7 @@ def test_what_is_known_of_private_models_alone_says_so() -> None:
     )
     with pytest.raises(InputError, match="private policy"):
         learner.confidence_interval(FRAME)
-    with pytest.raises(InputError, match="to_text"):
+    with pytest.raises(InputError, match="forest_"):
         learner.to_sklearn()
     with pytest.raises(InputError, match="two classes or numbers"):
         fitted("classes").confidence_interval(FRAME)
