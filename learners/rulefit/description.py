@@ -16,7 +16,7 @@ def described(table: pd.DataFrame, top: int, told: str, *, private: bool) -> str
     lines = [told]
     if {"low", "high"} <= set(table):
         lines.append(
-            "low and high: 90 % interval of the coefficient that the term has beside these without noise and sampling."
+            "low and high: 90 % interval of the coefficient that the same terms would have without noise and sampling."
         )
     if not len(table):
         return "\n".join([*lines, f"{NOTHING[:1].upper()}{NOTHING[1:]}."])

@@ -137,6 +137,10 @@ def _columns(model: FittedTrees, frame: pd.DataFrame, target: str | None) -> lis
             f"has {len(features)} columns beside the outcome, and the model was fitted to {model.width}"
         )
     rest = [name for name in frame.columns if name not in features]
+    if target is None and not rest:
+        raise InputError(
+            "has no column beside the model's features; add the outcome's, and write --target COLUMN"
+        )
     if target is None and len(rest) != 1:
         raise InputError(
             f"which column holds the outcome? write --target COLUMN, one of {', '.join(map(str, rest))}"

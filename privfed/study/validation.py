@@ -123,9 +123,9 @@ def _validated(
         for number in range(folds.count)
     ]
     work = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(tasks)
-    shown = True if hidden else None
-    bar = tqdm(work, desc="grid search", total=len(tasks), unit=" fold", disable=shown)
-    rows = list(bar)
+    rows = list(
+        tqdm(work, desc="grid search", total=len(tasks), unit=" fold", disable=hidden or None)
+    )
     return [
         _marked(pd.DataFrame(rows[first : first + folds.count]))
         for first in range(0, len(rows), folds.count)

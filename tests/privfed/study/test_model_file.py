@@ -180,6 +180,7 @@ def test_tables_that_do_not_fit_are_told_in_one_sentence(
     cases = {
         "no column 'a'": train.drop(columns="a"),
         "--target COLUMN, one of": train.assign(d=1.0),
+        "no column beside the model's features": train.drop(columns="ill"),
         "no numbers .row 3": train.assign(b=train["b"].where(train.index != 1)),
         "none of the model's 2 classes": train.assign(ill="perhaps"),
         "no records": train.head(0),
