@@ -213,11 +213,16 @@ class _Keys:
     @classmethod
     def of(cls, table: RawTable, coded: bool, precision: Precision, cut: bool) -> _Keys:
         """Rounded to the nearest, or cut off."""
-        whole = np.column_stack([table.numbers, table.codes]) if coded else table.numbers
-        plain = np.nan_to_num(whole)
+        whole, plain = table.memoised(("plain", coded), partial(_plain, table, coded))
         cell = precision.cell(plain)
         keys = precision.keys(np.trunc(plain / cell) * cell if cut else plain)
         return cls(whole, table.groups, keys, Windows(keys.reshape(-1)))
+
+
+def _plain(table: RawTable, coded: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Whole records, with codes of texts or not, and the same without NaN and infinity."""
+    whole = np.column_stack([table.numbers, table.codes]) if coded else table.numbers
+    return whole, np.nan_to_num(whole)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,8 +241,10 @@ class _Records:
         """Rounded to the nearest, or cut off."""
         coded, first, last = span
         all_keys = _Keys.known(table, coded, precision, cut)
-        begins = np.arange(len(all_keys.keys)) * all_keys.keys.shape[1] + first
-        hashes = all_keys.windows.hashes(begins, begins + last - first)
+        width = all_keys.keys.shape[1]
+        hashes = all_keys.windows.hashes(
+            slice(first, all_keys.keys.size, width), slice(last, None, width)
+        )
         order = np.argsort(hashes)
         part, keys = all_keys.whole[:, first:last], all_keys.keys[:, first:last]
         logs = partial(all_keys.log_chances, range(first, last), precision)

@@ -126,9 +126,14 @@ class RawTable:
     def _mixed(self, rng: np.random.Generator) -> np.ndarray:
         """The records in another order, within their strata."""
         order = np.empty(self.records, dtype=np.int64)
-        mixed = np.lexsort((rng.random(self.records), self._strata))
-        order[np.argsort(self._strata, kind="stable")] = mixed
+        drawn, strata = rng.random(self.records), self._strata
+        mixed = np.lexsort((drawn, strata)) if strata.any() else drawn.argsort(kind="stable")
+        order[self._by_strata] = mixed
         return order
+
+    @cached_property
+    def _by_strata(self) -> np.ndarray:
+        return np.argsort(self._strata, kind="stable")
 
     @cached_property
     def rare(self) -> np.ndarray:
