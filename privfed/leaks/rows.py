@@ -183,10 +183,11 @@ def _beginnings(table: RawTable, precision: Precision) -> tuple[np.ndarray, int]
 
 @dataclass(frozen=True, eq=False)
 class _Keys:
-    """Whole records at one precision, with codes of texts or not, their keys, which columns depend on one
-    another, and of each that was asked for the log of how likely its values are."""
+    """Whole records at one precision, with codes of texts or not, the same without NaN, their keys, which columns
+    depend on one another, and of each that was asked for the log of how likely its values are."""
 
     whole: np.ndarray
+    plain: np.ndarray
     groups: np.ndarray
     keys: np.ndarray
     windows: Windows
@@ -196,8 +197,7 @@ class _Keys:
         """The log of how likely a row drawn column by column is each, of some columns; of those that depend on
         one another the one that says most."""
         for at in set(columns) - set(self.logs):
-            column = np.nan_to_num(self.whole[:, at])
-            self.logs[at] = _log_chances(column, self.keys[:, at], precision)
+            self.logs[at] = _log_chances(self.plain[:, at], self.keys[:, at], precision)
         listed = [
             [self.logs[at] for at in columns if self.groups[at] == group]
             for group in set(self.groups.tolist())
@@ -216,7 +216,7 @@ class _Keys:
         whole, plain = table.memoised(("plain", coded), partial(_plain, table, coded))
         cell = precision.cell(plain)
         keys = precision.keys(np.trunc(plain / cell) * cell if cut else plain)
-        return cls(whole, table.groups, keys, Windows(keys.reshape(-1)))
+        return cls(whole, plain, table.groups, keys, Windows(keys.reshape(-1)))
 
 
 def _plain(table: RawTable, coded: bool) -> tuple[np.ndarray, np.ndarray]:
