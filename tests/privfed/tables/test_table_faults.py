@@ -150,6 +150,6 @@ def test_nobody_is_told_to_fill_a_target() -> None:
         for name, told in (("sex", True), ("ill", False)):
             bad = pd.DataFrame({"sex": ["f", "m"], "ill": ["no", "yes"], name: [cell, cell]})
             for check in (check_table, Records.from_frame):
-                with pytest.raises(SchemaError, match="leave those records out$") as caught:
+                with pytest.raises(SchemaError, match=r"leave those records out$") as caught:
                     check(bad, schema)
                 assert ("write fill" in str(caught.value)) == told
