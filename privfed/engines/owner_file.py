@@ -151,8 +151,6 @@ class OwnerFile:
         assert adopted.masked is not None
         own = MaskingKey(secret_beside(self._path(self.ledger)))
         own.check(adopted.masked.keys, self.client)
-        for key in adopted.masked.keys.values():
-            own.check_peer(key)
         adopted.to_toml(path)
         agreed = {**self.agreed, "policy": adopted.digest}
         replace(self, agreed=agreed).to_toml(self.folder / "owner.toml")
