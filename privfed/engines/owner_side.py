@@ -14,6 +14,7 @@ from privfed.engines.batches import LIMIT, TOGETHER, Batch, Replies, schema_dige
 from privfed.engines.owner_log import LedgerLog
 from privfed.errors import WireError
 from privfed.exchange.messages import Envelope, Refusal
+from privfed.ledger.store import at_one_time
 from privfed.owner.gate import Gate
 from privfed.questions import wire
 from privfed.questions.threads import one_thread
@@ -74,13 +75,14 @@ class OwnerSide:
         """Answer the first messages, as many as fit into one batch."""
         found: list[bytes] = []
         size, outcomes = 0, Counter[str]()
-        for message in batch.messages:
-            envelope = self._one(message, principal)
-            size += len(envelope)
-            if found and size > self._together:
-                break  # recorded; a retry gets the same bytes
-            found.append(envelope)
-            outcomes[_outcome(envelope)] += 1
+        with at_one_time():
+            for message in batch.messages:
+                envelope = self._one(message, principal)
+                size += len(envelope)
+                if found and size > self._together:
+                    break  # recorded; a retry gets the same bytes
+                found.append(envelope)
+                outcomes[_outcome(envelope)] += 1
         with self._counting:
             self.outcomes.update({(principal, name): count for name, count in outcomes.items()})
         self._log.follow()

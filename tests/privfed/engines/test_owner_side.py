@@ -66,6 +66,18 @@ def test_a_limit_per_principal_holds_against_an_asker_that_renames_itself() -> N
     assert charged == {"university", "ministry"}
 
 
+def test_the_rows_of_one_batch_tell_no_durations() -> None:
+    """The second question's row would tell how long the first took, and heads let times be guessed."""
+    ticks = (NOON + timedelta(seconds=tick) for tick in range(100))
+    owner = side(ledger=Ledger(clock=lambda: next(ticks)))
+    for first in (0, 2):
+        asked = [wire.encode(Request.of(f"r{n}", question(n))) for n in (first, first + 1)]
+        owner.answer(batch_of(*asked), "server")
+    times = [e.time for e in owner.gate.ledger.entries() if e.event in ("reserved", "released")]
+    assert len(times) == 8 and len(set(times[:4])) == len(set(times[4:])) == 1
+    assert times[0] < times[4]
+
+
 def test_a_full_disk_is_named_in_the_owners_log_and_answers_nothing(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
