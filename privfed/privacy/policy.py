@@ -28,7 +28,6 @@ from privfed.questions.part import Relation, Unit
 from privfed.tables.toml_file import check_keys, naming, read_toml
 
 CELLS = 20_000_000  #: Most of one answer; more is refused before anything is built
-MOST_CELLS = 33_000_000  #: Of 8 bytes each, what one message carries: a larger answer would be charged and never read
 PROPOSED = 10**12  #: Largest denominator of a proposal; finer ones are rounded down
 
 
@@ -158,8 +157,8 @@ class Policy:
                 yield f"{name} must be one of {', '.join(known)}, not {value!r}{hint}"
         if self.cap is not None and not whole(self.cap):
             yield "cap must be a whole number of at least 1 record of one unit"
-        if not whole(self.cells) or self.cells > MOST_CELLS:
-            yield f"cells must be a whole number of at least 1 and at most {MOST_CELLS}, which one message carries"
+        if not whole(self.cells):
+            yield "cells must be a whole number of at least 1"
         if not isinstance(self.accountant, str | Accountant):
             yield 'accountant must be a name, such as "pure", or an object derived from Accountant'
 
