@@ -67,6 +67,7 @@ class SqliteStore(Store):
         super().__init__(path, clock)
         self._reading = reading
         self._db = self._connect()
+        self._real = os.path.realpath(str(path))
         self._opened = [] if path is None or reading else self._files()
 
     def _connect(self) -> sqlite3.Connection:
@@ -140,16 +141,17 @@ class SqliteStore(Store):
         self._db.execute("COMMIT")
         if self._opened and self._files() != self._opened:
             raise LedgerError(
-                f"{self}: its file, or the log beside it (-wal), was replaced or removed while it was open, so that "
+                f"{self}: its file, or what lies beside it (-wal, -shm), was replaced or removed while it was open, so that "
                 "nothing more is kept; stop all that uses it, and put its newest copy back: privfed ledger restore"
             )
 
     def _files(self) -> list[tuple[int, int]]:
         """What lies under the names of the file and its write-ahead log."""
         found = []
-        for name in (str(self.path), f"{self.path}-wal"):
+        for ending in ("", "-wal", "-shm"):
             with suppress(OSError):
-                found.append((os.stat(name).st_dev, os.stat(name).st_ino))
+                held = os.stat(f"{self._real}{ending}")
+                found.append((held.st_dev, held.st_ino))
         return found
 
     def rollback(self) -> None:

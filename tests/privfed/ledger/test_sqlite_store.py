@@ -127,7 +127,7 @@ def test_a_second_opening_here_leaves_the_first_one_s_log_to_it(
     assert told.stdout == b"(%d,)\n" % head.seq
 
 
-@pytest.mark.parametrize("ending", ["", "-wal"])
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm"])
 def test_a_file_that_was_replaced_while_it_was_open_takes_nothing_more(
     tmp_path: Path, ending: str
 ) -> None:
