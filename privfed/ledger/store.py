@@ -379,7 +379,7 @@ class Store(ABC):
     def hash_at(self, seq: int) -> str | None:
         """The hash of a row by its number, or ``None``."""
         with self._lock:
-            for columns in self.select(at=seq):
+            for columns in self.select(at=seq) if seq > 0 else ():
                 return str(columns[7])
         return None
 
