@@ -4,6 +4,7 @@ Large payloads are stored compressed (Zstandard, fastest level); hashes and expo
 original. At most :data:`MOST` bytes are decompressed, whatever a tampered payload claims.
 """
 
+import errno
 import os
 import sqlite3
 import threading
@@ -259,13 +260,15 @@ _MAKING = threading.Lock()
 
 
 def make_private(path: Path) -> None:
-    """Make an empty file that is its owner's alone, unless there is one, which is not touched.
+    """Make an empty file that is its owner's alone, unless there is one, which is not opened; OSError: it cannot be written.
 
     Were it opened and closed, all locks of this process on it would go, those of its other connections too
     (POSIX), and another process could remove the log that they write to.
     """
     with _MAKING, suppress(FileExistsError):
         os.close(os.open(path.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
 def copy_database(source: Path, to: Path) -> None:
