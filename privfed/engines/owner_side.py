@@ -75,9 +75,11 @@ class OwnerSide:
         """Answer the first messages, as many as fit into one batch."""
         found: list[bytes] = []
         size, outcomes = 0, Counter[str]()
-        with at_one_time():
+        now = self._clock()
+        round = now.strftime(self._stretch) if self._stretch else ""
+        with at_one_time(now):
             for message in batch.messages:
-                envelope = self._one(message, principal)
+                envelope = self._one(message, principal, round)
                 size += len(envelope)
                 if found and size > self._together:
                     break  # recorded; a retry gets the same bytes
@@ -94,8 +96,7 @@ class OwnerSide:
         )
         return tuple(found)
 
-    def _one(self, message: bytes, principal: str) -> bytes:
-        round = self._clock().strftime(self._stretch) if self._stretch else ""
+    def _one(self, message: bytes, principal: str, round: str) -> bytes:
         before = sum(self.gate.breaches.values())
         with one_thread():
             sealed = self.gate.serve(message, principal=principal, round=round)

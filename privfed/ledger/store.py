@@ -52,8 +52,8 @@ Row = tuple[int, str, str, str, str, bytes, bytes]
 _LENGTHS = struct.Struct(">7Q")
 _TYPES = (int, str, str, str, str, bytes, bytes, str)
 
-#: The time of all rows that are written inside :func:`at_one_time`, by store.
-_BEGUN: ContextVar[dict[int, datetime] | None] = ContextVar("_BEGUN", default=None)
+#: The time of all rows that are written inside :func:`at_one_time`.
+_BEGUN: ContextVar[datetime | None] = ContextVar("_BEGUN", default=None)
 
 #: Writes public facts in their canonical form.
 encode_body: Callable[[Any], bytes] = msgspec.json.Encoder(order="sorted").encode
@@ -238,8 +238,7 @@ class Store(ABC):
 
     def _time(self) -> str:
         """The time for the next row: a clock that jumps back does not take the rows along."""
-        begun, now = _BEGUN.get(), self._clock()
-        now = now if begun is None else begun.setdefault(id(self), now)
+        now = _BEGUN.get() or self._clock()
         time = now.astimezone(UTC).isoformat(timespec="microseconds")
         return max(time, self._last.time)
 
@@ -439,12 +438,13 @@ class Store(ABC):
 
 
 @contextmanager
-def at_one_time() -> Iterator[None]:
-    """Give all rows that this thread writes inside the time of the first: they tell no durations.
+def at_one_time(now: datetime) -> Iterator[None]:
+    """Give all rows that this thread writes inside one time, such as when they were asked for.
 
-    Who knows what a row says guesses its time from the head after it, to the microsecond.
+    Who knows what a row says guesses its time from the head after it, to the microsecond: a time of its own would
+    tell how long whatever came before it took.
     """
-    token = _BEGUN.set({})
+    token = _BEGUN.set(now)
     try:
         yield
     finally:
