@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -45,6 +45,11 @@ class TrainedRecords(Records):
         """The records with room for an update; of a client without a table, none."""
         known = Records(NO_TABLE, np.zeros((0, 1))) if records is None else records
         return cls(known.schema, known.x, known.y, known.individual, known.clipped)
+
+    def take(self, index: np.ndarray) -> TrainedRecords:
+        """The records at the positions ``index``, as a cap leaves them, with the same room."""
+        kept = super().take(index)
+        return replace(TrainedRecords.beside(kept), trained=self.trained)
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,8 @@ def _cells(column: pd.Series[Any], *, texts: bool = False) -> np.ndarray:
         cells = column.to_numpy(dtype=float) + 0.0
         cells[np.isnan(cells)] = np.nan
         return cells.view(np.uint64)
+    if column.dtype == object and pd.api.types.infer_dtype(column) != "string":  # True equals 1
+        column = column.map(lambda cell: str(cell) if isinstance(cell, bool | np.bool_) else cell)
     places, values = pd.factorize(column)
     words = [
         *(_text(v) if texts and isinstance(v, str) else _cell(v) for v in values),

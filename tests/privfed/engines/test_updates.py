@@ -135,6 +135,34 @@ def test_an_update_stays_with_the_query_that_releases_it() -> None:
     assert own._records.trained == {}
 
 
+@pytest.mark.parametrize(("unit", "cap"), [("client", 3), ("client", 30), ("individual", 2)])
+def test_a_cap_of_records_leaves_the_update_as_it_is(unit: Any, cap: int) -> None:
+    """It failed for whoever had more of them, which closed her gate."""
+    policy = Policy(
+        {"model.update": (Guard.of("gaussian", spend=10**6),)},
+        unit=unit,
+        cap=cap,
+        accountant="zcdp",
+    )
+    nine = Records(SCHEMA, np.linspace(0, 99, 9)[:, None], individual=np.arange(9) // 3)
+    own = UpdateGate("a", policy, Ledger(), clip=5.0, records=nine)
+    for round in range(2):
+        told = own.release([np.array([3.0, 4.0])], round=round)
+        assert told is not None
+        np.testing.assert_allclose(told[0], [3.0, 4.0], atol=0.1)
+    assert not own.gate.breaches and own._records.trained == {}
+
+
+def test_an_update_that_no_message_carries_is_refused_before_it_is_charged() -> None:
+    """Whatever the policy's cells allow: the reply would be over the limit of what is decoded."""
+    policy = Policy(
+        {"model.update": (Guard.of("gaussian", spend="1"),)}, accountant="zcdp", cells=10**8
+    )
+    own = UpdateGate("a", policy, Ledger(), clip=1.0)
+    for cells, refused in ((wire.LIMIT // 8, Reason.OVERSIZED), (wire.LIMIT // 9, None)):
+        assert own.gate.dry_run(Request.of("1", ModelUpdate(cells, 1.0))) == refused
+
+
 def test_what_training_protected_costs_what_its_accountant_says_and_every_total_says_so() -> None:
     """An update of private training leaves as it was made, clipped; the gate derives none of its epsilon."""
     policy = Policy(
