@@ -12,16 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privfed.learners.private import queries
 from privfed.learners.private.basis import Basis, Trees
 from privfed.learners.private.grid import BinEdges
-from privfed.learners.private.queries import (
-    BasisLeafCounts,
-    CalibrationSums,
-    Correlations,
-    FeatureHistogram,
-    Gradient,
-    TargetHistogram,
-)
 from privfed.learners.private.target_link import Outcome, ResidualBounds
 from privfed.questions.part import Bound, Part
 from privfed.questions.query import Query, View
@@ -87,11 +80,11 @@ def window(schema: Schema, low: float, high: float, clip: float) -> ResidualBoun
 
 def gradient(
     schema: Schema, weights: float = 0.0, limits: tuple[float, float, float] = (0.0, 1.0, 1.0)
-) -> Gradient:
+) -> queries.Gradient:
     """A question whose weights are alike in all functions and alternate in the outputs."""
     size = outcome(schema).classes
     signs = (-1.0) ** np.arange(size)
-    return Gradient(
+    return queries.Gradient(
         BASIS,
         outcome(schema),
         window(schema, *limits),
@@ -100,10 +93,10 @@ def gradient(
     )
 
 
-def scores(query: Gradient, *cuts: float) -> CalibrationSums:
+def scores(query: queries.Gradient, *cuts: float) -> queries.CalibrationSums:
     """The same model and limits, asked about by score, all outputs' cut-offs alike."""
     every = np.tile(np.array(cuts, float), (query.outcome.classes, 1))
-    return CalibrationSums(
+    return queries.CalibrationSums(
         query.basis, query.outcome, query.window, query.weights, query.start, every
     )
 
@@ -145,14 +138,14 @@ def keeps(query: Query, base: list[Row], rows: list[Row], schema: Schema) -> boo
 RANKS = np.array([[-1.0, 0, 1], [1, 0.3, -1], [-1, 1, 0], [1, 1, -1]])
 EVERY = BinEdges((*CUTS, (0.5,)))
 QUESTIONS: dict[str, tuple[Query, Schema]] = {
-    "histogram": (FeatureHistogram(EVERY), BINARY),
-    "histogram of one bin": (FeatureHistogram(BinEdges(((),) * 5)), NUMERIC),
-    "target": (TargetHistogram(BinEdges(((0.5, 2.0),))), CLASSES),
-    "target in one bin": (TargetHistogram(BinEdges(((),))), NUMERIC),
-    "correlations, unclipped": (Correlations(GRID, RANKS, float(P)), BINARY),
-    "correlations, clipped": (Correlations(GRID, RANKS, 0.7), BINARY),
-    "correlations, the least clip": (Correlations(GRID, RANKS, 2.0**-10), NUMERIC),
-    "masses": (BasisLeafCounts(BASIS), CLASSES),
+    "histogram": (queries.FeatureHistogram(EVERY), BINARY),
+    "histogram of one bin": (queries.FeatureHistogram(BinEdges(((),) * 5)), NUMERIC),
+    "target": (queries.TargetHistogram(BinEdges(((0.5, 2.0),))), CLASSES),
+    "target in one bin": (queries.TargetHistogram(BinEdges(((),))), NUMERIC),
+    "correlations, unclipped": (queries.Correlations(GRID, RANKS, float(P)), BINARY),
+    "correlations, clipped": (queries.Correlations(GRID, RANKS, 0.7), BINARY),
+    "correlations, the least clip": (queries.Correlations(GRID, RANKS, 2.0**-10), NUMERIC),
+    "masses": (queries.BasisLeafCounts(BASIS), CLASSES),
     **{
         f"gradient {name} {weights} {limits}": (gradient(schema, weights, limits), schema)
         for name, schema in (("binary", BINARY), ("number", NUMERIC), ("classes", CLASSES))
@@ -209,12 +202,12 @@ def test_any_rows_keep_to_the_other_bounds(
     base: list[Row], rows: tuple[Row, Row], clip: float
 ) -> None:
     """Histograms, leaves, and products of ranks of any length."""
-    target = TargetHistogram(BinEdges(((0.5,),)))
+    target = queries.TargetHistogram(BinEdges(((0.5,),)))
     for query in (
-        FeatureHistogram(EVERY),
+        queries.FeatureHistogram(EVERY),
         target,
-        BasisLeafCounts(BASIS),
-        Correlations(GRID, RANKS, clip),
+        queries.BasisLeafCounts(BASIS),
+        queries.Correlations(GRID, RANKS, clip),
     ):
         assert keeps(query, base, list(rows), BINARY)
 
@@ -253,12 +246,12 @@ def test_the_bounds_of_scores_are_nearly_attained() -> None:
     assert declared.l1 * 0.999 < change.l1 <= declared.l1
 
 
-class _Uncounted(CalibrationSums):
+class _Uncounted(queries.CalibrationSums):
     """A planted fault: the bound leaves out that a record is counted beside its residual."""
 
     def parts(self, schema: Schema) -> dict[str, Part]:
         part = super().parts(schema)["sums"]
-        residual = Gradient.parts(self, schema)["sums"].sensitivity
+        residual = queries.Gradient.parts(self, schema)["sums"].sensitivity
         assert part.sensitivity is not None and residual is not None
         l2_squared = int(residual.add_or_remove.l2_squared / self.basis.squares)
         own = replace(part.sensitivity.add_or_remove, l2_squared=l2_squared)
@@ -276,7 +269,7 @@ def test_a_count_that_is_left_out_of_a_bound_is_caught() -> None:
     assert not keeps(faulty, [], CORNERS, BINARY)
 
 
-class _Forgets(Gradient):
+class _Forgets(queries.Gradient):
     """A planted fault: the bound of half the residual."""
 
     def parts(self, schema: Schema) -> dict[str, Part]:
