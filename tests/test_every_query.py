@@ -32,17 +32,10 @@ from privfed.learners.rule_search.queries import (
     TemplateBits,
 )
 from privfed.learners.rule_search.rule_index import RuleIndex
+from privfed.learners.rulefit import queries as rulefit
 from privfed.learners.rulefit.averaging import LocalStepParams
 from privfed.learners.rulefit.boosting import Boosting
 from privfed.learners.rulefit.cutoffs import Cutoffs
-from privfed.learners.rulefit.queries import (
-    BoostedRules,
-    CovariateHistogram,
-    Increment,
-    Objective,
-    SmoothnessBound,
-    Supports,
-)
 from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.spreads import Spreads
 from privfed.learners.stl.grammar import Grammar, Symbols
@@ -92,25 +85,25 @@ TABULAR: dict[str, tuple[Query, Schema]] = {
         ),
         NUMERIC,
     ),
-    "histogram": (CovariateHistogram((0, 2), 7), NUMERIC),
-    "supports": (Supports(TERMS), NUMERIC),
+    "histogram": (rulefit.CovariateHistogram((0, 2), 7), NUMERIC),
+    "supports": (rulefit.Supports(TERMS), NUMERIC),
     "spreads": (Spreads(CUTOFFS, (0, 2)), NUMERIC),
-    "curvature": (SmoothnessBound(TERMS, 0 * WEIGHTS), NUMERIC),
-    "boosted rules": (BoostedRules(CUTOFFS, Boosting(3, 4.0, 0.1, 0.5, 1, True)), BINARY),
+    "curvature": (rulefit.SmoothnessBound(TERMS, 0 * WEIGHTS), NUMERIC),
+    "boosted rules": (rulefit.BoostedRules(CUTOFFS, Boosting(3, 4.0, 0.1, 0.5, 1, True)), BINARY),
     "increment": (
-        Increment(TERMS, 0 * WEIGHTS, WEIGHTS, LocalStepParams(0.1, 0.1, 2, 0.01), True),
+        rulefit.Increment(TERMS, 0 * WEIGHTS, WEIGHTS, LocalStepParams(0.1, 0.1, 2, 0.01), True),
         BINARY,
     ),
-    "objective": (Objective(TERMS, WEIGHTS, False), NUMERIC),
+    "objective": (rulefit.Objective(TERMS, WEIGHTS, False), NUMERIC),
     "boosted rules of a class": (
-        BoostedRules(CUTOFFS, Boosting(3, 4.0, 0.1, 0.5, 1, True), 2),
+        rulefit.BoostedRules(CUTOFFS, Boosting(3, 4.0, 0.1, 0.5, 1, True), 2),
         CLASSES,
     ),
     "increment of a class": (
-        Increment(TERMS, 0 * WEIGHTS, WEIGHTS, LocalStepParams(0.1, 0.1, 2, 0.01), True, 0),
+        rulefit.Increment(TERMS, 0 * WEIGHTS, WEIGHTS, LocalStepParams(0.1, 0.1, 2, 0.01), True, 0),
         CLASSES,
     ),
-    "objective of a class": (Objective(TERMS, WEIGHTS, True, 1), CLASSES),
+    "objective of a class": (rulefit.Objective(TERMS, WEIGHTS, True, 1), CLASSES),
     "posterior": (LocalPosterior(0.1), BINARY),
     "forest": (LocalForest(3, 1), BINARY),
     "records": (RawRecords(), NUMERIC),
@@ -133,24 +126,12 @@ WHO = CohortSample.everybody(PEOPLE)
 Held = tuple[int, Symbols, float]
 
 
-def complete() -> list[Symbols]:
-    """Every structure that lacks nothing."""
-    found: list[Symbols] = []
-    frontier: list[Symbols] = [()]
-    while frontier:
-        template = frontier.pop()
-        following = GRAMMAR.continuations(template)
-        found += [] if following else [template]
-        frontier += following
-    return sorted(found)
-
-
 def width(structure: Symbols) -> int:
     """How many parameters it has."""
     return len(GRAMMAR.ranges(structure))
 
 
-STRUCTURES = tuple(sorted(complete(), key=width)[::7])[:6]
+STRUCTURES = tuple(sorted(sorted(GRAMMAR.structures()), key=width)[::7])[:6]
 
 
 def book(rules: Sequence[Held]) -> RuleIndex:

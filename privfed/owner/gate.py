@@ -41,8 +41,8 @@ from privfed.owner.release_cache import ReleaseCache
 from privfed.owner.unmasking import Unmasking, new_seed
 from privfed.privacy.accountant import Accountant
 from privfed.privacy.loss import Loss
-from privfed.privacy.masked_sums import MaskedProtection
-from privfed.privacy.mechanism import Protection
+from privfed.privacy.masked_sums import AnyProtection
+from privfed.privacy.mechanism import Cells
 from privfed.privacy.noise import Noise, SecureNoise
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of, kinds_of
@@ -463,11 +463,7 @@ class Gate:
         return Envelope.seal(Release(*said, owners, view.hex(), least, told))
 
     def _protect(
-        self,
-        request: Request,
-        exact: Mapping[str, np.ndarray],
-        protection: Protection | MaskedProtection,
-        reveals: Mapping[str, np.ndarray],
+        self, request: Request, exact: Cells, protection: AnyProtection, reveals: Cells
     ) -> dict[str, ReleasedPart]:
         mechanism, parts, laws = protection.mechanism, protection.group, protection.laws
         mine = {name: as_declared(exact[name], bounded.part) for name, bounded in parts.items()}

@@ -94,20 +94,14 @@ def _rounds(state: Sequence[np.ndarray], number: int) -> None:
     a, b, c, d = state
     spare = np.empty_like(a)
     for _ in range(number):
-        a += b
-        c += d
-        _rotate(b, 13, spare)
-        _rotate(d, 16, spare)
-        b ^= a
-        d ^= c
-        _rotate(a, 32, spare)
-        c += b
-        a += d
-        _rotate(b, 17, spare)
-        _rotate(d, 21, spare)
-        b ^= c
-        d ^= a
-        _rotate(c, 32, spare)
+        for first, second, left, right in ((a, c, 13, 16), (c, a, 17, 21)):
+            first += b
+            second += d
+            _rotate(b, left, spare)
+            _rotate(d, right, spare)
+            b ^= first
+            d ^= second
+            _rotate(first, 32, spare)
 
 
 def _rotate(word: np.ndarray, bits: int, spare: np.ndarray) -> None:
