@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
-from scipy.stats import rankdata
 
 from privfed.attacks.base import (
     Attack,
@@ -414,9 +413,11 @@ def auc(members: np.ndarray, outsiders: np.ndarray) -> float:
     """Probability that a member scores above an outsider, ties counted half."""
     if not len(members) or not len(outsiders):
         return 0.5
-    ranks = rankdata(np.concatenate([members, outsiders]))[: len(members)]
-    wins = ranks.sum() - len(members) * (len(members) + 1) / 2
-    return float(wins / (len(members) * len(outsiders)))
+    if np.isnan(members).any() or np.isnan(outsiders).any():
+        return math.nan
+    ordered = np.sort(outsiders)
+    twice = sum(ordered.searchsorted(members, side).sum() for side in ("left", "right"))
+    return float(twice / 2 / (len(members) * len(outsiders)))
 
 
 def auc_deviation(area: float, members: int, outsiders: int) -> float:

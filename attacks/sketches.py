@@ -170,8 +170,9 @@ class SketchedValues(Attack):
                 cells += len(column)
                 found += matches(known, column, reach)
                 others = [table.x[:, feature] for name, table in truth.items() if name != client]
+                shape, pool = Shape.of(column.astype(float)), np.concatenate([np.empty(0), *others])
                 for draw in range(DRAWS):
-                    drawn = _drawn(column, others, rng)
+                    drawn = _drawn(column, shape, pool, rng)
                     chance[draw] += max(matches(known, each, reach) for each in drawn)
         told: dict[str, Any] = {"of": cells, "baseline": float(chance.mean()), "partial": partial}
         grade = severity(found, chance, 0)
@@ -187,12 +188,11 @@ def matches(known: np.ndarray, cells: np.ndarray, reach: float) -> int:
 
 
 def _drawn(
-    column: np.ndarray, others: list[np.ndarray], rng: np.random.Generator
+    column: np.ndarray, shape: Shape, pool: np.ndarray, rng: np.random.Generator
 ) -> Iterator[np.ndarray]:
     """As many cells that the sketches know nothing of: in the column's shape, and of others if there are any."""
     own = column.astype(float)
-    Shape.of(own).redraw(own, rng)
+    shape.redraw(own, rng)
     yield own
-    pool = np.concatenate([np.empty(0), *others])
     if len(pool):
         yield np.asarray(rng.choice(pool, len(column)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import string
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -232,14 +232,15 @@ def digests_in(seen: dict[str, str], table: RawTable) -> Evidence | None:
     )  # of larger ones no cut digests are looked for
     found: dict[str, tuple[float, partial[str], str]] = {}
     counted: set[str] = set()
+    written = cache(lambda: list(_written(table)))
     for name in _HASHES:
         length = 2 * hashlib.new(name).digest_size
         for cut in {
             len(one) for one in seen if len(one) == length or (small and len(one) < length)
         }:
-            digests = table.memoised((name, cut), partial(_digests, name, cut, table))
+            digests = table.memoised((name, cut), partial(_digests, name, cut, table, written))
             found |= {one: (*digests[one], name) for one in sorted(digests.keys() & seen.keys())}
-            counted |= _of_counts(name, cut) & seen.keys()
+            counted |= _of_counts(name, cut).intersection(seen)
     if not found:
         return None
     chances = np.array([chance for chance, *_ in found.values()])
@@ -269,21 +270,28 @@ def _of_counts(name: str, cut: int) -> frozenset[str]:
     return frozenset(one[:cut] for one in made)
 
 
-def _digests(name: str, cut: int, table: RawTable) -> dict[str, tuple[float, partial[str]]]:
+#: A raw value as it is written, how likely another of its kind is written so, and where it stands.
+Written = tuple[bytes, float, partial[str]]
+
+
+def _digests(
+    name: str, cut: int, table: RawTable, written: Callable[[], list[Written]]
+) -> dict[str, tuple[float, partial[str]]]:
     """Of each digest of a raw value how likely another value of its kind is that, and where it stands."""
-    size = 2 * hashlib.new(name).digest_size
+    hashed = getattr(hashlib, name)
+    size = 2 * hashed().digest_size
     if cut < size:
-        whole = table.memoised((name, size), partial(_digests, name, size, table))
+        whole = table.memoised((name, size), partial(_digests, name, size, table, written))
         return {digest[:cut]: told for digest, told in whole.items()}
     made: dict[str, tuple[float, partial[str]]] = {}
-    for written, chance, where in _written(table):
-        digest = hashlib.new(name, written).hexdigest()
+    for form, chance, where in written():
+        digest = hashed(form).hexdigest()
         if digest not in made or made[digest][0] < chance:
             made[digest] = chance, where
     return made
 
 
-def _written(table: RawTable) -> Iterator[tuple[bytes, float, partial[str]]]:
+def _written(table: RawTable) -> Iterator[Written]:
     """Raw values and texts as programs write them before they hash them."""
     sizes, flat = table.cells.sizes[:DIGESTED], table.numbers.ravel()
     cells, at = table.cells.first[:DIGESTED], np.arange(len(sizes))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import combinations
 
 import numpy as np
@@ -225,10 +225,16 @@ def _threes(table: RawTable) -> Cells | None:
     if count < 4:
         return None
     if count * (count - 1) * (count - 2) // 6 * columns <= PAIRS:
-        at = np.array(list(combinations(range(count), 3)))
+        one, two, three = _any_three(count)
     else:
-        at = np.arange(count - 2)[:, None] + np.arange(3)
-    return Cells.of(numbers[at].sum(axis=1), where[at[:, 0]])
+        one, two, three = np.arange(3)[:, None] + np.arange(count - 2)
+    return Cells.of(numbers[one] + numbers[two] + numbers[three], where[one])
+
+
+@lru_cache(maxsize=2)
+def _any_three(count: int) -> np.ndarray:
+    """Every choice of three of so many, shape (3, choices)."""
+    return np.array(list(combinations(range(count), 3))).T.copy()
 
 
 def _quantiles(table: RawTable) -> Cells | None:

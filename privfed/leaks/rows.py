@@ -183,10 +183,11 @@ def _beginnings(table: RawTable, precision: Precision) -> tuple[np.ndarray, int]
 
 @dataclass(frozen=True, eq=False)
 class _Keys:
-    """Whole records at one precision, with codes of texts or not, their keys, which columns depend on one
-    another, and of each that was asked for the log of how likely its values are."""
+    """Whole records at one precision, with codes of texts or not, the same without NaN, their keys, which columns
+    depend on one another, and of each that was asked for the log of how likely its values are."""
 
     whole: np.ndarray
+    plain: np.ndarray
     groups: np.ndarray
     keys: np.ndarray
     windows: Windows
@@ -196,8 +197,7 @@ class _Keys:
         """The log of how likely a row drawn column by column is each, of some columns; of those that depend on
         one another the one that says most."""
         for at in set(columns) - set(self.logs):
-            column = np.nan_to_num(self.whole[:, at])
-            self.logs[at] = _log_chances(column, self.keys[:, at], precision)
+            self.logs[at] = _log_chances(self.plain[:, at], self.keys[:, at], precision)
         listed = [
             [self.logs[at] for at in columns if self.groups[at] == group]
             for group in set(self.groups.tolist())
@@ -213,11 +213,16 @@ class _Keys:
     @classmethod
     def of(cls, table: RawTable, coded: bool, precision: Precision, cut: bool) -> _Keys:
         """Rounded to the nearest, or cut off."""
-        whole = np.column_stack([table.numbers, table.codes]) if coded else table.numbers
-        plain = np.nan_to_num(whole)
+        whole, plain = table.memoised(("plain", coded), partial(_plain, table, coded))
         cell = precision.cell(plain)
         keys = precision.keys(np.trunc(plain / cell) * cell if cut else plain)
-        return cls(whole, table.groups, keys, Windows(keys.reshape(-1)))
+        return cls(whole, plain, table.groups, keys, Windows(keys.reshape(-1)))
+
+
+def _plain(table: RawTable, coded: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Whole records, with codes of texts or not, and the same without NaN and infinity."""
+    whole = np.column_stack([table.numbers, table.codes]) if coded else table.numbers
+    return whole, np.nan_to_num(whole)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,8 +241,10 @@ class _Records:
         """Rounded to the nearest, or cut off."""
         coded, first, last = span
         all_keys = _Keys.known(table, coded, precision, cut)
-        begins = np.arange(len(all_keys.keys)) * all_keys.keys.shape[1] + first
-        hashes = all_keys.windows.hashes(begins, begins + last - first)
+        width = all_keys.keys.shape[1]
+        hashes = all_keys.windows.hashes(
+            slice(first, all_keys.keys.size, width), slice(last, None, width)
+        )
         order = np.argsort(hashes)
         part, keys = all_keys.whole[:, first:last], all_keys.keys[:, first:last]
         logs = partial(all_keys.log_chances, range(first, last), precision)

@@ -137,38 +137,52 @@ class Shape:
         rank = np.where(rank > count - 1, 2 * (count - 1) - rank, rank)
         drawn = np.interp(np.maximum(rank, 0), np.arange(count), self.values)
         drawn = self._ended(self._rounded(drawn), rng)
-        steps = self.number / self.share * np.where(self._heaps > 0, ENDINGS, 1)
         for away in range(1, APART if count < LARGE else 3):
             again = self._again(drawn)
             if not again.any():
                 break
-            near = drawn + rng.choice([-away, away], count) * steps
+            near = drawn + rng.choice([-away, away], count) * self._steps
             near = np.clip(near, self.values[0], self.values[-1])
             drawn = np.where(again, self._rounded(near), drawn)
         again = self._again(drawn)
-        left = rng.permutation(np.setdiff1d(self.values, drawn[~again]))[: again.sum()]
+        left = self.values[~_among(self.values, np.sort(drawn[~again]))]
+        left = rng.permutation(left)[: np.count_nonzero(again)]
         drawn[np.flatnonzero(again)[: len(left)]] = left
         return drawn
 
     def _again(self, drawn: np.ndarray) -> np.ndarray:
         """Which values were drawn before, or belong to many."""
-        again = np.ones(len(drawn), dtype=bool)
-        again[np.unique(drawn, return_index=True)[1]] = False
-        return again | np.isin(drawn, self.taken)
+        order = drawn.argsort(kind="stable")
+        ordered = drawn[order]
+        again = _among(drawn, self.taken)
+        again[order[1:]] |= ordered[1:] == ordered[:-1]
+        return again
+
+    @cached_property
+    def _safe(self) -> np.ndarray:
+        return np.where(self.number > 0, self.number, 1.0)
+
+    @cached_property
+    def _slip(self) -> np.ndarray:
+        return np.asarray(1e-6 * self.number / self.share)
+
+    @cached_property
+    def _steps(self) -> np.ndarray:
+        """How far apart neighbours of each value are in the column, or those that end like it."""
+        return self.number / self.share * np.where(self._heaps > 0, ENDINGS, 1)
 
     def _rounded(self, drawn: np.ndarray) -> np.ndarray:
         return np.where(self.number > 0, self._made(self._units(drawn)), drawn)
 
     def _units(self, drawn: np.ndarray) -> np.ndarray:
-        safe = np.where(self.number > 0, self.number, 1.0)
-        return np.asarray(np.rint((drawn * self.share - self.base) / safe))
+        return np.asarray(np.rint((drawn * self.share - self.base) / self._safe))
 
     def _made(self, units: np.ndarray) -> np.ndarray:
         """Numbers of so many steps; to the bit as the column has them."""
         made = (units * self.number + self.base) / self.share
-        slip = 1e-6 * self.number / self.share
-        near = self.every[np.minimum(self.every.searchsorted(made - slip), len(self.every) - 1)]
-        return np.asarray(np.where(np.abs(made - near) <= slip, near, made))
+        place = self.every.searchsorted(made - self._slip)
+        near = self.every[np.minimum(place, len(self.every) - 1)]
+        return np.asarray(np.where(np.abs(made - near) <= self._slip, near, made))
 
     @cached_property
     def _heaps(self) -> np.ndarray:
@@ -196,3 +210,10 @@ class Shape:
         units, endings = self._units(drawn), self._units(self.values) % ENDINGS
         units[at] += endings[mixed] - units[at] % ENDINGS
         return np.where(self._heaps > 0, self._made(units), drawn)
+
+
+def _among(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
+    """Which values are among others, which ascend."""
+    if not len(ordered):
+        return np.zeros(len(values), dtype=bool)
+    return np.asarray(ordered.take(ordered.searchsorted(values), mode="clip") == values)

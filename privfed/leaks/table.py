@@ -53,7 +53,8 @@ class RawTable:
     bounds: Mapping[str, tuple[float, float]] | None = None
     public: np.ndarray = field(default_factory=lambda: np.empty(0))  #: values that may leave
     shared: int = 5  #: a value of so many records is nobody's own
-    bare: bool = False  #: whether nothing that is worked out of it is kept, as with many small ones
+    #: whether what is worked out of it is let go before the next is looked at, as with many small ones
+    bare: bool = False
     #: what rules worked out of it
     memo: dict[object, Any] = field(default_factory=dict, init=False)
 
@@ -72,9 +73,7 @@ class RawTable:
         return [one for one in words if _DIGIT.search(one) and _LETTER.search(one)]
 
     def memoised(self, key: object, make: Callable[[], T]) -> T:
-        """What a rule works out of the table, once; of a bare one each time."""
-        if self.bare:
-            return make()
+        """What a rule works out of the table, once."""
         if key not in self.memo:
             self.memo[key] = make()
         kept: T = self.memo[key]
@@ -126,9 +125,14 @@ class RawTable:
     def _mixed(self, rng: np.random.Generator) -> np.ndarray:
         """The records in another order, within their strata."""
         order = np.empty(self.records, dtype=np.int64)
-        mixed = np.lexsort((rng.random(self.records), self._strata))
-        order[np.argsort(self._strata, kind="stable")] = mixed
+        drawn, strata = rng.random(self.records), self._strata
+        mixed = np.lexsort((drawn, strata)) if strata.any() else drawn.argsort(kind="stable")
+        order[self._by_strata] = mixed
         return order
+
+    @cached_property
+    def _by_strata(self) -> np.ndarray:
+        return np.argsort(self._strata, kind="stable")
 
     @cached_property
     def rare(self) -> np.ndarray:
@@ -219,13 +223,13 @@ class RawTable:
         """The tables of the same shape that every rule is held against; small ones are kept."""
         kept = self.memoised("redraws", list[RawTable])
         for number in range(DRAWS):
-            if number < len(kept):
-                yield kept[number]
-                continue
-            drawn = self.redraw(np.random.default_rng([1, number]))
-            if drawn.bare:
+            known = number < len(kept)
+            drawn = kept[number] if known else self.redraw(np.random.default_rng([1, number]))
+            if drawn.bare and not known:
                 kept.append(drawn)
             yield drawn
+            if drawn.bare:
+                drawn.memo.clear()
 
     def redraw(self, rng: np.random.Generator) -> RawTable:
         """A table of the same shape that what left knows nothing of.

@@ -1,6 +1,6 @@
 """Windows of keys compared by sums of powers (Rabin and Karp), all places of a stream at once."""
 
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -8,6 +8,18 @@ import numpy as np
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 _INVERSE = np.uint64(pow(0x9E3779B97F4A7C15, -1, 1 << 64))
 _MIX = np.uint64(0xBF58476D1CE4E5B9)
+_SHORT = 1 << 16  #: Longest stream for which powers are kept
+
+
+@cache
+def _kept_powers() -> tuple[np.ndarray, np.ndarray]:
+    return _powers(_SHORT)
+
+
+def _powers(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first powers of the base, and of its inverse."""
+    with np.errstate(over="ignore"):
+        return np.cumprod(np.full(count, _BASE)), np.cumprod(np.full(count, _INVERSE))
 
 
 class Windows:
@@ -25,12 +37,14 @@ class Windows:
     @cached_property
     def _sums(self) -> tuple[np.ndarray, np.ndarray]:
         """Sums up to each place, and what shifts a window back to the start."""
+        count = len(self._keys)
+        powers, back = _kept_powers() if count <= _SHORT else _powers(count)
+        sums = np.zeros(count + 1, np.uint64)
         with np.errstate(over="ignore"):
             mixed = (self._keys ^ (self._keys >> np.uint64(29))) * _MIX
             mixed ^= mixed >> np.uint64(32)
-            powers = np.cumprod(np.full(len(mixed), _BASE))
-            sums = np.r_[np.uint64(0), np.cumsum(mixed * powers)]
-            return sums, np.cumprod(np.full(len(mixed), _INVERSE))
+            np.cumsum(mixed * powers[:count], out=sums[1:])
+        return sums, back[:count]
 
     def hashes(self, first: np.ndarray | slice, last: np.ndarray | slice) -> np.ndarray:
         """Of the windows that begin and end at some places."""

@@ -114,9 +114,14 @@ class Records:
 
     def take(self, index: np.ndarray) -> Records:
         """Give the records at the positions ``index``."""
-        y = None if self.y is None else self.y[index]
-        person = None if self.individual is None else self.individual[index]
-        return Records(self.schema, self.x[index], y, person, self.clipped)
+        taken = object.__new__(Records)  # what lies within the bounds is not looked at again
+        vars(taken).update(schema=self.schema, clipped=self.clipped)
+        for name, array in (("x", self.x), ("y", self.y), ("individual", self.individual)):
+            kept = None if array is None else array[index]
+            if kept is not None:
+                kept.setflags(write=False)
+            vars(taken)[name] = kept
+        return taken
 
 
 def _clip(values: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:

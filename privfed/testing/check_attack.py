@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,11 @@ class AttackCase:
         read = self.transcript if transcript is None else transcript
         findings: list[Finding] = (attack or self.attack).run(read, self.truth, self.schema)
         return findings
+
+    @cached_property
+    def found(self) -> list[Finding]:
+        """The findings in its transcript, of one run."""
+        return self.run()
 
 
 def check_attack(
@@ -103,7 +109,7 @@ def check_says_what_it_asks(case: AttackCase) -> None:
 def check_finds_something(case: AttackCase) -> None:
     """The other checks mean something: there is work for it in the transcript, and it finds some."""
     assert case.attack.attackable(case.transcript), "give a transcript that it can work on"
-    assert case.run(), "give a transcript in which it finds something"
+    assert case.found, "give a transcript in which it finds something"
 
 
 def check_empty(case: AttackCase) -> None:
@@ -129,14 +135,14 @@ def check_foreign(case: AttackCase) -> None:
 
 def check_repeatable(case: AttackCase) -> None:
     """The same transcript gives the same findings."""
-    first, again = ([each.to_dict() for each in case.run()] for _ in range(2))
+    first, again = ([each.to_dict() for each in found] for found in (case.found, case.run()))
     assert json.dumps(first) == json.dumps(again), "seed what it draws"
 
 
 def check_findings(case: AttackCase) -> None:
     """A finding has its attack's name and question, a metric, finite figures and kinds that left."""
     kinds = {entry.kind for entry in case.transcript}
-    for found in case.run():
+    for found in case.found:
         where = f"finding {found.metric!r}"
         assert found.metric, "a finding needs a metric"
         assert (found.attack, found.question) == (case.attack.name, case.attack.question), where
@@ -151,7 +157,7 @@ def check_no_raw_values(case: AttackCase) -> None:
     """No raw value stands in a finding."""
     raw = {value for table in case.truth.values() for value in _distinctive(table)}
     assert raw, f"no raw value of {DIGITS} digits to look for; skip this, with the reason"
-    for found in case.run():
+    for found in case.found:
         assert not raw & set(_numbers(found.to_dict())), (
             f"finding {found.metric!r} tells a raw value"
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from unittest import TestCase
 
@@ -35,6 +35,10 @@ LEARNS = 0.95
 EXAMPLES = 15
 
 
+#: A fitted learner, and the federation that it was fitted to.
+Fitted = tuple[FederatedLearner, LocalDisclosure]
+
+
 @dataclass(frozen=True)
 class LearnerCase:
     """An unfitted learner under test, fresh federations by policy, and inputs to predict."""
@@ -42,10 +46,18 @@ class LearnerCase:
     learner: FederatedLearner
     federate: Callable[[Policy], LocalDisclosure]
     x: pd.DataFrame
+    _known: dict[str, Fitted] = field(default_factory=dict)
 
-    def fitted(self, policy: Policy | None = None) -> tuple[FederatedLearner, LocalDisclosure]:
-        """A clone fitted under a policy (the published one unless given), and its federation."""
-        federation = self.federate(policy or self.learner.published())
+    def fitted(self, policy: Policy | None = None) -> Fitted:
+        """A clone fitted under a policy (the published one unless given), and its federation; the same each time."""
+        policy = policy or self.learner.published()
+        if policy.digest not in self._known:
+            self._known[policy.digest] = self.fitted_anew(policy)
+        return self._known[policy.digest]
+
+    def fitted_anew(self, policy: Policy) -> Fitted:
+        """Another clone fitted to another federation."""
+        federation = self.federate(policy)
         return self.fresh().fit(federation), federation
 
     def fresh(self) -> FederatedLearner:
@@ -201,7 +213,7 @@ def check_plan(case: LearnerCase) -> None:
 
 def check_repeats(case: LearnerCase) -> None:
     """The same data and seed give the same model."""
-    (one, _), (other, _) = case.fitted(), case.fitted()
+    (one, _), (other, _) = case.fitted(), case.fitted_anew(case.learner.published())
     assert plain(one) == plain(other)
 
 

@@ -44,6 +44,19 @@ class LevelSums(Query):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Add up, node by node."""
+        inside, target = self._reached(view)
+        return {
+            "counts": inside.sum(axis=1),
+            "sums": np.array([target[mask].sum() for mask in inside]),
+        }
+
+    def contribution(self, view: View) -> Mapping[str, np.ndarray]:
+        """One, and the target, in the node that the record reaches."""
+        inside, target = self._reached(view)
+        return {"counts": inside.T, "sums": np.where(inside, target, 0.0).T}
+
+    def _reached(self, view: View) -> tuple[np.ndarray, np.ndarray]:
+        """Which records are in each node, shape (nodes, records), and their targets on the grid."""
         table, schema = view.table, view.schema
         assert schema.target is not None
         low, high = schema.target.bounds
@@ -53,10 +66,7 @@ class LevelSums(Query):
         for node, path in enumerate(self.nodes):
             for feature, side in path:
                 inside[node] &= right[:, feature] == bool(side)
-        return {
-            "counts": inside.sum(axis=1),
-            "sums": np.array([target[mask].sum() for mask in inside]),
-        }
+        return inside, target
 
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -94,9 +95,14 @@ def test_kinds_that_nobody_installed_are_not_read() -> None:
 
 
 def released(
-    query: Query, owners: Mapping[str, Records], mechanism: str, spend: str | None, seed: int = 3
+    query: Query,
+    owners: Mapping[str, Records],
+    mechanism: str,
+    spend: str | None,
+    seed: int = 3,
+    times: int = 1,
 ) -> Transcript:
-    """Answers of several clients through one mechanism."""
+    """Answers of several clients through one mechanism, so many of each."""
     frames = [
         pd.DataFrame({"a": r.x[:, 0], "b": r.x[:, 1], "y": r.y, "owner": name})
         for name, r in owners.items()
@@ -105,8 +111,8 @@ def released(
     federation = LocalDisclosure.from_frame(
         pd.concat(frames), "y", client="owner", schema=SCHEMA, policy=policy, seed=seed
     )
-    for name, gate in federation.gates.items():
-        gate.answer(Request.of(f"request {name}", query))
+    for number, (name, gate) in product(range(times), federation.gates.items()):
+        gate.answer(Request.of(f"request {number} {name}", query))
     return federation.transcript()
 
 
@@ -125,10 +131,10 @@ def test_a_shared_draw_of_noise_ranks_nobody() -> None:
     """Two clients of equal records: within a draw every member would beat every outsider."""
     rho, same = 0.1, Records(SCHEMA, np.zeros((10, 2)), np.zeros(10))
     owners = {"one": same, "two": same}
-    areas = [
-        Membership().run(released(QUERIES[0], owners, "gaussian", str(rho), seed), owners)[0].value
-        for seed in range(200)
-    ]
+    told = released(QUERIES[0], owners, "gaussian", str(rho), times=200)
+    draws = zip(*(told.of(client=name) for name in owners), strict=True)
+    areas = [Membership().run(Transcript(draw), owners)[0].value for draw in draws]
+    assert len(areas) == 200
     assert np.mean(areas) == pytest.approx(norm.cdf(math.sqrt(rho)), abs=0.06)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +153,16 @@ def small_table() -> pd.DataFrame:
     return table_of()
 
 
+def written_study(
+    folder: Path, study: str = STUDY, schema: str = SCHEMA, table: pd.DataFrame | None = None
+) -> Path:
+    """Write a study with its table and schema into a folder, and give its path."""
+    (folder / "study.toml").write_text(study)
+    (folder / "schema.toml").write_text(schema)
+    (table_of() if table is None else table).to_csv(folder / "table.csv", index=False)
+    return folder / "study.toml"
+
+
 @pytest.fixture
 def owner_file(tmp_path: Path) -> Path:
     """A data owner's file; beside it the small table, its schema, and a policy of the small study's learner."""
@@ -166,21 +178,30 @@ def owner_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def write_study(tmp_path: Path) -> Callable[..., Path]:
     """Writes a study with its table and schema, changed by a test, and gives its path."""
+    return partial(written_study, tmp_path)
 
-    def written(
-        study: str = STUDY, schema: str = SCHEMA, table: pd.DataFrame | None = None
-    ) -> Path:
-        (tmp_path / "study.toml").write_text(study)
-        (tmp_path / "schema.toml").write_text(schema)
-        (table_of() if table is None else table).to_csv(tmp_path / "table.csv", index=False)
-        return tmp_path / "study.toml"
 
-    return written
+@pytest.fixture(scope="session")
+def carried_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small study, carried out once, with all its pictures; nobody changes it."""
+    folder = tmp_path_factory.mktemp("study")
+    assert status(["run", str(written_study(folder)), "--out", str(folder / "out")]) == FINE
+    assert "<path" in (folder / "out" / "report.html").read_text()
+    return folder
 
 
 @pytest.fixture
-def finished(write_study: Callable[..., Path], tmp_path: Path) -> Path:
-    """A finished study's folder."""
-    out = tmp_path / "out"
-    assert status(["run", str(write_study()), "--out", str(out)]) == FINE
-    return out
+def finished(carried_out: Path, tmp_path: Path) -> Path:
+    """A finished study's folder, a test's own."""
+    shutil.copytree(carried_out, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "out"
+
+
+@pytest.fixture(autouse=True)
+def _pictures_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of studies have empty pictures: how these are drawn is tested beside the reports and the learners."""
+
+    def empty(_: object, to: Any, **__: object) -> None:
+        to.write("<svg></svg>") if hasattr(to, "write") else Path(to).touch()
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", empty)

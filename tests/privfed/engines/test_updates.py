@@ -250,7 +250,7 @@ def test_both_engines_guards_pass_the_check_of_guards(
     """Shapes, scalars, clipping, fresh noise in whole numbers, of the scale that the claim needs."""
     pytest.importorskip(stack)
     monkeypatch.setattr(guard_examples, "SEEDS", [np.random.default_rng(1)])
-    monkeypatch.setattr(checks, "DRAWS", 60)
+    monkeypatch.setattr(checks, "DRAWS", 30)
     made = {
         "flwr": lambda: _flower(guard_examples.gated_mod()),
         "nvflare": lambda: _flare(guard_examples.gated_filter()),

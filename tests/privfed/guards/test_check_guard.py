@@ -31,8 +31,12 @@ FOUR = replace(CLAIM, rounds=4)
 
 @pytest.fixture(autouse=True)
 def _seeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards draw the same noise in each run of a test: a right one is convicted once in a hundred times."""
+    """Guards draw the same noise in each run of a test: a right one is convicted once in a hundred times.
+
+    A hundred draws show each planted fault as four hundred do.
+    """
     monkeypatch.setattr(guard_examples, "SEEDS", [np.random.default_rng(1)])
+    monkeypatch.setattr(checks, "DRAWS", 100)
 
 
 def checked(
@@ -68,24 +72,24 @@ def test_a_right_guard_passes_and_the_verdict_says_what_was_not_looked_at(
 
 
 @pytest.mark.parametrize(
-    ("name", "claim", "by"),
+    ("name", "claim", "runs", "by"),
     [
-        ("Unclipped", CLAIM, [checks.check_clipping, checks.check_one_round]),
-        ("Half", CLAIM, [checks.check_law, checks.check_one_round]),
-        ("Half", replace(CLAIM, scale=SIGMA), [checks.check_law]),
-        ("Floats", CLAIM, [checks.check_low_bits]),
-        ("Seeded", CLAIM, [checks.check_fresh]),
-        ("EveryOther", CLAIM, [checks.check_spent]),
-        ("Forgetful", FOUR, [checks.check_all_rounds]),
-        ("ByLayer", CLAIM, [checks.check_one_round]),
-        ("PassesScalars", CLAIM, [checks.check_untouched, checks.check_clipping]),
+        ("Unclipped", CLAIM, 1000, [checks.check_clipping, checks.check_one_round]),
+        ("Half", CLAIM, 4000, [checks.check_law, checks.check_one_round]),
+        ("Half", replace(CLAIM, scale=SIGMA), 1000, [checks.check_law]),
+        ("Floats", CLAIM, 1000, [checks.check_low_bits]),
+        ("Seeded", CLAIM, 1000, [checks.check_fresh]),
+        ("EveryOther", CLAIM, 2500, [checks.check_spent]),
+        ("Forgetful", FOUR, 2500, [checks.check_all_rounds]),
+        ("ByLayer", CLAIM, 1000, [checks.check_one_round]),
+        ("PassesScalars", CLAIM, 1000, [checks.check_untouched, checks.check_clipping]),
     ],
 )
 def test_each_fault_is_found_by_the_check_that_is_made_for_it(
-    name: str, claim: GuardClaim, by: list[Callable[[GuardTrial], Finding]]
+    name: str, claim: GuardClaim, runs: int, by: list[Callable[[GuardTrial], Finding]]
 ) -> None:
     """A planted fault, and the checks that convict it; the right guard passes these."""
-    case = GuardTrial(opened(f"python:guard_examples:{name}"), claim)
+    case = GuardTrial(opened(f"python:guard_examples:{name}"), claim, runs=runs)
     assert [check(case).severity for check in by] == ["breach"] * len(by)
     assert [of_the_right_guard(claim, check) for check in by] == ["none"] * len(by)
 
@@ -109,7 +113,7 @@ def test_a_right_mod_of_flower_passes_and_flower_s_own_is_convicted(
 ) -> None:
     """LocalDpMod draws floats, tells an update of zero by failing, and lets scalars through."""
     pytest.importorskip("flwr")
-    monkeypatch.setattr(checks, "DRAWS", 100)
+    monkeypatch.setattr(checks, "DRAWS", 40)
     quick = [checks.check_shapes, checks.check_untouched, checks.check_low_bits]
     case = GuardTrial(opened("flower:guard_examples:flower_mod", {"of": "Right"}), CLAIM)
     assert [check(case).severity for check in (*quick, checks.check_clipping)] == ["none"] * 4
@@ -152,7 +156,7 @@ def test_replacing_a_clients_update_reaches_twice_as_far_as_removing_it() -> Non
     for other in (replace(CLAIM, relation="replace-one"), replace(CLAIM, unit="record")):
         assert other.reach == 2
         assert other.least_scale == pytest.approx(2 * SIGMA)
-        case = GuardTrial(opened("python:guard_examples:Right"), other, runs=6000)
+        case = GuardTrial(opened("python:guard_examples:Right"), other, runs=4000)
         assert checks.check_one_round(case).severity == "breach"
 
 

@@ -503,12 +503,12 @@ def test_a_key_s_last_words_name_a_column(key: str, column: int) -> None:
 
 BANDS = ("bottom 25%", "mid 50%", "top 25%")
 MANY = pd.DataFrame(
-    np.random.default_rng(2).normal(50, 10, (3000, 8)).astype(int), columns=list("abcdefgh")
+    np.random.default_rng(2).normal(50, 10, (500, 8)).astype(int), columns=list("abcdefgh")
 )
 PUPILS = MANY[["a", "b"]].assign(
-    band=[BANDS[at % 3] for at in range(3000)],
+    band=[BANDS[at % 3] for at in range(500)],
     **MANY[["c", "d", "e", "f"]],
-    room=[f"Room {at}" for at in range(3000)],
+    room=[f"Room {at}" for at in range(500)],
     **MANY[["g", "h"]],
 )
 PUPIL = PUPILS.iloc[RECORD]

@@ -88,21 +88,24 @@ class Mean(FederatedRegressor):
 
 
 X = table(7)[["a", "b"]]
+#: Why the longest check is left out of all learners of ours but one.
+CHECKED = {"queries": "every query that is installed is checked by tests/test_every_query.py"}
 
 
 @pytest.mark.parametrize(
-    "learner",
+    ("learner", "skip"),
     [
-        FuzzyTreeRegressor(max_depth=2),
-        FuzzyTreeRegressor(scaling="schema"),
-        FuzzyTreeRegressor(clients_per_round=2, max_depth=2),
-        RuleFitRegressor(n_estimators=6, n_rounds=3),
-        LocalRuleFitRegressor(RuleFitRegressor(n_estimators=6, n_rounds=3)),
+        (FuzzyTreeRegressor(max_depth=2), {}),
+        (FuzzyTreeRegressor(scaling="schema"), CHECKED),
+        (FuzzyTreeRegressor(clients_per_round=2, max_depth=2), CHECKED),
+        (RuleFitRegressor(n_estimators=6, n_rounds=3), CHECKED),
+        (LocalRuleFitRegressor(RuleFitRegressor(n_estimators=6, n_rounds=3)), {}),
     ],
 )
-def test_regressors_conform(learner: FederatedLearner) -> None:
+def test_regressors_conform(learner: FederatedLearner, skip: dict[str, str]) -> None:
     """All eighteen checks."""
-    assert len(check_learner(learner, federate, X)) == len(CHECKS) == 18
+    ran = check_learner(learner, federate, X, skip=skip)
+    assert len(ran) + len(skip) == len(CHECKS) == 18
 
 
 def test_a_constant_conforms_but_does_not_learn() -> None:
@@ -135,16 +138,16 @@ def federate_classes(policy: Policy) -> LocalDisclosure:
 
 
 @pytest.mark.parametrize(
-    "learner",
+    ("learner", "skip"),
     [
-        RuleFitClassifier(n_estimators=6, n_rounds=3),
-        CentralRuleFitClassifier(RuleFitClassifier(n_estimators=6, n_rounds=3)),
-        BayesianInference(),
+        (RuleFitClassifier(n_estimators=6, n_rounds=3), CHECKED),
+        (CentralRuleFitClassifier(RuleFitClassifier(n_estimators=6, n_rounds=3)), {}),
+        (BayesianInference(), {}),
     ],
 )
-def test_classifiers_conform(learner: FederatedLearner) -> None:
-    """All seventeen checks, baselines included."""
-    assert len(check_learner(learner, federate_classes, X)) == len(CHECKS)
+def test_classifiers_conform(learner: FederatedLearner, skip: dict[str, str]) -> None:
+    """All eighteen checks, baselines included."""
+    assert len(check_learner(learner, federate_classes, X, skip=skip)) + len(skip) == len(CHECKS)
 
 
 class Fixing(Mean):
