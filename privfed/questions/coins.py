@@ -27,7 +27,8 @@ _BLOCK = 2**14  #: How many records are hashed at a time: what a processor's cac
 _START = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
 #: To the left and to the right, for each rotation: arrays, which take half as long as numbers on short tables.
 _SHIFTS = {
-    bits: (np.array(bits, np.uint64), np.array(64 - bits, np.uint64)) for bits in (13, 16, 17, 21, 32)
+    bits: (np.array(bits, np.uint64), np.array(64 - bits, np.uint64))
+    for bits in (13, 16, 17, 21, 32)
 }
 
 Keys = tuple[np.ndarray, np.ndarray]  #: Two words of 64 bits for each record, or one pair for all
