@@ -8,7 +8,7 @@ audit: $(VENV)/installed
 	$(BIN)/privfed audit --out audit --overwrite
 
 test: $(VENV)/developing
-	$(BIN)/pytest -q -n auto $(OPTIONS)
+	$(BIN)/pytest -q -n auto --dist loadfile $(OPTIONS)
 
 # The suite, and which share of the code's branches it takes; the figure is the last line.
 coverage: OPTIONS = --cov --cov-report=

@@ -12,8 +12,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple
@@ -55,7 +54,7 @@ from privfed.privacy.policy import Guard, Policy
 from privfed.questions.part import Bound, Part, PartType
 from privfed.tables.schema import Schema
 from privfed.testing import faulty
-from privfed.testing.faulty import AnewGate, LaxCapGate
+from privfed.testing.faulty import AnewGate, LaxCapGate, with_mechanism
 from privfed.testing.hospitals import NUMERIC
 from privfed.testing.queries import Histogram
 
@@ -343,18 +342,6 @@ def _noted(rows: PaperRows, name: str, found: list[Finding]) -> None:
     note = "a hundred canaries a run, alpha .05, delta 1e-5; claimed by the ledger for all answers, or for the one that convicts"
     for column, value in numbers.items():
         rows.add(title, f"{name} ({told_by})", column=column, ours=float(value), note=note)
-
-
-def with_mechanism(policy: Policy, mechanism: Mechanism, kinds: Sequence[str] = ()) -> Policy:
-    """The policy with another mechanism on some kinds of question, or on all, at the same charge."""
-    guards = {
-        kind: tuple(
-            replace(guard, mechanism=mechanism) if kind in (kinds or (kind,)) else guard
-            for guard in several
-        )
-        for kind, several in policy.guards.items()
-    }
-    return replace(policy, guards=guards)
 
 
 def floating_point(trials: int = 200_000) -> None:

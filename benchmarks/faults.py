@@ -41,7 +41,7 @@ from privfed.mechanisms.randomized_response import RandomizedResponse
 from privfed.owner.noise_monitor import NoiseMonitor, NoiseSums, OtherOwners
 from privfed.privacy.accountant import Budget
 from privfed.privacy.laws import Law
-from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection, unmasked
+from privfed.privacy.mechanism import BoundedPart, Cells, Mechanism, Protected, Protection, unmasked
 from privfed.privacy.noise import Noise, SecureNoise, TestNoise
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
@@ -67,13 +67,7 @@ class Planted(Gaussian):
     def __init__(self, plant: Plant) -> None:
         self.plant, self.state = plant, State()
 
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        priced: Protection,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
+    def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         self.state["cells"] = sum(array.size for array in exact.values())
         self.state["parity"] = int(next(iter(exact.values())).ravel()[:1].sum()) & 1
         self.state["call"] = self.state.get("call", 0) + 1
@@ -271,7 +265,7 @@ def federate(mechanism: Mechanism, seed: int) -> LocalDisclosure:
         client="clinic",
         schema=data.schema,
         seed=seed,
-        policy=with_mechanism(policy, mechanism),
+        policy=faulty.with_mechanism(policy, mechanism),
     )
 
 
@@ -333,7 +327,7 @@ def by_default(
     """The audits of a study's guards and of its owners' sources, by game; a guard's name builds it anew."""
 
     def asked() -> tuple[Sequence[Planned], Schema, Policy]:
-        return plan, schema, with_mechanism(policy, build())
+        return plan, schema, faulty.with_mechanism(policy, build())
 
     def guarded(seed: int) -> list[Finding]:
         with patch.object(guards, "mechanism_of", lambda guard: build()):
@@ -439,12 +433,6 @@ def pure() -> None:
     policy, plan = Policy(named, budget=Budget.of("20")), (Planned(counts, 3), Planned(sums, 2))
     for name, build in PURE.items():
         tried(name, by_default(build, policy, plan, schema))
-
-
-def with_mechanism(policy: Policy, mechanism: Mechanism) -> Policy:
-    kinds = policy.guards.items()
-    changed = {k: tuple(replace(guard, mechanism=mechanism) for guard in own) for k, own in kinds}
-    return replace(policy, guards=changed)
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def masking(owners: int, cells: int) -> dict[str, float]:
         for key in keys.values():
             key._pairs.clear()
             for public in roster.values():
-                key.check_peer(public)
+                key.pair(public)
 
     def hidden(seeds: bool = False) -> None:
         view = next(views).to_bytes(32, "big")

@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import ClassVar
 
-import numpy as np
-
 from privfed.errors import InputError, PolicyError
 from privfed.privacy.loss import Loss
-from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection, unmasked
+from privfed.privacy.mechanism import BoundedPart, Cells, Mechanism, Protected, Protection, unmasked
 from privfed.privacy.noise import Noise
 from privfed.questions.exact import Number, exact, round_up, shown
 
@@ -117,12 +115,6 @@ class Training(Mechanism):
             )
         return Loss(spend, rho, delta)
 
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        priced: Protection,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
+    def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         """Unchanged; that this is its own makes the price its word."""
         return {name: unmasked(exact[name]) for name in priced.group}

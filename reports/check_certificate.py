@@ -40,11 +40,9 @@ def criteria(plain: Mapping[str, Any]) -> list[dict[str, str]]:
 
     A figure that is missing is not examined, which is not met: silence is no evidence.
     """
-    limits: Mapping[str, Any] = plain["thresholds"]
-    return [
-        {"criterion": name, "required": required, "found": found, "state": state}
-        for name, required, found, state in (*_claims(plain, limits), *_evidence(plain, limits))
-    ]
+    names = ("criterion", "required", "found", "state")
+    rows = (*_claims(plain, plain["thresholds"]), *_evidence(plain, plain["thresholds"]))
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def _claims(plain: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
@@ -102,7 +100,7 @@ def _evidence(plain: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[t
         found = _text(max(shares), 3, ROUND_FLOOR) if shares else "no audit"
         yield "audit: proven over claimed", f"at least {limits['min_audit_power']:g}", found, state
     false = [own["subject"] for own in plain["audited"] if own["proven"] > own["claimed"]]
-    yield "audits", "contradict no claim", ", ".join(false) or "none does", _state(not false)
+    yield "audits", "contradict no claim", _all("agree", false, plain["audited"]), _state(not false)
 
 
 def _text(value: float, digits: int, rounding: str = ROUND_CEILING) -> str:  # 3.0001 is not 3
@@ -114,8 +112,9 @@ def _state(met: object) -> str:
     return MET if met else FAILED
 
 
-def _all(what: str, without: Sequence[str], owners: Sequence[Any]) -> str:
-    return f"not: {', '.join(without)}" if without else f"all {len(owners)} {what}"
+def _all(what: str, without: Sequence[str], each: Sequence[Any]) -> str:
+    whole = f"all {len(each)} {what}" if each else "there are none"
+    return f"not: {', '.join(without)}" if without else whole
 
 
 def decided(rows: Sequence[Mapping[str, str]]) -> str:
@@ -156,7 +155,8 @@ def faults(
         if known.get(owner) != head:
             yield f"the ledger of {owner} is not at the certificate's head"
     rows = criteria(plain)
-    if rows != plain["criteria"] or decided(rows) != plain["decision"]:
+    held, now = ([{**row, "found": ""} for row in each] for each in (plain["criteria"], rows))
+    if held != now or decided(rows) != plain["decision"]:
         yield "its decision does not follow from its figures"
     for row in rows:
         if row["state"] != MET:

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from privfed.ledger import Entry
-from privfed.ledger.statement import Line
+from privfed.ledger.statement import Line, printable
 from privfed.privacy.loss import Loss
 from privfed.questions.exact import shown, shown_delta
 from privfed.reports.words import in_words
@@ -21,7 +21,7 @@ def spending(policy: str, client: str, line: Line, share: str = "") -> str:
     spent = shown(line.epsilon or Fraction(0)) if bounded else "no bound"
     ceiling = "-" if line.budget is None else shown(line.budget.epsilon)
     delta = shown_delta(line.delta) if bounded else "-"
-    what = line.name or "everything"
+    what = printable(line.name or "everything")
     mark = "" if line.secure else "  TEST NOISE, protects nobody"
     mark += f"  {line.told_basis}" if line.told_basis else ""
     mark += "  its share, given all before it" if line.share else ""
@@ -42,7 +42,7 @@ def row(entry: Entry, kind: str) -> str:
     told += [f"study {body['study']}"] if body.get("study") else []
     if "loss" in body:
         told.append(in_words(Loss.from_dict(body["loss"])))
-    return f"{entry.seq:5} {entry.time[:19]} {entry.event:9} {' | '.join(told)}"
+    return f"{entry.seq:5} {entry.time[:19]} {entry.event:9} {' | '.join(map(printable, told))}"
 
 
 def facts(entry: Entry) -> list[str]:

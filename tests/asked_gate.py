@@ -12,6 +12,16 @@ from privfed.questions import wire
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
 from privfed.questions.query import Query, View
 from privfed.tables.schema import Schema
+from privfed.testing.queries import Histogram, LevelSums
+
+MakeGate = Callable[..., Gate]
+HALVES = Histogram(0, (0.0, 0.5, 1.0))
+LEVEL = LevelSums((((0, 0),), ((0, 1),)))
+
+
+def request(id: str = "1", query: Query = HALVES, **fields: Any) -> Request:
+    """Ask a question under an id."""
+    return Request.of(id, query, **fields)
 
 
 def reply(gate: Gate, request: Request) -> Reply:

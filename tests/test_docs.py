@@ -116,9 +116,14 @@ def walk(page: str) -> int:
 
 
 def test_the_officer_s_tutorial_ends_with_a_certificate(
-    laid_out: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+    laid_out: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Every command as printed; the certificate is checked for the model, and the report is there."""
+    """Every command as printed, in fewer trials and without shadow models; the certificate is the model's."""
+    monkeypatch.setattr("privfed.study.model_reading.MAX_WORK", 0)
+    monkeypatch.setattr("privfed.audits.guards.TRIALS", 20_000)
+    monkeypatch.setattr("privfed.audits.guards.GROUP_TRIALS", 3_000)
     folder = laid_out("tutorial-officer")
     assert walk("tutorial-officer") == 9
     assert (folder / "certificate.json").is_file() and (folder / "audit/report.html").is_file()
@@ -136,8 +141,13 @@ def test_a_model_s_file_is_attacked_as_printed(
     assert [round(each["value"], 3) for each in told[:4]] == [0.051, 0.532, 3625, 0.568]
 
 
-def test_the_researcher_s_tutorial_ends_with_a_figure(laid_out: Callable[[str], Path]) -> None:
-    """Its commands, and all blocks of the page, run one after the other as one script."""
+def test_the_researcher_s_tutorial_ends_with_a_figure(
+    laid_out: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its commands, and all blocks of the page, as one script; of fewer epsilons, seeds and runs."""
+    page = PAGES["tutorial-researcher"].replace("(0.5, 1, 2, 4, 8)", "(0.5, 8)")
+    page = page.replace("range(3)", "range(1)").replace("--runs 2", "--runs 1")
+    monkeypatch.setitem(PAGES, "tutorial-researcher", page)
     folder = laid_out("")
     (folder / "study.toml").write_text(blocks("tutorial-researcher", "toml")[0], encoding="utf-8")
     assert walk("tutorial-researcher") == 2

@@ -32,17 +32,10 @@ from privfed.learners.rule_search.queries import (
     TemplateBits,
 )
 from privfed.learners.rule_search.rule_index import RuleIndex
+from privfed.learners.rulefit import queries as rulefit
 from privfed.learners.rulefit.averaging import LocalStepParams
 from privfed.learners.rulefit.boosting import Boosting
 from privfed.learners.rulefit.cutoffs import Cutoffs
-from privfed.learners.rulefit.queries import (
-    BoostedRules,
-    CovariateHistogram,
-    Increment,
-    Objective,
-    SmoothnessBound,
-    Supports,
-)
 from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.spreads import Spreads
 from privfed.learners.stl.grammar import Grammar, Symbols
@@ -92,25 +85,25 @@ TABULAR: dict[str, tuple[Query, Schema]] = {
         ),
         NUMERIC,
     ),
-    "histogram": (CovariateHistogram((0, 2), 7), NUMERIC),
-    "supports": (Supports(TERMS), NUMERIC),
+    "histogram": (rulefit.CovariateHistogram((0, 2), 7), NUMERIC),
+    "supports": (rulefit.Supports(TERMS), NUMERIC),
     "spreads": (Spreads(CUTOFFS, (0, 2)), NUMERIC),
-    "curvature": (SmoothnessBound(TERMS, 0 * WEIGHTS), NUMERIC),
-    "boosted rules": (BoostedRules(CUTOFFS, Boosting(3, 4.0, 0.1, 0.5, 1, True)), BINARY),
+    "curvature": (rulefit.SmoothnessBound(TERMS, 0 * WEIGHTS), NUMERIC),
+    "boosted rules": (rulefit.BoostedRules(CUTOFFS, Boosting(3, 4.0, 0.1, 0.5, 1, True)), BINARY),
     "increment": (
-        Increment(TERMS, 0 * WEIGHTS, WEIGHTS, LocalStepParams(0.1, 0.1, 2, 0.01), True),
+        rulefit.Increment(TERMS, 0 * WEIGHTS, WEIGHTS, LocalStepParams(0.1, 0.1, 2, 0.01), True),
         BINARY,
     ),
-    "objective": (Objective(TERMS, WEIGHTS, False), NUMERIC),
+    "objective": (rulefit.Objective(TERMS, WEIGHTS, False), NUMERIC),
     "boosted rules of a class": (
-        BoostedRules(CUTOFFS, Boosting(3, 4.0, 0.1, 0.5, 1, True), 2),
+        rulefit.BoostedRules(CUTOFFS, Boosting(3, 4.0, 0.1, 0.5, 1, True), 2),
         CLASSES,
     ),
     "increment of a class": (
-        Increment(TERMS, 0 * WEIGHTS, WEIGHTS, LocalStepParams(0.1, 0.1, 2, 0.01), True, 0),
+        rulefit.Increment(TERMS, 0 * WEIGHTS, WEIGHTS, LocalStepParams(0.1, 0.1, 2, 0.01), True, 0),
         CLASSES,
     ),
-    "objective of a class": (Objective(TERMS, WEIGHTS, True, 1), CLASSES),
+    "objective of a class": (rulefit.Objective(TERMS, WEIGHTS, True, 1), CLASSES),
     "posterior": (LocalPosterior(0.1), BINARY),
     "forest": (LocalForest(3, 1), BINARY),
     "records": (RawRecords(), NUMERIC),
@@ -133,24 +126,12 @@ WHO = CohortSample.everybody(PEOPLE)
 Held = tuple[int, Symbols, float]
 
 
-def complete() -> list[Symbols]:
-    """Every structure that lacks nothing."""
-    found: list[Symbols] = []
-    frontier: list[Symbols] = [()]
-    while frontier:
-        template = frontier.pop()
-        following = GRAMMAR.continuations(template)
-        found += [] if following else [template]
-        frontier += following
-    return sorted(found)
-
-
 def width(structure: Symbols) -> int:
     """How many parameters it has."""
     return len(GRAMMAR.ranges(structure))
 
 
-STRUCTURES = tuple(sorted(complete(), key=width)[::7])[:6]
+STRUCTURES = tuple(sorted(sorted(GRAMMAR.structures()), key=width)[::7])[:6]
 
 
 def book(rules: Sequence[Held]) -> RuleIndex:
@@ -206,12 +187,6 @@ def test_queries_of_cohorts(query: Query) -> None:
 
 #: Small learners whose plans name the questions of their kinds, in all the ways of sampling.
 PLANNING: tuple[tuple[str, dict[str, Any]], ...] = (
-    *(
-        ("FedForestClassifier", {"n_estimators": 2, "sampling": way, "oob_score": way != "all"})
-        for way in ("bootstrap", "poisson", "split", "all")
-    ),
-    ("FedForestRegressor", {"n_estimators": 2, "sampling": "poisson", "oob_score": True}),
-    ("FedForestRegressor", {"n_estimators": 2, "gain_aggregation": "average"}),
     ("FedForestClassifier", {"n_estimators": 2, "top_k": 2}),
     ("GeneticTreeClassifier", {"population_size": 4, "generations": 2}),
     ("GeneticTreeRegressor", {"population_size": 4, "generations": 2}),
@@ -220,12 +195,19 @@ PLANNING: tuple[tuple[str, dict[str, Any]], ...] = (
     ("FedAvgNetworkClassifier", {}),
     ("TruexTreeClassifier", {"max_depth": 2}),
     ("LocalTreeClassifier", {}),
+    *(
+        ("FedForestClassifier", {"n_estimators": 2, "sampling": way, "oob_score": way != "all"})
+        for way in ("bootstrap", "split", "all")
+    ),
+    ("FedForestRegressor", {"n_estimators": 2, "sampling": "poisson", "oob_score": True}),
+    ("FedForestRegressor", {"n_estimators": 2, "gain_aggregation": "average"}),
 )
 
 
 def planned(numeric: Schema = NUMERIC, binary: Schema = BINARY) -> dict[str, tuple[Query, Schema]]:
-    """The questions that these plan for, one for each kind, target and way."""
+    """The different questions that these plan for, named by kind, target and way."""
     found: dict[str, tuple[Query, Schema]] = {}
+    known: set[tuple[str, bytes, str]] = set()
     for name, chosen in PLANNING:
         schema = binary if name.endswith("Classifier") else numeric
         target = "classes" if schema is BINARY else "numbers"
@@ -233,7 +215,10 @@ def planned(numeric: Schema = NUMERIC, binary: Schema = BINARY) -> dict[str, tup
         learner = plugins.load("learners", name)(**chosen)
         for policy in policies(learner):
             for line in learner.plan(schema, policy):
-                found[" ".join([line.query.kind, target, *ways])] = (line.query, schema)
+                asked = line.query.kind, line.query.fields, target
+                if asked not in known:
+                    found[" ".join([line.query.kind, target, *ways])] = (line.query, schema)
+                known.add(asked)
     return found
 
 

@@ -10,12 +10,9 @@ from privfed.learners import GeneticTreeRegressor
 from privfed.testing.hospitals import NUMERIC, patients
 
 learner = GeneticTreeRegressor(max_depth=3, generations=10, random_state=0)
+policy = learner.private(epsilon=4)
 federation = LocalDisclosure.from_frame(
-    patients(3000),
-    target="days",
-    client="hospital",
-    schema=NUMERIC,
-    policy=learner.private(epsilon=4),
+    patients(3000), target="days", client="hospital", schema=NUMERIC, policy=policy
 )
 learner.fit(federation)
 for hospital in federation.clients[:2]:

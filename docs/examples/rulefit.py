@@ -10,11 +10,8 @@ from privfed.learners import RuleFitRegressor
 from privfed.testing.hospitals import NUMERIC, patients
 
 learner = RuleFitRegressor(max_terms=6)
+policy = learner.private(epsilon=4)
 federation = LocalDisclosure.from_frame(
-    patients(6000),
-    target="days",
-    client="hospital",
-    schema=NUMERIC,
-    policy=learner.private(epsilon=4),
+    patients(6000), target="days", client="hospital", schema=NUMERIC, policy=policy
 )
 print(learner.fit(federation).describe())

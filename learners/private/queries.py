@@ -214,6 +214,14 @@ class BasisLeafCounts(_Coded):
             counts += np.bincount(places.ravel(), minlength=basis.size)
         return {"counts": counts[int(basis.starts[basis.columns]) :]}
 
+    def contribution(self, view: View) -> Mapping[str, np.ndarray]:
+        """One count in a leaf of each tree."""
+        basis, first = self.basis, int(self.basis.starts[self.basis.columns])
+        places = basis.cells(basis.grid.codes(view.table.x)).places[basis.columns :] - first
+        found = np.zeros((len(view.table), basis.size - first), np.int64)
+        found[np.arange(len(found)), places] = 1
+        return {"counts": found}
+
 
 @dataclass(frozen=True, eq=False)
 class Gradient(_Coded):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import MISSING, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import partial
@@ -151,8 +151,6 @@ class OwnerFile:
         assert adopted.masked is not None
         own = MaskingKey(secret_beside(self._path(self.ledger)))
         own.check(adopted.masked.keys, self.client)
-        for key in adopted.masked.keys.values():
-            own.check_peer(key)
         adopted.to_toml(path)
         agreed = {**self.agreed, "policy": adopted.digest}
         replace(self, agreed=agreed).to_toml(self.folder / "owner.toml")
@@ -175,19 +173,23 @@ class OwnerFile:
         """
         policy, table, records, key = self.checked(amend=amend, confirm=confirm)
         book = Ledger(self._path(self.ledger), self.client, key=key, registry=self.registry)
-        secret = book.secret()
-        held_out = coins.held_out(coins.table_keys(table, secret, self.individual), self.test)
-        gate = Gate(
-            self.client,
-            records.take(np.flatnonzero(~held_out)),
-            policy,
-            book,
-            study=self.study,
-            secret=secret,
-            held_out=records.take(np.flatnonzero(held_out)),
-            amend=amend,
-            block=self.block,
-        )
+        with ExitStack() as opened:
+            opened.callback(book.close)
+            secret = book.secret()
+            keys = coins.table_keys(table, secret, self.individual)
+            held_out = coins.held_out(keys, self.test)
+            gate = Gate(
+                self.client,
+                records.take(np.flatnonzero(~held_out)),
+                policy,
+                book,
+                study=self.study,
+                secret=secret,
+                held_out=records.take(np.flatnonzero(held_out)),
+                amend=amend,
+                block=self.block,
+            )
+            opened.pop_all()
         return OwnerSide(gate, rounds=self.rounds)
 
     def checked(

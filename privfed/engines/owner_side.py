@@ -14,6 +14,7 @@ from privfed.engines.batches import LIMIT, TOGETHER, Batch, Replies, schema_dige
 from privfed.engines.owner_log import LedgerLog
 from privfed.errors import WireError
 from privfed.exchange.messages import Envelope, Refusal
+from privfed.ledger.store import at_one_time
 from privfed.owner.gate import Gate
 from privfed.questions import wire
 from privfed.questions.threads import one_thread
@@ -74,13 +75,16 @@ class OwnerSide:
         """Answer the first messages, as many as fit into one batch."""
         found: list[bytes] = []
         size, outcomes = 0, Counter[str]()
-        for message in batch.messages:
-            envelope = self._one(message, principal)
-            size += len(envelope)
-            if found and size > self._together:
-                break  # recorded; a retry gets the same bytes
-            found.append(envelope)
-            outcomes[_outcome(envelope)] += 1
+        now = self._clock()
+        round = now.strftime(self._stretch) if self._stretch else ""
+        with at_one_time(now):
+            for message in batch.messages:
+                envelope = self._one(message, principal, round)
+                size += len(envelope)
+                if found and size > self._together:
+                    break  # recorded; a retry gets the same bytes
+                found.append(envelope)
+                outcomes[_outcome(envelope)] += 1
         with self._counting:
             self.outcomes.update({(principal, name): count for name, count in outcomes.items()})
         self._log.follow()
@@ -92,8 +96,7 @@ class OwnerSide:
         )
         return tuple(found)
 
-    def _one(self, message: bytes, principal: str) -> bytes:
-        round = self._clock().strftime(self._stretch) if self._stretch else ""
+    def _one(self, message: bytes, principal: str, round: str) -> bytes:
         before = sum(self.gate.breaches.values())
         with one_thread():
             sealed = self.gate.serve(message, principal=principal, round=round)

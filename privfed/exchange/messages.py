@@ -225,10 +225,9 @@ class Head:
         """Read ``seq:hash``, or ``seq:hash:signature`` (InputError: the text is no head)."""
         number, _, rest = text.strip().partition(":")
         digest, _, signature = rest.partition(":")
-        if not (
-            number.isdecimal() and len(digest) == 64 and set(digest) <= set("0123456789abcdef")
-        ):
-            raise InputError(f"{text!r} is no head; write seq:hash as it was published")
+        sized = len(number) < 20 and len(digest) == 64
+        if not (sized and number.isdecimal() and set(digest) <= set("0123456789abcdef")):
+            raise InputError(f"{text[:100]!r} is no head; write seq:hash as it was published")
         return cls(int(number), digest, signature)
 
 

@@ -87,34 +87,26 @@ def _flower(mod: Any) -> Answering:
 
     Outside of its own processes Flower makes no message unless a task's identity is set.
     """
-    from flwr.app import (
-        Array,
-        ArrayRecord,
-        ConfigRecord,
-        Context,
-        Message,
-        MetricRecord,
-        RecordDict,
-    )
+    from flwr import app
     from flwr.supercore.task_identity import TaskIdentity
 
     TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    context, number = Context(1, 1, {}, RecordDict(), {}), count(1)
+    context, number = app.Context(1, 1, {}, app.RecordDict(), {}), count(1)
 
-    def record(arrays: Sequence[np.ndarray]) -> RecordDict:
-        named = {str(at): Array(np.asarray(each)) for at, each in enumerate(arrays)}
-        return RecordDict({PLACE: ArrayRecord(named)})
+    def record(arrays: Sequence[np.ndarray]) -> app.RecordDict:
+        named = {str(at): app.Array(np.asarray(each)) for at, each in enumerate(arrays)}
+        return app.RecordDict({PLACE: app.ArrayRecord(named)})
 
     def answer(given: Given) -> list[np.ndarray] | None:
-        def trained(message: Message, _: Context) -> Message:
+        def trained(message: app.Message, _: app.Context) -> app.Message:
             made = record(given)
-            made["metrics"] = MetricRecord({"num-examples": 1})
-            return Message(made, reply_to=message)
+            made["metrics"] = app.MetricRecord({"num-examples": 1})
+            return app.Message(made, reply_to=message)
 
         content = record([np.zeros_like(each) for each in given])
-        content["config"] = ConfigRecord({"server-round": next(number)})
-        asked = Message(content, 1, "train")
+        content["config"] = app.ConfigRecord({"server-round": next(number)})
+        asked = app.Message(content, 1, "train")
         told = mod(asked, context, trained)
         if not told.has_content() or not told.content.array_records:
             return None

@@ -196,9 +196,14 @@ def kind_of(name: str) -> str | None:
 
 
 def block_key(charge: Charge, spent: Spent) -> bytes:
-    """Equal for charges that may share a block: all but the query, and its round unless limited."""
+    """Equal for charges that may share a block: all but the query, and its round unless limited.
+
+    A study that was sealed since, by another process too, draws on none of its own.
+    """
     asked = {"query": "", "round": "", "who": charge.principal, "scopes": sorted(spent.within)}
-    return encode_body({**charge.body(), **asked})
+    own = spent.blocks.get(charge.study)
+    sealed = own is not None and own.sealed
+    return encode_body({**charge.body(), **asked, "sealed": sealed})
 
 
 def most(block: int, spent: Spent, cost: Amount, kind: str, refuse: Refuse) -> int:

@@ -4,14 +4,19 @@ Large payloads are stored compressed (Zstandard, fastest level); hashes and expo
 original. At most :data:`MOST` bytes are decompressed, whatever a tampered payload claims.
 """
 
+from __future__ import annotations
+
+import errno
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from backports import zstd
 
@@ -65,12 +70,25 @@ class SqliteStore(Store):
     ) -> None:
         super().__init__(path, clock)
         self._reading = reading
+        self._real = os.path.realpath(str(path))
+        if path is not None and any(map(self._inherits, _OPEN.valuerefs())):
+            raise LedgerError(
+                f"{self}: was opened before a fork and not closed, so that SQLite would take locks for its own that it has "
+                "not; close it before, or start processes anew (spawn)"
+            )
         self._db = self._connect()
+        _OPEN[id(self)] = self
+        self._opened = [] if path is None or reading else self._files()
+
+    def _inherits(self, held: Callable[[], SqliteStore | None]) -> bool:
+        """Whether a store is of this file, and a parent of this process opened it."""
+        other = held()
+        return other is not None and other._real == self._real and other._process != self._process
 
     def _connect(self) -> sqlite3.Connection:
         try:
-            if self.path is not None and not self._reading:  # what is new is its owner's alone
-                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            if self.path is not None and not self._reading:
+                make_private(self.path)
             if self._reading:
                 self._roll_back()
             db = sqlite3.connect(
@@ -132,10 +150,24 @@ class SqliteStore(Store):
         )
 
     def commit(self, state: Mapping[str, bytes]) -> None:
-        """Write the state and synchronise the write-ahead log with the disk."""
+        """Write the state, synchronise the write-ahead log with the disk, and see that it is still there."""
         if state:
             self._db.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", state.items())
         self._db.execute("COMMIT")
+        if self._opened and self._files() != self._opened:
+            raise LedgerError(
+                f"{self}: its file, or what lies beside it (-wal, -shm), was replaced or removed while it was open, so that "
+                "nothing more is kept; stop all that uses it, and put its newest copy back: privfed ledger restore"
+            )
+
+    def _files(self) -> list[tuple[int, int]]:
+        """What lies under the names of the file and its write-ahead log."""
+        found = []
+        for ending in ("", "-wal", "-shm"):
+            with suppress(OSError):
+                held = os.stat(f"{self._real}{ending}")
+                found.append((held.st_dev, held.st_ino))
+        return found
 
     def rollback(self) -> None:
         """Undo the transaction, if one is open."""
@@ -236,6 +268,24 @@ class SqliteStore(Store):
                 self._db.execute("PRAGMA busy_timeout = 0")
                 self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
+        _OPEN.pop(id(self), None)
+
+
+#: Stores that are open, those among them that a parent of this process opened.
+_OPEN: WeakValueDictionary[int, SqliteStore] = WeakValueDictionary()
+_MAKING = threading.Lock()
+
+
+def make_private(path: Path) -> None:
+    """Make an empty file that is its owner's alone, unless there is one, which is not opened; OSError: it cannot be written.
+
+    Were it opened and closed, all locks of this process on it would go, those of its other connections too
+    (POSIX), and another process could remove the log that they write to.
+    """
+    with _MAKING, suppress(FileExistsError):
+        os.close(os.open(path.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
 def copy_database(source: Path, to: Path) -> None:

@@ -340,6 +340,11 @@ def _csv_line(cells: list[Any]) -> str:
     return buffer.getvalue()
 
 
+def printable(text: str) -> str:
+    """Words that an asker chose, in quotes where a console would obey them, or begin another line."""
+    return text if text.isprintable() else json.dumps(text)
+
+
 def _cell(value: Any) -> Any:
     """A cell that no spreadsheet takes for a formula."""
     if isinstance(value, dict | list):

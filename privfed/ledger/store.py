@@ -19,6 +19,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256, sha512
@@ -50,6 +51,9 @@ Row = tuple[int, str, str, str, str, bytes, bytes]
 
 _LENGTHS = struct.Struct(">7Q")
 _TYPES = (int, str, str, str, str, bytes, bytes, str)
+
+#: The time of all rows that are written inside :func:`at_one_time`.
+_BEGUN: ContextVar[datetime | None] = ContextVar("_BEGUN", default=None)
 
 #: Writes public facts in their canonical form.
 encode_body: Callable[[Any], bytes] = msgspec.json.Encoder(order="sorted").encode
@@ -234,7 +238,8 @@ class Store(ABC):
 
     def _time(self) -> str:
         """The time for the next row: a clock that jumps back does not take the rows along."""
-        time = self._clock().astimezone(UTC).isoformat(timespec="microseconds")
+        now = _BEGUN.get() or self._clock()
+        time = now.astimezone(UTC).isoformat(timespec="microseconds")
         return max(time, self._last.time)
 
     def _catch_up(self) -> None:
@@ -272,7 +277,9 @@ class Store(ABC):
     def check_process(self) -> None:
         """Raise LedgerError in a child of the process that opened it."""
         if os.getpid() != self._process:
-            raise LedgerError(f"{self}: was opened before a fork; open it again in this process")
+            raise LedgerError(
+                f"{self}: was opened before a fork; close it before, and open it in the new process"
+            )
 
     # --- rows and state, inside a transaction --------------------------------------------------
 
@@ -373,7 +380,7 @@ class Store(ABC):
     def hash_at(self, seq: int) -> str | None:
         """The hash of a row by its number, or ``None``."""
         with self._lock:
-            for columns in self.select(at=seq):
+            for columns in self.select(at=seq) if seq > 0 else ():
                 return str(columns[7])
         return None
 
@@ -430,6 +437,20 @@ class Store(ABC):
                 f"{self}: what it keeps of its totals does not follow from its entries; verify it, "
                 "and put it back from a copy"
             )
+
+
+@contextmanager
+def at_one_time(now: datetime) -> Iterator[None]:
+    """Give all rows that this thread writes inside one time, such as when they were asked for.
+
+    Who knows what a row says guesses its time from the head after it, to the microsecond: a time of its own would
+    tell how long whatever came before it took.
+    """
+    token = _BEGUN.set(now)
+    try:
+        yield
+    finally:
+        _BEGUN.reset(token)
 
 
 def link(previous: str, row: Row) -> str:

@@ -41,13 +41,13 @@ from privfed.owner.release_cache import ReleaseCache
 from privfed.owner.unmasking import Unmasking, new_seed
 from privfed.privacy.accountant import Accountant
 from privfed.privacy.loss import Loss
-from privfed.privacy.masked_sums import MaskedProtection
-from privfed.privacy.mechanism import Protection
+from privfed.privacy.masked_sums import AnyProtection
+from privfed.privacy.mechanism import Cells
 from privfed.privacy.noise import Noise, SecureNoise
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of, kinds_of
 from privfed.questions import wire
-from privfed.questions.part import Part
+from privfed.questions.part import Part, PartType
 from privfed.questions.query import LocalEffect, LocalView, Query, View
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
@@ -60,6 +60,8 @@ REQUEST_LIMIT = 64 * 2**20  #: Largest request that is decoded, in bytes
 MOST_FAILURES = 3
 #: Most bytes that evaluating a query may take beside the records, by its own word.
 MOST_MEMORY = 2**32
+#: Most bytes of an answer's cells: a larger reply would be charged, and no message carries it.
+MOST_BYTES = wire.LIMIT - 2**20
 #: How a reply is sealed by the event that recorded it.
 _SEALED = {"released": "release", "failed": "failure"}
 _Known = Callable[[], object | None]  #: Gives a value that may be gone by now
@@ -324,7 +326,9 @@ class Gate:
         except Exception:
             raise Refused(Reason.MALFORMED) from None
         cells = sum(part.size for part in parts.values())
-        if cells > self.policy.cells or query.memory(cells) > MOST_MEMORY:
+        bits = sum(part.size for part in parts.values() if part.type == PartType.BITS)
+        carried = 8 * (cells - bits) + bits // 8 <= MOST_BYTES
+        if cells > self.policy.cells or not carried or query.memory(cells) > MOST_MEMORY:
             raise Refused(Reason.OVERSIZED)
         return parts
 
@@ -459,11 +463,7 @@ class Gate:
         return Envelope.seal(Release(*said, owners, view.hex(), least, told))
 
     def _protect(
-        self,
-        request: Request,
-        exact: Mapping[str, np.ndarray],
-        protection: Protection | MaskedProtection,
-        reveals: Mapping[str, np.ndarray],
+        self, request: Request, exact: Cells, protection: AnyProtection, reveals: Cells
     ) -> dict[str, ReleasedPart]:
         mechanism, parts, laws = protection.mechanism, protection.group, protection.laws
         mine = {name: as_declared(exact[name], bounded.part) for name, bounded in parts.items()}

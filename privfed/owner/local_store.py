@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
@@ -13,6 +12,7 @@ from typing import Any
 import msgspec
 
 from privfed.errors import LedgerError
+from privfed.ledger.sqlite_store import make_private
 from privfed.questions import wire
 
 ENDING = ".shelf"  #: Ending of a shelf's file; its ledger lies beside it under the same name
@@ -212,8 +212,8 @@ class LocalStore(MutableMapping[str, Any]):
         return self._opened
 
     def _connect(self) -> sqlite3.Connection:
-        if self.path is not None:  # what is kept is the owner's alone
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+        if self.path is not None:
+            make_private(self.path)
         address = ":memory:" if self.path is None else str(self.path)
         db = sqlite3.connect(address, isolation_level=None, check_same_thread=False, timeout=60)
         db.execute("PRAGMA journal_mode=WAL")

@@ -36,7 +36,12 @@ class MaskingKey:
         self._pairs: dict[str, PairKeys] = {}
 
     def check(self, keys: Mapping[str, str], owner: str) -> None:
-        """Check that a roster names this owner with this key, and the others with theirs (PolicyError)."""
+        """Check that a roster names this owner with this key, and the others with keys of theirs.
+
+        Raises:
+            PolicyError: another key of this owner, or none of somebody.
+            InputError: a key that is no X25519 key: with it a pair's secret would be known to all.
+        """
         if keys.get(owner) != self.public:
             raise PolicyError(
                 f"masked: the policy has {'another' if keys.get(owner) else 'no'} key for {owner!r}; its "
@@ -47,10 +52,7 @@ class MaskingKey:
                 f"masked: the policy has no masking key of {', '.join(map(repr, lacking))}; name those who "
                 "take part, each with her key"
             )
-
-    def check_peer(self, key: str) -> None:
-        """Check that a pair's secret can be made with a public key; InputError: it is no X25519 key."""
-        if key != self.public:
+        for key in keys.values():
             self.pair(key)
 
     def mask(
@@ -95,15 +97,22 @@ class MaskingKey:
         return with_cells(parts, self.mask(cells_of(parts), keys, owner, view, seed))
 
     def pair(self, public: str) -> PairKeys:
-        """The keys that two owners share, derived once."""
+        """The keys that two owners share, derived once, from both public keys too.
+
+        One secret has several keys (u and 1 / u, for a point and its sum with one of order two): an owner who
+        named one of another's would share that one's secrets, and the masks of both would cancel.
+        """
         if public not in self._pairs:
             curve = primitives("asymmetric.x25519")
             peer = curve.X25519PublicKey.from_public_bytes(bytes.fromhex(public))
             try:
                 secret = self._key.exchange(peer)
             except ValueError:  # a point of small order: the pair's secret would be known to all
-                raise InputError("masked: a key of the roster is no X25519 key") from None
-            derived = _derived(secret, b"privfed pair 1", 96)
+                raise InputError(
+                    f"masked: {public} in the roster is no X25519 key; ask its owner for hers, owner.mask"
+                ) from None
+            both = b"".join(map(bytes.fromhex, sorted((self.public, public))))
+            derived = _derived(secret, b"privfed pair 2" + both, 96)
             box = primitives("ciphers.aead").ChaCha20Poly1305(derived[32:64])
             self._pairs[public] = PairKeys(derived[:32], box, derived[64:])
         return self._pairs[public]

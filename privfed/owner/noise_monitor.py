@@ -18,8 +18,8 @@ from scipy.special import erfc, ndtri_exp
 from privfed.errors import LedgerError
 from privfed.owner.local_store import LocalStore
 from privfed.privacy.laws import DiscreteGaussian, DiscreteLaplace, Law, SumOfGaussians
-from privfed.privacy.masked_sums import MaskedProtection
-from privfed.privacy.mechanism import Mechanism, Protection
+from privfed.privacy.masked_sums import AnyProtection
+from privfed.privacy.mechanism import Cells, Mechanism, Protected
 
 #: Ending of the file beside a ledger, and what the sums are called in it.
 ENDING, NAME = ".noise", "tally"
@@ -100,12 +100,7 @@ class NoiseMonitor:
         self._releases, self._parts = 0, set[str]()
 
     def observe(
-        self,
-        kind: str,
-        query: str,
-        protection: Protection | MaskedProtection,
-        exact: Mapping[str, np.ndarray],
-        released: Mapping[str, np.ma.MaskedArray],
+        self, kind: str, query: str, protection: AnyProtection, exact: Cells, released: Protected
     ) -> None:
         """Add the noise of one group of parts; whatever goes wrong is counted, and stops no answer.
 
@@ -122,12 +117,7 @@ class NoiseMonitor:
                     self.write()
 
     def _observed(
-        self,
-        kind: str,
-        query: str,
-        protection: Protection | MaskedProtection,
-        exact: Mapping[str, np.ndarray],
-        released: Mapping[str, np.ma.MaskedArray],
+        self, kind: str, query: str, protection: AnyProtection, exact: Cells, released: Protected
     ) -> NoiseSums:
         found, mechanism, laws = NoiseSums(), protection.mechanism, protection.drawn
         called = sum(exact[name].size for name in laws if name in exact)

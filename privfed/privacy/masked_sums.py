@@ -262,6 +262,11 @@ class MaskedProtection:
         return sum(each, Loss.free())
 
 
+AnyProtection = (
+    Protection | MaskedProtection
+)  #: What protects a group of parts, of one owner or among several
+
+
 def masked(protection: Protection, terms: MaskedSums) -> MaskedProtection | None:
     """Share a Gaussian mechanism's noise among all owners; none where the parts are no such sums.
 

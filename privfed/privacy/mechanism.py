@@ -26,6 +26,7 @@ from privfed.questions.part import Bound, Part, PartType
 #: probability below exp(-4096), and exact values stay below 2^53.
 WIDEST = 2.0**50
 
+Cells = Mapping[str, np.ndarray]  #: Arrays of a group's parts, by name
 Protected = Mapping[str, np.ma.MaskedArray]  #: What leaves; suppressed cells are masked
 
 
@@ -69,9 +70,7 @@ class Mechanism(ABC):
             return None
         return Loss.pure(spend) if self.currency == "epsilon" else Loss.zcdp(spend)
 
-    def finish(
-        self, noisy: Mapping[str, np.ndarray], priced: Protection
-    ) -> Mapping[str, np.ndarray]:
+    def finish(self, noisy: Cells, priced: Protection) -> Cells:
         """Change noisy arrays for release, shapes kept (clamp them, say); unchanged by default."""
         return noisy
 
@@ -79,13 +78,7 @@ class Mechanism(ABC):
         """Draw one part's noise; overriding it is on the author's word."""
         return type(law).draw(law, noise, cells)
 
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        priced: Protection,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
+    def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         """Add noise, finish and mask; overriding it is on the author's word.
 
         ``reveals`` marks the cells of each part that would give a record away: suppressed ones are
@@ -153,13 +146,7 @@ class OpenDPMechanism(Mechanism):
             return Loss.zcdp(cost)
         raise PluginError(f"mechanism {self.name!r}: its measure is neither pure epsilon nor zCDP")
 
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        priced: Protection,
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray],
-    ) -> Protected:
+    def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         """Measure the parts of each grid as one vector; what no record can move is left as it is."""
         released = {name: unmasked(exact[name]) for name in priced.group}
         for names, bound, share in shares(priced.group, priced.spend):
@@ -258,12 +245,7 @@ class Protection:
             return replace(spent, laws=())
         return sum((lost(charged) for charged in self.charged), Loss.free())
 
-    def protect(
-        self,
-        exact: Mapping[str, np.ndarray],
-        noise: Noise,
-        reveals: Mapping[str, np.ndarray] | None = None,
-    ) -> Protected:
+    def protect(self, exact: Cells, noise: Noise, reveals: Cells | None = None) -> Protected:
         """Turn exact arrays into what may leave; see :meth:`Mechanism.protect`."""
         return type(self.mechanism).protect(self.mechanism, exact, self, noise, reveals or {})
 

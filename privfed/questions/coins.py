@@ -25,6 +25,11 @@ from privfed.tables.records import Records
 _BLOCK = 2**14  #: How many records are hashed at a time: what a processor's cache holds
 #: "somepseudorandomlygeneratedbytes", the function's initial state.
 _START = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
+#: To the left and to the right, for each rotation: arrays, which take half as long as numbers on short tables.
+_SHIFTS = {
+    bits: (np.array(bits, np.uint64), np.array(64 - bits, np.uint64))
+    for bits in (13, 16, 17, 21, 32)
+}
 
 Keys = tuple[np.ndarray, np.ndarray]  #: Two words of 64 bits for each record, or one pair for all
 
@@ -71,8 +76,9 @@ def siphash(keys: Keys, words: Sequence[np.ndarray], outputs: int) -> tuple[np.n
     """
     wide = outputs == 2
     shape = np.broadcast_shapes(keys[0].shape, *(word.shape for word in words))
-    state = [np.bitwise_xor(keys[at % 2], np.uint64(start)) for at, start in enumerate(_START)]
-    state = [np.array(np.broadcast_to(part, shape)) for part in state]
+    state = list(np.empty((4, *shape), np.uint64))
+    for at, start in enumerate(_START):
+        np.bitwise_xor(keys[at % 2], np.uint64(start), state[at])
     if wide:
         state[1] ^= np.uint64(0xEE)
     length = np.array((8 * len(words) % 256) << 56, np.uint64)
@@ -94,26 +100,21 @@ def _rounds(state: Sequence[np.ndarray], number: int) -> None:
     a, b, c, d = state
     spare = np.empty_like(a)
     for _ in range(number):
-        a += b
-        c += d
-        _rotate(b, 13, spare)
-        _rotate(d, 16, spare)
-        b ^= a
-        d ^= c
-        _rotate(a, 32, spare)
-        c += b
-        a += d
-        _rotate(b, 17, spare)
-        _rotate(d, 21, spare)
-        b ^= c
-        d ^= a
-        _rotate(c, 32, spare)
+        for first, second, left, right in ((a, c, 13, 16), (c, a, 17, 21)):
+            first += b
+            second += d
+            _rotate(b, left, spare)
+            _rotate(d, right, spare)
+            b ^= first
+            d ^= second
+            _rotate(first, 32, spare)
 
 
 def _rotate(word: np.ndarray, bits: int, spare: np.ndarray) -> None:
-    np.left_shift(word, np.uint64(bits), out=spare)
-    np.right_shift(word, np.uint64(64 - bits), out=word)
-    np.bitwise_or(word, spare, out=word)
+    left, right = _SHIFTS[bits]
+    np.left_shift(word, left, spare)
+    np.right_shift(word, right, word)
+    np.bitwise_or(word, spare, word)
 
 
 def _content(records: Records) -> list[np.ndarray]:
@@ -131,6 +132,8 @@ def _cells(column: pd.Series[Any], *, texts: bool = False) -> np.ndarray:
         cells = column.to_numpy(dtype=float) + 0.0
         cells[np.isnan(cells)] = np.nan
         return cells.view(np.uint64)
+    if column.dtype == object and pd.api.types.infer_dtype(column) != "string":  # True equals 1
+        column = column.map(lambda cell: str(cell) if isinstance(cell, bool | np.bool_) else cell)
     places, values = pd.factorize(column)
     words = [
         *(_text(v) if texts and isinstance(v, str) else _cell(v) for v in values),

@@ -18,6 +18,7 @@ from privfed.study.output import new_folder
 SECRET = ".secret"  #: Ending of the file of an owner's secret beside a ledger
 #: Endings of the databases that lie beside a ledger.
 BESIDE = (local_store.ENDING, noise_monitor.ENDING)
+LOGS = ("-wal", "-shm", "-journal")  #: Endings of what SQLite keeps beside a database
 
 
 def back_up(ledger: Path, folder: Path) -> Head:
@@ -51,9 +52,14 @@ def restore(folder: Path, ledger: Path, heads: Iterable[Head] = (), witness: str
         InputError: the folder is no such copy, or something lies at the ledger's place.
     """
     source = _ledger_in(folder)
-    for ending in (ledger.suffix, SECRET, *BESIDE):
-        if ledger.with_suffix(ending).exists():
-            raise InputError(f"{ledger.with_suffix(ending)}: is there already; move it away first")
+    databases = (ledger.suffix, *BESIDE)
+    logs = (
+        f"{ending}{log}" for ending in databases for log in LOGS
+    )  # of another file, to SQLite its own
+    for ending in (*databases, SECRET, *logs):
+        held = ledger.with_name(f"{ledger.stem}{ending}")
+        if held.exists():
+            raise InputError(f"{held}: is there already; move it away first")
     registry = Registry(witness=witness)
     registry.check_witness()
     with closing(Ledger.read(source)) as copy:

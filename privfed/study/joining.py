@@ -11,6 +11,7 @@ from privfed.engines.batches import schema_digest
 from privfed.engines.owner_file import OwnerFile
 from privfed.errors import InputError
 from privfed.ledger.registry import Registry
+from privfed.ledger.statement import printable
 from privfed.ledger.verified_file import verified
 from privfed.privacy.policy_objects import accountant_of
 from privfed.study.deployed import Deployment, agreeing
@@ -105,7 +106,8 @@ class Joining:
         share = percent_of(self.price.amount, accountant_of(policy).ceiling(policy.budget))
         purpose = study.about.purpose
         told = [
-            f"study {study.name!r} asks {self.owner.client}" + (f": {purpose}" if purpose else ""),
+            f"study {study.name!r} asks {self.owner.client}"
+            + (f": {printable(purpose)}" if purpose else ""),
             f"asked by: whoever may use {self.owner.folder / self.owner.sockets['server']}",
             *priced(self.price, self.left).splitlines(),
         ]

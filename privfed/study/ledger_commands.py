@@ -15,7 +15,7 @@ from privfed.errors import InputError, LedgerError, Note, unknown
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.registry import Registry
-from privfed.ledger.statement import Line
+from privfed.ledger.statement import Line, printable
 from privfed.ledger.verified_file import Verified, verified
 from privfed.owner.local_store import LocalStore
 from privfed.owner.noise_monitor import ENDING, read_tally
@@ -373,7 +373,7 @@ def _row(line: Line, share: str = "", taken: str = "") -> str:
 
     ``taken`` is the line's fraction of the budget.
     """
-    named = f"{line.by} {line.name}".strip()
+    named = printable(f"{line.by} {line.name}".strip())
     if line.unprotected:
         return f"{named}: NO FINITE GUARANTEE, {line.unprotected} of {line.releases} unprotected"
     pairs = zip(line.components, line.spent, line.reserved, strict=False)

@@ -523,7 +523,8 @@ def _by_coins(study: Study, dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
     A coin follows from a record (a person) alone, for the held-out part from the study's seed too; an owner's
     share, under ``dirichlet`` of each class or tenth of the target's range, from no record. So one record more or
     less moves no other between owners or parts, and no study moves one to another owner: what each ledger
-    guarantees of an owner's part it guarantees of the table, which of parts dealt out by number it would not.
+    guarantees of an owner's part under add-or-remove it guarantees of the table, which of parts dealt out by number
+    it would not. Under replace-one it does not: a record in another's place may be dealt to another owner.
     """
     chosen, frame, person = study.clients, dataset.frame, study.data.individual
     seeded = coins.table_keys(frame, f"study {study.seed}".encode(), person)

@@ -71,7 +71,8 @@ class Records:
         where = f"client {owner!r}: " if owner else ""
         arrays, outside, wanted = [], 0, [column.name for column in schema.columns]
         for column in schema.columns:
-            values, faults = encode_column(_pick(frame, column.name, where, wanted), column)
+            series = _pick(frame, column.name, where, wanted)
+            values, faults = encode_column(series, column, column is schema.target)
             for fault in faults:
                 raise SchemaError(f"{where}{fault.fact}; {fault.remedy}")
             arrays.append(values)
@@ -147,17 +148,24 @@ class Fault(NamedTuple):
     remedy: str
 
 
-def encode_column(series: pd.Series[Any], column: Column) -> tuple[np.ndarray, list[Fault]]:
-    """Encode a column, shape (records,), and list all that is wrong with it."""
+def encode_column(
+    series: pd.Series[Any], column: Column, target: bool = False
+) -> tuple[np.ndarray, list[Fault]]:
+    """Encode a column, shape (records,), and list all that is wrong with it; nobody is told to fill a target."""
     faults = []
     missing = series.isna().to_numpy()
     absent, here = np.flatnonzero(missing), np.flatnonzero(~missing)
+    remedy = "leave those records out"
+    remedy = remedy if target else f"write fill = ... for it in the schema, or {remedy}"
     if len(absent) and column.fill is None:
         fact = f"column {column.name!r} has no value in {len(absent)} of {len(series)} records"
-        remedy = "write fill = ... for it in the schema, or leave those records out"
         faults.append(Fault(fact, absent, remedy))
-    encoding = _encode_numbers if column.numeric else _encode_categories
-    values, wrong = encoding(series, column, here)
+    if column.numeric:
+        values, wrong = _encode_numbers(series, column, here)
+    else:
+        values, wrong = _encode_categories(
+            series, column, here, f"add it to categories, or {remedy}"
+        )
     return values, faults + wrong
 
 
@@ -205,7 +213,7 @@ def _encode_numbers(
 
 
 def _encode_categories(
-    series: pd.Series[Any], column: Column, here: np.ndarray
+    series: pd.Series[Any], column: Column, here: np.ndarray, remedy: str
 ) -> tuple[np.ndarray, list[Fault]]:
     filled = series if column.fill is None else series.fillna(column.fill)
     mixed = filled.dtype == object and pd.api.types.infer_dtype(filled) != "string"
@@ -220,7 +228,6 @@ def _encode_categories(
     unseen = here[codes[here] < 0]
     many = f"{_cells(len(unseen))} with a category that the schema does not list"
     fact = f"column {column.name!r} has {many}"
-    remedy = "add it to categories, or write fill = ... for such cells"
     return codes.astype(float), [Fault(fact, unseen, remedy)] if len(unseen) else []
 
 

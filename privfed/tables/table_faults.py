@@ -45,7 +45,7 @@ def check_table(
             wanted = [each.name for each in schema.columns]
             found.append(no_column(column.name, frame.columns, listed=listed, wanted=wanted))
         else:
-            found += _column_faults(frame, column)
+            found += _column_faults(frame, column, column is schema.target)
     for name, who in ((owner, "a client"), (individual, "a person")):
         found += [] if name is None else _name_faults(frame, name, who)
     if found:
@@ -64,7 +64,7 @@ def _name_faults(frame: pd.DataFrame, name: str, who: str) -> list[str]:
     return [f"{told}; name them, or leave those records out"]
 
 
-def _column_faults(frame: pd.DataFrame, column: Column) -> Iterator[str]:
-    for fact, places, remedy in encode_column(frame[column.name], column)[1]:
+def _column_faults(frame: pd.DataFrame, column: Column, target: bool) -> Iterator[str]:
+    for fact, places, remedy in encode_column(frame[column.name], column, target)[1]:
         where = f" ({rows(places)})" if len(places) else ""
         yield f"{fact}{where}; {remedy}"

@@ -53,6 +53,14 @@ class QueryCase:
         """The parts with a sensitivity."""
         return {name: part for name, part in self.parts.items() if part.sensitivity is not None}
 
+    @cached_property
+    def bounds(self) -> Mapping[str, Mapping[str, Bound | None]]:
+        """What these declare for each relation; none where one declares nothing for it."""
+        return {
+            relation: {name: declared(part, relation) for name, part in self.bounded.items()}
+            for relation in ("add_or_remove", "replace_one", "anything")
+        }
+
     @property
     def crowds(self) -> list[list[Any]]:
         """Tables of many equal records: where records are judged together, one more moves them all."""
@@ -191,8 +199,7 @@ def check_replace_one(case: QueryCase) -> None:
 def check_anything(case: QueryCase) -> None:
     """All rows of one person replaced by any others move no part beyond its bounds for that."""
     person = case.rows.person
-    local = any(declared(part, "anything") for part in case.bounded.values())
-    if person is None or not local:
+    if person is None or not any(case.bounds["anything"].values()):
         return
 
     def hold(drawn: tuple[list[Any], list[Any], Any]) -> None:
@@ -301,6 +308,7 @@ class Moves:
         self.case, self.base = case, list(base)
         self._without = case.answer(self.base)
         self._with: dict[str, Answer] = {}
+        self._moves: dict[tuple[str, ...], Mapping[str, Bound]] = {}
 
     def answer(self, row: Any) -> Answer:
         """The answer with one record more."""
@@ -310,12 +318,19 @@ class Moves:
 
     def added(self, row: Any) -> Mapping[str, Bound]:
         """What one record more moves."""
-        return within(self.case, self._without, self.answer(row), "add_or_remove")
+        key = (repr(row),)
+        if key not in self._moves:
+            self._moves[key] = within(self.case, self._without, self.answer(row), "add_or_remove")
+        return self._moves[key]
 
     def replaced(self, row: Any, other: Any) -> Mapping[str, Bound]:
         """What one record in another's place moves."""
         instead = self.case.rows.instead(row, other)
-        return within(self.case, self.answer(row), self.answer(instead), "replace_one")
+        key = repr(row), repr(instead)
+        if key not in self._moves:
+            answers = self.answer(row), self.answer(instead)
+            self._moves[key] = within(self.case, *answers, "replace_one")
+        return self._moves[key]
 
     def climb(self, part: str, norm: str, instead_of: Any = None) -> Any:
         """The row that moves a part most, added or instead of another one, one column at a time."""
@@ -338,8 +353,8 @@ class Moves:
 def assert_within(case: QueryCase, one: Table, other: Table, relation: str) -> float:
     """Two neighbouring tables' answers lie within their bounds; gives the greatest share of an L1."""
     changes = within(case, case.answer(one), case.answer(other), relation)
-    bounds = {name: declared(part, relation) for name, part in case.bounded.items()}
-    shares = [changes[name].l1 / bound.l1 for name, bound in bounds.items() if bound and bound.l1]
+    bounds = case.bounds[relation].items()
+    shares = [changes[name].l1 / bound.l1 for name, bound in bounds if bound and bound.l1]
     return max(shares, default=0.0)
 
 
@@ -349,8 +364,8 @@ def within(case: QueryCase, one: Answer, other: Answer, relation: str) -> Mappin
     Bounds of several parts add up, so that parts within theirs are within their joint one as well.
     """
     changes = {name: moved(one[name], other[name]) for name in case.bounded}
-    for name, change in changes.items():
-        bound = declared(case.bounded[name], relation)
+    for name, bound in case.bounds[relation].items():
+        change = changes[name]
         if bound is None:
             continue
         norms = {"L1": (change.l1, bound.l1), "squared L2": (change.l2_squared, bound.l2_squared)}
@@ -375,7 +390,7 @@ def declared(part: Part, relation: str) -> Bound | None:
 def moved(one: np.ndarray, other: np.ndarray) -> Bound:
     """L1 and squared L2 of a change, in exact integers."""
     steps = (np.asarray(one, dtype=np.float64) - np.asarray(other, dtype=np.float64)).ravel()
-    whole = [abs(int(step)) for step in steps[steps != 0]]
+    whole = [abs(int(step)) for step in steps[steps != 0].tolist()]
     return Bound(sum(whole), sum(step**2 for step in whole))
 
 

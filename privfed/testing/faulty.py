@@ -1,6 +1,6 @@
 """Mechanisms and gates that let out more than they charge for: an audit must convict them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -17,13 +17,28 @@ from privfed.owner.gate import Gate
 from privfed.owner.guards import capped
 from privfed.privacy.laws import Law
 from privfed.privacy.loss import Loss
-from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection, joint, unmasked
+from privfed.privacy.mechanism import (
+    BoundedPart,
+    Cells,
+    Mechanism,
+    Protected,
+    Protection,
+    joint,
+    unmasked,
+)
 from privfed.privacy.noise import Noise, TestNoise
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Bound
 
-#: Arrays of a group's parts, by name.
-Cells = Mapping[str, np.ndarray]
+
+def with_mechanism(policy: Policy, mechanism: Mechanism, kinds: Collection[str] = ()) -> Policy:
+    """The policy with another mechanism on some kinds of query, or on all, at the same charge."""
+    guards = {
+        kind: tuple(replace(guard, mechanism=mechanism) for guard in several)
+        for kind, several in policy.guards.items()
+        if kind in (kinds or policy.guards)
+    }
+    return replace(policy, guards={**policy.guards, **guards})
 
 
 class FaultyMechanism(Mechanism):

@@ -36,12 +36,10 @@ from privfed.questions import plugins
 from privfed.questions.part import Part, PartType
 from privfed.questions.query import Equations, Query, View
 from privfed.tables.records import Records
-from privfed.tables.schema import Column, Schema
+from privfed.tables.schema import Schema
 from privfed.tables.sources import load
+from tests.attacks.test_membership import SCHEMA
 
-SCHEMA = Schema(
-    (Column("a", lower=0, upper=8), Column("b", lower=-1, upper=1)), Column("y", lower=0, upper=10)
-)
 WIDE = Scaling(400)
 TREE = Level(((),), 9, np.array([0.0, -1.0]), np.array([8.0, 1.0]), (0, 1))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,37 +19,42 @@ from privfed.exchange.transcript import Transcript
 from privfed.learners import FedForestClassifier
 from privfed.tables.records import Records
 
-SCHEMA = Schema(
-    tuple(Column(name, "number", 0, 100) for name in "abcd"), Column("y", "integer", 0, 1)
-)
+
+def schema_of(columns: str) -> Schema:
+    """Numbers from 0 to 100, and two classes."""
+    features = tuple(Column(name, "number", 0, 100) for name in columns)
+    return Schema(features, Column("y", "integer", 0, 1))
 
 
-def table(records: int = 150) -> pd.DataFrame:
-    """Four columns of values that hardly ever repeat, two clients."""
+def table(columns: str, clients: str, records: int) -> pd.DataFrame:
+    """Columns of values that hardly ever repeat, divided among clients."""
     rng = np.random.default_rng(5)
-    frame = pd.DataFrame(rng.uniform(0, 100, (records, 4)), columns=list("abcd"))
+    frame = pd.DataFrame(rng.uniform(0, 100, (records, len(columns))), columns=list(columns))
     return frame.assign(
         y=(frame["a"] + rng.normal(0, 20, records) > 50).astype(int),
-        client=rng.choice(["A", "B"], records),
+        client=rng.choice(list(clients), records),
     )
 
 
 def released(
-    policy: Policy | None = None, trees: int = 25
+    frame: pd.DataFrame, schema: Schema, policy: Policy | None = None, **ways: Any
 ) -> tuple[Transcript, dict[str, Records]]:
     """The transcript of a small forest, and the truth."""
-    learner, frame = FedForestClassifier(n_estimators=trees, random_state=0), table()
+    learner = FedForestClassifier(**({"n_estimators": 25, "random_state": 0} | ways))
     fed = LocalDisclosure.from_frame(
-        frame, "y", client="client", schema=SCHEMA, policy=policy or learner.published(), seed=0
+        frame, "y", client="client", schema=schema, policy=policy or learner.published(), seed=0
     )
     learner.fit(fed)
-    truth = {str(name): Records.from_frame(own, SCHEMA) for name, own in frame.groupby("client")}
+    truth = {str(name): Records.from_frame(own, schema) for name, own in frame.groupby("client")}
     return fed.transcript(), truth
 
 
-def attack(policy: Policy | None = None, trees: int = 25) -> list[Finding]:
+TABLE, SCHEMA = table("abcd", "AB", 150), schema_of("abcd")
+
+
+def attack(policy: Policy | None = None) -> list[Finding]:
     """What the attack finds."""
-    return PiecedRecords().run(*released(policy, trees))
+    return PiecedRecords().run(*released(TABLE, SCHEMA, policy))
 
 
 def test_a_published_forest_hands_whole_records_over() -> None:
@@ -91,7 +97,7 @@ def test_a_claim_is_right_where_all_its_values_are_one_record_s() -> None:
 
 def test_nothing_to_read() -> None:
     """Empty transcripts, no truth, no time, and knots that are no numbers."""
-    transcript, truth = released(trees=3)
+    transcript, truth = released(TABLE, SCHEMA, n_estimators=3)
     assert PiecedRecords().run(Transcript()) == []
     assert PiecedRecords(time_limit=1e-9).run(transcript, truth) == []
     assert all(not finding.simulation for finding in PiecedRecords().run(transcript))
@@ -113,7 +119,7 @@ def test_nothing_to_read() -> None:
 @pytest.mark.parametrize("kind", ["forest.bins"])
 def test_other_kinds_are_not_for_it(kind: str) -> None:
     """It reads sketches."""
-    transcript, _ = released(trees=2)
+    transcript, _ = released(TABLE, SCHEMA, n_estimators=2)
     assert not PiecedRecords().attackable(transcript.of(kind=kind))
 
 
@@ -135,7 +141,7 @@ def test_claims_are_compared_as_by_hand() -> None:
 @cache
 def small() -> Transcript:
     """One client's, of two trees."""
-    return released(trees=2)[0].of(client="A")
+    return released(TABLE, SCHEMA, n_estimators=2)[0].of(client="A")
 
 
 def told(rows: np.ndarray, records: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> Finding:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.datasets import load_diabetes
 
 from privfed.attacks import candidate_inference, lattice
 from privfed.attacks.candidate_inference import NAMED, CandidateInference
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.lattice import Embedding, ExactSums, bits_of, entropy
-from privfed.engines.local import LocalDisclosure
-from privfed.learners import FuzzyTreeRegressor
-from privfed.tables.records import Records
-from privfed.tables.schema import Schema
 
 reducing = pytest.mark.skipif(not lattice.AVAILABLE, reason="fpylll is an extra")
 
@@ -149,27 +146,10 @@ def test_bits_count_steps_and_dependent_sums_once() -> None:
 
 
 @pytest.fixture(scope="module")
-def strict_tree() -> tuple[object, ...]:
+def strict_tree(diabetes: Callable[[str], Any]) -> tuple[object, ...]:
     """What a suppressing tree releases about five clinics."""
-    frame = load_diabetes(as_frame=True, scaled=False).frame
-    schema = Schema.infer(frame, "target")
-    clinic = np.random.default_rng(0).permutation(len(frame)) % 5
-    owned = frame.assign(owner=[f"clinic {each}" for each in clinic])
-    learner = FuzzyTreeRegressor()
-    federation = LocalDisclosure.from_frame(
-        owned,
-        "target",
-        client="owner",
-        schema=schema,
-        policy=learner.published(strict=True),
-        seed=0,
-    )
-    learner.fit(federation)
-    truth = {
-        str(name): Records.from_frame(part.drop(columns="owner"), schema)
-        for name, part in owned.groupby("owner")
-    }
-    return federation.transcript(), truth, schema
+    told = diabetes("strict")
+    return told.transcript, told.truth, told.schema
 
 
 @reducing

@@ -5,40 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from privfed import Column, LocalDisclosure, Policy, Schema
+from privfed import Policy
 from privfed.attacks.finding import Finding
 from privfed.attacks.sketches import ClientSketches, SketchedValues, unmixing
 from privfed.learners import FedForestClassifier
 from privfed.tables.records import Records
+from tests.attacks.test_forest_records import released, schema_of, table
 
-SCHEMA = Schema(
-    tuple(Column(name, "number", 0, 100) for name in "ab"), Column("y", "integer", 0, 1)
-)
-
-
-def table(records: int = 240) -> pd.DataFrame:
-    """Two columns of values that hardly ever repeat, three clients."""
-    rng = np.random.default_rng(5)
-    frame = pd.DataFrame(rng.uniform(0, 100, (records, 2)), columns=list("ab"))
-    return frame.assign(
-        y=(frame["a"] + rng.normal(0, 20, records) > 50).astype(int),
-        client=rng.choice(["A", "B", "C"], records),
-    )
+TABLE, SCHEMA = table("ab", "ABC", 240), schema_of("ab")
 
 
 def attack(policy: Policy | None = None, **ways: Any) -> list[Finding]:
     """What the attack finds in the transcript of a small forest."""
-    learner = FedForestClassifier(**({"n_estimators": 25, "random_state": 0} | ways))
-    frame = table()
-    fed = LocalDisclosure.from_frame(
-        frame, "y", client="client", schema=SCHEMA, policy=policy or learner.published(), seed=0
-    )
-    learner.fit(fed)
-    truth = {str(name): Records.from_frame(own, SCHEMA) for name, own in frame.groupby("client")}
-    return SketchedValues().run(fed.transcript(), truth, SCHEMA)
+    return SketchedValues().run(*released(TABLE, SCHEMA, policy, **ways), SCHEMA)
 
 
 def shares(findings: list[Finding]) -> list[float]:
@@ -72,13 +53,9 @@ def test_suppression_hands_over_less_of_one_tree() -> None:
 
 def test_without_truth_or_sketches_there_is_nothing_to_say() -> None:
     """No findings."""
-    learner = FedForestClassifier(n_estimators=2, max_depth=1)
-    fed = LocalDisclosure.from_frame(
-        table(60), "y", client="client", schema=SCHEMA, policy=learner.published(), seed=0
-    )
-    learner.fit(fed)
-    assert SketchedValues().run(fed.transcript(), None, SCHEMA) == []
-    assert not SketchedValues().attackable(fed.transcript().of(kind="forest.bins"))
+    transcript, _ = released(table("ab", "ABC", 60), SCHEMA, n_estimators=2, max_depth=1)
+    assert SketchedValues().run(transcript, None, SCHEMA) == []
+    assert not SketchedValues().attackable(transcript.of(kind="forest.bins"))
 
 
 @pytest.mark.parametrize(("records", "levels"), [(2, 2), (5, 5), (7, 9), (11, 10)])

@@ -14,10 +14,9 @@ import pytest
 
 from privfed import Budget, Column, Gate, Guard, Ledger, Policy, Records, Schema
 from privfed.cli import FINE, status
+from privfed.learners import FuzzyTreeRegressor
 from privfed.privacy.noise import TestNoise
-from tests.asked_gate import Watched
-
-MakeGate = Callable[..., Gate]
+from tests.asked_gate import MakeGate, Watched
 
 
 @pytest.fixture(scope="session")
@@ -115,6 +114,15 @@ name = "risk"
 lower = 0
 upper = 1000
 """
+OWNER = """
+client = "north"
+data = "north.csv"
+schema = "schema.toml"
+policy = "policy.toml"
+ledger = "north.db"
+[sockets]
+server = "north.sock"
+"""
 
 
 def table_of(records: int = 60) -> pd.DataFrame:
@@ -153,6 +161,18 @@ def written_study(
     (folder / "schema.toml").write_text(schema)
     (table_of() if table is None else table).to_csv(folder / "table.csv", index=False)
     return folder / "study.toml"
+
+
+@pytest.fixture
+def owner_file(tmp_path: Path) -> Path:
+    """A data owner's file; beside it the small table, its schema, and a policy of the small study's learner."""
+    table_of().to_csv(tmp_path / "north.csv", index=False)
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    schema = Schema.from_toml(tmp_path / "schema.toml")
+    learner = FuzzyTreeRegressor(max_depth=1, n_fuzzy_sets=2)
+    learner.private("4", schema=schema).to_toml(tmp_path / "policy.toml")
+    (tmp_path / "north.toml").write_text(OWNER)
+    return tmp_path / "north.toml"
 
 
 @pytest.fixture

@@ -196,6 +196,10 @@ STUDIES = {
         ('epsilon = "4"', 'epsilon = "4"\nunit = "individual"'),
         "needs cap = the most records of one individual",
     ),
+    "groups by a number, whose values are the records' own": (
+        ("[clients]", 'groups = ["age"]\n[clients]'),
+        "groups: no column of categories 'age'; there are site",
+    ),
     "no runs": (("seed = 1", "seed = 1\nruns = 0"), "runs must be at least 1"),
     "an unknown attack": (
         ("seed = 1", 'seed = 1\nattacks = ["siege"]'),

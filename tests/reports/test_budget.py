@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.attacks.finding import Finding, Limit, Severity
 from privfed.attacks.membership import between_draws
 from privfed.exchange.messages import EXPLANATIONS, Reason
-from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.part import Relation, Unit
 from privfed.reports.account import (
@@ -35,6 +33,7 @@ from privfed.reports.page import claim, cost, figure_of, number, page, percent, 
 from privfed.reports.remarks import to_do
 from privfed.reports.text import summary
 from privfed.study import Study
+from tests.reported import BUDGET, NOISY, client_of
 
 SCARE = Finding("recovery", "Which records?", "records recovered", 7, 331, severity="breach")
 SAFE = replace(SCARE, value=0, severity="none")
@@ -46,28 +45,18 @@ def _policy(
     metrics: Mapping[str, Any] | None = None,
     unit: Unit = "record",
 ) -> PolicyReport:
-    budget = Budget.of("8", "1e-5")
-    policy = Policy({}, unit, name="private", accountant="zcdp", budget=budget)
-    line = KindLine("small.level", "Sums.", {"sums": "gaussian"}, 1, ("rho 0.1",), True, ())
-    account = PolicyAccount(policy, ZeroConcentrated(), (client,), (line,))
+    policy = Policy({}, unit, name="private", accountant="zcdp", budget=BUDGET)
+    account = PolicyAccount(policy, ZeroConcentrated(), (client,), (NOISY,))
     return PolicyReport(account, found, metrics or {})
 
 
 def _client(**changes: Any) -> ClientAccount:
     plain: dict[str, Any] = {
-        "client": "north",
-        "released": 1,
-        "epsilon": 2.5,
-        "delta": 1e-5,
-        "budget": 8.0,
-        "ceiling": 8.0,
-        "total": (Fraction(1, 10), Fraction(0)),
         "tight": ComposedGuarantee(2.0, 1e-5, "pld", "valid whatever was asked"),
-        "risk": Risk({0.001: 0.02, 0.01: 0.2, 0.1: 0.5}, 0.4, 0.01, 0.17, 0.2),
         "steps": [ChargedQuery("small.level", True, 2.5)],
         "principals": {"server"},
     }
-    return ClientAccount(**(plain | changes))
+    return client_of(**(plain | changes))
 
 
 def _block(epsilon: float) -> BlockAccount:

@@ -292,6 +292,16 @@ def test_bad_thresholds_are_refused(tmp_path: Path, text: str, told: str) -> Non
         Thresholds.from_toml(tmp_path / "elsewhere.toml")
 
 
+def test_no_audit_is_told_as_none(tmp_path: Path) -> None:
+    """Where nobody audited, nothing is said of what audits found; wording of older certificates still stands."""
+    plain = made(tmp_path)
+    assert criteria(plain)[-1]["found"] == "all 1 agree"
+    plain["criteria"][-1]["found"] = "none does"
+    assert "its decision does not follow from its figures" not in faults(plain, b"model", None)
+    plain["audited"] = []
+    assert criteria(plain)[-1]["found"] == "there are none"
+
+
 def test_what_is_none_is_not_asked(tmp_path: Path) -> None:
     """A figure that nothing measured, as of owners' own machines, can be left out by the officer."""
     (tmp_path / "thresholds.toml").write_text(

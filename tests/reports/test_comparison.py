@@ -5,25 +5,23 @@ from __future__ import annotations
 import shutil
 import subprocess
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scipy.stats import ttest_ind
 
-from privfed.accountants.risk import Risk
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.attacks.finding import Finding
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Policy
-from privfed.reports.account import ClientAccount, KindLine, PolicyAccount
+from privfed.reports.account import KindLine, PolicyAccount
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.comparison import NOT_THERE, Line, compared, comparison_lines, comparison_page
 from privfed.reports.letters import BROWSERS
 from privfed.study import Study
+from tests.reported import NOISY, client_of
 
-NOISY = KindLine("small.level", "Sums.", {"sums": "gaussian"}, 1, ("rho 0.1",), True, ())
 FOUND = Finding(
     "pool", "Who?", "share of the used records on a list found", 0.4, 1.0, 0.3, 0.5, 0.01, severity="some"
 )  # fmt: skip
@@ -39,16 +37,8 @@ def run(
 ) -> Report:
     """A run of one policy, with a score for each draw of noise."""
     policy = Policy({}, name=name, accountant="zcdp", budget=Budget.of(epsilon, "1e-5"))
-    client = ClientAccount(
-        "north",
-        released=1,
-        epsilon=float(epsilon),
-        delta=1e-5,
-        budget=float(epsilon),
-        ceiling=float(epsilon),
-        total=(Fraction(1, 10), Fraction(0)),
-        risk=Risk({0.001: 0.02, 0.01: 0.2, 0.1: 0.5}, 0.4, 0.01, 0.17, 0.2),
-    )
+    spent = float(epsilon)
+    client = client_of(epsilon=spent, budget=spent, ceiling=spent)
     metrics: dict[str, Any] = {"records": {"north": 9}}
     if values:
         mean = sum(values) / len(values)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,17 @@ import jsonschema
 import pytest
 import yaml as pyyaml  # type: ignore[import-untyped]
 
-from privfed.accountants.risk import Risk
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.attacks.finding import Finding
 from privfed.errors import InputError
-from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Policy
 from privfed.reports import exports
-from privfed.reports.account import ClientAccount, KindLine, PolicyAccount
+from privfed.reports.account import PolicyAccount
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.exports import Source, croissant, model_card, pia, registry_entry, sacroml
 from privfed.study import Study
 from privfed.study.choices import AboutChoice
+from tests.reported import BUDGET, NOISY, client_of
 
 ABOUT = AboutChoice(
     *("Plan beds: for 'all'", "Ashford Trust", "dpo@ashford.example", "Ethics board 12/24", "2024"),
@@ -63,21 +61,10 @@ def source(
     about: AboutChoice = ABOUT, found: tuple[Finding, ...] = FOUND, **changes: Any
 ) -> Source:
     """A policy of epsilon 8 at two owners."""
-    plain: dict[str, Any] = {
-        "released": 3,
-        "epsilon": 2.5,
-        "delta": 1e-5,
-        "budget": 8.0,
-        "ceiling": 8.0,
-        "total": (Fraction(1, 10), Fraction(0)),
-        "risk": Risk({0.001: 0.02, 0.01: 0.2, 0.1: 0.5}, 0.4, 0.01, 0.17, 0.2),
-        "principals": {"server"},
-    }
-    line = KindLine("small.level", "Sums.", {"sums": "gaussian"}, 3, ("rho 0.1",), True, ())
-    policy = Policy({}, name="one", accountant="zcdp", budget=Budget.of("8", "1e-5"))
-    owners = tuple(
-        ClientAccount(name, head=(7, "ab" * 32), **(plain | changes)) for name in ("north", "south")
-    )
+    line = replace(NOISY, released=3)
+    policy = Policy({}, name="one", accountant="zcdp", budget=BUDGET)
+    plain: dict[str, Any] = {"released": 3, "principals": {"server"}, "head": (7, "ab" * 32)}
+    owners = tuple(client_of(name, **(plain | changes)) for name in ("north", "south"))
     account = PolicyAccount(policy, ZeroConcentrated(), owners, (line,))
     one = PolicyReport(account, found, METRICS)
     return Source(Report(replace(Study.built_in(), about=about), (one,), "0"), one, SCHEMA)

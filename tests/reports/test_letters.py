@@ -8,18 +8,14 @@ import subprocess
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from privfed.accountants.risk import Risk
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.attacks.finding import Finding
 from privfed.errors import InputError
 from privfed.privacy.accountant import Budget
-from privfed.privacy.policy import Policy
 from privfed.reports import letters
-from privfed.reports.account import ClientAccount, KindLine, PolicyAccount
 from privfed.reports.board import answers, chosen
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.letters import BROWSERS, board, regulator, write_pdf
@@ -27,35 +23,11 @@ from privfed.reports.page import verdict
 from privfed.reports.regulator import pyramid
 from privfed.study import Study
 from privfed.study.choices import AboutChoice
+from tests.reported import EXACT, HAD, report_of
 
 ABOUT = AboutChoice(
     "Plan beds", "Ashford Trust", "dpo@ashford.example", "Ethics board 12/24", "2024", "Stays", "A. Officer"
 )  # fmt: skip
-
-
-ROOM = ZeroConcentrated().left((Fraction(1, 10), Fraction(0)), Budget.of("8", "1e-5"))
-NOISY = KindLine("small.level", "Sums.", {"sums": "gaussian"}, 1, ("rho 0.1",), True, ())
-EXACT = replace(NOISY, parts={}, losses=("no finite guarantee",), protected=False)
-HAD = Finding("recovery", "Which?", "records recovered", 7, 331, severity="breach")
-
-
-def report_of(
-    line: KindLine = NOISY, found: tuple[Finding, ...] = (), **changes: Any
-) -> PolicyReport:
-    """A policy of epsilon 8 of which little was spent."""
-    plain: dict[str, Any] = {
-        "released": 1,
-        "epsilon": 2.5,
-        "delta": 1e-5,
-        "budget": 8.0,
-        "ceiling": 8.0,
-        "total": (Fraction(1, 10), Fraction(0)),
-        "room": ROOM,
-        "risk": Risk({0.001: 0.02, 0.01: 0.2, 0.1: 0.5}, 0.4, 0.01, 0.17, 0.2),
-    }
-    policy = Policy({}, name="one", accountant="zcdp", budget=Budget.of("8", "1e-5"))
-    client = ClientAccount("north", **(plain | changes))
-    return PolicyReport(PolicyAccount(policy, ZeroConcentrated(), (client,), (line,)), found)
 
 
 def report(*policies: PolicyReport, about: AboutChoice = ABOUT) -> Report:
@@ -138,7 +110,7 @@ def test_what_is_not_stated_is_named() -> None:
 
 def test_a_board_is_never_told_that_what_is_open_is_protected() -> None:
     """Neither verdict nor odds: there is no bound to state."""
-    policy = report_of(EXACT, (HAD,), epsilon=None, ceiling=None, risk=None, unprotected=1)
+    policy = report_of(EXACT, (HAD,), epsilon=None, ceiling=None, risk=None)
     said = answers(report(policy), policy)
     assert not said.good and said.verdict == "Not protected, and an attack succeeded"
     audit = Finding("audit gaussian", "?", "epsilon proven by outputs", 0.6, of=0.8)
@@ -154,7 +126,7 @@ def test_a_board_is_never_told_that_what_is_open_is_protected() -> None:
 
 def test_a_board_decides_on_one_policy() -> None:
     """The first with a guarantee unless named; the others in one sentence; an unknown name is an error."""
-    policy = report_of(EXACT, (HAD,), epsilon=None, ceiling=None, risk=None, unprotected=1)
+    policy = report_of(EXACT, (HAD,), epsilon=None, ceiling=None, risk=None)
     account = replace(policy.account, policy=policy.account.policy.renamed("open"))
     both = report(replace(policy, account=account), report_of())
     assert chosen(both).name == "one" and chosen(both, "open").name == "open"

@@ -8,26 +8,22 @@ from typing import Any
 
 import pytest
 
-from privfed.accountants.risk import Risk
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.attacks.finding import Finding
 from privfed.privacy.accountant import Budget
-from privfed.privacy.policy import Guard, Policy
-from privfed.reports.account import ClientAccount, KindLine, PolicyAccount
+from privfed.privacy.policy import Guard
+from privfed.reports.account import KindLine
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.letters import board, regulator
 from privfed.reports.page import page
 from privfed.reports.remarks import remains, remarks, unspent
 from privfed.reports.text import summary
 from privfed.study import Study
+from tests.reported import EXACT, HAD, NOISY, report_of
 
-ROOM = ZeroConcentrated().left((Fraction(1, 10), Fraction(0)), Budget.of("8", "1e-5"))
-NOISY = KindLine("small.level", "Sums.", {"sums": "gaussian"}, 1, ("rho 0.1",), True, ())
-EXACT = replace(NOISY, parts={}, losses=("no finite guarantee",), protected=False)
 WHOLE = Finding(
     "verbatim", "Which?", "whole records found", 9, 9, releases=("own.rows",), severity="breach"
 )
-HAD = Finding("recovery", "Which?", "records recovered", 7, 331, severity="breach")
 SCORED = {"measure": "accuracy", "better": "higher", "value": 0.8, "baseline": 0.6}
 
 
@@ -35,31 +31,6 @@ SCORED = {"measure": "accuracy", "better": "higher", "value": 0.8, "baseline": 0
 def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sentences need none, and drawing takes its time."""
     monkeypatch.setattr("privfed.reports.charts.timeline", lambda clients, name: "<svg></svg>")
-
-
-def report_of(
-    line: KindLine = NOISY,
-    found: tuple[Finding, ...] = (),
-    metrics: dict[str, Any] | None = None,
-    **changes: Any,
-) -> PolicyReport:
-    """A policy of epsilon 8 of which little was spent."""
-    policy = Policy({}, name="one", accountant="zcdp", budget=Budget.of("8", "1e-5"))
-    plain: dict[str, Any] = {
-        "client": "north",
-        "released": 1,
-        "unprotected": int(not line.protected),
-        "epsilon": 2.5,
-        "delta": 1e-5,
-        "budget": 8.0,
-        "ceiling": 8.0,
-        "total": (Fraction(1, 10), Fraction(0)),
-        "room": ROOM,
-        "risk": Risk({0.001: 0.02, 0.01: 0.2, 0.1: 0.5}, 0.4, 0.01, 0.17, 0.2),
-    }
-    client = ClientAccount(**(plain | changes))
-    account = PolicyAccount(policy, ZeroConcentrated(), (client,), (line,))
-    return PolicyReport(account, found, metrics or {}, {"membership": "Was it there?"})
 
 
 def told_everywhere(policy: PolicyReport, sentence: str) -> bool:

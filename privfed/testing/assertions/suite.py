@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ class Looked:
     findings: int
     blind: tuple[str, ...] = ()
     unread: Mapping[str, int] = field(default_factory=dict)
+    accepted: int = 0  #: how many of the findings a reviewer has accepted
 
 
 @dataclass
@@ -50,7 +51,6 @@ class Suite:
         self, found: Sequence[Evidence], looked: Looked, hidden: Callable[[str], str]
     ) -> list[Evidence]:
         """The findings that nobody has accepted, by digests of test, path (without raw texts), rule."""
-        self.seen.append(looked)
         new = []
         for one in found:
             text = "\0".join((self.test, hidden(one.where), one.rule))
@@ -61,12 +61,15 @@ class Suite:
                 self.used.add(key)
             else:
                 new.append(one)
+        self.seen.append(replace(looked, accepted=len(found) - len(new)))
         return new
 
     def told(self) -> dict[str, Any]:
         """All that a worker tells the session, as plain data."""
         return {
-            "seen": [[one.findings, list(one.blind), dict(one.unread)] for one in self.seen],
+            "seen": [
+                [one.findings, list(one.blind), dict(one.unread), one.accepted] for one in self.seen
+            ],
             "used": sorted(self.used),
             "ran": sorted(self.ran),
             "accepted": self.accepted,
@@ -74,7 +77,10 @@ class Suite:
 
     def hear(self, told: dict[str, Any]) -> None:
         """Add what a worker tells."""
-        self.seen += [Looked(found, tuple(blind), unread) for found, blind, unread in told["seen"]]
+        self.seen += [
+            Looked(found, tuple(blind), unread, accepted)
+            for found, blind, unread, accepted in told["seen"]
+        ]
         self.used |= set(told["used"])
         self.ran |= set(told["ran"])
         self.accepted |= told["accepted"]
@@ -87,7 +93,8 @@ class Suite:
         looked = (
             f"{_many(len(self.seen), 'assertion')} looked for raw values: {_many(found, 'finding')}"
         )
-        lines = [f"{looked}, {len(self.used)} of them accepted by the baseline"]
+        accepted = sum(one.accepted for one in self.seen)
+        lines = [f"{looked}, {accepted} of them accepted by the baseline"]
         if self.off:
             lines.append(f"switched off: {', '.join(self.off)}")
         blind = Counter(name for one in self.seen for name in one.blind)

@@ -16,13 +16,12 @@ from privfed.attacks.finding import Finding
 from privfed.audits.trainings import audit_learner, roomy_schema, scores_of
 from privfed.learners import FedForestClassifier
 from privfed.learners.private.queries import BasisLeafCounts, Gradient
-from privfed.privacy.mechanism import Mechanism
 from privfed.privacy.noise import TestNoise
 from privfed.privacy.policy import Policy
 from privfed.questions.part import Part, Sensitivity
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
-from privfed.testing.faulty import SilentGaussian, ThinnerGaussian
+from privfed.testing.faulty import SilentGaussian, ThinnerGaussian, with_mechanism
 
 SCHEMA = roomy_schema()
 LEARNER = FedForestClassifier(random_state=0)
@@ -37,18 +36,6 @@ def audited(policy: Policy = POLICY, learner: Any = LEARNER, runs: int = 3) -> F
     return audit_learner(learner, policy, SCHEMA, noise=TestNoise(1), **settings)
 
 
-def guarded(mechanism: Mechanism, *kinds: str) -> Policy:
-    """The policy with another mechanism on some kinds, or on all, at the same charge."""
-    guards = {
-        kind: tuple(
-            replace(guard, mechanism=mechanism) if kind in (kinds or (kind,)) else guard
-            for guard in several
-        )
-        for kind, several in POLICY.guards.items()
-    }
-    return replace(POLICY, guards=guards)
-
-
 def test_the_whole_training_stays_below_its_ledger() -> None:
     """And the audit is not blind: a third of the ledger's epsilon is proven."""
     found = audited()
@@ -59,14 +46,14 @@ def test_the_whole_training_stays_below_its_ledger() -> None:
 
 def test_half_the_noise_is_convicted() -> None:
     """By all answers together: no single one of them tells so much."""
-    found = audited(guarded(ThinnerGaussian(2)))
+    found = audited(with_mechanism(POLICY, ThinnerGaussian(2)))
     assert found.severity == "breach" and found.of == 8.0
     assert found.attack == "audit FedForestClassifier"
 
 
 def test_one_histogram_without_noise_is_convicted() -> None:
     """The first of three; it costs 6 % of the budget, and is found by its own charge."""
-    found = audited(guarded(SilentGaussian(every=3), "private.histogram"), runs=1)
+    found = audited(with_mechanism(POLICY, SilentGaussian(every=3), ["private.histogram"]), runs=1)
     assert found.severity == "breach"
     assert found.attack == "audit FedForestClassifier, private.histogram 1"
 

@@ -524,7 +524,7 @@ def test_refusals() -> None:
 
 @pytest.mark.parametrize("schema", [NUMERIC, THREE], ids=["numbers", "classes"])
 def test_conformance(schema: Schema) -> None:
-    """The kit's checks; the private way has its own tests."""
+    """The kit's checks but that of the forest's questions; the private way has its own tests."""
     frame = table(200) if schema is NUMERIC else classes(table(200))
     kind = FedForestRegressor if schema is NUMERIC else FedForestClassifier
     learner = kind(n_estimators=4, max_depth=3, oob_score=True, client_splits=True)
@@ -532,8 +532,9 @@ def test_conformance(schema: Schema) -> None:
         learner,
         lambda policy: federation(frame, schema, policy),
         frame.drop(columns=["y", "client"]),
+        skip={"queries": "test_every_query has them"},
     )
-    assert len(ran) == len(CHECKS)
+    assert len(ran) == len(CHECKS) - 1
 
 
 @pytest.mark.parametrize("schema", [NUMERIC, THREE], ids=["numbers", "classes"])

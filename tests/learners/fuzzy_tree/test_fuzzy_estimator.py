@@ -48,7 +48,7 @@ def bare(frame: pd.DataFrame, client: str | None = "client") -> UngatedDisclosur
     return UngatedDisclosure.from_frame(frame, SCHEMA, client)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 2**20), clients=st.integers(1, 7))
 def test_federated_equals_centralized_to_the_bit(seed: int, clients: int) -> None:
     """Whatever the split over clients, tree, leaves and predictions are the pooled ones."""

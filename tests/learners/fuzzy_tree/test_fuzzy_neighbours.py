@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import permutations, product
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,9 +17,10 @@ from privfed.learners.fuzzy_tree.fuzzy import Memberships, to_unit
 from privfed.learners.fuzzy_tree.linear import Coordinates, Moments, Residuals
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.questions.cells import Path
-from privfed.questions.part import Bound, Part
+from privfed.questions.part import Bound
 from privfed.questions.query import Query, View
 from privfed.tables.records import Records
+from tests.neighbours import Row, check_neighbours, moved, units
 
 FEATURES, SETS = 3, 3
 ALL = tuple(range(FEATURES))
@@ -59,7 +60,6 @@ COORDINATE_SYSTEMS = (
     Coordinates(ALL, np.array([-0.5, 0.5, 9.0]), np.array([5.0, 0.0, 1e5]), -2.0),
     Coordinates((), np.zeros(0), np.zeros(0), 1.0),
 )
-Row = tuple[float, float, float, float]
 
 
 def _queries(lower: np.ndarray, upper: np.ndarray) -> list[Query]:
@@ -80,37 +80,6 @@ def _queries(lower: np.ndarray, upper: np.ndarray) -> list[Query]:
     return questions
 
 
-def _units(query: Query, rows: list[Row]) -> dict[str, np.ndarray]:
-    table = np.array(rows, dtype=float).reshape(-1, FEATURES + 1)
-    records = Records(SCHEMA, table[:, :FEATURES], table[:, FEATURES])
-    return dict(query.evaluate(View(records, SCHEMA)))
-
-
-def _moved(one: np.ndarray, other: np.ndarray) -> Bound:
-    assert np.isfinite(one).all() and np.isfinite(other).all()
-    steps = [int(step) for step in np.subtract(one, other, dtype=float).ravel()]
-    return Bound(sum(map(abs, steps)), sum(step**2 for step in steps))
-
-
-def _within(part: Part, moved: Bound, replaced: bool) -> None:
-    assert part.sensitivity is not None
-    relation = "replace-one" if replaced else "add-or-remove"
-    bound = part.sensitivity.under("record", relation, None)  # type: ignore[arg-type]
-    assert moved.l1 <= bound.l1
-    assert moved.l2_squared <= bound.l2_squared
-
-
-def _check(query: Query, base: list[Row], records: list[Row]) -> None:
-    """Each record added to the base, and put in each other's place, part by part."""
-    without = _units(query, base)
-    exact = [_units(query, [*base, record]) for record in records]
-    for name, part in query.parts(SCHEMA).items():
-        for one in exact:
-            _within(part, _moved(one[name], without[name]), replaced=False)
-        for one, other in permutations(exact, 2):
-            _within(part, _moved(one[name], other[name]), replaced=True)
-
-
 #: Corners of the bounds, which lie outside most scalings, with both ends of the target.
 CORNERS: list[Row] = [
     (-4.0, -4.0, -4.0, -2.0),
@@ -126,8 +95,8 @@ CORNERS: list[Row] = [
 def test_corner_records(lower: np.ndarray, upper: np.ndarray) -> None:
     """However far outside the released scaling, a record moves no part by more than is derived."""
     for query in _queries(lower, upper):
-        _check(query, [], CORNERS)
-        _check(query, CORNERS[:2], CORNERS[2:5])
+        check_neighbours(query, [], CORNERS, SCHEMA)
+        check_neighbours(query, CORNERS[:2], CORNERS[2:5], SCHEMA)
 
 
 COORDINATES = st.one_of(st.sampled_from([-4.0, -1.0, 0.0, 0.5, 1.0, 4.0]), st.floats(-9, 9))
@@ -155,7 +124,7 @@ def test_any_records_under_any_scaling(
         Moments(((),), SETS, *scale, drawn),
         Residuals(tree, SETS, *scale, drawn, np.array(ends[:4]), abs(ends[5]) / 6 + 0.01),
     ):
-        _check(query, base, list(records))
+        check_neighbours(query, base, list(records), SCHEMA)
 
 
 # --- what the sensitivities stand on ---------------------------------------------------------------
@@ -195,7 +164,7 @@ def test_memberships_are_degrees(lower: np.ndarray, upper: np.ndarray) -> None:
 @pytest.mark.parametrize("target", [-2.0, 0.0, 2.0])
 def test_targets_are_centred(lower: np.ndarray, upper: np.ndarray, target: float) -> None:
     """Both ends of the target count one half, and its middle nothing at all."""
-    exact = _units(Level(((),), SETS, lower, upper, ALL), [(4.0, -4.0, 0.0, target)])
+    exact = units(Level(((),), SETS, lower, upper, ALL), [(4.0, -4.0, 0.0, target)], SCHEMA)
     unit = exact["node_weights"][0]
     assert exact["node_linear"][0] == unit * target / 4
     assert exact["node_squares"][0] == unit * (target / 4) ** 2
@@ -206,7 +175,7 @@ def test_targets_are_centred(lower: np.ndarray, upper: np.ndarray, target: float
 def test_leaf_designs_are_centred(lower: np.ndarray, upper: np.ndarray) -> None:
     """A column of a leaf's design is at most one half, at either end of its feature."""
     for row in CORNERS:
-        gram = _units(Leaves(((),), SETS, lower, upper, ALL), [row])["gram"][0]
+        gram = units(Leaves(((),), SETS, lower, upper, ALL), [row], SCHEMA)["gram"][0]
         unit = gram[0, 0]
         assert (np.abs(gram[0, 1:]) <= unit / 2).all()
         assert (np.abs(gram[1:, 1:]) <= unit / 4).all()
@@ -218,11 +187,11 @@ def test_leaf_sums_attain_their_bounds_at_either_end() -> None:
     query = Leaves(((),), SETS, *SCALINGS["narrow"], ALL)
     for ends in product((-4.0, 4.0), repeat=FEATURES):
         for target in (-2.0, 2.0):
-            exact = _units(query, [(*ends, target)])  # type: ignore[list-item]
+            exact = units(query, [(*ends, target)], SCHEMA)
             for name, part in query.parts(SCHEMA).items():
                 assert part.sensitivity is not None
-                moved = _moved(exact[name], np.zeros_like(exact[name]))
-                assert moved == part.sensitivity.add_or_remove
+                change = moved(exact[name], np.zeros_like(exact[name]))
+                assert change == part.sensitivity.add_or_remove
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
@@ -240,15 +209,16 @@ def test_counts_attain_their_bounds_halfway_between_sets(depth: int) -> None:
         (Activations(nodes, sets, *scale), {"counts": 2**depth}),
     ):
         none, low, high = (
-            _units(query, rows) for rows in ([], [(-2.0,) * 3 + (2.0,)], [(2.0,) * 3 + (-2.0,)])
+            units(query, rows, SCHEMA)
+            for rows in ([], [(-2.0,) * 3 + (2.0,)], [(2.0,) * 3 + (-2.0,)])
         )
         parts = query.parts(SCHEMA)
         for name, cells in names.items():
             sensitivity = parts[name].sensitivity
             assert sensitivity is not None
-            assert _moved(low[name], none[name]) == sensitivity.add_or_remove == Bound(cells, cells)
+            assert moved(low[name], none[name]) == sensitivity.add_or_remove == Bound(cells, cells)
             if name != "records":
-                swapped = _moved(low[name], high[name])
+                swapped = moved(low[name], high[name])
                 assert swapped == sensitivity.replace_one == Bound(2 * cells, 2 * cells)
 
 
@@ -259,9 +229,12 @@ def test_moments_and_residuals_attain_their_bounds_on_the_unit_sphere() -> None:
     moments = Moments(((),), SETS, *scale, far)
     residuals = Residuals(((),), SETS, *scale, far, np.array([9.0, 0, 0, 0]), 0.25)
     for query in (moments, residuals):
-        (part,), (exact,) = query.parts(SCHEMA).values(), _units(query, [CORNERS[1]]).values()
+        (part,), (exact,) = (
+            query.parts(SCHEMA).values(),
+            units(query, [CORNERS[1]], SCHEMA).values(),
+        )
         assert part.sensitivity is not None
-        length = math.sqrt(_moved(exact, np.zeros_like(exact)).l2_squared)
+        length = math.sqrt(moved(exact, np.zeros_like(exact)).l2_squared)
         bound = math.sqrt(part.sensitivity.add_or_remove.l2_squared)
         shrunk = 1 if query is moments else np.linalg.norm([1, 25, 25, 25])
         assert 0.999 * bound <= length * shrunk <= bound
@@ -278,7 +251,7 @@ def test_without_the_unit_ball_a_record_moves_moments_by_more(
     monkeypatch.setattr(Coordinates, "held", unshrunk)
     query = Moments(((),), SETS, *SCALINGS["the bounds"], Coordinates.public(ALL))
     with pytest.raises(AssertionError):
-        _check(query, [], CORNERS)
+        check_neighbours(query, [], CORNERS, SCHEMA)
 
 
 def test_a_model_that_cancels_reads_each_record_alone() -> None:

@@ -139,14 +139,15 @@ def test_interactions_are_learnt_not_only_main_effects() -> None:
 
 @pytest.mark.parametrize("side", [1, -1])
 def test_a_step_at_a_3_percent_quantile_is_found(side: int) -> None:
-    """It is nine tenths of the variance; without bins as narrow as that the error is .78 of the deviation."""
+    """It is nine tenths of the variance; without bins as narrow as that the error is .63 of the deviation."""
     table = frame(20_000, NUMERIC)
     rare = side * table["a"] > np.quantile(side * table["a"], 0.97)
     table["y"] = 20.0 * rare + 2.0 * table["b"] + np.random.default_rng(1).normal(0, 1, 20_000)
     schema = Schema(FEATURES, Column("y", "number", -15, 35))
-    model = RuleFitRegressor(random_state=0).fit(federation(table, schema, "4"))
+    learner = RuleFitRegressor(max_terms=None, random_state=0)
+    model = learner.fit(federation(table, schema, "4"))
     error = np.sqrt(np.mean((model.predict(table) - table["y"]) ** 2))
-    assert error < 0.6 * table["y"].std()
+    assert error < 0.55 * table["y"].std()
 
 
 def test_several_classes() -> None:
@@ -160,10 +161,10 @@ def test_several_classes() -> None:
 
 
 def test_more_budget_is_no_worse_for_several_classes() -> None:
-    """Twice the budget, the same splits: on the mean of seeds, accuracy falls by no more than a hundredth."""
+    """Four times the budget, the same splits: on the mean of seeds, accuracy falls by no more than a hundredth."""
     test, found = frame(2000, CLASSES, seed=9), []
     names = np.array(["low", "middle", "high"])
-    for epsilon in ("1", "2", "4"):
+    for epsilon in ("1", "4"):
         rates = []
         for seed in range(2):
             gates = federation(frame(1000, CLASSES), CLASSES, epsilon, seed=seed)
@@ -172,8 +173,7 @@ def test_more_budget_is_no_worse_for_several_classes() -> None:
             likeliest = names[model.predictions(encoded(test)).argmax(axis=1)]
             rates.append(float((likeliest == test["y"]).mean()))
         found.append(np.mean(rates))
-    assert (np.diff(found) > -0.01).all()
-    assert found[0] > 0.6
+    assert found[1] > found[0] - 0.01 > 0.6
 
 
 def test_a_heavy_tailed_number_is_predicted_better_than_by_its_mean() -> None:
@@ -189,7 +189,7 @@ def test_a_heavy_tailed_number_is_predicted_better_than_by_its_mean() -> None:
     test = table(3000)
     for epsilon in ("1", "4"):
         losses = []
-        for seed in range(3):
+        for seed in range(2):
             gates = federation(table(2000), schema, epsilon, seed=seed)
             outcome = private.Outcome.of(schema, True)
             model = private.learn(gates, outcome, np.random.default_rng(seed))
@@ -313,11 +313,11 @@ def test_rules_say_what_the_model_says(schema: str, records: int) -> None:
     assert ((rules.supports >= 0) & (rules.supports <= 1)).all()
 
 
-@pytest.mark.parametrize("linear", [True, False])
-def test_linear_terms_can_be_left_out(linear: bool) -> None:
-    """RuleFit's own switch holds in private too."""
+@pytest.mark.parametrize(("linear", "most"), [(True, None), (False, 20)])
+def test_linear_terms_can_be_left_out(linear: bool, most: int | None) -> None:
+    """RuleFit's own switch holds in private too, of the engine and of its short form."""
     table = frame(4000)
-    model = RuleFitClassifier(include_linear=linear, random_state=0).fit(
+    model = RuleFitClassifier(include_linear=linear, max_terms=most, random_state=0).fit(
         federation(table, BINARY, "4")
     )
     assert bool(model.model_.terms.linear) is linear

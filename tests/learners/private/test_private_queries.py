@@ -14,17 +14,9 @@ from scipy.special import expit, softmax
 
 from privfed.errors import QueryError
 from privfed.learners.private import basis as basis_module
-from privfed.learners.private import queries as queries_module
+from privfed.learners.private import queries
 from privfed.learners.private.basis import Basis, Trees
 from privfed.learners.private.grid import BinEdges
-from privfed.learners.private.queries import (
-    BasisLeafCounts,
-    CalibrationSums,
-    Correlations,
-    FeatureHistogram,
-    Gradient,
-    TargetHistogram,
-)
 from privfed.learners.private.target_link import Outcome, ResidualBounds
 from privfed.questions import wire
 from privfed.questions.query import Query, View
@@ -64,25 +56,25 @@ def basis_of(rng: np.random.Generator) -> Basis:
 def question(kind: type[Query], rng: np.random.Generator, schema: Schema) -> Query:
     """A random question of a kind."""
     basis = basis_of(rng)
-    if kind is FeatureHistogram:
-        return FeatureHistogram(BinEdges((*basis.grid.cuts, (0.5,))))
-    if kind is TargetHistogram:
-        return TargetHistogram(BinEdges((tuple(np.sort(rng.random(4) * 9).tolist()),)))
-    if kind is Correlations:
+    if kind is queries.FeatureHistogram:
+        return queries.FeatureHistogram(BinEdges((*basis.grid.cuts, (0.5,))))
+    if kind is queries.TargetHistogram:
+        return queries.TargetHistogram(BinEdges((tuple(np.sort(rng.random(4) * 9).tolist()),)))
+    if kind is queries.Correlations:
         ranks = rng.uniform(-1, 1, basis.values.shape)
-        return Correlations(basis.grid, ranks, float(rng.uniform(0.1, 3)))
-    if kind is BasisLeafCounts:
-        return BasisLeafCounts(basis)
+        return queries.Correlations(basis.grid, ranks, float(rng.uniform(0.1, 3)))
+    if kind is queries.BasisLeafCounts:
+        return queries.BasisLeafCounts(basis)
     outcome = Outcome.of(schema, schema is NUMERIC)
     least = 0.5 if schema is NUMERIC else 0.0
     low, high = np.sort(rng.random((2, outcome.classes)), axis=0) - least
     weights = rng.normal(0, 2, (basis.size, outcome.classes))
     window = ResidualBounds(low, high, float(rng.uniform(0.1, 1)))
     start = rng.normal(size=outcome.classes)
-    if kind is CalibrationSums:
+    if kind is queries.CalibrationSums:
         cuts = np.sort(rng.normal(0, 2, (outcome.classes, 4)), axis=1)
-        return CalibrationSums(basis, outcome, window, weights, start, cuts)
-    return Gradient(basis, outcome, window, weights, start)
+        return queries.CalibrationSums(basis, outcome, window, weights, start, cuts)
+    return queries.Gradient(basis, outcome, window, weights, start)
 
 
 def table(rng: np.random.Generator, schema: Schema, records: int) -> Records:
@@ -198,12 +190,12 @@ def _residuals(
 
 
 TWINS: dict[type[Query], Callable[[Mapping[str, Any], Records], dict[str, np.ndarray]]] = {
-    FeatureHistogram: twin_histogram,
-    TargetHistogram: twin_target,
-    Correlations: twin_correlations,
-    BasisLeafCounts: twin_masses,
-    Gradient: twin_gradient,
-    CalibrationSums: twin_scores,
+    queries.FeatureHistogram: twin_histogram,
+    queries.TargetHistogram: twin_target,
+    queries.Correlations: twin_correlations,
+    queries.BasisLeafCounts: twin_masses,
+    queries.Gradient: twin_gradient,
+    queries.CalibrationSums: twin_scores,
 }
 
 
@@ -245,15 +237,18 @@ def test_sums_are_an_independent_twins(kind: type[Query], schema: Schema, seed: 
     for name, each in twin.items():
         far = (
             0
-            if kind in (FeatureHistogram, TargetHistogram, BasisLeafCounts)
+            if kind in (queries.FeatureHistogram, queries.TargetHistogram, queries.BasisLeafCounts)
             else 9 * 4096
-            if kind is Correlations
+            if kind is queries.Correlations
             else 9
         )
         assert np.abs(exact[name] - np.asarray(each, float).sum(axis=0)).max(initial=0) <= far
 
 
-@pytest.mark.parametrize("kind", [Correlations, BasisLeafCounts, Gradient, CalibrationSums])
+@pytest.mark.parametrize(
+    "kind",
+    [queries.Correlations, queries.BasisLeafCounts, queries.Gradient, queries.CalibrationSums],
+)
 def test_small_blocks_and_no_cache_give_the_same(
     kind: type[Query], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,8 +257,8 @@ def test_small_blocks_and_no_cache_give_the_same(
     query, held = question(kind, rng, BINARY), table(rng, BINARY, 200)
     whole = query.evaluate(View(held, BINARY))
     monkeypatch.setattr(basis_module, "BLOCK", 64)
-    monkeypatch.setattr(queries_module, "BLOCK", 64)
-    monkeypatch.setattr(queries_module, "KEPT", 0)
+    monkeypatch.setattr(queries, "BLOCK", 64)
+    monkeypatch.setattr(queries, "KEPT", 0)
     pieces = query.evaluate(View(held, BINARY))
     assert all(np.array_equal(whole[name], pieces[name]) for name in whole)
 
@@ -271,7 +266,7 @@ def test_small_blocks_and_no_cache_give_the_same(
 def test_codes_are_kept_for_one_grid_alone() -> None:
     """Another grid's question on the same view is not answered by the first one's codes."""
     rng = np.random.default_rng(0)
-    first, second = (question(BasisLeafCounts, rng, BINARY) for _ in range(2))
+    first, second = (question(queries.BasisLeafCounts, rng, BINARY) for _ in range(2))
     held = table(rng, BINARY, 50)
     shared = View(held, BINARY)
     for query in (first, second, first):
@@ -279,19 +274,19 @@ def test_codes_are_kept_for_one_grid_alone() -> None:
         assert np.array_equal(query.evaluate(shared)["counts"], fresh)
 
 
-def _basis(**changes: Any) -> Callable[[Gradient], Gradient]:
+def _basis(**changes: Any) -> Callable[[queries.Gradient], queries.Gradient]:
     return lambda query: replace(query, basis=replace(query.basis, **changes))
 
 
-def _tree(**changes: Any) -> Callable[[Gradient], Gradient]:
-    def change(query: Gradient) -> Gradient:
+def _tree(**changes: Any) -> Callable[[queries.Gradient], queries.Gradient]:
+    def change(query: queries.Gradient) -> queries.Gradient:
         return _basis(trees=(replace(query.basis.trees[0], **changes),))(query)
 
     return change
 
 
 NAN = float("nan")
-HOSTILE: dict[str, Callable[[Gradient], Gradient]] = {
+HOSTILE: dict[str, Callable[[queries.Gradient], queries.Gradient]] = {
     "a grid of too few columns": _basis(grid=BinEdges(((0.5,),))),
     "cuts that fall": _basis(grid=BinEdges(((0.5, 0.4), (), ()))),
     "cuts that are none": _basis(grid=BinEdges(((NAN,), (), ()))),
@@ -336,10 +331,10 @@ HOSTILE: dict[str, Callable[[Gradient], Gradient]] = {
 }
 
 
-def honest() -> Gradient:
+def honest() -> queries.Gradient:
     """A question of which nothing is wrong."""
-    query = question(Gradient, np.random.default_rng(1), BINARY)
-    assert isinstance(query, Gradient)
+    query = question(queries.Gradient, np.random.default_rng(1), BINARY)
+    assert isinstance(query, queries.Gradient)
     values = np.zeros((3, 6))
     basis = replace(
         query.basis,
@@ -352,17 +347,17 @@ def honest() -> Gradient:
 
 
 @pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_values_are_refused(change: Callable[[Gradient], Gradient]) -> None:
+def test_hostile_values_are_refused(change: Callable[[queries.Gradient], queries.Gradient]) -> None:
     """In `parts`, before any record is read; the same question without the change is admitted."""
     assert honest().parts(BINARY)
     with pytest.raises(QueryError):
         change(honest()).parts(BINARY)
 
 
-def scores_at(cuts: np.ndarray) -> CalibrationSums:
+def scores_at(cuts: np.ndarray) -> queries.CalibrationSums:
     """An honest question about scores, but for its cut-offs."""
     own = honest()
-    return CalibrationSums(own.basis, own.outcome, own.window, own.weights, own.start, cuts)
+    return queries.CalibrationSums(own.basis, own.outcome, own.window, own.weights, own.start, cuts)
 
 
 def test_cut_offs_of_scores_that_rise_are_admitted() -> None:
@@ -373,14 +368,14 @@ def test_cut_offs_of_scores_that_rise_are_admitted() -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        FeatureHistogram(BinEdges(((), (), ()))),
-        TargetHistogram(BinEdges(((), ()))),
-        TargetHistogram(BinEdges(((0.5, 0.5),))),
-        Correlations(BinEdges(((), (), ())), np.zeros((3, 1)), NAN),
-        Correlations(BinEdges(((), (), ())), np.zeros((3, 1)), 9.0),
-        Correlations(BinEdges(((), (), ())), np.full((3, 1), NAN), 1.0),
-        Correlations(BinEdges(((), (), ())), np.zeros((3, 2)), 1.0),
-        BasisLeafCounts(replace(honest().basis, trees=())),
+        queries.FeatureHistogram(BinEdges(((), (), ()))),
+        queries.TargetHistogram(BinEdges(((), ()))),
+        queries.TargetHistogram(BinEdges(((0.5, 0.5),))),
+        queries.Correlations(BinEdges(((), (), ())), np.zeros((3, 1)), NAN),
+        queries.Correlations(BinEdges(((), (), ())), np.zeros((3, 1)), 9.0),
+        queries.Correlations(BinEdges(((), (), ())), np.full((3, 1), NAN), 1.0),
+        queries.Correlations(BinEdges(((), (), ())), np.zeros((3, 2)), 1.0),
+        queries.BasisLeafCounts(replace(honest().basis, trees=())),
         scores_at(np.array([[0.0, 0.0]])),
         scores_at(np.array([[1.0, 0.0]])),
         scores_at(np.array([[NAN]])),
@@ -401,7 +396,10 @@ def test_a_target_is_needed() -> None:
     """Without one there is nothing to learn."""
     with pytest.raises(QueryError):
         honest().parts(Schema(FEATURES))
-    for query in (FeatureHistogram(BinEdges(((), (), ()))), TargetHistogram(BinEdges(((),)))):
+    for query in (
+        queries.FeatureHistogram(BinEdges(((), (), ()))),
+        queries.TargetHistogram(BinEdges(((),))),
+    ):
         with pytest.raises(QueryError):
             query.parts(Schema(FEATURES))
 

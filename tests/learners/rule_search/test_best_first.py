@@ -58,8 +58,9 @@ def _ignored(held: int, predicted: float, theta: float, trials: int = 1000) -> f
     return number / trials
 
 
-@pytest.mark.parametrize("theta", [0.02, 0.05, 0.2])
-@pytest.mark.parametrize("predicted", [0.001, 0.1, 0.5])
+@pytest.mark.parametrize(
+    ("theta", "predicted"), [(0.02, 0.001), (0.02, 0.5), (0.05, 0.1), (0.2, 0.001), (0.2, 0.5)]
+)
 def test_a_subtree_worth_exploring_is_ignored_with_probability_theta(
     theta: float, predicted: float
 ) -> None:
@@ -91,8 +92,7 @@ def _scores(total: int, questions: int, adaptive: bool) -> np.ndarray:
     return np.array([right, precise, 2 * right * precise / (right + precise)])
 
 
-@pytest.mark.parametrize("questions", [500, 1000])
-@pytest.mark.parametrize("total", [1000, 3000])
+@pytest.mark.parametrize(("total", "questions"), [(1000, 1000), (3000, 500)])
 def test_adaptive_finds_more_and_errs_less_than_equal_shares(total: int, questions: int) -> None:
     """Coverage is greater; precision is too unless both are nearly perfect."""
     adaptive, equal = (_scores(total, questions, which) for which in (True, False))

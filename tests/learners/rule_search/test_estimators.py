@@ -59,8 +59,9 @@ def test_the_front_is_the_search(strategy: Any, search: RuleLearner, own: dict[s
     front = RuleSearch(strategy, **COMMON, **(rest | own))
     assert str(front.built()) == str(search)
     state, votes, spent = fitted(clone(search))
-    assert state["steps"] and (fitted(front)[0], fitted(front)[2]) == (state, spent)
-    assert np.array_equal(fitted(front)[1], votes)
+    again, said, cost = fitted(front)
+    assert state["steps"] and (again, cost) == (state, spent)
+    assert np.array_equal(said, votes)
     policy = search.private("300")
     assert [
         (line.query.digest, line.times, line.spend) for line in front.plan(BOOK.schema, policy)

@@ -30,24 +30,14 @@ Rule = tuple[Symbols, float]
 Relation = Literal["add_or_remove", "replace_one", "anything"]
 
 
-def _complete() -> list[Symbols]:
-    ends: list[Symbols] = []
-    frontier: list[Symbols] = [()]
-    while frontier:
-        template = frontier.pop()
-        following = GRAMMAR.continuations(template)
-        ends += [] if following else [template]
-        frontier += following
-    return sorted(ends)
-
-
 def _width(structure: Symbols) -> int:
     return len(GRAMMAR.ranges(structure))
 
 
+COMPLETE = sorted(GRAMMAR.structures())
 #: Complete structures of five, four, three, two and one parameters, two of each.
 STRUCTURES = tuple(
-    s for width in (5, 4, 3, 2, 1) for s in [s for s in _complete() if _width(s) == width][:2]
+    s for width in (5, 4, 3, 2, 1) for s in [s for s in COMPLETE if _width(s) == width][:2]
 )
 LEVEL = tuple(u for t in GRAMMAR.continuations(()) for u in GRAMMAR.continuations(t))
 WHO = CohortSample.everybody(PEOPLE)
@@ -64,8 +54,10 @@ QUESTIONS: dict[str, RuleQuery] = {
     "bits of two": TemplateBits(WHO, GRAMMAR.digest, STRUCTURES[:2]),
     "bit of one": TemplateBits(WHO, GRAMMAR.digest, STRUCTURES[:1]),
     "sampled": SampledRule(WHO, GRAMMAR.digest, STRUCTURES, 2),
+    "sampled of a level": SampledRule(WHO, GRAMMAR.digest, LEVEL, 3),
     "sampled of one": SampledRule(WHO, GRAMMAR.digest, STRUCTURES[:1], 2),
     "hashed": HashedRule(WHO, GRAMMAR.digest, STRUCTURES, 2),
+    "hashed of a level": HashedRule(WHO, GRAMMAR.digest, LEVEL, 3),
     "parameters of one": _parameters(STRUCTURES[0]),
     "parameters of two": _parameters(*STRUCTURES[:2]),
     "parameters of unequal two": _parameters(STRUCTURES[1], STRUCTURES[8]),
@@ -243,6 +235,25 @@ def test_bits_turn_one_by_one_and_all_at_once(number: int) -> None:
     every = _moved(question, _alone(), _alone(*LOW))
     assert one == _bound(question, "add_or_remove") == Bound(1, 1)
     assert every == _bound(question, "anything") == Bound(number, number)
+
+
+def test_all_rules_turn_every_bit_of_a_level() -> None:
+    """Some rule matches each of its templates."""
+    question = QUESTIONS["bits of a level"]
+    moved = _moved(question, _alone(), _alone(*((structure, 1.0) for structure in COMPLETE)))
+    assert moved == _bound(question, "anything") == Bound(len(LEVEL), len(LEVEL))
+
+
+@pytest.mark.parametrize("asked", ["hashed", "hashed of a level"])
+def test_another_hashed_rule_turns_one_bit_or_none(asked: str) -> None:
+    """An individual's one bit, which two rules may share."""
+    question, nobody = QUESTIONS[asked], _alone()
+    moved = {
+        _moved(question, *(_but(nobody, person, [rule] * 3) for rule in (LOW[0], other)))
+        for person in range(PEOPLE)
+        for other in LOW
+    }
+    assert moved == {Bound(0, 0), _bound(question, "replace_one")} == {Bound(0, 0), Bound(1, 1)}
 
 
 @pytest.mark.parametrize("relation", ["add_or_remove", "replace_one", "anything"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import permutations
 
 import numpy as np
 import pytest
@@ -14,17 +13,11 @@ from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.queries import CovariateHistogram, Supports
 from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.spreads import Spreads
-from privfed.questions.part import Bound, Part
-from privfed.questions.query import Query, View
-from privfed.tables.records import Records
+from privfed.questions.part import Bound
+from privfed.questions.query import Query
 from privfed.tables.schema import Column, Schema
+from tests.neighbours import FEATURES, Row, check_neighbours, moved, rows_of, units
 
-FEATURES = (
-    Column("a", "number", 0, 1),
-    Column("b", "number", -50, 1000),
-    Column("n", "integer", 0, 9),
-    Column("c", "category", categories=("one", "two", "three")),
-)
 P = len(FEATURES)
 BINARY = Schema(FEATURES, Column("y", "integer", 0, 1))
 CUTOFFS = Cutoffs(
@@ -44,7 +37,6 @@ def _rule(feature: int, low: int, high: int) -> list[list[int]]:
 ABOVE = [_rule(0, 1, 2), _rule(1, 2, 3), _rule(2, 1, 2), _rule(3, 2, 3)]
 BELOW = [_rule(0, 0, 1), _rule(1, 0, 1), _rule(2, 0, 1)]
 TERMS = Terms(CUTOFFS, np.array([*ABOVE, *BELOW, ANY], np.uint8), (0, 1, 2))
-Row = tuple[float, float, float, float, float]
 #: Two rows that differ in every column, and one in the middle.
 TOP, BOTTOM, MIDDLE = (1.0, 1000.0, 9.0, 2.0, 7.0), (0.0, -50.0, 0.0, 0.0, -3.0), (0.5,) * 5
 CORNERS: list[Row] = [
@@ -55,52 +47,8 @@ CORNERS: list[Row] = [
     (1.0, -50.0, 9.0, 0.0, -3.0),
     (9e9, -9e9, 9e9, 9.0, 9e9),
 ]
-ROW = st.one_of(
-    st.sampled_from(CORNERS),
-    st.tuples(
-        st.floats(-1, 2),
-        st.floats(-99, 2000),
-        st.integers(0, 9),
-        st.integers(0, 2),
-        st.floats(-4, 9),
-    ),
-)
+ROW = rows_of(CORNERS)
 TABLE = st.lists(ROW, max_size=4)
-
-
-def _units(query: Query, rows: list[Row], schema: Schema) -> dict[str, np.ndarray]:
-    """The exact answer, rebuilt from the rows alone."""
-    table = np.array(rows, dtype=float).reshape(-1, P + 1)
-    exact = query.evaluate(View(Records(schema, table[:, :P], table[:, P]), schema))
-    return {name: np.asarray(array) for name, array in exact.items()}
-
-
-def _moved(one: np.ndarray, other: np.ndarray) -> Bound:
-    """L1 and squared L2 of a change, in exact integers."""
-    assert np.isfinite(one).all() and np.isfinite(other).all()
-    steps = [int(step) for step in (one - other).ravel()]
-    return Bound(sum(map(abs, steps)), sum(step**2 for step in steps))
-
-
-def _within(part: Part, moved: Bound, replaced: bool) -> None:
-    assert part.sensitivity is not None
-    relation = "replace-one" if replaced else "add-or-remove"
-    bound = part.sensitivity.under("record", relation, None)  # type: ignore[arg-type]
-    assert moved.l1 <= bound.l1
-    assert moved.l2_squared <= bound.l2_squared
-
-
-def _check(query: Query, base: list[Row], records: list[Row], schema: Schema) -> None:
-    """Hold every part's bounds: each record added to the base, and put in each other's place."""
-    parts = query.parts(schema)
-    without = _units(query, base, schema)
-    exact = [_units(query, [*base, record], schema) for record in records]
-    for name, part in parts.items():
-        assert part.sensitivity is not None, "only questions with finite bounds belong here"
-        for one in exact:
-            _within(part, _moved(one[name], without[name]), replaced=False)
-        for one, other in permutations(exact, 2):
-            _within(part, _moved(one[name], other[name]), replaced=True)
 
 
 ALL = (0, 1, 2, 3)
@@ -122,7 +70,7 @@ COUNTS = pytest.mark.parametrize("query", COUNTING.values(), ids=COUNTING)
 def test_counts_between_corners(query: Query) -> None:
     """Every corner added, and put in every other one's place, over an empty and a full table."""
     for base in ([], CORNERS[:2], CORNERS):
-        _check(query, base, CORNERS, BINARY)
+        check_neighbours(query, base, CORNERS, BINARY)
 
 
 @COUNTS
@@ -130,7 +78,7 @@ def test_counts_between_corners(query: Query) -> None:
 @given(base=TABLE, one=ROW, other=ROW)
 def test_counts_between_any_rows(query: Query, base: list[Row], one: Row, other: Row) -> None:
     """The same for any tables and rows."""
-    _check(query, base, [one, other], BINARY)
+    check_neighbours(query, base, [one, other], BINARY)
 
 
 @pytest.mark.parametrize("p", range(1, P + 1))
@@ -139,9 +87,9 @@ def test_a_record_moves_one_bin_of_each_covariate(p: int) -> None:
     query = CovariateHistogram(tuple(range(p)), 7)
     sensitivity = query.parts(BINARY)["counts"].sensitivity
     assert sensitivity is not None
-    none, top, bottom = (_units(query, rows, BINARY)["counts"] for rows in ([], [TOP], [BOTTOM]))
-    assert _moved(top, none) == sensitivity.add_or_remove == Bound(p, p)
-    assert _moved(top, bottom) == sensitivity.replace_one == Bound(2 * p, 2 * p)
+    none, top, bottom = (units(query, rows, BINARY)["counts"] for rows in ([], [TOP], [BOTTOM]))
+    assert moved(top, none) == sensitivity.add_or_remove == Bound(p, p)
+    assert moved(top, bottom) == sensitivity.replace_one == Bound(2 * p, 2 * p)
 
 
 @pytest.mark.parametrize("rules", [1, 3, 40])
@@ -149,9 +97,9 @@ def test_a_record_moves_every_support(rules: int) -> None:
     """The bounds are attained: all rules and the size by a record more, all rules by a replaced one."""
     terms = replace(TERMS, boxes=np.repeat(TERMS.boxes[:1], rules, axis=0))
     parts = Supports(terms).parts(BINARY)
-    none, top, bottom = (_units(Supports(terms), rows, BINARY) for rows in ([], [TOP], [BOTTOM]))
+    none, top, bottom = (units(Supports(terms), rows, BINARY) for rows in ([], [TOP], [BOTTOM]))
     for name, more, other in (("counts", rules, rules), ("size", 1, 0)):
         sensitivity = parts[name].sensitivity
         assert sensitivity is not None
-        assert _moved(top[name], none[name]) == sensitivity.add_or_remove == Bound(more, more)
-        assert _moved(top[name], bottom[name]) == sensitivity.replace_one == Bound(other, other)
+        assert moved(top[name], none[name]) == sensitivity.add_or_remove == Bound(more, more)
+        assert moved(top[name], bottom[name]) == sensitivity.replace_one == Bound(other, other)

@@ -42,6 +42,13 @@ def fitted(
     return model.fit(federation), federation
 
 
+@cache
+def whole() -> private.PrivateModel:
+    """The engine's model, of which short forms are written."""
+    outcome = private.Outcome.of(BINARY, number=False)
+    return private.learn(disclosure(), outcome, np.random.default_rng(0))
+
+
 def terms(model: RuleFitClassifier) -> int:
     """Rules and lines with a coefficient."""
     return int(np.count_nonzero(model.model_.weights[1:]))
@@ -135,9 +142,9 @@ def test_a_model_and_its_card_rise_and_fall_where_they_are_asked_to() -> None:
     st.fixed_dictionaries({name: st.sampled_from([-1, 0, 1]) for name in ("age", "GCS", "noise")})
 )
 def test_any_directions_are_kept(asked: dict[str, int]) -> None:
-    """Post-processing of one transcript; where a direction is 0 nothing is asked."""
-    replay = ReplayDisclosure(disclosure().schema, fitted()[1].transcript())
-    model = clone(fitted()[0]).set_params(monotonic_cst=asked, max_terms=6).fit(replay).model_
+    """Of one engine's short forms; where a direction is 0 nothing is asked."""
+    signs = [asked.get(name, 0) for name in BINARY.names]
+    model = shortened(whole(), 6, np.random.default_rng(0), monotonic=signs)
     for name, sign in asked.items():
         assert monotone(model.scores, model.schema, name, sign)
 
@@ -250,7 +257,7 @@ def test_thresholds_between_few_values_are_round() -> None:
     features = Column("grade", "number", 0, 3), Column("x", "number", -4, 4)
     schema = Schema(features, Column("y", "integer", 0, 1))
     found = []
-    for seed in range(5):
+    for seed in range(3):
         model = RuleFitClassifier(random_state=seed)
         held = LocalDisclosure.from_frame(
             table, "y", client="owner", schema=schema, policy=model.private("2"), seed=seed
@@ -264,9 +271,7 @@ def test_thresholds_between_few_values_are_round() -> None:
 
 def test_coefficients_move_with_the_scores_as_their_covariance_says() -> None:
     """The posterior's root, added to the engine's weights column by column, moves the refit by its image."""
-    engine = private.learn(
-        disclosure(), private.Outcome.of(BINARY, number=False), np.random.default_rng(0)
-    )
+    engine = whole()
     assert engine.covariance is not None
     root = np.linalg.cholesky(engine.covariance + 1e-9 * np.eye(len(engine.covariance)))
     held = _Shortening(engine, np.random.default_rng(1), stable=False)
@@ -286,9 +291,7 @@ def test_coefficients_move_with_the_scores_as_their_covariance_says() -> None:
 
 def test_predictions_hold_what_the_engine_cannot_express() -> None:
     """Beside what the terms miss of the engine; terms, coefficients and their intervals stay."""
-    engine = private.learn(
-        disclosure(), private.Outcome.of(BINARY, number=False), np.random.default_rng(0)
-    )
+    engine = whole()
     assert engine.unexpressed > 0
     more = replace(engine, unexpressed=engine.unexpressed + 0.3)
     one, other = (shortened(own, 20, np.random.default_rng(1)) for own in (engine, more))

@@ -19,7 +19,7 @@ from privfed import Budget, Guard, LocalDisclosure, Policy, Schema
 from privfed.engines.journal import Journal
 from privfed.engines.owner_side import OwnerSide
 from privfed.engines.remote import RemoteDisclosure
-from privfed.errors import ChannelError, NobodyAnswered, PolicyError
+from privfed.errors import ChannelError, InputError, NobodyAnswered, PolicyError
 from privfed.exchange.channel import RetryLimits
 from privfed.exchange.disclosure import ReplayDisclosure
 from privfed.exchange.masked_totals import summed, total_of
@@ -285,6 +285,15 @@ def test_a_roster_with_an_owner_without_a_key_opens_no_gate() -> None:
     lacking = replace(policy(), masked=policy().masked_among([*OWNERS, "nobody"]).masked)
     with pytest.raises(PolicyError, match="no masking key of 'nobody'"):
         federation(lacking)
+
+
+def test_a_roster_with_a_key_that_is_none_opens_no_gate() -> None:
+    """Of a point of small order: no share could be hidden, and a question would fail after its charge."""
+    known = federation().gates["ashford"].policy
+    assert known.masked is not None
+    keys = {**known.masked.keys, "cedar": "00" * 32}
+    with pytest.raises(InputError, match="no X25519 key"):
+        federation(replace(known, masked=replace(known.masked, keys=keys)))
 
 
 def test_colluding_owners_who_subtract_their_own_leave_the_priced_noise() -> None:

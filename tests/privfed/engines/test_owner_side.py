@@ -66,6 +66,21 @@ def test_a_limit_per_principal_holds_against_an_asker_that_renames_itself() -> N
     assert charged == {"university", "ministry"}
 
 
+def test_rows_have_the_time_at_which_their_batch_came() -> None:
+    """A time of its own would tell how long the question before took, in this batch or another; heads let it be guessed."""
+    clock, late = Clock(), Clock()
+    owner = side(clock=clock, ledger=Ledger(clock=late))
+    for first in (0, 2):
+        late.now = clock.now + timedelta(seconds=30)  # when the gate is free
+        asked = [wire.encode(Request.of(f"r{n}", question(n))) for n in (first, first + 1)]
+        owner.answer(batch_of(*asked), "server")
+        clock.now += timedelta(seconds=60)
+    rows = [e for e in owner.gate.ledger.entries() if e.event in ("reserved", "released")]
+    came = [NOON + timedelta(seconds=60 * (n // 4)) for n in range(8)]
+    assert [datetime.fromisoformat(row.time) for row in rows[4:]] == came[4:]
+    assert len({row.time for row in rows[:4]}) == 1
+
+
 def test_a_full_disk_is_named_in_the_owners_log_and_answers_nothing(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:

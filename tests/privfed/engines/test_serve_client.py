@@ -24,18 +24,6 @@ from privfed.exchange.signing import Identity
 from privfed.learners import FuzzyTreeRegressor
 from privfed.learners.base import FederatedLearner
 
-FILE = """
-client = "north"
-data = "north.csv"
-schema = "schema.toml"
-policy = "policy.toml"
-ledger = "north.db"
-signing_key = "north.key"
-study = "pilot"
-[sockets]
-server = "north.sock"
-"""
-
 
 def learner() -> FederatedLearner:
     """What is learned in these tests."""
@@ -43,15 +31,12 @@ def learner() -> FederatedLearner:
 
 
 @pytest.fixture
-def owner(tmp_path: Path, schema_text: str, small_table: pd.DataFrame) -> Path:
+def owner(owner_file: Path) -> Path:
     """An owner's folder with everything in it; the path of its file."""
-    (tmp_path / "schema.toml").write_text(schema_text)
-    schema = Schema.from_toml(tmp_path / "schema.toml")
-    learner().private("4", schema=schema).to_toml(tmp_path / "policy.toml")
-    small_table.to_csv(tmp_path / "north.csv", index=False)
-    (tmp_path / "north.toml").write_text(FILE)
-    assert status(["key", "new", str(tmp_path / "north.key")]) == FINE
-    return tmp_path / "north.toml"
+    text = owner_file.read_text()
+    owner_file.write_text(f'signing_key = "north.key"\nstudy = "pilot"\n{text}')
+    assert status(["key", "new", str(owner_file.with_name("north.key"))]) == FINE
+    return owner_file
 
 
 Serve = Callable[..., subprocess.Popen[str]]
@@ -129,7 +114,7 @@ def test_it_refuses_to_start_on_another_policy_than_the_one_in_force(owner: Path
 
 def test_it_refuses_to_start_on_a_wrong_schema(owner: Path, schema_text: str) -> None:
     """One that does not fit the table, one that was read off it, one that nobody agreed on."""
-    folder = owner.parent
+    folder, text = owner.parent, owner.read_text()
     schema = Schema.from_toml(folder / "schema.toml")
     wrong = {
         'name = "age"\n': 'name = "years"\n',
@@ -137,13 +122,13 @@ def test_it_refuses_to_start_on_a_wrong_schema(owner: Path, schema_text: str) ->
         "upper = 100\n": "upper = 120\n",
     }
     agreed = f'[agreed]\nschema = "{schema_digest(schema)}"\n'
-    owner.write_text(FILE + agreed)
+    owner.write_text(text + agreed)
     OwnerFile.from_toml(owner).opened().gate.ledger.close()
     for old, new in wrong.items():
         (folder / "schema.toml").write_text(schema_text.replace(old, new, 1))
         with pytest.raises(SchemaError):
             OwnerFile.from_toml(owner).opened()
-    owner.write_text(FILE + '[agreed]\npolicy = "0"\n')
+    owner.write_text(text + '[agreed]\npolicy = "0"\n')
     (folder / "schema.toml").write_text(schema_text)
     with pytest.raises(PolicyError, match="not the agreed one"):
         OwnerFile.from_toml(owner).opened()
@@ -167,8 +152,9 @@ def test_it_refuses_to_start_on_a_wrong_schema(owner: Path, schema_text: str) ->
 )
 def test_a_slip_in_the_file_is_one_error(owner: Path, old: str, new: str, told: str) -> None:
     """It says what is wrong and what to write instead."""
-    assert old in FILE
-    owner.write_text(FILE.replace(old, new))
+    text = owner.read_text()
+    assert old in text
+    owner.write_text(text.replace(old, new))
     with pytest.raises(InputError, match=told) as caught:
         chosen = OwnerFile.from_toml(owner)
         chosen.open_sockets(chosen.opened())

@@ -135,6 +135,54 @@ def test_an_update_stays_with_the_query_that_releases_it() -> None:
     assert own._records.trained == {}
 
 
+@pytest.mark.parametrize(("unit", "cap"), [("client", 3), ("client", 30), ("individual", 2)])
+def test_a_cap_of_records_leaves_the_update_as_it_is(unit: Any, cap: int) -> None:
+    """It failed for whoever had more of them, which closed her gate."""
+    policy = Policy(
+        {"model.update": (Guard.of("gaussian", spend=10**6),)},
+        unit=unit,
+        cap=cap,
+        accountant="zcdp",
+    )
+    nine = Records(SCHEMA, np.linspace(0, 99, 9)[:, None], individual=np.arange(9) // 3)
+    own = UpdateGate("a", policy, Ledger(), clip=5.0, records=nine)
+    for round in range(2):
+        told = own.release([np.array([3.0, 4.0])], round=round)
+        assert told is not None
+        np.testing.assert_allclose(told[0], [3.0, 4.0], atol=0.1)
+    assert not own.gate.breaches and own._records.trained == {}
+
+
+@pytest.mark.parametrize("clip", [1.0, 2.0**-50])
+@pytest.mark.parametrize("size", [1.7e308, 1e308, 1e-100, 5e-324])
+def test_what_is_far_beyond_the_clip_is_clipped_and_keeps_its_direction(
+    size: float, clip: float
+) -> None:
+    """A norm that overflowed made an update zero, and a factor that underflowed cost hours of small steps."""
+    units, query = left(np.full(3, size), clip)
+    assert squared(units) <= query.most and len(set(units.tolist())) == 1
+    assert squared(units) > 0.999 * query.most or size < clip
+
+
+@pytest.mark.parametrize("clip", [0.1, 0.7, 3.3])
+def test_a_model_of_one_number_has_a_gate_at_any_clip(clip: float) -> None:
+    """Its L1 bound is a whole number, below the clip's own in grid units; no such gate opened."""
+    policy = Policy({"model.update": (Guard.of("gaussian", spend=10**6),)}, accountant="zcdp")
+    told = UpdateGate("a", policy, Ledger(), clip=clip).release([np.array([1e9])])
+    assert told is not None
+    np.testing.assert_allclose(told[0], clip, atol=0.01)
+
+
+def test_an_update_that_no_message_carries_is_refused_before_it_is_charged() -> None:
+    """Whatever the policy's cells allow: the reply would be over the limit of what is decoded."""
+    policy = Policy(
+        {"model.update": (Guard.of("gaussian", spend="1"),)}, accountant="zcdp", cells=10**8
+    )
+    own = UpdateGate("a", policy, Ledger(), clip=1.0)
+    for cells, refused in ((wire.LIMIT // 8, Reason.OVERSIZED), (wire.LIMIT // 9, None)):
+        assert own.gate.dry_run(Request.of("1", ModelUpdate(cells, 1.0))) == refused
+
+
 def test_what_training_protected_costs_what_its_accountant_says_and_every_total_says_so() -> None:
     """An update of private training leaves as it was made, clipped; the gate derives none of its epsilon."""
     policy = Policy(

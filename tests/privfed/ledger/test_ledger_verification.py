@@ -195,12 +195,28 @@ def test_the_canonical_form_is_injective_in_lengths() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "7", "7:xyz", "-1:" + "0" * 64, "1:" + "G" * 64, ":" + "0" * 64]
+    "text",
+    [
+        "",
+        "7",
+        "7:xyz",
+        "-1:" + "0" * 64,
+        "1:" + "G" * 64,
+        ":" + "0" * 64,
+        "9" * 5000 + ":" + "0" * 64,
+    ],
 )
 def test_heads_are_read_strictly(text: str) -> None:
     """A misspelt head is one clear error."""
     with pytest.raises(InputError, match="is no head"):
         Head.parse(text)
+
+
+def test_no_chain_passes_through_a_row_before_its_first() -> None:
+    """Row 0 was taken for the first one."""
+    ledger = Ledger(None, "d")
+    assert ledger.passes(ledger.head)
+    assert not ledger.passes(Head(0, ledger.head.hash))
 
 
 def test_heads_are_written_and_read() -> None:

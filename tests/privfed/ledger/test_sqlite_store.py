@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-from contextlib import closing
+import subprocess
+import sys
+from contextlib import closing, suppress
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -101,3 +103,47 @@ def test_a_file_whose_maker_was_killed_is_read_and_begun(tmp_path: Path) -> None
     assert not Ledger.begun(tmp_path / "ledger.db")
     with closing(Ledger(tmp_path / "ledger.db", "north")) as ledger:
         assert ledger.head.seq == 1
+
+
+@pytest.mark.parametrize("dataset", ["d", "another"])
+def test_a_second_opening_here_leaves_the_first_one_s_log_to_it(
+    tmp_path: Path, dataset: str
+) -> None:
+    """Had its locks gone with a descriptor (POSIX), any other process that closes would remove what it writes to."""
+    path = tmp_path / "ledger.db"
+    first = Ledger(path, "d")
+    with suppress(LedgerError):
+        Ledger(path, dataset)
+    closes = (
+        "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA journal_mode = DELETE')"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", closes, str(path)], check=False, capture_output=True
+    )
+    assert b"locked" in ran.stderr
+    head = first.note("noted", {})
+    looks = "import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute('SELECT max(seq) FROM entries'))"
+    told = subprocess.run([sys.executable, "-c", looks, str(path)], check=True, capture_output=True)
+    assert told.stdout == b"(%d,)\n" % head.seq
+
+
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm"])
+def test_a_file_that_was_replaced_while_it_was_open_takes_nothing_more(
+    tmp_path: Path, ending: str
+) -> None:
+    """SQLite goes on writing to what has no name any more, and it would be answered all the same."""
+    path = tmp_path / "ledger.db"
+    ledger = Ledger(path, "d")
+    ledger.note("noted", {})
+    held = Path(f"{path}{ending}")
+    held.rename(tmp_path / "away")
+    held.write_bytes((tmp_path / "away").read_bytes())
+    with pytest.raises(LedgerError, match="replaced or removed while it was open"):
+        ledger.note("noted", {})
+
+
+def test_what_is_made_through_a_link_is_its_owner_s_alone(tmp_path: Path) -> None:
+    """As without one."""
+    (tmp_path / "link.db").symlink_to(tmp_path / "ledger.db")
+    Ledger(tmp_path / "link.db", "d").close()
+    assert (tmp_path / "ledger.db").stat().st_mode & 0o777 == 0o600

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -131,6 +132,21 @@ def test_a_block_of_charges_ahead_stays_within_the_share() -> None:
     charge = Charge("server", "r", "k", "q", rho("0.1"), "one")
     assert ledger.reserve(charge, ZCDP, lambda spent: None, block=8).refused is None
     assert ledger.study_blocks()["one"].spent[0] <= part("0.3")[0]
+    ledger.verify()
+
+
+def test_a_study_that_another_process_sealed_draws_no_more_of_its_block(tmp_path: Path) -> None:
+    """What was reserved ahead is spent, and nothing more is answered for it."""
+    ledger = begun(tmp_path / "d.db")
+    ledger.reserve_share("one", part("0.5"), ZCDP)
+    charges = [Charge("server", str(n), "k", "q", rho("0.1"), "one") for n in range(3)]
+    for charge in charges[:2]:
+        assert ledger.reserve(charge, ZCDP, lambda spent: None, block=4).refused is None
+    with closing(Ledger(tmp_path / "d.db", "d")) as owner:
+        owner.seal_study("one")
+    refused = ledger.reserve(charges[2], ZCDP, lambda spent: None, block=4).refused
+    assert refused == Reason.BUDGET
+    ledger.release(charges[1], b"")
     ledger.verify()
 
 

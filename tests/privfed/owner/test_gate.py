@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -17,23 +17,13 @@ from hypothesis import strategies as st
 from privfed import Budget, Gate, Guard, Ledger, Policy, Records, Schema
 from privfed.accountants.pure import PureEpsilon
 from privfed.errors import SchemaError
-from privfed.exchange.messages import Reason, Release, Request
+from privfed.exchange.messages import Reason, Release
 from privfed.owner.gate import assign
 from privfed.privacy.noise import TestNoise
 from privfed.questions.part import Part
-from privfed.questions.query import Query
 from privfed.questions.wire import encode
-from privfed.testing.queries import Histogram, LevelSums
-from tests.asked_gate import events, reason, reply
-
-MakeGate = Callable[..., Gate]
-HALVES = Histogram(0, (0.0, 0.5, 1.0))
-LEVEL = LevelSums((((0, 0),), ((0, 1),)))
-
-
-def request(id: str = "1", query: Query = HALVES, **fields: Any) -> Request:
-    """Ask a question under an id."""
-    return Request.of(id, query, **fields)
+from privfed.testing.queries import Histogram
+from tests.asked_gate import HALVES, LEVEL, MakeGate, events, reason, reply, request
 
 
 def test_a_release(make_gate: MakeGate) -> None:

@@ -18,21 +18,11 @@ from privfed.errors import QueryError
 from privfed.exchange.messages import Failure, Reason, Release, Request
 from privfed.owner.gate import open_reply
 from privfed.privacy.noise import TestNoise
-from privfed.questions.query import Query, View
+from privfed.questions.query import View
 from privfed.questions.wire import encode
 from privfed.study import ledger_commands
 from privfed.study.ledger_server import LedgerServer
-from privfed.testing.queries import Histogram, LevelSums
-from tests.asked_gate import Watched, events, reason, reply
-
-MakeGate = Callable[..., Gate]
-HALVES = Histogram(0, (0.0, 0.5, 1.0))
-LEVEL = LevelSums((((0, 0),), ((0, 1),)))
-
-
-def request(id: str = "1", query: Query = HALVES, **fields: Any) -> Request:
-    """Ask a question under an id."""
-    return Request.of(id, query, **fields)
+from tests.asked_gate import LEVEL, MakeGate, Watched, events, reason, reply, request
 
 
 def test_charged_before_read(watched: Callable[..., Gate]) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,18 +13,8 @@ from privfed import Column, Gate, Guard, Ledger, Policy, Records, Schema
 from privfed.exchange.messages import Envelope, Reason, Refusal, Release, Request
 from privfed.owner.gate import open_reply
 from privfed.privacy.noise import TestNoise
-from privfed.questions.query import Query
 from privfed.questions.wire import decode, encode
-from privfed.testing.queries import Histogram, LevelSums
-
-MakeGate = Callable[..., Gate]
-HALVES = Histogram(0, (0.0, 0.5, 1.0))
-LEVEL = LevelSums((((0, 0),), ((0, 1),)))
-
-
-def request(id: str = "1", query: Query = HALVES, **fields: Any) -> Request:
-    """Ask a question under an id."""
-    return Request.of(id, query, **fields)
+from tests.asked_gate import HALVES, LEVEL, MakeGate, request
 
 
 @settings(max_examples=150)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,16 +17,7 @@ from privfed.mechanisms.unprotected import Open
 from privfed.questions.query import Query
 from privfed.questions.wire import encode
 from privfed.testing.queries import AboveMiddle, Histogram, LevelSums
-from tests.asked_gate import Watched, events, reason
-
-MakeGate = Callable[..., Gate]
-HALVES = Histogram(0, (0.0, 0.5, 1.0))
-LEVEL = LevelSums((((0, 0),), ((0, 1),)))
-
-
-def request(id: str = "1", query: Query = HALVES, **fields: Any) -> Request:
-    """Ask a question under an id."""
-    return Request.of(id, query, **fields)
+from tests.asked_gate import HALVES, LEVEL, MakeGate, Watched, events, reason, request
 
 
 def test_unknown_kind(watched: Callable[..., Gate]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,9 +21,8 @@ from privfed.questions.wire import encode
 from privfed.study.price import price, priced
 from privfed.tables.records import Records
 from privfed.testing.queries import Histogram
-from tests.asked_gate import events, reply
+from tests.asked_gate import MakeGate, events, reply
 
-MakeGate = Callable[..., Gate]
 COUNTS = Histogram(0, (0.0, 0.5, 1.0))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -73,3 +75,15 @@ def test_a_key_of_small_order_is_refused() -> None:
     keys = {**roster(2), "zero": "00" * 32}
     with pytest.raises(InputError, match="no X25519 key"):
         KEYS["o00"].mask(np.zeros(3, np.int64), keys, "o00", b"view")
+
+
+@pytest.mark.parametrize("changed", [lambda u: u | 1 << 255, lambda u: pow(u, -1, 2**255 - 19)])
+def test_an_owner_who_names_a_key_that_gives_another_s_secrets_uncovers_nobody(
+    changed: Callable[[int], int],
+) -> None:
+    """X25519 takes u for u + 2^255, and for 1 / u, a point that differs by one of order two: masks added and subtracted."""
+    keys = roster(2)
+    same = changed(int.from_bytes(bytes.fromhex(keys["o00"]), "little")).to_bytes(32, "little")
+    keys["o02"] = same.hex()
+    hidden = KEYS["o01"].mask(np.zeros(64, np.int64), keys, "o01", b"view")
+    assert np.count_nonzero(hidden) == 64

@@ -262,3 +262,18 @@ def test_a_rows_key_is_its_own_whatever_the_other_cells_make_of_its_columns() ->
     assert first == second != third  # the first of each text
     assert (coins.table_keys(texts[1:], SECRET)[0] == [second, third]).all()
     assert (coins._cells(pd.Series([True, False])) != coins._cells(pd.Series([1, 0]))).all()
+
+
+@pytest.mark.parametrize("first", [True, np.True_, 1.0, "1", None])
+def test_a_cell_that_equals_others_does_not_change_their_rows_keys(first: object) -> None:
+    """True == 1: of a column of both, as a sheet may hold them, the first stood for all of them."""
+    cells = [1, "x", 0, False]
+    few, more = (
+        coins.table_keys(pd.DataFrame({"a": pd.Series(held, dtype=object)}), SECRET)
+        for held in (cells, [first, *cells])
+    )
+    moved = first in (1.0, True) and not isinstance(
+        first, bool | np.bool_
+    )  # its equals are numbered
+    for own, others in zip(few, more, strict=True):
+        assert (own[moved:] == others[1 + moved :]).all()

@@ -116,6 +116,19 @@ def test_a_ledger_that_is_there_is_never_forked(path: Path, tmp_path: Path) -> N
         restore(copy, other, [head])
 
 
+@pytest.mark.parametrize("left", ["clinic.db-wal", "clinic.shelf-wal", "clinic.db-journal"])
+def test_what_a_killed_gate_left_beside_a_lost_ledger_is_not_read_into_its_copy(
+    path: Path, tmp_path: Path, left: str
+) -> None:
+    """SQLite takes a log of that name for the copy's own, and writes its pages into it."""
+    head = back_up(path, tmp_path / "copy")
+    shutil.rmtree(path.parent)
+    path.parent.mkdir()
+    path.with_name(left).touch()
+    with pytest.raises(InputError, match=f"{left}: is there already"):
+        restore(tmp_path / "copy", path, [head])
+
+
 def test_a_backup_is_of_one_moment_of_a_ledger_in_use(path: Path, tmp_path: Path) -> None:
     """Each copy made while another thread writes verifies to the last of its rows."""
     done = threading.Event()

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privfed.cli import BAD_INPUT, FINE, status
+from privfed.cli import FINE, status
 from privfed.study.groups import interval
 
 
@@ -31,18 +31,6 @@ def test_a_study_tells_the_error_of_each_group(
     assert status(["report", str(tmp_path / "out"), "--for", "regulator"]) == FINE
     page = (tmp_path / "out/regulator.html").read_text()
     assert re.search(r"by site, with 95 % intervals: north \S+ \(\S+ to \S+\), south", page)
-
-
-def test_a_group_must_be_a_public_category(
-    write_study: Callable[..., Path],
-    study_text: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """A number's values are the records' own; they are refused before anything is learned."""
-    text = study_text.replace("[clients]", 'groups = ["age"]\n[clients]')
-    assert status(["run", str(write_study(text)), "--out", str(tmp_path / "out")]) == BAD_INPUT
-    assert "groups: no column of categories 'age'; there are site" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("classes", [False, True])

@@ -135,6 +135,19 @@ def test_a_second_study_goes_on_the_same_ledger_under_the_same_key(
     ]
 
 
+def test_a_purpose_that_reads_as_another_price_stands_in_quotes(
+    owner: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The study's file is the asking side's."""
+    second = study(owner.parent, "Second study", "1.5")
+    bent = r"\u001b[2K\nreserved for it: 1 %"
+    second.write_text(second.read_text().replace("how long patients stay", bent))
+    assert status(["owner", "join", str(owner), str(second)]) == BAD_INPUT
+    told = capsys.readouterr().out
+    assert "reserved for it: 1 %" in told and "\nreserved for it: 1 %" not in told
+    assert all(line.isprintable() for line in told.splitlines())
+
+
 def test_a_study_that_does_not_fit_what_is_left_is_refused(owner: Path) -> None:
     """Nothing is written or reserved; neither is a stranger's study, nor one without a guarantee."""
     rows = [x.name for x in owner.iterdir()]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from ledger_trials import edited, fill
+from ledger_trials import charge, edited, fill
 
+from privfed.accountants.pure import PureEpsilon
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.cli import BAD_INPUT, BREACH, FINE, status
 from privfed.engines.local import LocalDisclosure
@@ -148,3 +150,18 @@ def test_no_command_believes_an_edited_ledger(
     assert status(["ledger", command, str(path), *more]) in (BREACH, BAD_INPUT)
     told = capsys.readouterr()
     assert told.out == "" and "ledger" in told.err
+
+
+@pytest.mark.parametrize("command", [["show"], ["budget", "--by", "round"]])
+def test_words_of_an_asker_s_own_move_nothing_on_a_console(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A kind or a round that clears the screen, or reads as a line of another owner, stands in quotes."""
+    evil, path = "\x1b[2Jall\u202e\nleft: all of the budget", tmp_path / "a.db"
+    with closing(Ledger(path, "a")) as ledger:
+        named = replace(charge(1), kind=f"k{evil}", round=f"r{evil}")
+        ledger.reserve(named, PureEpsilon(), lambda spent: None)
+    status(["ledger", command[0], str(path), *command[1:]])
+    told = capsys.readouterr().out
+    assert "\\u001b[2Jall" in told and "\nleft: all" not in told
+    assert all(line.isprintable() for line in told.splitlines())

@@ -12,7 +12,6 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from privfed import Schema
@@ -26,18 +25,6 @@ from privfed.exchange.channel import RetryLimits
 from privfed.learners import FuzzyTreeRegressor
 from privfed.study.owner_service import METRICS, OwnerService
 
-FILE = """
-client = "north"
-data = "north.csv"
-schema = "schema.toml"
-policy = "policy.toml"
-ledger = "north.db"
-study = "pilot \\"one\\""
-metrics = 0
-log = "north.log"
-[sockets]
-server = "north.sock"
-"""
 DEPLOY = Path(__file__).resolve().parents[3] / "docs" / "deploy"
 
 
@@ -47,14 +34,11 @@ def learner() -> FuzzyTreeRegressor:
 
 
 @pytest.fixture
-def owner(tmp_path: Path, schema_text: str, small_table: pd.DataFrame) -> Path:
+def owner(owner_file: Path) -> Path:
     """An owner's file, and beside it all that it names."""
-    (tmp_path / "schema.toml").write_text(schema_text)
-    schema = Schema.from_toml(tmp_path / "schema.toml")
-    learner().private("4", schema=schema).to_toml(tmp_path / "policy.toml")
-    small_table.to_csv(tmp_path / "north.csv", index=False)
-    (tmp_path / "owner.toml").write_text(FILE)
-    return tmp_path / "owner.toml"
+    more = 'study = "pilot \\"one\\""\nmetrics = 0\nlog = "north.log"\n'
+    owner_file.write_text(more + owner_file.read_text())
+    return owner_file
 
 
 @pytest.fixture

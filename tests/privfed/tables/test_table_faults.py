@@ -139,3 +139,17 @@ def test_names_that_count_are_names() -> None:
     assert not may_be_a_record(["site", "2020-03-01", "2020-03-08"]) and not may_be_a_record(
         ["30Y_rate", "b"]
     )
+
+
+def test_nobody_is_told_to_fill_a_target() -> None:
+    """A made-up outcome would be learned; a feature's gaps may be filled."""
+    schema = Schema(
+        (Column("sex", categories=("f", "m")),), Column("ill", categories=("no", "yes"))
+    )
+    for cell in (None, SECRET):
+        for name, told in (("sex", True), ("ill", False)):
+            bad = pd.DataFrame({"sex": ["f", "m"], "ill": ["no", "yes"], name: [cell, cell]})
+            for check in (check_table, Records.from_frame):
+                with pytest.raises(SchemaError, match=r"leave those records out$") as caught:
+                    check(bad, schema)
+                assert ("write fill" in str(caught.value)) == told

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from privfed.leaks.evidence import Evidence
 from privfed.testing.assertions.suite import Looked, Suite
 
 pytest_plugins = ("pytester",)
@@ -125,6 +126,17 @@ def test_a_session_says_what_was_not_read() -> None:
     assert first.startswith("2 assertions looked for raw values: 1 finding,")
     assert more == ["not read in full: 3 x socket", "not read in full: 1 x string of bytes"]
     assert len(Suite(seen=[Looked(0)]).summary()) == 1
+
+
+def test_accepted_findings_are_counted_as_findings_are() -> None:
+    """Two findings of one rule at one place are one line of the baseline, and two of the findings."""
+    suite = Suite(test="test_x", recording=True)
+    twice = [Evidence("verbatim", "a raw value", 40.0, lambda: "a[0]", str)] * 2
+    assert suite.judged(twice, Looked(2), str) == []
+    assert len(suite.accepted) == 1
+    session = Suite()
+    session.hear(suite.told())
+    assert session.summary()[0].endswith("2 findings, 2 of them accepted by the baseline")
 
 
 LEAKY = """
