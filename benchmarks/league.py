@@ -168,7 +168,7 @@ def entrants() -> Mapping[str, tuple[str, str]]:
 def code_of(method: str) -> str:
     """What a method's rows hang on: the private engine, how it is shortened, the fuzzy tree, or the peer's own file."""
     stem, alone = entrants()[method]
-    ours = "fuzzy_tree" if alone else "private"
+    ours = "fuzzy_tree+learners/mass.py" if alone else "private"
     if method.endswith("terms"):
         ours = "private+learners/rulefit/short.py"
     return ours if stem == "ours" else f"benchmarks/peers/{stem}.py"

@@ -10,6 +10,7 @@ from typing import ClassVar
 from privfed.privacy.laws import BitFlips, Law
 from privfed.privacy.loss import Loss
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection, joint
+from privfed.privacy.policy import SHORT
 from privfed.questions.exact import round_up
 from privfed.questions.part import PartType
 
@@ -38,7 +39,9 @@ class RandomizedResponse(Mechanism):
         if bits == 0:
             return Protection(self, group, spend, each)
         one = float(spend / bits)
-        rho = min(round_up(bits * one * math.tanh(one / 2)), bits * (spend / bits) ** 2 / 2)
+        rho, most = round_up(bits * one * math.tanh(one / 2)), bits * (spend / bits) ** 2 / 2
+        if bits <= SHORT:  # else each other number of bits would lengthen every later sum
+            rho = min(rho, most)
         return Protection(self, group, spend, each, Loss(spend, rho))
 
 

@@ -38,10 +38,30 @@ GUARANTEES: Mapping[Strength, str] = {
 }
 
 
+class _Compiled(jinja2.BytecodeCache):
+    """Keep templates' code while the process lasts: it is read from their text once."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
+        """Give what is known of a template, if its text is the same."""
+        if bucket.key in self._kept:
+            bucket.bytecode_from_string(self._kept[bucket.key])
+
+    def dump_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
+        """Keep it."""
+        self._kept[bucket.key] = bucket.bytecode_to_string()
+
+
+_COMPILED = _Compiled()
+
+
 def environment_of() -> jinja2.Environment:
     """Return the environment that all pages' templates are filled in with."""
     return jinja2.Environment(
         loader=jinja2.PackageLoader("privfed.reports"),
+        bytecode_cache=_COMPILED,
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

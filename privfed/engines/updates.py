@@ -86,7 +86,8 @@ class ModelUpdate(Query):
             raise QueryError("malformed", "an update has from 1 to 2^28 cells")
         if not 2.0**-100 <= self.clip <= 2.0**100:
             raise QueryError("malformed", "clip is a number above 0, of no absurd size")
-        one = Bound(math.isqrt(self.cells * self.most), self.most)
+        l1 = math.isqrt(self.cells * self.most)  # of one cell, whose L2 norm is whole too
+        one = Bound(l1, min(self.most, l1**2))
         two = one.times(2)
         bound = Sensitivity(two, replace_one=two, anything=two, client=one)
         return {"update": Part(PartType.SUMS, ("cell",), (self.cells,), bound, self.grid)}
@@ -99,9 +100,11 @@ class ModelUpdate(Query):
             return {"update": np.zeros(self.cells, np.int64)}
         kept = np.where(np.isfinite(flat), flat, 0.0)
         top = float(np.abs(kept).max())
-        norm = top * float(np.linalg.norm(kept / top)) if top else 0.0
-        scale = 1.0 if norm <= self.clip else self.clip / norm
-        units = np.trunc(kept * scale / float(self.grid))
+        if top:
+            unit = kept / top  # so that neither the norm overflows nor what shrinks it underflows
+            length = float(np.linalg.norm(unit))
+            kept = kept if top <= self.clip / length else unit * (self.clip / length)
+        units = np.trunc(kept / float(self.grid))
         while sum(int(each) ** 2 for each in units[units != 0]) > self.most:
             units = np.trunc(units * (1 - 2.0**-30))
         return {"update": units.astype(np.int64)}

@@ -169,7 +169,7 @@ class Shape:
     @cached_property
     def _steps(self) -> np.ndarray:
         """How far apart neighbours of each value are in the column, or those that end like it."""
-        return self.number / self.share * np.where(self._heaps > 0, ENDINGS, 1)
+        return np.asarray(self.number / self.share * np.where(self._heaps > 0, ENDINGS, 1))
 
     def _rounded(self, drawn: np.ndarray) -> np.ndarray:
         return np.where(self.number > 0, self._made(self._units(drawn)), drawn)

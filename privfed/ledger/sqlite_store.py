@@ -4,6 +4,8 @@ Large payloads are stored compressed (Zstandard, fastest level); hashes and expo
 original. At most :data:`MOST` bytes are decompressed, whatever a tampered payload claims.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import sqlite3
@@ -14,6 +16,7 @@ from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from backports import zstd
 
@@ -67,9 +70,20 @@ class SqliteStore(Store):
     ) -> None:
         super().__init__(path, clock)
         self._reading = reading
-        self._db = self._connect()
         self._real = os.path.realpath(str(path))
+        if path is not None and any(map(self._inherits, _OPEN.valuerefs())):
+            raise LedgerError(
+                f"{self}: was opened before a fork and not closed, so that SQLite would take locks for its own that it has "
+                "not; close it before, or start processes anew (spawn)"
+            )
+        self._db = self._connect()
+        _OPEN[id(self)] = self
         self._opened = [] if path is None or reading else self._files()
+
+    def _inherits(self, held: Callable[[], SqliteStore | None]) -> bool:
+        """Whether a store is of this file, and a parent of this process opened it."""
+        other = held()
+        return other is not None and other._real == self._real and other._process != self._process
 
     def _connect(self) -> sqlite3.Connection:
         try:
@@ -254,8 +268,11 @@ class SqliteStore(Store):
                 self._db.execute("PRAGMA busy_timeout = 0")
                 self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
+        _OPEN.pop(id(self), None)
 
 
+#: Stores that are open, those among them that a parent of this process opened.
+_OPEN: WeakValueDictionary[int, SqliteStore] = WeakValueDictionary()
 _MAKING = threading.Lock()
 
 

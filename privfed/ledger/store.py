@@ -277,7 +277,9 @@ class Store(ABC):
     def check_process(self) -> None:
         """Raise LedgerError in a child of the process that opened it."""
         if os.getpid() != self._process:
-            raise LedgerError(f"{self}: was opened before a fork; open it again in this process")
+            raise LedgerError(
+                f"{self}: was opened before a fork; close it before, and open it in the new process"
+            )
 
     # --- rows and state, inside a transaction --------------------------------------------------
 

@@ -28,7 +28,9 @@ from privfed.questions.part import Relation, Unit
 from privfed.tables.toml_file import check_keys, naming, read_toml
 
 CELLS = 20_000_000  #: Most of one answer; more is refused before anything is built
-PROPOSED = 10**12  #: Largest denominator of a proposal; finer ones are rounded down
+#: A proposal is a multiple of 1 / PROPOSED, or has a denominator of at most SHORT; others are rounded down. Else a sum's
+#: common denominator grows by twelve digits with each, until no ledger can read it.
+PROPOSED, SHORT = 10**12, 1000
 
 
 def whole(value: object) -> bool:
@@ -101,7 +103,7 @@ class Guard:
         own = self.spend or Fraction(0)
         if proposed is None:
             return own
-        if proposed.denominator > PROPOSED:  # odd fractions would make every later sum unwieldy
+        if proposed.denominator > SHORT and PROPOSED % proposed.denominator:
             proposed = Fraction(math.floor(proposed * PROPOSED), PROPOSED)
         return min(proposed, self.cap if self.cap is not None else own)
 

@@ -71,6 +71,14 @@ def test_bits_share_the_spend(bound: int) -> None:
     assert law == BitFlips(flip_probability(Fraction(3, bound)))
 
 
+def test_no_number_of_bits_makes_a_total_too_long_to_read() -> None:
+    """Of a small spend the exact rho was charged, whose denominator is as many bits as a question has templates."""
+    each = [
+        RandomizedResponse().price(bits(n), Fraction(1, 10**4)).loss.rho for n in range(1, 3000)
+    ]
+    assert None not in each and len(str(sum(filter(None, each)))) < 1000
+
+
 def test_no_bit_that_moves_is_free() -> None:
     """Zero sensitivity: the exact bits, free."""
     group = bits(0)

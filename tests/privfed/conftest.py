@@ -205,3 +205,10 @@ def _pictures_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
         to.write("<svg></svg>") if hasattr(to, "write") else Path(to).touch()
 
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", empty)
+
+
+@pytest.fixture
+def short_audits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Audits of few outputs, where none has to convict: their power is measured in tests/privfed/audits."""
+    for name, few in {"TRIALS": 4000, "GROUP_TRIALS": 600, "DRAWN": 128}.items():
+        monkeypatch.setattr(f"privfed.audits.guards.{name}", few)

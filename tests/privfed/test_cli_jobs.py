@@ -19,6 +19,8 @@ from privfed.questions import plugins
 from privfed.questions.query import View
 from privfed.study import simulation
 
+pytestmark = pytest.mark.usefixtures("short_audits")
+
 
 def test_audit_writes_everything_that_it_promises(
     write_study: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]

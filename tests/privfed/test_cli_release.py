@@ -12,6 +12,8 @@ import pytest
 from privfed.cli import BAD_INPUT, BREACH, FINE, status
 from privfed.reports import check_certificate
 
+pytestmark = pytest.mark.usefixtures("short_audits")
+
 pytest.importorskip("cryptography")
 
 

@@ -19,6 +19,8 @@ from privfed.privacy.limit import ASPECTS
 from privfed.study.choices import ShadowChoice
 from privfed.study.reading import typed
 
+pytestmark = pytest.mark.usefixtures("short_audits")
+
 
 def modules_of(*arguments: str) -> list[str]:
     """All modules that a command loads in a fresh process."""

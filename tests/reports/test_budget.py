@@ -27,6 +27,7 @@ from privfed.reports.account import (
 )
 from privfed.reports.board import answers, chosen
 from privfed.reports.budget import PolicyReport, Report, findings
+from privfed.reports.charts import timeline
 from privfed.reports.letters import board
 from privfed.reports.page import claim, cost, figure_of, number, page, percent, size, verdict
 from privfed.reports.remarks import to_do
@@ -65,6 +66,23 @@ def _block(epsilon: float) -> BlockAccount:
 
 def _page(*policies: PolicyReport) -> str:
     return page(Report(Study.built_in(), policies, "0"))
+
+
+@pytest.fixture(autouse=True)
+def _timelines_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page's picture of all releases is empty, but where it is what is tested."""
+    monkeypatch.setattr("privfed.reports.charts.timeline", lambda clients, name: "<svg></svg>")
+
+
+def test_releases_are_drawn_by_kind_and_order_and_alike_each_time() -> None:
+    """Kinds by name, what is spent and the budget; without a charge no second panel."""
+    told = timeline([_client(), _client(budget=None)], "private")
+    assert told == timeline([_client(), _client(budget=None)], "private")
+    assert told.startswith("<svg") and "<metadata>" not in told
+    for word in ("Releases under private", "small.level", "epsilon spent", " budget"):
+        assert word in told
+    free = replace(_client(), steps=[ChargedQuery("small.level", False, None)])
+    assert "epsilon spent" not in timeline([free], "published")
 
 
 @pytest.mark.parametrize(("own", "said"), [(2.0, True), (3.0, False)])

@@ -26,6 +26,12 @@ SAMPLED = SampledRule(WHO, GRAMMAR.digest, STRUCTURES, 3)
 PLAN = (Planned(BITS, 1), Planned(SAMPLED, 1))
 
 
+@pytest.fixture(autouse=True)
+def _few_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A third of a study's: these faults are not small."""
+    monkeypatch.setattr("privfed.audits.guards.GROUP_TRIALS", 2000)
+
+
 def _policy(mechanism: Mechanism, spend: str = "1") -> Policy:
     guards = {kind: (Guard.of(mechanism, spend=spend),) for kind in (BITS.kind, SAMPLED.kind)}
     return Policy(guards, unit="individual", budget=Budget.of("4"))

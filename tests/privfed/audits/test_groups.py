@@ -85,12 +85,11 @@ def test_honest_mechanisms_are_acquitted(build: Callable[[], Mechanism], group: 
     spend, delta = _spend(build())
     if not build().supports(group):
         return
-    for seed in range(3):
-        found = audit_guarded(
-            build, group, spend, delta=delta, trials=TRIALS, alpha=ALPHA, noise=TestNoise(seed)
-        )
-        assert found.severity == "none"
-        assert found.of is not None and 0.5 * found.of < found.value <= found.of
+    found = audit_guarded(
+        build, group, spend, delta=delta, trials=TRIALS, alpha=ALPHA, noise=TestNoise(0)
+    )
+    assert found.severity == "none"
+    assert found.of is not None and 0.5 * found.of < found.value <= found.of
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,26 @@ def test_a_cap_of_records_leaves_the_update_as_it_is(unit: Any, cap: int) -> Non
     assert not own.gate.breaches and own._records.trained == {}
 
 
+@pytest.mark.parametrize("clip", [1.0, 2.0**-50])
+@pytest.mark.parametrize("size", [1.7e308, 1e308, 1e-100, 5e-324])
+def test_what_is_far_beyond_the_clip_is_clipped_and_keeps_its_direction(
+    size: float, clip: float
+) -> None:
+    """A norm that overflowed made an update zero, and a factor that underflowed cost hours of small steps."""
+    units, query = left(np.full(3, size), clip)
+    assert squared(units) <= query.most and len(set(units.tolist())) == 1
+    assert squared(units) > 0.999 * query.most or size < clip
+
+
+@pytest.mark.parametrize("clip", [0.1, 0.7, 3.3])
+def test_a_model_of_one_number_has_a_gate_at_any_clip(clip: float) -> None:
+    """Its L1 bound is a whole number, below the clip's own in grid units; no such gate opened."""
+    policy = Policy({"model.update": (Guard.of("gaussian", spend=10**6),)}, accountant="zcdp")
+    told = UpdateGate("a", policy, Ledger(), clip=clip).release([np.array([1e9])])
+    assert told is not None
+    np.testing.assert_allclose(told[0], clip, atol=0.01)
+
+
 def test_an_update_that_no_message_carries_is_refused_before_it_is_charged() -> None:
     """Whatever the policy's cells allow: the reply would be over the limit of what is decoded."""
     policy = Policy(

@@ -274,6 +274,25 @@ def test_a_fork_does_not_share_a_connection(path: Path) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+def test_a_ledger_that_was_not_closed_before_a_fork_is_not_opened_after_it(path: Path) -> None:
+    """Its child would hold no lock on the file, and others take away the log that it writes to."""
+    ledger = Ledger(path, "d")
+
+    def opened() -> int:
+        child = os.fork()
+        if child == 0:
+            try:
+                Ledger(path, "d").close()
+            except LedgerError as error:
+                os._exit(1 if "not closed" in str(error) else 2)
+            os._exit(0)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    assert opened() == 1
+    ledger.close()
+    assert opened() == 0
+
+
 def test_own_events_cannot_be_noted() -> None:
     """Nobody writes a release by way of a note."""
     with pytest.raises(LedgerError, match="the ledger's own"):

@@ -143,6 +143,17 @@ def test_proposals_are_capped(
     assert guard.amount(None if proposed is None else Fraction(proposed)) == Fraction(amount)
 
 
+def test_no_proposals_make_a_total_that_is_too_long_to_read() -> None:
+    """Each prime denominator lengthened it by twelve digits, and after 360 of them nothing could be charged."""
+    guard = Guard.of("laplace", spend="0.5")
+    assert guard.amount(Fraction(1, 3)) == Fraction(1, 3)
+    asked = [Fraction(1, 10**12 - odd) for odd in range(1, 4000, 2)]
+    asked += [Fraction(1, small) for small in range(2, 2000)]
+    amounts = [guard.amount(each) for each in asked]
+    assert all(amount <= each for amount, each in zip(amounts, asked, strict=True))
+    assert len(str(sum(amounts))) < 1000
+
+
 def test_union() -> None:
     """Policies join under one unit and budget, and never silently override one another."""
     one = Policy({"a": (Guard.of("open"),)})

@@ -26,6 +26,8 @@ from privfed.questions.exact import Number
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
 from privfed.questions.query import CohortQuery, Query, View
 
+pytestmark = pytest.mark.usefixtures("short_audits")
+
 SCHEMA = Schema((Column("steps", lower=0, upper=20_000),))
 
 

@@ -20,6 +20,8 @@ from privfed.learners.rule_search.population_rules import told
 from privfed.learners.stl.grammar import Symbols
 from privfed.ledger import Ledger
 
+pytestmark = pytest.mark.usefixtures("short_audits")
+
 STUDY = """
 name = "phones"
 seed = 1

@@ -6,12 +6,15 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from privfed.attacks.finding import Finding
 from privfed.cli import FINE, status
 from privfed.study import simulation
 from privfed.study.exposed import exposed, rows_of
 from privfed.study.output import Output
+
+pytestmark = pytest.mark.usefixtures("short_audits")
 
 
 def test_records_are_ranked_by_the_least_rate_of_any_attack() -> None:

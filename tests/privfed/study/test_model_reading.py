@@ -16,6 +16,8 @@ from privfed.study import Study, assembly, model_reading
 from privfed.study.output import Output
 from privfed.tables.schema import Column, Schema
 
+pytestmark = pytest.mark.usefixtures("short_audits")
+
 PLAIN: dict[str, Any] = {
     "name": "read",
     "seed": 1,

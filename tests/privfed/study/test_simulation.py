@@ -24,6 +24,8 @@ from privfed.study.output import Output
 from privfed.study.simulation import divide, prepare
 from privfed.tables.records import Records
 
+pytestmark = pytest.mark.usefixtures("short_audits")
+
 
 @pytest.fixture(scope="module")
 def study() -> Study:

@@ -26,6 +26,8 @@ from privfed.learners import FuzzyTreeRegressor
 from privfed.study import Study
 from privfed.study.sweep import Cell, Sweep, _attacked, _run, cells, table, values
 
+pytestmark = pytest.mark.usefixtures("short_audits")
+
 Written = Callable[..., Path]
 
 
