@@ -266,15 +266,19 @@ def check_contribution(case: QueryCase) -> None:
 
 def check_hostile_fields(case: QueryCase) -> None:
     """Whatever a stranger sends is refused before a record is read, or answered within its bounds."""
+    corners = list(case.rows.corners)
+    # one owner's caches, as a gate keeps them from question to question
+    views = [case.view(table) for table in ([], corners, *([row] for row in corners))]
     for fields in hostile_fields(case.query):
         query = opened(type(case.query), fields, case)
         if query is not None:
             hostile = replace(case, query=query)
             try:
-                seen = Moves(hostile, [])
-                for row in case.rows.corners:
-                    seen.added(row)
-                hostile.answer(list(case.rows.corners))
+                without, _, *alone = (
+                    checked(query.evaluate(view), hostile.parts) for view in views
+                )
+                for answer in alone:
+                    within(hostile, without, answer, "add_or_remove")
             except AssertionError:
                 raise
             except Exception as error:
