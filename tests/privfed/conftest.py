@@ -197,8 +197,8 @@ def finished(carried_out: Path, tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-@pytest.fixture(autouse=True)
-def _pictures_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of studies have empty pictures: how these are drawn is tested beside the reports and the learners."""
 
     def empty(_: object, to: Any, **__: object) -> None:

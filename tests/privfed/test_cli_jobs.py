@@ -19,7 +19,7 @@ from privfed.questions import plugins
 from privfed.questions.query import View
 from privfed.study import simulation
 
-pytestmark = pytest.mark.usefixtures("short_audits")
+pytestmark = pytest.mark.usefixtures("no_pictures", "short_audits")
 
 
 def test_audit_writes_everything_that_it_promises(

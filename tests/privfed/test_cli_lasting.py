@@ -23,6 +23,8 @@ from privfed.ledger import Ledger
 from privfed.ledger.registry import Registry, state_folder
 from privfed.ledger.sqlite_store import SCHEMA
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 Written = Callable[..., Path]
 #: A study of the small table over lasting ledgers, with what changes from one to the next.
 LASTING = """

@@ -17,7 +17,7 @@ from privfed.owner.local_store import LocalStore
 from privfed.owner.noise_monitor import ENDING, NAME
 from privfed.study import simulation
 
-pytestmark = pytest.mark.usefixtures("short_audits")
+pytestmark = pytest.mark.usefixtures("no_pictures", "short_audits")
 
 
 def test_ledger_shows_exports_and_sums(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:

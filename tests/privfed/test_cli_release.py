@@ -12,7 +12,7 @@ import pytest
 from privfed.cli import BAD_INPUT, BREACH, FINE, status
 from privfed.reports import check_certificate
 
-pytestmark = pytest.mark.usefixtures("short_audits")
+pytestmark = pytest.mark.usefixtures("no_pictures", "short_audits")
 
 pytest.importorskip("cryptography")
 
