@@ -173,7 +173,8 @@ class MaskedSums:
             )
         named, limit = plain["with"], plain.get("unmasked")
         if not isinstance(named, Mapping):
-            named = dict.fromkeys(named if isinstance(named, list | tuple) else (), "")
+            listed = named if isinstance(named, list | tuple) else ()
+            named = dict.fromkeys((each for each in listed if isinstance(each, str)), "")
         if limit is not None and not (isinstance(limit, Mapping) and "epsilon" in limit):
             raise PolicyError(
                 f'{where}, masked: unmasked is a budget; write unmasked = {{ epsilon = "8", delta = "1e-5" }}'

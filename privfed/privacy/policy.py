@@ -34,8 +34,8 @@ PROPOSED, SHORT = 10**12, 1000
 
 
 def whole(value: object) -> bool:
-    """Whether a value is a whole number of at least 1."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    """Whether a value is a whole number of at least 1, that a ledger can hold."""
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**63
 
 
 def _names(value: object) -> bool:
@@ -161,6 +161,8 @@ class Policy:
             yield "cap must be a whole number of at least 1 record of one unit"
         if not whole(self.cells):
             yield "cells must be a whole number of at least 1"
+        if not isinstance(self.name, str):
+            yield 'name is text; write name = "..."'
         if not isinstance(self.accountant, str | Accountant):
             yield 'accountant must be a name, such as "pure", or an object derived from Accountant'
 
@@ -382,7 +384,7 @@ class TrustedShuffler:
     delta: Fraction = Fraction(1, 100_000)  #: at which the shuffled epsilon is stated
 
     def __post_init__(self) -> None:
-        if type(self.people) is not int or self.people < 2:
+        if not whole(self.people) or self.people < 2:
             raise PolicyError("shuffled: people is a whole number of honest answerers, 2 or more")
         if not 0 < self.delta < 1:
             raise PolicyError('shuffled: delta is above 0 and below 1; write delta = "1e-5"')

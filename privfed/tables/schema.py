@@ -79,7 +79,7 @@ class Column:
             raise SchemaError(
                 f"column {self.name!r}: bounds beyond {LARGEST:g} overflow; write what values can be"
             )
-        if self.fill is not None and not lower <= float(self.fill) <= upper:
+        if not (self.fill is None or isinstance(self.fill, str) or lower <= self.fill <= upper):
             raise SchemaError(f"column {self.name!r}: fill must lie between lower and upper")
         written = [lower, upper] if self.fill is None else [lower, upper, float(self.fill)]
         if self.kind == "integer" and not all(float(number).is_integer() for number in written):

@@ -170,7 +170,7 @@ def test_a_model_of_one_number_has_a_gate_at_any_clip(clip: float) -> None:
     policy = Policy({"model.update": (Guard.of("gaussian", spend=10**6),)}, accountant="zcdp")
     told = UpdateGate("a", policy, Ledger(), clip=clip).release([np.array([1e9])])
     assert told is not None
-    np.testing.assert_allclose(told[0], clip, atol=0.01)
+    np.testing.assert_allclose(told[0], clip, atol=0.1)
 
 
 def test_an_update_that_no_message_carries_is_refused_before_it_is_charged() -> None:

@@ -28,6 +28,7 @@ NAN, INFINITE = float("nan"), float("inf")
         ({"name": "a", "lower": -1e308, "upper": 0}, "bounds beyond 1e\\+100 overflow"),
         ({"name": "a", "lower": "0", "upper": "1"}, "no text"),
         ({"name": "a", "lower": 0, "upper": 1, "fill": 2}, "fill must lie between"),
+        ({"name": "a", "lower": 0, "upper": 1, "fill": 10**400}, "fill must lie between"),
         ({"name": "a", "lower": 0, "upper": 1, "fill": NAN}, "fill must lie between"),
         ({"name": "a", "lower": 0, "upper": 1, "fill": "x"}, "no text"),
         ({"name": "a", "kind": "integer", "lower": 0.5, "upper": 2}, "are whole numbers"),

@@ -45,8 +45,9 @@ def test_ours_conform(mechanism: Mechanism, spend: Number) -> None:
 @pytest.mark.parametrize(("mechanism", "spend"), PROTECTED)
 def test_ours_conform_with_secure_noise(mechanism: Mechanism, spend: Number) -> None:
     """The same through the samplers that protect: a false alarm once in a million runs."""
-    ran = check_mechanism(mechanism, spend, noise=lambda seed: SecureNoise())
-    assert len(ran) == EVERY
+    skip = dict.fromkeys(("group", "all_cells"), "a fast source stands for secure noise in these")
+    ran = check_mechanism(mechanism, spend, noise=lambda seed: SecureNoise(), skip=skip)
+    assert len(ran) == EVERY - len(skip)
 
 
 @pytest.mark.parametrize("mechanism", [Open(), Nullify(), Nullify(strict=True)])
