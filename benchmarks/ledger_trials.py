@@ -13,7 +13,7 @@ import sqlite3
 import struct
 import threading
 from collections import Counter
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -328,7 +328,8 @@ def crowd(path: Path, processes: int, threads: int, each: int, budget: str) -> d
     Returns:
         how often each outcome came: ``release``, or the reason of the refusal.
     """
-    small_gate(Ledger(path, "d"), budget).answer(Request.of("", QUERY))  # imports, and the policy
+    with closing(Ledger(path, "d")) as ledger:  # imports, and the policy
+        small_gate(ledger, budget).answer(Request.of("", QUERY))
     reading, writing = os.pipe()
     children = []
     for process in range(processes):
