@@ -197,7 +197,7 @@ PLANNING: tuple[tuple[str, dict[str, Any]], ...] = (
     ("LocalTreeClassifier", {}),
     *(
         ("FedForestClassifier", {"n_estimators": 2, "sampling": way, "oob_score": way != "all"})
-        for way in ("bootstrap", "split", "all")
+        for way in ("bootstrap", "poisson", "split", "all")
     ),
     ("FedForestRegressor", {"n_estimators": 2, "sampling": "poisson", "oob_score": True}),
     ("FedForestRegressor", {"n_estimators": 2, "gain_aggregation": "average"}),

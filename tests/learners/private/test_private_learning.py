@@ -137,17 +137,17 @@ def test_interactions_are_learnt_not_only_main_effects() -> None:
     assert high_too > low_too + 0.5
 
 
-@pytest.mark.parametrize("side", [1, -1])
-def test_a_step_at_a_3_percent_quantile_is_found(side: int) -> None:
-    """It is nine tenths of the variance; without bins as narrow as that the error is .63 of the deviation."""
+@pytest.mark.parametrize(("side", "most"), [(1, 20), (-1, None)])
+def test_a_step_at_a_3_percent_quantile_is_found(side: int, most: int | None) -> None:
+    """By the engine and by its short form; without bins as narrow as that the error is .63 and .78 of the deviation."""
     table = frame(20_000, NUMERIC)
     rare = side * table["a"] > np.quantile(side * table["a"], 0.97)
     table["y"] = 20.0 * rare + 2.0 * table["b"] + np.random.default_rng(1).normal(0, 1, 20_000)
     schema = Schema(FEATURES, Column("y", "number", -15, 35))
-    learner = RuleFitRegressor(max_terms=None, random_state=0)
+    learner = RuleFitRegressor(max_terms=most, random_state=0)
     model = learner.fit(federation(table, schema, "4"))
     error = np.sqrt(np.mean((model.predict(table) - table["y"]) ** 2))
-    assert error < 0.55 * table["y"].std()
+    assert error < 0.6 * table["y"].std()
 
 
 def test_several_classes() -> None:
@@ -161,10 +161,10 @@ def test_several_classes() -> None:
 
 
 def test_more_budget_is_no_worse_for_several_classes() -> None:
-    """Four times the budget, the same splits: on the mean of seeds, accuracy falls by no more than a hundredth."""
+    """Twice the budget, the same splits: on the mean of seeds, accuracy falls by no more than a hundredth."""
     test, found = frame(2000, CLASSES, seed=9), []
     names = np.array(["low", "middle", "high"])
-    for epsilon in ("1", "4"):
+    for epsilon in ("1", "2", "4"):
         rates = []
         for seed in range(2):
             gates = federation(frame(1000, CLASSES), CLASSES, epsilon, seed=seed)
@@ -173,7 +173,8 @@ def test_more_budget_is_no_worse_for_several_classes() -> None:
             likeliest = names[model.predictions(encoded(test)).argmax(axis=1)]
             rates.append(float((likeliest == test["y"]).mean()))
         found.append(np.mean(rates))
-    assert found[1] > found[0] - 0.01 > 0.6
+    assert (np.diff(found) > -0.01).all()
+    assert found[0] > 0.6
 
 
 def test_a_heavy_tailed_number_is_predicted_better_than_by_its_mean() -> None:
