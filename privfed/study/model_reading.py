@@ -30,7 +30,7 @@ from privfed.attacks.shadow_models import (
     shadows,
     told_apart,
 )
-from privfed.errors import DataWarning, InputError, PrivfedError
+from privfed.errors import DataWarning, InputError, Note, PrivfedError
 from privfed.exchange.transcript import Transcript
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.baselines.pooled import RawBaseline
@@ -304,17 +304,15 @@ class StudyRecords:
         return replace(found, exposed=own)
 
     def train(self, places: np.ndarray, _: np.ndarray) -> Regressor:
-        """Train a shadow on some of them, under the study's policy; what bounds clip was said of the study's own."""
+        """Train a shadow on some of them, under the study's policy; what there is to note was said of its own model."""
         prepared, shadow = self.prepared, learner(self.prepared.study, self.choice)
         adopted = adopt(prepared.study, self.choice, shadow, prepared.schema)
         own = replace(prepared, train=self.rows.iloc[places[:, 0].astype(int)])
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataWarning)
-            federation = own.federate(adopted, None, self.choice.block)
-        try:
-            shadow.fit(federation)
-        finally:
-            federation.close()
+            for said in (DataWarning, Note):
+                warnings.simplefilter("ignore", said)
+            with closing(own.federate(adopted, None, self.choice.block)) as federation:
+                shadow.fit(federation)
         self.progress(1)
         return self.asked(shadow)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privfed.errors import DataWarning, StudyError
+from privfed.errors import DataWarning, Note, StudyError
 from privfed.study import Study, assembly, model_reading
 from privfed.study.output import Output
 from privfed.tables.schema import Column, Schema
@@ -82,6 +82,31 @@ def test_what_bounds_clip_is_said_of_the_study_and_of_no_shadow(tmp_path: Path) 
         findings(study, tmp_path / "out")
     said = [str(one.message) for one in caught if one.category is DataWarning]
     assert len(said) == 1 and "clip 1 cell" in said[0]
+
+
+def test_what_a_model_notes_is_said_of_the_study_s_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for each policy, which is named; shadows of it say nothing."""
+    monkeypatch.setattr("privfed.study.simulation.audit", lambda *_: [])
+    table = pd.DataFrame({"x": np.arange(600) / 600, "y": np.arange(600) % 7 / 7})
+    table.to_csv(tmp_path / "table.csv", index=False)
+    schema = Schema((Column("x", lower=0, upper=1),), Column("y", lower=0, upper=100), name="t")
+    schema.to_toml(tmp_path / "schema.toml")
+    study = Study.from_dict(
+        PLAIN
+        | {"data": {"source": "table.csv", "schema": "schema.toml"}, "shadows": {"number": 4}}
+        | {
+            "learner": {"name": "FuzzyTreeRegressor"},
+            "policy": [{"name": "private", "epsilon": "8"}],
+        },
+        folder=tmp_path,
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", Note)
+        assembly.run(study, tmp_path / "out", overwrite=False, attacked=True)
+    said = [str(one.message) for one in caught if issubclass(one.category, Note)]
+    assert [text.startswith("policy 'private': predictions lie between") for text in said] == [True]
 
 
 USUAL: dict[str, Any] = {key: value for key, value in PLAIN.items() if key != "shadows"}
