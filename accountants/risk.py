@@ -197,9 +197,8 @@ def _concentrated(rho: float, accused: np.ndarray) -> np.ndarray:
         rate = _coin(middle)
         over = np.zeros(len(low), bool)
         ways = ((rate, base), (base, rate))
-        for known, (p, q) in zip(
-            worst, ways, strict=True
-        ):  # often the order that was worst before tells
+        # Often the order that was worst before tells.
+        for known, (p, q) in zip(worst, ways, strict=True):
             left = np.flatnonzero(~over)
             over[left] = _excess(p[:, left], q[:, left], rho, _ORDERS[known[left], None])[:, 0] > 0
         for known, (p, q) in zip(worst, ways, strict=True):

@@ -111,7 +111,7 @@ class MaskingKey:
                 raise InputError(
                     f"masked: {public} in the roster is no X25519 key; ask its owner for hers, owner.mask"
                 ) from None
-            both = b"".join(map(bytes.fromhex, sorted((self.public, public))))
+            both = b"".join(sorted(map(bytes.fromhex, (self.public, public))))
             derived = _derived(secret, b"privfed pair 2" + both, 96)
             box = primitives("ciphers.aead").ChaCha20Poly1305(derived[32:64])
             self._pairs[public] = PairKeys(derived[:32], box, derived[64:])

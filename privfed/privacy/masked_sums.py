@@ -263,9 +263,8 @@ class MaskedProtection:
         return sum(each, Loss.free())
 
 
-AnyProtection = (
-    Protection | MaskedProtection
-)  #: What protects a group of parts, of one owner or among several
+#: What protects a group of parts, of one owner or among several
+AnyProtection = Protection | MaskedProtection
 
 
 def masked(protection: Protection, terms: MaskedSums) -> MaskedProtection | None:

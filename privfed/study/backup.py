@@ -53,9 +53,8 @@ def restore(folder: Path, ledger: Path, heads: Iterable[Head] = (), witness: str
     """
     source = _ledger_in(folder)
     databases = (ledger.suffix, *BESIDE)
-    logs = (
-        f"{ending}{log}" for ending in databases for log in LOGS
-    )  # of another file, to SQLite its own
+    # Logs are of another file, but to SQLite its own.
+    logs = (f"{ending}{log}" for ending in databases for log in LOGS)
     for ending in (*databases, SECRET, *logs):
         held = ledger.with_name(f"{ledger.stem}{ending}")
         if held.exists():
