@@ -40,6 +40,7 @@ from privfed.study.output import JOURNAL, STUDY, Output, check_empty, new_folder
 from privfed.study.private_evaluation import asks_evaluation, evaluated
 from privfed.study.schema_of_study import public_schema
 from privfed.study.simulation import CountedDisclosure
+from privfed.study.study import KEYS
 from privfed.tables.schema import Schema
 from privfed.tables.sources import bundled
 
@@ -47,7 +48,6 @@ from privfed.tables.sources import bundled
 PROGRESS = "progress"
 #: File of the heads that a server saw, in the user's state folder; earlier versions kept it by the study.
 HEADS = "heads.json"
-KEYS = "keys"  #: Folder of the owners' public keys, ``<client>.pub``, beside the study
 
 
 #: Makes an engine's disclosure of schema, clients, and what :class:`.RemoteDisclosure` takes by name.

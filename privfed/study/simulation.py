@@ -54,6 +54,7 @@ from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.price import price
 from privfed.study.private_evaluation import asks_evaluation, evaluated, whole_plan
 from privfed.study.schema_of_study import check_owners, positive, schema_file
+from privfed.study.study import KEYS
 from privfed.tables import partition as clients
 from privfed.tables.csv_text import FILES
 from privfed.tables.records import Records
@@ -238,8 +239,6 @@ def _dataset(study: Study) -> Dataset:
 
 def _check_here(study: Study, path: Path) -> None:
     """Say what runs a study whose records stayed with their owners; InputError."""
-    from privfed.study.deployed import KEYS
-
     if study.clients.names and not path.exists() and (study.folder / KEYS).is_dir():
         raise InputError(
             f"data file {path}: is not here, and beside the study is a folder {KEYS}: a study on the owners' own "

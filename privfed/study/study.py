@@ -29,6 +29,7 @@ from privfed.tables.csv_text import FILES
 from privfed.tables.partition import named
 from privfed.tables.toml_file import naming, read_toml
 
+KEYS = "keys"  #: Folder of the owners' public keys, ``<client>.pub``, beside the study
 BUILT_IN = "diabetes"
 
 
