@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -22,9 +23,11 @@ from privfed.learners.private.model import deviations_of
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.rules import Condition, Rule
 from privfed.learners.rulefit.short import roundest
-from privfed.tables.schema import Schema, shown
+from privfed.tables.schema import Column, Schema, shown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from matplotlib.axes import Axes
 
 _LATEX = {
@@ -41,6 +44,7 @@ _LATEX |= {mark: f"\\{mark}" for mark in "&%$#_{}"}
 COMMON = 0.1
 ADD = "Add the points of every line that holds:"
 BANDS, MOST_RISKS = 5, 40  #: Bands of a line, and most rows of the table of risks
+MAX_SECONDS = 5.0  #: For each of the least and the greatest total of a card
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,25 +143,55 @@ class ScoreCard:
             risks[["low", "high"]] = self.risk_intervals(totals)
         return risks
 
-    @property
+    @cached_property
     def _ends(self) -> tuple[int, int]:
-        """Totals that none is below or above: lines of one column's condition each are held to its values together."""
-        single = [rule.conditions[0] if len(rule.conditions) == 1 else None for rule in self.rules]
-        alone = np.array([one is None for one in single])
-        ends = np.array(
-            [np.minimum(self.points, 0)[alone].sum(), np.maximum(self.points, 0)[alone].sum()]
+        """The least and the greatest total of all records that the schema allows.
+
+        A mixed integer programme: of each column's values, one between all ends of conditions, a record has one, and
+        a rule holds where it has one of those of each condition. Where a card of hundreds of rules takes more than
+        :data:`MAX_SECONDS`, what is proven by then.
+        """
+        from scipy.optimize import Bounds, LinearConstraint, milp
+
+        every = [condition for rule in self.rules for condition in rule.conditions]
+        of = np.repeat(np.arange(len(self.rules)), [len(rule.conditions) for rule in self.rules])
+        known = {column.name: column for column in self.schema.features}
+        values = {c.feature: _values(known[c.feature], every) for c in every}
+        first = dict(
+            zip(values, np.cumsum([len(self.rules), *map(len, values.values())]), strict=False)
         )
-        for name in {one.feature for one in single if one is not None}:
-            own = [
-                (one, p)
-                for one, p in zip(single, self.points, strict=True)
-                if one is not None and one.feature == name
-            ]
-            cuts = [end for one, _ in own for end in (one.lower, one.upper) if end is not None]
-            values = np.array([min(cuts) - 1, *cuts])
-            totals = sum(p * one.holds(values) for one, p in own)
-            ends += np.array([np.min(totals), np.max(totals)])
-        return int(ends[0]), int(ends[1])
+        variables = len(self.rules) + sum(map(len, values.values()))
+        one, held = np.zeros((len(values), variables)), np.zeros((len(every), variables))
+        for row, (name, own) in zip(one, values.items(), strict=True):
+            row[first[name] : first[name] + len(own)] = 1
+        for row, condition in zip(held, every, strict=True):
+            own, start = values[condition.feature], first[condition.feature]
+            row[start : start + len(own)] = condition.holds(own)
+        holds = np.eye(variables)[: len(self.rules)]
+        all_held = np.zeros((len(self.rules), variables))
+        np.add.at(all_held, of, held)
+        needed = np.bincount(of) - 1
+        limits = [
+            LinearConstraint(one, 1, 1),
+            LinearConstraint(holds[of] - held, ub=0),
+            LinearConstraint(all_held - holds, ub=needed),
+        ]
+        points = np.concatenate([self.points, np.zeros(variables - len(self.rules))])
+        whole = (np.arange(variables) >= len(self.rules)).astype(int)
+        ends = []
+        for sign in (1, -1):
+            found = milp(
+                sign * points,
+                integrality=whole,
+                bounds=Bounds(0, 1),
+                constraints=limits,
+                options={"time_limit": MAX_SECONDS},
+            )
+            alone = np.minimum(sign * self.points, 0).sum()  # whatever excludes what
+            proven = found.mip_dual_bound
+            least = alone if proven is None else max(alone, np.ceil(proven - 1e-6))
+            ends.append(sign * int(least))
+        return ends[0], ends[1]
 
     def _told(self) -> list[tuple[str, str]]:
         """Totals and risks, with their intervals if known, as they are printed."""
@@ -273,6 +307,15 @@ def _signed(points: int) -> str:
 def _latex(text: str) -> str:
     """Text with LaTeX's special characters escaped, comparisons as mathematics."""
     return re.sub("|".join(map(re.escape, _LATEX)), lambda mark: _LATEX[mark[0]], text)
+
+
+def _values(column: Column, conditions: Iterable[Condition]) -> np.ndarray:
+    """Of a column's values as they are encoded, one between any two ends of conditions on it."""
+    low, high = column.bounds
+    own = [c for c in conditions if c.feature == column.name]
+    ends = np.array([low, *(end for c in own for end in (c.lower, c.upper) if end is not None)])
+    ends = ends if column.kind == "number" else np.ceil(ends)
+    return np.unique(ends[(ends >= low) & (ends <= high)])
 
 
 def _banded(model: RuleEnsemble) -> tuple[list[Rule], list[float], float]:
