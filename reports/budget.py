@@ -121,6 +121,15 @@ class PolicyReport:
         return max((client.delta for client in self.clients), default=0.0)
 
     @property
+    def capped(self) -> bool:
+        """Whether some owner's epsilon so far meets the budget before the last charged query."""
+        ends = [
+            (client.budget, *(one.spent for one in client.steps[-2:])) for client in self.clients
+        ]
+        met = any(len(each) == 3 and each[0] == each[1] == each[2] for each in ends)
+        return met and not any(client.over for client in self.clients)
+
+    @property
     def so_far(self) -> float | None:
         """The largest proven epsilon spent so far by any client."""
         return _largest([client.epsilon for client in self.clients])

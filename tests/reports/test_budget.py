@@ -85,6 +85,19 @@ def test_releases_are_drawn_by_kind_and_order_and_alike_each_time() -> None:
     assert "epsilon spent" not in timeline([free], "published")
 
 
+def test_a_line_that_meets_the_budget_early_is_explained() -> None:
+    """Where two queries or more are at the budget, the page says what each step bounds; elsewhere, and beyond, nothing."""
+
+    def said(*spent: float, **changes: Any) -> bool:
+        steps = [ChargedQuery("small.level", True, each) for each in spent]
+        return "even where the server stops" in _page(_policy(_client(steps=steps, **changes)))
+
+    most = _client().budget
+    assert most is not None
+    assert said(1.0, most, most) and not said(1.0, most) and not said(most)
+    assert not said(most, most, over=True) and not said(most, most, budget=None)
+
+
 @pytest.mark.parametrize(("own", "said"), [(2.0, True), (3.0, False)])
 def test_why_more_is_spent_so_far_than_a_study_s_own_epsilon_is_said(
     own: float, said: bool
