@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from privfed.learners.fuzzy_tree.fuzzy import labels, sets_of, to_unit
-from privfed.questions.tree import digits_of, number_text
+from privfed.questions.tree import digits_of, ends_text, number_text
 from privfed.tables.schema import shown
 
 if TYPE_CHECKING:
@@ -195,9 +195,7 @@ def legend(tree: FuzzyTreeRegressor) -> list[str]:
     if tree.clipped:
         low, high = tree.prediction_limits_
         name = shown(target.name) + (f" ({target.description})" if target.description else "")
-        found.append(
-            f"Predictions of {name} lie between {number_text(low, high - low)} and {number_text(high, high - low)}."
-        )
+        found.append(f"Predictions of {name} lie between {ends_text(low, high)}.")
     return found
 
 

@@ -206,7 +206,8 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         shared = self._shared_tree if client is None else None
         own = self.at_home(client, "plot(client={client!r})") if shared is None else shared
         columns, labels = self.schema_.features, self._labels
-        root = pictures.drawn(own.tree, columns, lambda node: own.said(node, self.schema_, labels))
+        width = np.ptp(self.schema_.columns[-1].bounds)
+        root = pictures.drawn(own.tree, columns, lambda node: own.said(node, labels, width))
         return pictures.titled(pictures.tree(ax, root), self._heading(own, client))
 
     def to_html(self) -> str:

@@ -473,6 +473,11 @@ def number_text(value: float, width: float = np.inf) -> str:
     return f"{value:.{digits_of(value, width, 4 if abs(value) < 1e4 else 6)}g}"
 
 
+def ends_text(low: float, high: float) -> str:
+    """Both ends of a range, as exact as it asks for: ``0.5 and 12``."""
+    return " and ".join(number_text(end, high - low) for end in (low, high))
+
+
 def digits_of(value: float, width: float, least: int = 4) -> int:
     """How many significant digits show four of a range's ``width``, and so tell its values apart."""
     if not 0 < width < abs(value):
