@@ -27,6 +27,7 @@ from privfed.privacy.policy import Policy
 from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.questions.threads import one_thread
+from privfed.questions.tree import ends_text
 from privfed.tables.records import Records, label
 from privfed.tables.schema import Column, Schema
 
@@ -350,13 +351,12 @@ class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc
             return
         (low, high), (least, most) = self.prediction_limits_, self.schema_.target.bounds
         if high - low < NARROW * (most - least):
-            warnings.warn(
-                f"predictions lie between {low:.4g} and {high:.4g}, where nearly all targets were found: "
+            text = (
+                f"predictions lie between {ends_text(low, high)}, where nearly all targets were found: "
                 f"{100 * (high - low) / (most - least):.1f} % of the public bounds. If targets beyond are real, most squared "
-                "error may be theirs: score within the limits and beyond them apart, or learn the logarithm",
-                Note,
-                stacklevel=4,
+                "error may be theirs: score within the limits and beyond them apart, or learn the logarithm"
             )
+            warnings.warn(text, Note, stacklevel=4)
 
     def score(
         self,

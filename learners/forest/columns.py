@@ -6,12 +6,14 @@ client's, and the class where there are several. One sort of a block sorts every
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
+from privfed.errors import Note
 from privfed.questions.part import on_grid
 from privfed.tables.records import Records, nearest_class
 from privfed.tables.schema import Schema
@@ -21,6 +23,9 @@ TARGET_GRID = Fraction(1, 2**20)
 #: Most bits of a 32-bit key below the node: with more, too few nodes have room to be sorted at once.
 WIDEST = 22
 LARGEST = float(np.finfo(np.float32).max)  #: Largest 32-bit float that values and cuts may have
+COARSE = (
+    1e-3  #: Distance of such floats, in widths of a column's bounds, from which users are warned
+)
 _SIGN = np.int32(-(2**31))
 
 
@@ -125,6 +130,20 @@ class Columns:
 def single(values: np.ndarray) -> np.ndarray:
     """Values as finite 32-bit floats, row after row."""
     return np.ascontiguousarray(np.clip(values, -LARGEST, LARGEST), dtype=np.float32)
+
+
+def note_far_from_zero(schema: Schema) -> None:
+    """Note columns so far from zero that 32-bit floats, by which trees split, hardly tell their values apart."""
+    for column in schema.features:
+        low, high = column.bounds
+        gap = float(np.spacing(single(np.array([max(abs(low), abs(high))])))[0])
+        if gap > COARSE * (high - low):
+            warnings.warn(
+                f"trees split by 32-bit floats, which lie {gap:.3g} apart where {column.name!r} is, and its bounds "
+                f"{high - low:.3g}: subtract a public number first, {low:.15g} say, from values and bounds",
+                Note,
+                stacklevel=5,
+            )
 
 
 def encoded_target(records: Records, classes: int) -> np.ndarray:

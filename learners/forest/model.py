@@ -159,7 +159,7 @@ class FittedForest:
     def describe(self, tree: int | None) -> str:
         """One tree, a rule for each leaf, rounded; of none the first."""
         heading = f"{self.told(tree or 0)}, after the number of the sample's records there:"
-        return "\n".join([heading, *rules.described(*self._read(tree or 0))])
+        return "\n".join([heading, *rules.described(*self._read(tree or 0), self.schema)])
 
     def told(self, tree: int) -> str:
         """See the base."""
@@ -173,7 +173,7 @@ class FittedForest:
 
     def drawn(self, tree: int) -> TreeNode:
         """See the base."""
-        return rules.drawn(*self._read(tree))
+        return rules.drawn(*self._read(tree), self.schema)
 
     def _read(self, tree: int) -> tuple[dict[str, list[Any]], Sequence[object]]:
         """One tree as people read it: means in the target's unit, and the names of its classes, if it has any."""

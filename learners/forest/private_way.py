@@ -27,6 +27,7 @@ from privfed.learners.private.grid import WHOLE, one_bin_each
 from privfed.learners.private.model import deviations_of
 from privfed.learners.private.target_link import MOST_CLASSES
 from privfed.learners.ways import Way
+from privfed.questions.tree import ends_text
 from privfed.tables.schema import Schema, shown
 
 if TYPE_CHECKING:
@@ -101,7 +102,10 @@ class PrivateForest:
         ]
         if model.outcome.kind == "number":
             low, high = model.outcome.lower, model.outcome.upper
-            lines.insert(0, f"predictions lie between {low:.4g} and {high:.4g}")
+            lines.insert(
+                0,
+                f"predictions lie between {ends_text(low, high)}",
+            )
         head = (
             f"{len(self.trees)} trees, {len(names)} of one column each, whose sum is {self._of}; weighted by "
             f"{model.rounds} noisy sums of about {max(model.records, 0):.0f} records"

@@ -10,7 +10,7 @@ import numpy as np
 from privfed.errors import NobodyAnswered
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
-from privfed.learners.forest.columns import TARGET_GRID
+from privfed.learners.forest.columns import TARGET_GRID, note_far_from_zero
 from privfed.learners.forest.growth import MOST_CELLS, ForestGrower, ForestParams, Grown
 from privfed.learners.forest.level import NodeFeatures, OpenNodes
 from privfed.learners.forest.model import FittedForest, ForestModel
@@ -78,6 +78,7 @@ class PublishedForest(Way[ForestParams, LearnedForest]):
 
     def learn(self, federation: Disclosure, rng: np.random.Generator) -> LearnedForest:
         """See the base; the draws hang on ``params.seed``."""
+        note_far_from_zero(federation.schema)
         growth = ForestGrower(federation, self.params)
         forest = self._valued(growth.grow(), federation)
         if not self.params.oob_score:

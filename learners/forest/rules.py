@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from privfed.errors import InputError
-from privfed.tables.schema import shown
+from privfed.questions.tree import digits_of
+from privfed.tables.schema import Column, Schema, shown
 
 if TYPE_CHECKING:
     from privfed.learners.pictures import TreeNode
@@ -36,18 +37,33 @@ def lines(plain: dict[str, list[Any]]) -> list[str]:
     return _rules(plain, lambda value: ", ".join(map(repr, value)), exact=True)
 
 
-def described(plain: dict[str, list[Any]], classes: Sequence[object] = ()) -> list[str]:
+def described(
+    plain: dict[str, list[Any]], classes: Sequence[object] = (), schema: Schema | None = None
+) -> list[str]:
     """The same for people: numbers of four significant digits, shares of three, by class where there are any.
 
-    ``"age" <= 41.5 => 12: dead=0.25, alive=0.75``.
+    More digits where a column of the schema asks for them: ``"age" <= 41.5 => 12: dead=0.25, alive=0.75``.
     """
-    return _rules(plain, lambda value: _value(value, classes), exact=False)
+    return _rules(
+        _rounded(plain, schema), lambda value: _value(value, classes, schema), exact=False
+    )
 
 
-def _value(value: list[float], classes: Sequence[object]) -> str:
+def _rounded(plain: dict[str, list[Any]], schema: Schema | None) -> dict[str, list[Any]]:
+    """The same tree with cuts for people."""
+    columns = {} if schema is None else {column.name: column for column in schema.features}
+    cuts = [
+        None if cut is None else _short(cut, columns.get(name))
+        for name, cut in zip(plain["feature"], plain["cut"], strict=True)
+    ]
+    return plain | {"cut": cuts}
+
+
+def _value(value: list[float], classes: Sequence[object], schema: Schema | None) -> str:
     """A leaf's value for people."""
     if not classes:
-        return ", ".join(map(_short, value))
+        target = None if schema is None else schema.target
+        return ", ".join(_text(_short(mean, target, whole=False)) for mean in value)
     named = zip(map(shown, map(str, classes)), value, strict=True)
     return ", ".join(f"{name}={share:.3g}" for name, share in named)
 
@@ -72,9 +88,9 @@ def _condition(name: str, steps: list[tuple[str, Any]]) -> str:
     above = [cut for sign, cut in steps if sign == ">"]
     upto = [cut for sign, cut in steps if sign == "<="]
     if not above:
-        return f"{told} <= {_short(min(upto))}"
-    lower = _short(max(above))
-    return f"{lower} < {told} <= {_short(min(upto))}" if upto else f"{told} > {lower}"
+        return f"{told} <= {_text(min(upto))}"
+    lower = _text(max(above))
+    return f"{lower} < {told} <= {_text(min(upto))}" if upto else f"{told} > {lower}"
 
 
 def _rules(
@@ -101,8 +117,16 @@ def _exact_cut(cut: float) -> str:
     return str(np.float32(cut))  # the shortest text of that 32-bit float
 
 
-def _short(number: float) -> str:
-    return f"{float(f'{number:.4g}'):.15g}"  # 12350, not 1.235e+04
+def _short(number: float, column: Column | None, *, whole: bool = True) -> float:
+    """A number as people read it, of an integer's cut the last value below."""
+    if column is not None and column.kind == "integer" and whole:
+        number = float(np.floor(number))
+    width = np.inf if column is None else float(np.ptp(column.bounds))
+    return float(f"{number:.{digits_of(number, width)}g}")
+
+
+def _text(number: float) -> str:
+    return f"{number:.15g}"  # 12350, not 1.235e+04
 
 
 def _sides_of(
@@ -118,22 +142,30 @@ def _sides_of(
 
 def _written(name: str, sign: str, split: Any, *, exact: bool) -> str:
     """One condition; letters beyond ASCII stay as they are where people read it."""
-    cut = _exact_cut if exact else _short
+    cut = _exact_cut if exact else _text
     told = json.dumps(split, ensure_ascii=exact) if isinstance(split, list) else cut(split)
     return f"{json.dumps(name, ensure_ascii=exact)} {sign} {told}"
 
 
-def drawn(plain: dict[str, list[Any]], classes: Sequence[object] = (), node: int = 0) -> TreeNode:
-    """One tree below a node as a picture has it, from its lists by node."""
+def drawn(
+    plain: dict[str, list[Any]], classes: Sequence[object] = (), schema: Schema | None = None
+) -> TreeNode:
+    """One tree as a picture has it, from its lists by node."""
     from privfed.learners.pictures import TreeNode
 
-    name = plain["feature"][node]
-    if name is None:
-        return TreeNode(_value(plain["value"][node], classes))
-    children = plain["left"][node], plain["right"][node]
-    sides = zip(_sides_of(plain, node), children, strict=True)
-    below = [(_written(*own, exact=False), drawn(plain, classes, child)) for own, child in sides]
-    return TreeNode(shown(name), below)
+    rounded = _rounded(plain, schema)
+
+    def below(node: int) -> TreeNode:
+        name = plain["feature"][node]
+        if name is None:
+            return TreeNode(_value(plain["value"][node], classes, schema))
+        children = plain["left"][node], plain["right"][node]
+        sides = zip(_sides_of(rounded, node), children, strict=True)
+        return TreeNode(
+            shown(name), [(_written(*own, exact=False), below(child)) for own, child in sides]
+        )
+
+    return below(0)
 
 
 @dataclass(frozen=True)

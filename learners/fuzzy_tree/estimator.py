@@ -275,7 +275,9 @@ class FuzzyTreeRegressor(FederatedRegressor):
             answer = self._ask(federation, query).only
             return answer if "residuals" in answer else None
 
-        learning = ModelRounds(moments, residuals, features, self._count, self._target)
+        columns = zip(self._partition, self.schema_.features, strict=True)
+        sets = [(own, own == len(column.categories)) for own, column in columns]
+        learning = ModelRounds(moments, residuals, features, self._count, self._target, sets)
         away = learning.learn(paths, np.array([leaf.weight for leaf in self.leaves_]))
         if learning.blank:
             equations, _ = self._equations(federation, ((),))

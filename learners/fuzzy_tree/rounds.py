@@ -32,6 +32,8 @@ class ModelRounds:
     features: tuple[int, ...]  #: positions of the linear terms
     count: Count  #: of the records
     target: Target  #: what is known of it
+    #: of each feature of the schema, how many sets there are, and whether each is of categories alone
+    sets: Sequence[tuple[int, bool]]
     coordinates: Coordinates = field(init=False)
     model: np.ndarray = field(init=False)
 
@@ -220,9 +222,21 @@ class ModelRounds:
         records = known * self._shape.count / known.sum()
         sums, noise = answer.total("residuals"), answer.deviation("residuals") ** 2
         target = replace(self.target, variance=self._left)
-        away, likely = leaf_random_effects(self._shape, sums, records, noise, target)
+        shapes = [self._within(path) for path in leaves]
+        away, likely = leaf_random_effects(self._shape, sums, records, noise, target, shapes)
         return (
             self.coordinates.plain(self._without_still(away))
             if likely > SETTINGS.min_leaf_probability
             else None
         )
+
+    def _within(self, path: Path) -> DesignEstimate:
+        """What a leaf's sets make of the design: a triangle has the variance h^2 / 6, a category's set none."""
+        at = [(self.features.index(f), *self.sets[f], k) for f, k in path if f in self.features]
+        if not at:
+            return self._shape
+        places, counts, exact, branches = (np.array(each) for each in zip(*at, strict=True))
+        centre, scale = self.coordinates.centre[places], self.coordinates.scale[places]
+        peaks = (branches / (counts - 1) - 0.5 - centre) * scale
+        widths = np.where(exact, 0.0, scale / (counts - 1))
+        return self._shape.within(places.tolist(), peaks, widths**2 / 6)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from privfed.learners.fuzzy_tree.fuzzy import labels, sets_of, to_unit
-from privfed.questions.tree import number_text
+from privfed.questions.tree import digits_of, ends_text, number_text
 from privfed.tables.schema import shown
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class FuzzyRule:
     constant: bool  #: whether noise or silence left only a constant
     #: the categories in each condition's set, `` (female)``; empty for numbers
     members: tuple[str, ...] = ()
+    #: significant digits of the numbers in its text: four of what it predicts, however large terms are that cancel
+    digits: int = 4
 
     def __str__(self) -> str:
         return self.text({})
@@ -54,11 +56,13 @@ class FuzzyRule:
         )
         plain = EquationCode(0.0, 1.0)
         moved = sum(counts.get(f, plain).origin * slope for f, slope in self.slopes.items())
-        terms = [f"{self.intercept + moved:.4g}"]
+        terms = [f"{self.intercept + moved:.{self.digits}g}"]
         for feature, per_unit in self.slopes.items():
             slope = per_unit * counts.get(feature, plain).step
             if slope != 0:
-                terms.append(f"{'+' if slope > 0 else '-'} {abs(slope):.4g} {shown(feature)}")
+                terms.append(
+                    f"{'+' if slope > 0 else '-'} {abs(slope):.{self.digits}g} {shown(feature)}"
+                )
         return f"IF {tests or 'anything'} THEN {shown(self.target)} = {' '.join(terms)}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,6 +88,7 @@ def rules(tree: FuzzyTreeRegressor) -> list[FuzzyRule]:
     low, high = tree.target_ or tree.schema_.target.bounds
     width = tree.upper_ - tree.lower_
     safe = np.where(width > 0, width, 1.0)
+    reach = np.maximum(np.abs(tree.lower_), np.abs(tree.upper_))
     names = tree.schema_.names
     terms = [labels(own) for own in sets_of(tree.n_fuzzy_sets, tree.schema_)]
     found = []
@@ -91,11 +96,13 @@ def rules(tree: FuzzyTreeRegressor) -> list[FuzzyRule]:
         first, *rest = tree.models_.coefficients[number]
         slopes = np.where(width > 0, np.array(rest) / safe, 0.0)
         offset = np.where(width > 0, tree.lower_ / safe + 0.5, 0.5) * np.array(rest)
+        intercept = float(low + (high - low) * (0.5 + first - offset.sum()))
+        largest = max(abs(intercept), (high - low) * float((np.abs(slopes) * reach).max()))
         found.append(
             FuzzyRule(
                 tuple((names[feature], terms[feature][branch]) for feature, branch in leaf.path),
                 tree.schema_.target.name,
-                float(low + (high - low) * (0.5 + first - offset.sum())),
+                intercept,
                 {
                     name: float(slope * (high - low))
                     for name, slope in zip(names, slopes, strict=True)
@@ -103,6 +110,7 @@ def rules(tree: FuzzyTreeRegressor) -> list[FuzzyRule]:
                 float(tree.mean_activation_[number]),
                 bool(tree.models_.constant[number]),
                 tuple(_members(tree, feature, branch) for feature, branch in leaf.path),
+                digits_of(largest, high - low),
             )
         )
     return found
@@ -155,6 +163,7 @@ def legend(tree: FuzzyTreeRegressor) -> list[str]:
     """What a reader of the rules needs: which rule counts, where sets peak, how categories and far values count."""
     target, columns, found = tree.schema_.target, tree.schema_.features, []
     assert target is not None
+    width = tree.upper_ - tree.lower_
     split = {feature for leaf in tree.leaves_ for feature, _ in leaf.path}
     sloped = set(np.flatnonzero(tree.models_.coefficients[:, 1:].any(axis=0)).tolist())
     if tree.n_leaves_ > 1:
@@ -166,7 +175,7 @@ def legend(tree: FuzzyTreeRegressor) -> list[str]:
         if column.kind != "category":
             peaks = np.linspace(tree.lower_[feature], tree.upper_[feature], own)
             told = ", ".join(
-                f"{name} at {number_text(peak)}"
+                f"{name} at {number_text(peak, float(width[feature]))}"
                 for name, peak in zip(labels(own), peaks.tolist(), strict=True)
             )
             found.append(f"Sets of {shown(column.name)} peak there and overlap between: {told}.")
@@ -176,7 +185,8 @@ def legend(tree: FuzzyTreeRegressor) -> list[str]:
     if codes:
         found.append(f"What counts as what in equations: {'; '.join(codes)}.")
     ends = ", ".join(
-        f"{shown(columns[k].name)} {number_text(tree.lower_[k])} to {number_text(tree.upper_[k])}"
+        f"{shown(columns[k].name)} "
+        + " to ".join(number_text(end[k], width[k]) for end in (tree.lower_, tree.upper_))
         for k in sorted(split | sloped)
         if columns[k].name not in counted
     )
@@ -185,7 +195,7 @@ def legend(tree: FuzzyTreeRegressor) -> list[str]:
     if tree.clipped:
         low, high = tree.prediction_limits_
         name = shown(target.name) + (f" ({target.description})" if target.description else "")
-        found.append(f"Predictions of {name} lie between {low:.4g} and {high:.4g}.")
+        found.append(f"Predictions of {name} lie between {ends_text(low, high)}.")
     return found
 
 
@@ -202,7 +212,7 @@ def drawn(tree: FuzzyTreeRegressor) -> TreeNode:
 
     def node(own: FuzzyNode) -> TreeNode:
         if own.feature is None:
-            return TreeNode(f"{low + (high - low) * (own.mean + 0.5):.4g}")
+            return TreeNode(number_text(low + (high - low) * (own.mean + 0.5), high - low))
         feature = own.feature
         below = [
             (f"is {terms[feature][k]}{_members(tree, feature, k)}", node(child))

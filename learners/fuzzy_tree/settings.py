@@ -50,6 +50,8 @@ class Settings:
     min_explained: float = 0.01  #: of the target's variance; below it a model is a constant
     #: of a leaf, per unknown and std of noise, for it to be queried
     records_per_noise: float = 10.0
+    #: relative std of a leaf's second moments about those that its sets let guess
+    moment_error: float = 0.1
     min_leaf_probability: float = 0.5  #: that leaves differ, for them to be kept
     # priors
     #: of the target's variance

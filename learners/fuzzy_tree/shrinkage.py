@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
@@ -125,6 +126,15 @@ class DesignEstimate:
         levels = np.maximum(levels, SETTINGS.min_covariance * trace / width)
         covariance = (vectors * (levels * trace / levels.sum())) @ vectors.T
         return cls(lead, means, covariance, design.count.records, variance)
+
+    def within(self, features: Sequence[int], peaks: np.ndarray, variances: np.ndarray) -> Self:
+        """Of normal records weighted by normal curves about `peaks` of some features: what a leaf's sets make of them."""
+        held = list(features)
+        across = self.covariance[:, held]
+        system = across[held] + np.diag(np.maximum(variances, _NARROWEST * np.diag(across[held])))
+        gain = np.linalg.solve(system, across.T).T
+        means = self.means + gain @ (peaks - self.means[held])
+        return replace(self, means=means, covariance=self.covariance - gain @ across.T)
 
     @property
     def gram(self) -> np.ndarray:
@@ -237,11 +247,18 @@ def departures(
 
 
 def leaf_random_effects(
-    shape: DesignEstimate, sums: np.ndarray, weights: np.ndarray, noise: float, target: Target
+    shape: DesignEstimate,
+    sums: np.ndarray,
+    weights: np.ndarray,
+    noise: float,
+    target: Target,
+    shapes: Sequence[DesignEstimate],
+    error: float = SETTINGS.moment_error,
 ) -> tuple[np.ndarray, float]:
     """Departures of leaves from the model of all, shape (leaves, width), and the probability that there are any.
 
-    A leaf's second moments are taken to be its fraction of all records'. All leaves share one prior.
+    A leaf's second moments M are no release but a guess: the root of M, times a matrix of independent errors, times
+    the root of M is missing, which moves the sums of departures d by a covariance of e^2 (d' M d) M. All leaves share one prior.
 
     Args:
         shape: of the design of all records.
@@ -249,20 +266,25 @@ def leaf_random_effects(
         weights: records by leaf, shape (leaves,).
         noise: variance of the noise in each sum.
         target: its variance is that of the residuals.
+        shapes: of the designs of the leaves, a guess.
+        error: its relative standard error e.
     """
     mismatch, eye = shape.noise * weights**2, np.eye(sums.shape[1])
-    grams = shape.gram * (weights / shape.count)[:, None, None]
+    grams = [own.gram * (w / own.count) for w, own in zip(weights, shapes, strict=True)]
     found, likelihoods = [], []
     for share in (0.0, *SETTINGS.prior_fractions):
         prior = shape.prior(share * target.variance, share * target.variance)
         free = float(np.trace(prior[1:, 1:]))
+        guessed = [error**2 * float(np.trace(prior @ gram)) for gram in grams]
         leaves = [
             _posterior(
                 gram @ prior,
-                gram @ prior @ gram + target.variance * gram + (noise + free * extra) * eye,
+                gram @ prior @ gram
+                + (target.variance + wrong) * gram
+                + (noise + free * extra) * eye,
                 own,
             )
-            for gram, extra, own in zip(grams, mismatch, sums, strict=True)
+            for gram, wrong, extra, own in zip(grams, guessed, mismatch, sums, strict=True)
         ]
         found.append(np.array([mean for mean, _, _ in leaves]))
         likelihoods.append(sum(likelihood for _, _, likelihood in leaves))

@@ -36,6 +36,7 @@ from privfed.learners.parameters import Boolean, Constraints, Integers, Reals, S
 from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import Number
+from privfed.questions.tree import number_text
 from privfed.tables.schema import Schema, shown
 
 if TYPE_CHECKING:
@@ -205,7 +206,8 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         shared = self._shared_tree if client is None else None
         own = self.at_home(client, "plot(client={client!r})") if shared is None else shared
         columns, labels = self.schema_.features, self._labels
-        root = pictures.drawn(own.tree, columns, lambda node: own.said(node, labels))
+        width = np.ptp(self.schema_.columns[-1].bounds)
+        root = pictures.drawn(own.tree, columns, lambda node: own.said(node, labels, width))
         return pictures.titled(pictures.tree(ax, root), self._heading(own, client))
 
     def to_html(self) -> str:
@@ -235,7 +237,9 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
                 leaves += "; rare classes weigh more, so that another may have a larger fraction"
         else:
             values = own.values[own.tree.leaves, 0]
-            leaves = f"leaves: mean of {name}, from {values.min():.4g} to {values.max():.4g}"
+            width = float(np.ptp(self.schema_.columns[-1].bounds))
+            ends = [number_text(float(end), width) for end in (values.min(), values.max())]
+            leaves = f"leaves: mean of {name}, from {' to '.join(ends)}"
         count = self._splits(own)
         told = splits.get(count, f"{count} splits")
         return f"{whose}{found.get(own.source, '')}; {told}; {leaves}"

@@ -169,7 +169,7 @@ class Evolution:
         assert self.depth is not None
         size = self.params.population
         alive = pool.take(operators.survivors(pool.genes, pool.fitness, size, self.depth, elite))
-        self.history.append((float(alive.fitness.max()), float(alive.fitness.mean())))
+        self.history.append((float(np.nanmax(alive.fitness)), float(np.nanmean(alive.fitness))))
         return alive
 
     def _bred(self, pool: ScoredPopulation) -> ScoredPopulation:

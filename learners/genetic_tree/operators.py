@@ -16,7 +16,8 @@ def tournaments(
     """
     size = min(pressure, len(fitness))
     drawn = np.argsort(rng.random((count, len(fitness))), axis=1)[:, :size]
-    return np.asarray(drawn[np.arange(count), np.argmax(fitness[drawn], axis=1)])
+    known = np.nan_to_num(fitness, nan=-np.inf)  # an elite string that nobody scored wins nothing
+    return np.asarray(drawn[np.arange(count), np.argmax(known[drawn], axis=1)])
 
 
 def crossover(parents: np.ndarray, rng: np.random.Generator) -> np.ndarray:

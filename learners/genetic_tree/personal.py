@@ -14,7 +14,7 @@ from privfed.learners.genetic_tree.population import Population, Scoring
 from privfed.learners.genetic_tree.settings import SETTINGS
 from privfed.learners.genetic_tree.structures import NIL, length
 from privfed.learners.genetic_tree.trie import Trie
-from privfed.questions.tree import Tree, cuts_of_thresholds
+from privfed.questions.tree import Tree, cuts_of_thresholds, number_text
 from privfed.tables.schema import Schema
 
 
@@ -106,14 +106,14 @@ class PersonalTree:
 
     def to_text(self, schema: Schema, classes: Sequence[Any] = ()) -> str:
         """The tree, a line for each branch."""
+        width = np.ptp(schema.columns[-1].bounds)
+        return self.tree.to_text(schema, lambda node: self.said(node, classes, width))
 
-        return self.tree.to_text(schema, lambda node: self.said(node, classes))
-
-    def said(self, node: int, classes: Sequence[Any] = ()) -> str:
-        """What a leaf says: its label with the class' fraction, ``yes (0.83)``, or its mean."""
+    def said(self, node: int, classes: Sequence[Any] = (), width: float = np.inf) -> str:
+        """What a leaf says: its label with the class' fraction, ``yes (0.83)``, or its mean, of a target so wide."""
         row = self.values[node]
         if not len(classes):
-            return f"{row[0]:.4g}"
+            return number_text(float(row[0]), width)
         label = int(self.weighed(row).argmax())
         told = f"{row[label]:.3g}" if row[label] < 0.9995 else "> 0.999"
         return f"{classes[label]} ({told})"

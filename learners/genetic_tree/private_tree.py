@@ -7,11 +7,12 @@ depend on their number. Each client decides by itself what to hang below.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from privfed.exchange.disclosure import Disclosure
+from privfed.learners.fuzzy_tree.settings import SETTINGS as NUMBERS
 from privfed.learners.fuzzy_tree.shrinkage import Count
 from privfed.learners.genetic_tree.counts import (
     ColumnCounts,
@@ -33,6 +34,8 @@ from privfed.learners.genetic_tree.top import (
 )
 from privfed.learners.private.marginals import total_of
 from privfed.tables.schema import Column
+
+_UNKNOWN = Count(0.0, math.inf)  #: Of records before anything is told
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,10 @@ class PrivateTree:
         return found
 
     def find_bins(self) -> Bins:
-        """Bins of a numeric target, by rounds that close in on its mass; may raise NobodyAnswered."""
+        """Bins of a numeric target, by rounds that close in on its mass; may raise NobodyAnswered.
+
+        Where noise could be the records that seem to be there, its mean is the middle of its bounds.
+        """
         schema, cells = self.federation.schema, self.plan.target_cells
         assert schema.target is not None
         place = np.array([len(schema.features)], dtype=np.int64)
@@ -146,14 +152,17 @@ class PrivateTree:
             counts = np.asarray(told.total("counts"), dtype=float)[0, : len(mass.shares)]
             variance = told.deviation("counts") ** 2
             self._told.append((counts, variance))
-            mass = mass.updated(counts, variance, self._records)
+            mass = mass.updated(counts, variance, self._records.joined(_UNKNOWN).records)
+        records = self._records
+        if records.records < NUMBERS.min_records_std * records.deviation:
+            mass = replace(TargetDistribution.blank(schema.target, cells), uncertain=0.0)
         return mass.bins(self.plan.targets)
 
     @property
-    def _records(self) -> float:
+    def _records(self) -> Count:
         """How many records all columns' counts say that there are."""
         records, variance = total_of(*map(list, zip(*self._told, strict=True)))
-        return Count(records, math.sqrt(variance)).joined(Count(0.0, math.inf)).records
+        return Count(records, math.sqrt(variance))
 
     def _refined(self, columns: dict[int, Column]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         """Ends of each column's cells, and the counts between them, as the last round told."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
+from privfed.learners.forest.columns import note_far_from_zero
 from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.evolution import Evolution, GeneticParams
 from privfed.learners.genetic_tree.local_subtrees import Shared
@@ -83,6 +84,7 @@ class PublishedGeneticTree(Way[GeneticTreeParams, LearnedTree]):
     def learn(self, federation: Disclosure, rng: np.random.Generator) -> LearnedTree:
         """See the base."""
         p = self.params
+        note_far_from_zero(federation.schema)
         evolution = Evolution(federation, p.evolution, p.scoring, rng, p.depth)
         found, scoring = evolution.run(), evolution.scoring
         federation.ask_offered(KeepBest(found, scoring, p.choice))

@@ -65,10 +65,11 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
     budget = RemainingBudget(whole)  # zCDP, by the cost of the first round
     refinement = _Refinement(federation, budget, sizes, blank)
     refinement.join(refinement.told(answer), refinement.ask_target(SETTINGS.target_fraction))
-    unsure = refinement.records < 2 * math.sqrt(refinement.uncertain)
+    feigned = 2 * math.sqrt(refinement.uncertain)
+    unsure = refinement.records < feigned
     if unsure:
         warnings.warn(
-            f"the noise in all histograms together could be {refinement.records:.0f} records by "
+            f"the noise in all histograms together could be {feigned:.0f} records by "
             "itself: the budget is too small for so few; the model may be no better than a constant",
             Note,
             stacklevel=5,

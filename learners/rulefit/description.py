@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from privfed.learners.rulefit.model import RuleEnsemble
+from privfed.questions.tree import ends_text, number_text
 from privfed.tables.schema import Column, shown
 
 NOTHING = "no term has a coefficient: the prediction is the same for everybody"
@@ -61,8 +62,8 @@ def of_number(model: RuleEnsemble, target: Column, limits: tuple[float, float]) 
     begins = low + (float(model.weights[0]) + 1) / 2 * (high - low)
     name = shown(target.name) + (f" ({target.description})" if target.description else "")
     return (
-        f"Coefficients add to {name}, in its unit, which begins at {begins:.4g}{_begin([model])}; "
-        f"predictions lie between {low:.4g} and {high:.4g}."
+        f"Coefficients add to {name}, in its unit, which begins at {number_text(begins, high - low)}{_begin([model])}; "
+        f"predictions lie between {ends_text(low, high)}."
     )
 
 

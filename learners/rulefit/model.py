@@ -213,7 +213,7 @@ class RuleEnsemble:
         """
         column, cutoffs = self.schema.features[feature], self.terms.cutoffs
         unit, low, high = (
-            number_text(float(value))
+            number_text(float(value), float(np.ptp(column.bounds)))
             for value in (
                 cutoffs.scale[feature] / 0.4,
                 cutoffs.lower[feature],

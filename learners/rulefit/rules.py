@@ -52,7 +52,7 @@ class Condition:
             )
         lower = -np.inf if self.lower is None else self.lower
         upper = np.inf if self.upper is None else self.upper
-        return interval_text(self.feature, lower, upper)
+        return interval_text(self.feature, lower, upper, column)
 
 
 @dataclass(frozen=True)

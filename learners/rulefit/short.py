@@ -437,9 +437,11 @@ class _Selection:
 
     def _swapped(self, chosen: list[int]) -> list[int]:
         """Replace one after another by what lowers the lack of fit most, until nothing does."""
-        chosen, helped = list(chosen), bool(chosen)
-        while helped:
-            helped, now = False, self.lack(chosen)
+        chosen, helped, now = list(chosen), bool(chosen), self.lack(chosen)
+        while (
+            helped and now > 1e-9 * self.total
+        ):  # what is left of an exact fit is rounding, of either sign
+            helped = False
             for place in range(len(chosen)):
                 others = chosen[:place] + chosen[place + 1 :]
                 rest, gains = self._left(others)

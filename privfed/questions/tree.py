@@ -7,6 +7,7 @@ exactly one leaf, and on each level at most one node: cells are crisp and disjoi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -442,19 +443,21 @@ class Span:
     def text(self, column: Column) -> str:
         """Write it as a clinician reads it: ``age < 57.2``, ``3 <= GCS < 8``, ``sex = female``."""
         if column.kind != "category":
-            return interval_text(column.name, self.lower, self.upper)
+            return interval_text(column.name, self.lower, self.upper, column)
         codes = np.arange(len(column.categories))
         return categories_text(column, self.holds(codes))
 
 
-def interval_text(name: str, lower: float, upper: float) -> str:
-    """``lower <= name < upper`` without the ends that are open."""
-    name = shown(name)
+def interval_text(name: str, lower: float, upper: float, column: Column | None = None) -> str:
+    """``lower <= name < upper`` without the ends that are open; a known column's are as exact as its values ask for."""
+    name, width = shown(name), np.inf if column is None else np.ptp(column.bounds)
+    if column is not None and column.kind == "integer":
+        lower, upper = np.ceil([lower, upper])
     if lower == -np.inf:
-        return f"{name} < {number_text(upper)}" if upper < np.inf else f"any {name}"
+        return f"{name} < {number_text(upper, width)}" if upper < np.inf else f"any {name}"
     if upper == np.inf:
-        return f"{name} >= {number_text(lower)}"
-    return f"{number_text(lower)} <= {name} < {number_text(upper)}"
+        return f"{name} >= {number_text(lower, width)}"
+    return f"{number_text(lower, width)} <= {name} < {number_text(upper, width)}"
 
 
 def categories_text(column: Column, met: np.ndarray) -> str:
@@ -465,6 +468,18 @@ def categories_text(column: Column, met: np.ndarray) -> str:
     return f"{shown(column.name)} in {{{', '.join(named)}}}"
 
 
-def number_text(value: float) -> str:
-    """A threshold to four significant digits, or six from 10,000 on."""
-    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.6g}"
+def number_text(value: float, width: float = np.inf) -> str:
+    """A number to four significant digits, six from 10,000 on; more as of :func:`digits_of`."""
+    return f"{value:.{digits_of(value, width, 4 if abs(value) < 1e4 else 6)}g}"
+
+
+def ends_text(low: float, high: float) -> str:
+    """Both ends of a range, as exact as it asks for: ``0.5 and 12``."""
+    return " and ".join(number_text(end, high - low) for end in (low, high))
+
+
+def digits_of(value: float, width: float, least: int = 4) -> int:
+    """How many significant digits show four of a range's ``width``, and so tell its values apart."""
+    if not 0 < width < abs(value):
+        return least
+    return max(least, 4 + math.floor(math.log10(abs(value))) - math.floor(math.log10(width)))

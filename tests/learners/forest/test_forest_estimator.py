@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -17,10 +18,10 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from privfed import Column, LocalDisclosure, Policy, Schema
 from privfed.errors import InputError, NobodyAnswered, SchemaError
 from privfed.exchange.ungated import UngatedDisclosure
-from privfed.learners import FedForestClassifier, FedForestRegressor
+from privfed.learners import FedForestClassifier, FedForestRegressor, GeneticTreeRegressor
 from privfed.learners.forest import growth
 from privfed.learners.forest.estimator import features_of
-from privfed.learners.forest.rules import described, lines
+from privfed.learners.forest.rules import described, drawn, lines
 from privfed.learners.forest.settings import ForestSettings
 from privfed.learners.forest.trees import LEAF
 from privfed.testing.check_learner import CHECKS, check_learner
@@ -274,6 +275,46 @@ def test_described_rules_are_short_and_name_classes_as_the_schema_does() -> None
     assert described({**tree, "cut": [5.0, None, None], "value": [[0.4]] * 3})[0].startswith(
         '"a" <= 5 =>'
     )
+
+
+@pytest.mark.parametrize(("low", "noted"), [(0.0, False), (1e3, False), (1e9, True)])
+@pytest.mark.parametrize("learner", [FedForestRegressor, GeneticTreeRegressor])
+def test_columns_that_32_bit_floats_do_not_tell_apart_are_noted(
+    learner: Any, low: float, noted: bool
+) -> None:
+    """Once, and with what to do about it: such a column is a constant to trees, and a model without it is told as good."""
+    schema = Schema((Column("at", "number", low, low + 6),), Column("y", "number", 0, 6))
+    at = low + np.linspace(0, 6, 60)
+    frame = pd.DataFrame({"at": at, "y": at - low, "client": ["a", "b"] * 30})
+    fed = UngatedDisclosure.from_frame(frame, schema, "client")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        learner(max_depth=2, random_state=0).fit(fed)
+    said = [str(one.message) for one in told if "32-bit floats" in str(one.message)]
+    assert len(said) == noted and all("1000000000 say" in one for one in said)
+
+
+def test_described_rules_tell_apart_what_lies_far_from_zero() -> None:
+    """Cuts and means have four digits of their column's width, and cuts of an integer are whole."""
+    columns = (Column("pay", "number", 1e6, 1e6 + 100), Column("year", "integer", 1990, 2030))
+    schema = Schema(columns, Column("y", "number", 1e9, 1e9 + 1))
+    tree: dict[str, list[Any]] = {
+        "feature": ["pay", None, "year", None, None],
+        "cut": [1e6 + 62.5, None, 2012.5, None, None],
+        "left_if": [None] * 5,
+        "left": [1, None, 3, None, None],
+        "right": [2, None, 4, None, None],
+        "records": [[3], [1], [2], [1], [1]],
+        "value": [[1e9 + 0.5], [1e9 + 0.25], [1e9 + 0.5], [1e9], [1e9 + 1]],
+    }
+    assert described(tree, (), schema) == [
+        '"pay" <= 1000062.5 => 1: 1000000000.25',
+        '"pay" > 1000062.5 and "year" <= 2012 => 1: 1000000000',
+        '"pay" > 1000062.5 and "year" > 2012 => 1: 1000000001',
+    ]
+    (left, _), (right, inner) = drawn(tree, (), schema).branches
+    assert (left, right) == ('"pay" <= 1000062.5', '"pay" > 1000062.5')
+    assert inner.branches[0][0] == '"year" <= 2012'
 
 
 def test_a_described_rule_has_one_condition_for_each_feature() -> None:

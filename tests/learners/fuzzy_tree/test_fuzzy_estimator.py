@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -192,6 +193,29 @@ def test_rules_say_what_the_model_predicts() -> None:
         by_hand = rule.intercept + sum(slope * row[name] for name, slope in rule.slopes.items())
         assert by_hand == pytest.approx(predicted, abs=1e-9)
     assert str(rules[0]).startswith("IF ") and " THEN score = " in str(rules[0])
+
+
+@pytest.mark.parametrize(("dose", "score"), [(0, 0), (1e6, 0), (0, 1e9), (1e6, 1e6)])
+def test_a_printed_equation_predicts_wherever_columns_lie(dose: float, score: float) -> None:
+    """By hand, from its text: to a thousandth of the target's width, where terms cancel that are a million times larger."""
+    columns = [replace(c, lower=c.lower + m, upper=c.upper + m)  # type: ignore[operator]
+               for c, m in zip(SCHEMA.columns, (0, dose, 0, score), strict=True)]  # fmt: skip
+    schema, frame = Schema(tuple(columns), "score"), table(300)  # type: ignore[arg-type]
+    frame[["dose", "score"]] += [dose, score]
+    fed = UngatedDisclosure.from_frame(frame, schema, "client")
+    model = FuzzyTreeRegressor(scaling="schema", max_depth=0).fit(fed)
+    text = model.describe()
+    terms = re.findall(
+        r"([+-]?) ?(-?[\d.]+(?:e[+-]?\d+)?)(?: (\w+))?", text.split("\n")[0].split(" = ")[1]
+    )
+    by_hand = sum(
+        float(sign + number) * (frame[name] if name else 1.0) for sign, number, name in terms
+    )
+    low, high = schema.columns[-1].bounds
+    assert np.allclose(np.clip(by_hand, low, high), model.predict(frame), rtol=0, atol=0.03)
+    for name, value in zip(schema.names, schema.upper, strict=True):
+        assert f"{name} {value - 10:.15g} to {value:.15g}" in text
+    assert f"lie between {low:.15g} and {high:.15g}." in text
 
 
 def test_a_description_names_categories_and_says_where_sets_peak() -> None:

@@ -119,15 +119,41 @@ def test_leaves_depart_only_where_they_seem_to_differ() -> None:
     weights, target = np.array([2000.0, 2000.0]), Target(0.0, 1e-6, 0.02)
     slopes = np.array([0.0, 0.4, 0.0, 0.0, 0.0, 0.0])
     differ = np.array([shape.gram @ slopes, -shape.gram @ slopes]) / 2
-    away, likely = leaf_random_effects(shape, differ, weights, 1.0, target)
+    away, likely = leaf_random_effects(shape, differ, weights, 1.0, target, [shape] * 2, 0.0)
     assert likely > 0.99 and np.allclose(away, [slopes, -slopes], atol=0.05)
     chances = [
         leaf_random_effects(
-            shape, np.random.default_rng(seed).normal(0, 30, (2, 6)), weights, 900.0, target
+            shape,
+            np.random.default_rng(seed).normal(0, 30, (2, 6)),
+            weights,
+            900.0,
+            target,
+            [shape] * 2,
         )[1]
         for seed in range(20)
     ]
     assert np.mean(chances) < 0.5
+
+
+def test_a_leaf_s_design_is_that_of_records_weighted_by_its_sets() -> None:
+    """Means and covariances of normal records, some features weighted by triangles: to a tenth of a deviation."""
+    rng = np.random.default_rng(0)
+    mixing = rng.normal(0, 1, (3, 3))
+    covariance = mixing @ mixing.T
+    x = rng.multivariate_normal([0.1, -0.2, 0.3], covariance, 400_000)
+    shape = DesignEstimate(1.0, np.array([0.1, -0.2, 0.3]), covariance, 400_000.0, 0.0)
+    peaks, reach = np.array([1.0, -0.5]), 1.5
+    weight = np.maximum(1 - np.abs(x[:, [2, 0]] - peaks) / reach, 0).prod(axis=1)
+    own = shape.within([2, 0], peaks, np.full(2, reach**2 / 6))
+    mean = np.average(x, axis=0, weights=weight)
+    spread = np.cov(x.T, aweights=weight)
+    units = np.sqrt(shape.variances)
+    assert np.allclose(own.means / units, mean / units, atol=0.1)
+    assert np.allclose(
+        own.covariance / np.outer(units, units), spread / np.outer(units, units), atol=0.1
+    )
+    alone = shape.within([1], np.array([2.0]), np.zeros(1))
+    assert alone.means[1] == pytest.approx(2.0, abs=1e-4) and alone.variances[1] < 1e-4
 
 
 def test_counts_are_joined_by_their_precision() -> None:
@@ -200,6 +226,16 @@ def test_odd_tables_are_learned_without_fuss() -> None:
     assert ratio(x, rng.normal(5, 1, 1000).clip(0, 10), (0, 10), "4", 0) < 1.1
     assert ratio(x[:50, :2], x[:50, 0], (0, 1), "8", 0) < 1.5
     assert ratio(x[:, :1], x[:, 0], (0, 1), "8", 0) < 0.2
+
+
+def test_leaves_help_where_hardly_any_noise_is_left() -> None:
+    """Columns that split leaves vary little within them; a model of all records' moments there erred by more than a line."""
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.integers(0, 3, 3000) / 2, rng.uniform(0, 1, (3000, 2))])
+    y = 0.4 * (x[:, 0] == 0.5) + 0.3 * (x[:, 1] > 0.6) + 0.3 * x[:, 2] + rng.normal(0, 0.05, 3000)
+    line = np.column_stack([np.ones(3000), x])
+    rest = y - line @ np.linalg.lstsq(line, y, rcond=None)[0]
+    assert ratio(x, y, (-0.5, 1.5), "100", 0) < 0.8 * rest.std() / y.std()
 
 
 def test_a_told_round_may_be_exact() -> None:

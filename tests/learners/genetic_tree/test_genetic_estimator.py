@@ -353,3 +353,13 @@ def test_own_trees_have_at_most_so_many_leaves(private: bool) -> None:
     assert sizes[0] <= 7 < sizes[1]
     with pytest.raises(InputError, match="max_leaf_nodes"):
         GeneticTreeClassifier(max_leaf_nodes=1).check_parameters()
+
+
+def test_noise_alone_makes_no_mean(gated: MakeGated, table: MakeTable) -> None:
+    """Where the records that seem to be there could be noise, a number is the middle of its bounds; with more budget a tree."""
+    frame = table(60, 3, classify=False)
+    for epsilon, guessed in (("0.02", True), ("1000", False)):
+        learner = GeneticTreeRegressor(**QUICK)
+        model, _ = _fitted(learner, gated, learner.private(epsilon), records=60)
+        said = model.predict(frame[list("abc")])
+        assert np.allclose(said, 0.0) == guessed

@@ -24,6 +24,8 @@ def test_a_tournament_is_won_by_the_fittest_of_those_drawn() -> None:
     share = (operators.tournaments(fitness, 4000, 3, rng) == 19).mean()
     assert share == pytest.approx(3 / 20, abs=0.02)
     assert (operators.tournaments(fitness, 4000, 3, rng) >= 2).all()
+    fitness[7] = np.nan  # an elite string that nobody scored
+    assert not (operators.tournaments(fitness, 400, 3, rng) == 7).any()
 
 
 def test_crossover_exchanges_the_ends_of_a_pair() -> None:

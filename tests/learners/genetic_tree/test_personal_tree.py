@@ -72,6 +72,16 @@ def _scores(client: Client, population: Population, scoring: Scoring) -> np.ndar
     return scores(client.trie(scoring, population.depth), population.genes)
 
 
+def test_leaves_tell_means_apart_wherever_they_lie() -> None:
+    """Four digits of the target's width."""
+    schema = Schema((Column("a", "number", 0, 1),), Column("y", "number", 1e9, 1e9 + 1))
+    split = Tree.binary(
+        np.array([0, -1, -1]), np.array([0.5, 0, 0]), np.array([1, -1, -1]), np.array([2, -1, -1])
+    )
+    own = PersonalTree(split, 1e9 + np.array([[0.5], [0.25], [0.75]]), "own")
+    assert own.to_text(schema).splitlines() == ["a < 0.5: 1000000000.25", "a >= 0.5: 1000000000.75"]
+
+
 def test_a_tree_is_read_back_the_same() -> None:
     """As plain data and back; its text names features and classes."""
     found = choose(_client(), _population(), Scoring(True), Choice())

@@ -45,6 +45,25 @@ def learned(ensemble: Any, kind: Any = RuleFitClassifier, limits: Any = (0.0, 1.
     return own
 
 
+def test_a_number_s_beginning_and_limits_are_told_wherever_it_lies() -> None:
+    """Four digits of what lies between its limits, and thresholds and lines likewise."""
+    far = tuple(Column(c.name, "number", 1e6, 1e6 + 100) if c.numeric else c for c in FEATURES)
+    schema = Schema(far, Column("stay", "number", 1e9, 1e9 + 50))
+    cuts = tuple(tuple(1e6 + cut for cut in own) for own in CUTOFFS.cuts)
+    cutoffs = Cutoffs(cuts, CUTOFFS.lower + 1e6, CUTOFFS.upper + 1e6, CUTOFFS.scale)
+    own = RuleEnsemble(
+        schema,
+        Terms(cutoffs, BOXES, (0,)),
+        np.array([0.0, 0.5, 0.5, 0.0, 0.5]),
+        np.ones(3),
+        np.ones(4),
+    )
+    text = learned(own, RuleFitRegressor, (1e9, 1e9 + 50)).describe()
+    assert "begins at 1000000025 " in text
+    assert "between 1000000000 and 1000000050." in text
+    assert "age >= 1000040" in text and "from 1000010 to 1000090" in text
+
+
 def test_a_description_says_of_which_class_its_numbers_are_and_where_they_begin() -> None:
     """With what the ends are, and no remark on terms where all are shown."""
     text = learned(MODEL).describe()

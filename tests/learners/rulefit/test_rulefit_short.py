@@ -20,7 +20,7 @@ from privfed import Column, LocalDisclosure, Schema
 from privfed.errors import InputError
 from privfed.exchange.disclosure import ReplayDisclosure
 from privfed.learners import RuleFitClassifier, RuleFitRegressor, private
-from privfed.learners.rulefit.short import _Shortening, roundest, shortened
+from privfed.learners.rulefit.short import _Selection, _Shortening, roundest, shortened
 from privfed.learners.saved import load, save
 from privfed.testing.hospitals import BINARY, NUMERIC, gates, patients
 
@@ -346,3 +346,10 @@ def test_a_numbers_interval_is_of_its_mean() -> None:
     assert ((low <= told) & (told <= high)).all() and (low < high).any()
     truth = 20 + 6 * (4.0 * (FRAME["GCS"] < 7) + 2.0 * (FRAME["age"] >= 60) - 2.5)
     assert ((low <= truth) & (truth <= high)).mean() > 0.6
+
+
+def test_swapping_ends_where_rounding_leaves_less_than_nothing() -> None:
+    """Terms that explain all of the scores, and by rounding a little more, are swapped no further."""
+    selection = _Selection(np.eye(3), np.array([1.0, 1.0, 0.0]), 2 - 1e-7, np.zeros(3))
+    assert selection.lack([0, 1]) < 0
+    assert sorted(selection.run(3, 0.0)) == [0, 1]

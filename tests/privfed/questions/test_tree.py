@@ -167,6 +167,26 @@ def test_a_text_leaves_out_what_no_record_can_reach() -> None:
     assert alone.to_text(SCHEMA) == "leaf 1"
 
 
+def test_thresholds_are_as_exact_as_their_column() -> None:
+    """Four digits of its width, however far from zero it lies; an integer's are whole, as 2012 meets year < 2012.5."""
+    pay, year = (
+        Column("pay", lower=1_000_000, upper=1_000_100),
+        Column("year", "integer", 1990, 2030),
+    )
+    assert trees.Span(0, 1_000_055.123, 1_000_062.5).text(pay) == "1000055.1 <= pay < 1000062.5"
+    assert [trees.Span(0, 2012.5).text(year), trees.Span(0, upper=2011.5).text(year)] == [
+        "year >= 2013",
+        "year < 2012",
+    ]
+    assert trees.Span(0, 41.23456).text(Column("age", lower=0, upper=100)) == "age >= 41.23"
+    assert trees.number_text(-1e9 + 0.25, 2.0) == "-999999999.75"
+    assert [trees.number_text(own) for own in (12345.678, 1234.5678, 0.0)] == [
+        "12345.7",
+        "1235",
+        "0",
+    ]
+
+
 def test_a_branch_names_the_categories_that_are_left() -> None:
     """Below site in {b, c} a second cut of the codes leaves b and c alone, not {a, b}."""
     feature, cut = np.array([1, -1, 1, -1, -1]), np.array([1.0, 0, 2.0, 0, 0])
