@@ -477,6 +477,15 @@ def test_an_attack_that_looked_in_part_is_told_as_both() -> None:
     assert alone.looked == () and alone.not_looked == {"pool": "too large"}
 
 
+def test_the_worst_record_is_not_called_hidden_by_chance() -> None:
+    """It is found in 4.7 % of draws, with 1 % accused wrongly: as was charged, and so above chance."""
+    rate = Finding("worst_record", "How far?", "share of draws", 0.047, of=1.0, baseline=0.01)
+    attacks = _policy(_client(), (rate,)).attacks
+    assert attacks.looked == () and attacks.audited == ("worst_record",)
+    text = _page(_policy(_client(), (rate,)))
+    assert "above chance" not in text and "none on records was run" in text
+
+
 def test_what_attacks_found_of_each_sort_stands_in_a_line_of_its_own() -> None:
     """Found against a policy, within its guarantee, and in models that stay with their owners."""
     own = Finding("reader", "Who?", "share told", 0.9, of=1.0, severity=Severity.SOME, at_home=True)
