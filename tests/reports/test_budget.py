@@ -85,6 +85,18 @@ def test_releases_are_drawn_by_kind_and_order_and_alike_each_time() -> None:
     assert "epsilon spent" not in timeline([free], "published")
 
 
+def test_a_study_s_own_cost_is_that_of_its_dearest_block() -> None:
+    """Its card says so; the owner who can be found best, by other studies, may have a cheaper one."""
+    first = _client(block=_block(3.0))
+    other = _client(client="north", block=replace(_block(2.0), share=0.25), epsilon=6.0)
+    for policy in (_policy(first), _policy(other)):
+        assert "It reserved" in _page(policy)
+    account = replace(_policy(first).account, clients=(first, other))
+    text = _page(PolicyReport(account))
+    assert PolicyReport(account).worst_off is other
+    assert "reserved 25 % to 50 % of each owner" in text and "study's block: ε 3 at" in text
+
+
 @pytest.mark.parametrize(("own", "said"), [(2.0, True), (3.0, False)])
 def test_why_more_is_spent_so_far_than_a_study_s_own_epsilon_is_said(
     own: float, said: bool
