@@ -113,7 +113,8 @@ class Stream:
         of = np.bincount(np.searchsorted(self._starts, hit, side="right") - 1)
         hits = np.r_[len(hit), of[of > 0]]
         sizes = np.diff([*self._starts, len(self.keys)])[: len(of)][of > 0]
-        found = chernoff(hits, np.maximum(hits, np.r_[windows, sizes]).astype(float), share)
+        trials = np.maximum(hits, np.r_[windows, sizes]).astype(float)
+        found = chernoff(hits, trials, np.full(len(hits), share))
         found[1:] -= np.log(len(self._starts))
         return float(found.max())
 

@@ -202,8 +202,8 @@ def _arguments(data: bytes) -> Iterator[object]:
             shape = _shape(steps[max(0, at - NEAR) : at])
             if data[1] == 5:  # type and shape follow
                 near = list(takewhile(_no_bytes, steps[at + 1 : at + NEAR]))
-                named = [_TYPE.match(one) for _, one in near if isinstance(one, str)]
-                kind = next((one[1] for one in named if one), kind)
+                types = [_TYPE.match(one) for _, one in near if isinstance(one, str)]
+                kind = next((one[1] for one in types if one), kind)
                 shape = _shape(near, said) or shape
             for found in _array(bytes(argument), kind, order, shape):
                 if isinstance(found, np.ndarray) and found.ndim == 2 and len(found) == 1:
@@ -228,9 +228,9 @@ def _shape(near: Sequence[Step], said: Sequence[object] = ()) -> tuple[int, int]
         if near[at][0] == "TUPLE2" and all(type(one) is int for one in pair):
             rest = [step for step in near[at + 1 :] if step[0] != "MEMOIZE"]
             if said:
-                name, told = rest[0] if rest else ("", "")
-                known = name == "BINGET" and told < len(said)
-                fortran = (said[told] if known else told) == "F"
+                told: object = rest[0][1] if rest else ""
+                again = isinstance(told, int) and rest[0][0] == "BINGET" and told < len(said)
+                fortran = (said[int(rest[0][1])] if again else told) == "F"
             else:
                 fortran = [name for name, _ in rest if name.startswith("NEW")][-1:] == ["NEWTRUE"]
             return (pair[1], pair[0]) if fortran else pair

@@ -173,6 +173,17 @@ def test_rows_of_common_whole_numbers_are_caught_in_pickles(how: str) -> None:
         assert_no_raw(left[how], table)
 
 
+@pytest.mark.parametrize("how", ["to_json", "to_dict", "arrays"])
+def test_a_part_of_a_table_is_caught_column_by_column(how: str) -> None:
+    """As pandas writes JSON unless it is told otherwise: no list is a whole column, and no line a record."""
+    table, part = _ward(), _ward().iloc[50:150]
+    arrays = {name: part[name].to_numpy() for name in part}
+    left: dict[str, object] = {"to_json": part.to_json(), "to_dict": part.to_dict()}
+    with pytest.raises(RawValueLeft, match="a record, column by column"):
+        assert_no_raw(left.get(how, arrays), table)
+    assert_no_raw(arrays, table, allow=["left['*"], may_be_empty=True)
+
+
 def test_names_are_caught_and_categories_are_not() -> None:
     """A text that names a record is raw; one that describes many is public."""
     table = sentinels(
