@@ -170,6 +170,10 @@ class LocalDisclosure(ChannelDisclosure):
 
 def _known(schema: Schema | None, frame: pd.DataFrame, target: str | None) -> Schema:
     """The schema that was given, held to the target; or one read off the data, which is no public one."""
+    if not isinstance(schema, Schema | None):
+        raise InputError(
+            f"the schema is of type {type(schema).__name__}; give schema=Schema.from_toml(...), or a Schema of columns"
+        )
     known = Schema.infer(frame, target) if schema is None else schema
     if known.inferred:
         inferred = f"schema {known.name!r} is an inferred one"
@@ -194,6 +198,10 @@ def _check_public(known: Schema, policies: Mapping[str, Policy]) -> None:
 
 
 def _split(frame: pd.DataFrame, client: str) -> dict[str, pd.DataFrame]:
+    if not isinstance(frame, pd.DataFrame):
+        raise InputError(
+            f"the table is of type {type(frame).__name__}; give a pandas.DataFrame, as pandas.read_csv makes one"
+        )
     if client not in frame.columns:
         raise InputError(no_column(client, frame.columns, "for the clients; the"))
     if list(frame.columns).count(client) > 1:

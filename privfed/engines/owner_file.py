@@ -207,7 +207,7 @@ class OwnerFile:
             )
         text = Text(self.sep, self.encoding, self.decimal, self.thousands)
         path = self._path(self.data)
-        table = read_table(path, text=text, numbers=schema.numbers)
+        table = read_table(path, text=text, schema=schema)
         check_table(table, schema, f"data file {path}", individual=self.individual)
         records = Records.from_frame(table, schema, self.individual, self.client)
         doubts = [] if confirm is None else DataQuality.of(table, schema).warnings()

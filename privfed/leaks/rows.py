@@ -108,6 +108,16 @@ class Stream:
             self._known[width] = self._windows.hashes(slice(0, count), slice(width, None))
         return np.asarray(self._known[width][places])
 
+    def surprise(self, hit: np.ndarray, windows: int, share: float) -> float:
+        """How surprising so many hits are, of all windows or of those of any one block: nats."""
+        of = np.bincount(np.searchsorted(self._starts, hit, side="right") - 1)
+        hits = np.r_[len(hit), of[of > 0]]
+        sizes = np.diff([*self._starts, len(self.keys)])[: len(of)][of > 0]
+        trials = np.maximum(hits, np.r_[windows, sizes]).astype(float)
+        found = chernoff(hits, trials, np.full(len(hits), share))
+        found[1:] -= np.log(len(self._starts))
+        return float(found.max())
+
     def locate(self, place: int) -> str:
         """The path to the number at a position of the stream."""
         at = bisect_right(self._starts, place) - 1
@@ -291,8 +301,8 @@ def _rows(span: Span, stream: Stream, table: RawTable) -> Iterator[Evidence]:
         logs = records.log_chances()
         least = int(np.argmin(logs[record]))
         single = -float(np.log(windows * len(part)) + logs[record[least]])
-        trials, share = float(windows), min(1.0, float(np.exp(logs).sum()))
-        together = float(chernoff(np.array([len(hit)]), np.array([trials]), np.array([share]))[0])
+        share = min(1.0, float(np.exp(logs).sum()))
+        together = stream.surprise(hit, windows, share)
         at = int(record[least])
         yield Evidence(
             "rows",

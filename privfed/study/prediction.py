@@ -39,7 +39,7 @@ def predict(
     if shelf is not None:
         _take_home(learnt, client, shelf)
     with naming(f"data file {table}"):
-        frame = read_table(table, text=form_of(table), numbers=learnt.schema_.numbers)
+        frame = read_table(table, text=form_of(table), schema=learnt.schema_)
         if frame.empty:
             raise InputError("holds no records; give at least one")
         check_table(frame, Schema(learnt.schema_.features))

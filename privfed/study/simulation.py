@@ -228,8 +228,7 @@ def _dataset(study: Study) -> Dataset:
         schema = schema_file(study, header)
         assert schema.target is not None
         target = schema.target.name if data.source not in bundled() else data.target
-    numbers = None if schema is None else schema.numbers
-    dataset = load(data.source, target, study.folder, text=data.text, numbers=numbers)
+    dataset = load(data.source, target, study.folder, text=data.text, schema=schema)
     dataset = dataset if schema is None else replace(dataset, schema=schema)
     if dataset.schema is not None:
         dataset = replace(dataset, schema=positive(dataset.schema, data.positive))

@@ -71,6 +71,16 @@ def looks_european(cells: Iterable[str]) -> bool:
     return any("," in text for text in texts) and all(_EUROPEAN.fullmatch(text) for text in texts)
 
 
+def told_of_commas(cells: Iterable[str]) -> str:
+    """What to write where commas are all that keeps texts from being numbers; else empty."""
+    texts = [cell.strip() for cell in cells if cell.strip()]
+    grouped = any("," in text for text in texts) and all(map(_ENGLISH.fullmatch, texts))
+    told = 'they have commas between groups of three digits: write thousands = ","' * grouped
+    if looks_european(texts):
+        told += (", or " * grouped) + 'they have commas before their decimals: write decimal = ","'
+    return f"{told} {PLACE}" if told else ""
+
+
 @contextmanager
 def _opened_bytes(path: Path) -> Iterator[IO[bytes]]:
     """Open a file as it is, or what a ``.gz`` or a ``.zip`` of one file holds."""

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from privfed.errors import SchemaError, no_column
-from privfed.tables.csv_text import PLACE, looks_european
+from privfed.tables.csv_text import told_of_commas
 from privfed.tables.schema import Column, Schema
 
 #: Kinds of values that pandas would turn into numbers of its own, such as nanoseconds, by numpy's letter.
@@ -197,9 +197,8 @@ def _encode_numbers(
     text = here[np.isnan(numbers[here])]
     if len(text):
         fact = f"column {column.name!r} is numeric but {len(text)} of its cells hold text"
-        remedy = 'clean them, or declare kind = "category" in the schema'
-        if looks_european(series.iloc[text].astype(str)):
-            remedy = f'they have commas before their decimals: write decimal = "," {PLACE}'
+        remedy = 'clean them (a missing value is an empty cell), or declare kind = "category" in the schema'
+        remedy = told_of_commas(series.iloc[text].astype(str)) or remedy
         faults.append(Fault(fact, text, remedy))
     if column.kind == "integer":
         broken = np.flatnonzero(np.isfinite(numbers) & (numbers != np.floor(numbers)))

@@ -19,9 +19,15 @@ import numpy as np
 import pandas as pd
 
 from privfed.errors import NO_HEADER, InputError, did_you_mean, may_be_a_record, no_column
-from privfed.tables.csv_text import FILES, PLACE, PLAIN, Text, opened
+from privfed.tables.csv_text import FILES, PLACE, PLAIN, Text, opened, proposed
 from privfed.tables.schema import Schema
 from privfed.tables.table_faults import rows
+
+#: Cells without a value: pandas' own list.
+MISSING = frozenset({
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
+    "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,16 +52,16 @@ def load(
     folder: Path | None = None,
     *,
     text: Text = PLAIN,
-    numbers: Collection[str] | None = None,
+    schema: Schema | None = None,
 ) -> Dataset:
     """Load a bundled set by its name, a path that ends as ``FILES``, or ``openml:NAME``; or InputError.
 
-    ``numbers`` as in :func:`read_table`.
+    ``schema`` as in :func:`read_table`.
     """
     if source.startswith("openml:"):
         return load_openml(source.removeprefix("openml:"), target)
     if source.endswith(FILES):
-        return load_csv((folder or Path()) / source, target, text=text, numbers=numbers)
+        return load_csv((folder or Path()) / source, target, text=text, schema=schema)
     return load_bundled(source, target)
 
 
@@ -92,28 +98,28 @@ def load_csv(
     target: str | None = None,
     *,
     text: Text = PLAIN,
-    numbers: Collection[str] | None = None,
+    schema: Schema | None = None,
 ) -> Dataset:
     """Load a file of ``FILES`` with a header row; its last column is the target unless one is named."""
     where = f"data file {path}"
     header = _header(Path(path), where, text)
-    frame = _rows(Path(path), where, header, text, numbers)
+    frame = _rows(Path(path), where, header, text, schema)
     chosen = header[-1] if target is None else target
     return Dataset(Path(path).name.split(".")[0], _checked(frame, chosen, where), chosen)
 
 
 def read_table(
-    path: str | Path, *, text: Text = PLAIN, numbers: Collection[str] | None = None
+    path: str | Path, *, text: Text = PLAIN, schema: Schema | None = None
 ) -> pd.DataFrame:
     """Read a file of ``FILES`` with a header row, whatever its columns.
 
-    ``numbers`` names the columns that a schema calls numeric, and all others are read as text: then a cell is
-    read by itself, where a column whose kind is found from its cells would read "01" as 1 or as "01" by
-    whether some other record holds text.
+    Under a ``schema`` all columns but its numeric ones are read as text: then a cell is read by itself, where
+    a column whose kind is found from its cells would read "01" as 1 or as "01" by whether some other record
+    holds text. A cell of ``MISSING`` has no value, unless the schema lists it as a category.
     """
     where = f"data file {path}"
     header = _header(Path(path), where, text, least=1)
-    return _rows(Path(path), where, header, text, numbers)
+    return _rows(Path(path), where, header, text, schema)
 
 
 def columns(path: str | Path, *, text: Text = PLAIN) -> list[str]:
@@ -135,7 +141,7 @@ def load_openml(name: str, target: str | None = None) -> Dataset:
 
 
 def _header(path: Path, where: str, text: Text, least: int = 2) -> list[str]:
-    with _readable(where, text):
+    with _readable(path, where, text):
         if path.suffix == ".xlsx":
             first = _sheet(path, header=None, nrows=1)
             header = [str(cell) for row in first.to_numpy() for cell in row if pd.notna(cell)]
@@ -163,7 +169,7 @@ def _header(path: Path, where: str, text: Text, least: int = 2) -> list[str]:
 
 
 @contextmanager
-def _readable(where: str, text: Text) -> Iterator[None]:
+def _readable(path: Path, where: str, text: Text) -> Iterator[None]:
     """Say why a file cannot be read: it is not there, or is in another encoding."""
     try:
         yield
@@ -171,9 +177,11 @@ def _readable(where: str, text: Text) -> Iterator[None]:
         why = (error.strerror or type(error).__name__).lower()
         raise InputError(f"{where}: cannot be read ({why}); check its path") from None
     except UnicodeError:
+        likely = proposed(path).encoding
+        likely = "latin-1" if likely == text.encoding else likely
         raise InputError(
             f"{where}: is no {text.encoding} text; save it as UTF-8, or write its own, such as "
-            f'encoding = "latin-1" {PLACE}'
+            f'encoding = "{likely}" {PLACE}'
         ) from None
     except (csv.Error, EOFError, BadZipFile):
         raise InputError(f"{where}: cannot be read; give a whole CSV or Excel file") from None
@@ -192,19 +200,19 @@ def _sheet(path: Path, **options: Any) -> pd.DataFrame:
 
 
 def _rows(
-    path: Path, where: str, header: list[str], text: Text, numbers: Collection[str] | None
+    path: Path, where: str, header: list[str], text: Text, schema: Schema | None
 ) -> pd.DataFrame:
-    texts = [] if numbers is None else [name for name in header if name not in numbers]
-    kinds = dict.fromkeys(texts, str)
+    texts = [] if schema is None else [name for name in header if name not in schema.numbers]
+    options: dict[str, Any] = {"dtype": dict.fromkeys(texts, str)} | _missing(header, schema)
     try:
-        with warnings.catch_warnings(), _readable(where, text):
+        with warnings.catch_warnings(), _readable(path, where, text):
             if path.suffix == ".xlsx":
                 warnings.simplefilter("ignore")
-                return _sheet(path, dtype=kinds)
+                return _sheet(path, **options)
             warnings.simplefilter("error", pd.errors.ParserWarning)
             with opened(path, text.encoding) as lines:
                 frame = pd.read_csv(
-                    lines, index_col=False, sep=text.sep, decimal=text.decimal, dtype=kinds
+                    lines, index_col=False, sep=text.sep, decimal=text.decimal, **options
                 )
             return _ungrouped(frame, text, texts) if text.thousands else frame
     except (pd.errors.ParserError, pd.errors.ParserWarning):
@@ -213,6 +221,15 @@ def _rows(
         raise InputError(
             f"{where}: its rows do not fit its header{which}; repair the file"
         ) from None
+
+
+def _missing(header: list[str], schema: Schema | None) -> dict[str, Any]:
+    """What no value is in each column, where a schema lists as a category what is none elsewhere."""
+    listed = {} if schema is None else {each.name: {*each.categories} for each in schema.columns}
+    if not any(MISSING & categories for categories in listed.values()):
+        return {}
+    named = {name: sorted(MISSING - listed.get(name, set())) for name in header}
+    return {"na_values": named, "keep_default_na": False}
 
 
 def _ungrouped(frame: pd.DataFrame, text: Text, texts: Collection[str]) -> pd.DataFrame:

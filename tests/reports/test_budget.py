@@ -98,6 +98,18 @@ def test_a_line_that_meets_the_budget_early_is_explained() -> None:
     assert not said(most, most, over=True) and not said(most, most, budget=None)
 
 
+def test_a_study_s_own_cost_is_that_of_its_dearest_block() -> None:
+    """Its card says so; the owner who can be found best, by other studies, may have a cheaper one."""
+    first = _client(block=_block(3.0))
+    other = _client(client="north", block=replace(_block(2.0), share=0.25), epsilon=6.0)
+    for policy in (_policy(first), _policy(other)):
+        assert "It reserved" in _page(policy)
+    account = replace(_policy(first).account, clients=(first, other))
+    text = _page(PolicyReport(account))
+    assert PolicyReport(account).worst_off is other
+    assert "reserved 25 % to 50 % of each owner" in text and "study's block: ε 3 at" in text
+
+
 @pytest.mark.parametrize(("own", "said"), [(2.0, True), (3.0, False)])
 def test_why_more_is_spent_so_far_than_a_study_s_own_epsilon_is_said(
     own: float, said: bool
@@ -488,6 +500,15 @@ def test_an_attack_that_looked_in_part_is_told_as_both() -> None:
     assert attacks.looked == ("pool",) and attacks.not_looked == {"part of pool": "too large"}
     alone = _policy(_client(), (replace(seen, partial="too large"),)).attacks
     assert alone.looked == () and alone.not_looked == {"pool": "too large"}
+
+
+def test_the_worst_record_is_not_called_hidden_by_chance() -> None:
+    """It is found in 4.7 % of draws, with 1 % accused wrongly: as was charged, and so above chance."""
+    rate = Finding("worst_record", "How far?", "share of draws", 0.047, of=1.0, baseline=0.01)
+    attacks = _policy(_client(), (rate,)).attacks
+    assert attacks.looked == () and attacks.audited == ("worst_record",)
+    text = _page(_policy(_client(), (rate,)))
+    assert "above chance" not in text and "none on records was run" in text
 
 
 def test_what_attacks_found_of_each_sort_stands_in_a_line_of_its_own() -> None:

@@ -12,9 +12,10 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise, takewhile
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ _STRUCTURE = {"PROTO", "FRAME", "GLOBAL", "INST", "PUT", "BINPUT", "LONG_BINPUT"
 _STRUCTURE |= {"GET", "BINGET", "LONG_BINGET", "EXT1", "EXT2", "EXT4"}
 _TYPE = re.compile(r"^[<>|=]?([fiucV][0-9]{1,2})$")
 
+NEAR = 40  #: Within how many opcodes of an array's bytes its type and shape stand
+Step = tuple[str, Any]  #: An opcode's name and argument
 Decoded = Iterator[tuple[str, object]]  #: What was found: how it was encoded, and what it is
 
 
@@ -166,8 +169,8 @@ def _pickle(data: bytes) -> Decoded:
     """Every datum of a pickle of protocol 2 or later, read off its opcodes: nothing is ever loaded.
 
     Numbers, texts and bytes stand there as arguments, in order. An array of NumPy is a type's name
-    (``f8``), a mark for its byte order, and its bytes; the last type named before bytes is what they
-    are read as, and the plain bytes are handed on as well.
+    (``f8``), a mark for its byte order, and its bytes (which protocol 5 has first); the last type named is what
+    they are read as, in the shape that stands near; without one the plain bytes are handed on as well.
     """
     if len(data) > 3 and data[0] == 0x80 and 2 <= data[1] <= 5 and data[-1:] == b".":
         yield from (("pickle", found) for found in _arguments(data))
@@ -175,9 +178,12 @@ def _pickle(data: bytes) -> Decoded:
 
 def _arguments(data: bytes) -> Iterator[object]:
     numbers: list[float] = []
+    columns: dict[int, list[np.ndarray]] = {}  # of pandas, each a matrix of one row
     kind, order, record = "", "<", 0
-    for opcode, argument, _ in pickletools.genops(data):
-        if opcode.name in _STRUCTURE or argument is None:
+    steps = [(opcode.name, argument) for opcode, argument, _ in pickletools.genops(data)]
+    said = [one for (_, one), (name, _) in pairwise(steps) if name == "MEMOIZE"]
+    for at, (name, argument) in enumerate(steps):
+        if name in _STRUCTURE or argument is None:
             continue
         if isinstance(argument, bool | int | float):
             numbers.append(argument)
@@ -188,13 +194,47 @@ def _arguments(data: bytes) -> Iterator[object]:
             record = int(kind[1:]) if kind[:1] == "V" else record
             order = argument if argument in ("<", ">") else order
             yield argument
-            if not argument.isascii() and max(argument) <= "\xff":
-                # bytes, before protocol 3
-                yield from _array(argument.encode("latin-1"), kind, order)
-        elif isinstance(argument, bytes | bytearray):
+            if argument.isascii() or max(argument) > "\xff":
+                continue
+            argument = argument.encode("latin-1")  # bytes, before protocol 3
+        if isinstance(argument, bytes | bytearray):
             yield from _fields(bytes(argument), record)
-            yield from _array(bytes(argument), kind, order)
+            shape = _shape(steps[max(0, at - NEAR) : at])
+            if data[1] == 5:  # type and shape follow
+                near = list(takewhile(_no_bytes, steps[at + 1 : at + NEAR]))
+                types = [_TYPE.match(one) for _, one in near if isinstance(one, str)]
+                kind = next((one[1] for one in types if one), kind)
+                shape = _shape(near, said) or shape
+            for found in _array(bytes(argument), kind, order, shape):
+                if isinstance(found, np.ndarray) and found.ndim == 2 and len(found) == 1:
+                    columns.setdefault(found.size, []).append(found)
+                else:
+                    yield found
+    yield from map(np.vstack, columns.values())
     yield numbers
+
+
+def _no_bytes(step: Step) -> bool:
+    return not isinstance(step[1], bytes | bytearray)
+
+
+def _shape(near: Sequence[Step], said: Sequence[object] = ()) -> tuple[int, int] | None:
+    """The shape of a matrix of NumPy, as its bytes lie: two whole numbers in a tuple, and whether it is Fortran's.
+
+    Behind the bytes that is a letter, perhaps one that the pickle ``said`` before; in front of them a yes or a no.
+    """
+    for at in range(len(near) - 1, 1, -1):
+        pair = near[at - 2][1], near[at - 1][1]
+        if near[at][0] == "TUPLE2" and all(type(one) is int for one in pair):
+            rest = [step for step in near[at + 1 :] if step[0] != "MEMOIZE"]
+            if said:
+                told: object = rest[0][1] if rest else ""
+                again = isinstance(told, int) and rest[0][0] == "BINGET" and told < len(said)
+                fortran = (said[int(rest[0][1])] if again else told) == "F"
+            else:
+                fortran = [name for name, _ in rest if name.startswith("NEW")][-1:] == ["NEWTRUE"]
+            return (pair[1], pair[0]) if fortran else pair
+    return None
 
 
 def _fields(data: bytes, width: int) -> Iterator[np.ndarray]:
@@ -207,13 +247,17 @@ def _fields(data: bytes, width: int) -> Iterator[np.ndarray]:
             yield words[:, floats]
 
 
-def _array(data: bytes, kind: str, order: str) -> Iterator[object]:
+def _array(data: bytes, kind: str, order: str, shape: tuple[int, int] | None) -> Iterator[object]:
     """The bytes as numbers of the type that was named last, where they fit, and as they are."""
     if kind and kind[0] in "fiuc" and kind not in ("f1", "c1"):
         width = int(kind[1:])
         if width in (1, 2, 4, 8, 16) and len(data) % width == 0 and len(data) > 0:
             with suppress(TypeError):  # a type that NumPy does not know
-                yield np.frombuffer(data, np.dtype(order + kind))
+                flat = np.frombuffer(data, np.dtype(order + kind))
+                if shape and shape[0] * shape[1] == flat.size:  # the type was no guess
+                    yield flat.reshape(shape)
+                    return
+                yield flat
                 if width == 1:  # which is taken for bytes too
                     return
     yield data

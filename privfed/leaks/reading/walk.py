@@ -161,6 +161,9 @@ class _Walk:
             (f"{path}{name}", name, value) for name, (_, value) in zip(names, items, strict=True)
         )
         yield from self._gathered(parts, path, depth, nested)
+        if self._rows and (columns := _as_columns(dict(zip(names, mapping.values(), strict=True)))):
+            values = np.column_stack([_floats(one) for one in columns.values()])
+            yield Leaf(path, values, list(columns), row=True)
         keys = [key for key, _ in items]
         if (listed := str(keys)) not in self._keys:
             self._keys.add(listed)
@@ -343,6 +346,19 @@ def _as_table(
         if columns:
             return np.column_stack(list(columns.values())), list(columns)
     return None
+
+
+def _as_columns(parts: Mapping[str, object]) -> dict[str, list[Any]]:
+    """Columns of equally many numbers, two or more, as pandas writes a table: lists, or by the records' names."""
+    listed: dict[str, list[Any]] = {}
+    for name, part in parts.items():
+        if isinstance(part, np.ndarray) and part.ndim == 1 and part.dtype.kind in "iuf":
+            listed[name] = part.tolist()
+        elif isinstance(part, dict | list | tuple):
+            cells = list(part.values() if isinstance(part, dict) else part)
+            listed |= {name: cells} if set(map(type, cells)) <= {int, float} else {}
+    sizes = {len(one) for one in listed.values()}
+    return listed if len(listed) > 1 and len(sizes) == 1 and min(sizes) > 1 else {}
 
 
 def _floats(numbers: Iterable[Any]) -> np.ndarray:

@@ -158,10 +158,12 @@ def test_a_client_of_few_records(schema: Schema, size: int) -> None:
         (table(), {"schema": None, "policy": NOISY}, "needs a public schema"),
         (table(), {"policy": "none.toml"}, r"policy file none\.toml"),
         (table().head(0), {}, "at least one client"),
+        (table().to_dict("records"), {}, "of type list; give a pandas.DataFrame"),
+        (table(), {"schema": "schema.toml"}, "of type str; give schema=Schema.from_toml"),
     ],
 )
 def test_bad_input(
-    schema: Schema, frame: pd.DataFrame, options: dict[str, object], says: str
+    schema: Schema, frame: pd.DataFrame | list[object], options: dict[str, object], says: str
 ) -> None:
     """One line each that says what and where; no raw value."""
     with pytest.raises((InputError, PolicyError, SchemaError), match=says) as caught:

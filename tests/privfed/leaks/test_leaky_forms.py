@@ -151,6 +151,39 @@ def test_a_row_of_small_whole_numbers_is_caught() -> None:
         assert_no_raw({"n": 200, "example": small[9].tolist()}, small)
 
 
+def _ward() -> pd.DataFrame:
+    """Whole numbers that each have many people, as a form for patients asks for them."""
+    rng = np.random.default_rng(3)
+    most = {"sex": 2, "age": 60, "ward": 3, "score": 30, "scale": 12, "died": 2}
+    return pd.DataFrame({name: (rng.beta(2, 3, 370) * of).astype(int) for name, of in most.items()})
+
+
+@pytest.mark.parametrize("how", ["pickled frame", "pickled matrix", "matrix beside its bytes"])
+def test_rows_of_common_whole_numbers_are_caught_in_pickles(how: str) -> None:
+    """Other readings of the same bytes are no windows in which the rows might have stood by chance."""
+    table = _ward()
+    columns = pd.concat([table[[name]] for name in table], axis=1).iloc[:100]  # a block for each
+    matrix = table.to_numpy()[:100].copy()
+    left: dict[str, object] = {
+        "pickled frame": pickle.dumps(columns),
+        "pickled matrix": pickle.dumps(matrix, protocol=5),
+        "matrix beside its bytes": [matrix, matrix.astype(np.int64).tobytes()],
+    }
+    with pytest.raises(RawValueLeft, match="a record, column by column"):
+        assert_no_raw(left[how], table)
+
+
+@pytest.mark.parametrize("how", ["to_json", "to_dict", "arrays"])
+def test_a_part_of_a_table_is_caught_column_by_column(how: str) -> None:
+    """As pandas writes JSON unless it is told otherwise: no list is a whole column, and no line a record."""
+    table, part = _ward(), _ward().iloc[50:150]
+    arrays = {name: part[name].to_numpy() for name in part}
+    left: dict[str, object] = {"to_json": part.to_json(), "to_dict": part.to_dict()}
+    with pytest.raises(RawValueLeft, match="a record, column by column"):
+        assert_no_raw(left.get(how, arrays), table)
+    assert_no_raw(arrays, table, allow=["left['*"], may_be_empty=True)
+
+
 def test_names_are_caught_and_categories_are_not() -> None:
     """A text that names a record is raw; one that describes many is public."""
     table = sentinels(

@@ -248,6 +248,19 @@ def spring(value: float) -> float:
     return value
 
 
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_a_pickled_matrix_has_its_shape(protocol: int) -> None:
+    """In either order, beside others whose types and orders the pickle says once."""
+    rows = np.arange(0.5, 12.5).reshape(3, 4)
+    held = [rows, np.asfortranarray(rows + 0.25), np.asfortranarray(rows + 0.5), rows + 0.75]
+    found = [
+        leaf.value.tolist()
+        for leaf in flatten(pickle.dumps(held, protocol=protocol))
+        if isinstance(leaf.value, np.ndarray) and leaf.value.ndim == 2
+    ]
+    assert found == [held[0].tolist(), held[1].T.tolist(), held[2].T.tolist(), held[3].tolist()]
+
+
 def test_no_pickle_is_loaded() -> None:
     """Its opcodes are read: the argument is found, the call is never made."""
     assert VALUE in numbers(pickle.dumps([Trap()]))

@@ -81,6 +81,8 @@ def test_records_cannot_be_written() -> None:
         (frame().drop(columns="age"), "no column 'age' in the table"),
         (frame(age=[SENTINEL, None]), "no value in 1 of 2 records"),
         (frame(age=[SENTINEL, "7318,25"]), "1 of its cells hold text"),
+        (frame(age=["7,318", "12,250"]), 'write thousands = ",", or .* decimal = ","'),
+        (frame(age=["7,318.5", "12,250"]), 'three digits: write thousands = "," [(]under'),
         (frame(sex=["f", str(SENTINEL)]), "1 cell with a category"),
         (frame(y=[np.nan, 0.0]), "'y' has no value in 1 of"),
         (pd.concat([frame(), frame()[["age"]]], axis=1), "'age' stands twice"),

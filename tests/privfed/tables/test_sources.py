@@ -11,6 +11,7 @@ from sklearn import datasets
 from privfed.errors import InputError
 from privfed.tables.csv_text import Text, looks_european
 from privfed.tables.records import Records
+from privfed.tables.schema import Column, Schema
 from privfed.tables.sources import (
     bundled,
     load,
@@ -103,6 +104,23 @@ def test_a_file_that_is_no_text_is_one_clear_error(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=why) as caught:
             load_csv(tmp_path / name)
         assert ("UTF-8" in str(caught.value)) == (name == "bytes.csv")
+
+
+def test_another_encoding_is_proposed_by_the_bytes(tmp_path: Path) -> None:
+    """latin-1 reads UTF-16, too, as text that nobody wrote."""
+    (path := tmp_path / "t.csv").write_text(GOOD, "utf-16")
+    with pytest.raises(InputError, match='encoding = "utf-16"'):
+        load_csv(path)
+
+
+def test_a_listed_category_is_a_value(tmp_path: Path) -> None:
+    """Texts such as NA and None are no missing values where the schema lists them, and are in all other columns."""
+    (path := tmp_path / "t.csv").write_text("alley,site,days\nNA,None,1\n,A,NA\ngravel,B,3\n")
+    alley = Column("alley", "category", categories=("gravel", "NA"), fill="gravel")
+    schema = Schema((alley, Column("days", lower=0, upper=9, fill=5)))
+    table = read_table(path, schema=schema)
+    assert Records.from_frame(table, schema).x.tolist() == [[1, 1], [0, 5], [0, 3]]
+    assert table["site"].isna().tolist() == [True, False, False]
 
 
 def test_unknown_names_list_the_known_ones(tmp_path: Path) -> None:

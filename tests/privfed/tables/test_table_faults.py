@@ -119,8 +119,8 @@ def test_a_table_without_a_header_shows_no_record(record: str, tmp_path: Path) -
     )
     told = []
     for read in (
-        lambda: check_table(read_table(path, numbers=schema.numbers), schema, "file"),
-        lambda: Records.from_frame(read_table(path, numbers=schema.numbers), schema),
+        lambda: check_table(read_table(path, schema=schema), schema, "file"),
+        lambda: Records.from_frame(read_table(path, schema=schema), schema),
         lambda: load_csv(path, "risk"),
         lambda: schema_text(path, None),
     ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextvars import Context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,16 @@ def test_nothing_at_all_is_no_pass() -> None:
         with pytest.raises(AssertionError, match="nothing left at all"):
             assert_no_raw(left, TABLE)
         assert_no_raw(left, TABLE, may_be_empty=True)
+
+
+def test_a_path_to_nothing_is_no_pass(tmp_path: Path) -> None:
+    """A slip in a file's name would be green for ever, and so would a job that wrote no file."""
+    for path in (tmp_path / "model.pkl", tmp_path):
+        with pytest.raises(AssertionError, match="nothing left at all"):
+            assert_no_raw(path, TABLE)
+        assert_no_raw(path, TABLE, may_be_empty=True)
+    (tmp_path / "metrics.json").write_text('{"r2": 0.5}')
+    assert_no_raw(tmp_path, TABLE)
 
 
 def test_it_says_when_it_is_powerless() -> None:
