@@ -50,7 +50,7 @@ class HeavyTails(Law):
     def log_mass(self, points: np.ndarray) -> np.ndarray:
         """The closed form of a wide scale: s^3 times the integral of the density is pi / sqrt(2)."""
         x = np.asarray(points, dtype=float) / self.parameter
-        return math.log(math.sqrt(2) / math.pi / self.parameter) - np.log1p(x**4)
+        return np.asarray(math.log(math.sqrt(2) / math.pi / self.parameter) - np.log1p(x**4))
 
     def loses(self, units: int) -> Fraction:
         """ln(1 + x^4) rises by at most 3^(3/4) a unit of x, which is below 2.2796."""
