@@ -45,7 +45,7 @@ class HeavyTails(Law):
         below = np.cumsum(np.gradient(points) / (1 + points**4))
         level = noise.bits(52 * cells, Fraction(1, 2)).reshape(cells, 52) @ 0.5 ** np.arange(1, 53)
         drawn = np.interp(level * below[-1], below, points) * self.parameter
-        return np.rint(drawn).astype(np.int64)
+        return np.asarray(np.rint(drawn), dtype=np.int64)
 
     def log_mass(self, points: np.ndarray) -> np.ndarray:
         """The closed form of a wide scale: s^3 times the integral of the density is pi / sqrt(2)."""
