@@ -194,10 +194,10 @@ def beyond(
 
 
 def _of_numbers(told: np.ndarray, wanted: np.ndarray) -> dict[str, float]:
-    return {
-        "mean absolute error": float(metrics.mean_absolute_error(wanted, told)),
-        "R squared": float(metrics.r2_score(wanted, told)),
-    }
+    scored = {"mean absolute error": float(metrics.mean_absolute_error(wanted, told))}
+    if len(wanted) > 1:  # one record has no variance
+        scored["R squared"] = float(metrics.r2_score(wanted, told))
+    return scored
 
 
 def chances_of(model: FederatedLearner, x: pd.DataFrame, client: str | None) -> np.ndarray | None:

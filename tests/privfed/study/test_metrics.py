@@ -111,6 +111,15 @@ def test_numbers_are_scored_within_the_schema_s_bounds() -> None:
     assert set(found["constants"]) == set(found["scores"]) == {"mean absolute error", "R squared"}
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_single_held_out_record_has_no_r_squared() -> None:
+    """It has no variance: the score is left out where it would be no number, silently."""
+    model = cast(FederatedLearner, _Fitted(lambda x: np.full(len(x), 2.0)))
+    found = measure(model, TRAIN, TEST[:1], Schema((FEATURE,), Column("y", lower=0, upper=5)))
+    assert found["scores"] == {"mean absolute error": 1.0}
+    assert set(found["constants"]) == set(found["score_better"]) == set(found["scores"])
+
+
 def test_probabilities_are_scored_beside_the_classes_shares() -> None:
     """Log loss, Brier score and area of two classes, by hand."""
     schema = Schema((FEATURE,), Column("c", "category", categories=("no", "yes")))
