@@ -67,7 +67,11 @@ def _top(policy: PolicyReport) -> Iterator[PyramidBlock]:
 
 
 def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
-    audits = [f for f in policy.findings if f.metric.startswith("epsilon") or "noise" in f.attack]
+    audits = [
+        f
+        for f in policy.findings
+        if f.metric.startswith("epsilon") or f.attack.startswith("audit of ")
+    ]
     correct, state = _correct(policy, audited=bool(audits))
     yield PyramidBlock(
         "middle",
