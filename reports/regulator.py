@@ -67,7 +67,7 @@ def _top(policy: PolicyReport) -> Iterator[PyramidBlock]:
 
 
 def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
-    audits = [f for f in policy.findings if f.metric.startswith("epsilon") or "noise" in f.attack]
+    audits = [one for one in policy.findings if one.attack.startswith("audit ")]
     correct, state = _correct(policy, audited=bool(audits))
     yield PyramidBlock(
         "middle",

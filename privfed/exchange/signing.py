@@ -24,7 +24,7 @@ def _ed25519() -> Any:
     try:
         return import_module("cryptography.hazmat.primitives.asymmetric.ed25519")
     except ImportError:
-        raise InputError("signing heads needs cryptography; install privfed[sign]") from None
+        raise InputError("keys and signatures need cryptography; install privfed[sign]") from None
 
 
 def _message(dataset: str, head: Head) -> bytes:
@@ -87,6 +87,9 @@ class Signer:
     def generate(path: str | Path) -> bytes:
         """Write a new key to a file that only its owner can read; give the public key."""
         key = os.urandom(KEY)
+        public = Signer(
+            key, ""
+        ).public  # before there is a file, for without cryptography there is none
         try:
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(key)
@@ -94,7 +97,7 @@ class Signer:
             if not isinstance(error, FileExistsError):
                 Path(path).unlink(missing_ok=True)
             raise InputError(f"key file {path}: {error.strerror}; give a new file") from None
-        return Signer(key, "").public
+        return public
 
     def hand_over(self, successor: bytes) -> str:
         """The signature under which another public key follows this one, hexadecimal."""

@@ -160,9 +160,14 @@ def total(protections: Sequence[Protection]) -> Loss:
     return sum(losses[1:], losses[0]) if losses else Loss.free()
 
 
+def foreign(asked: type[Query]) -> bool:
+    """Whether a query's class is not one of ours, so that its sensitivities are on its author's word."""
+    return asked.__module__.partition(".")[0] != "privfed"
+
+
 def stated_by(asked: type[Query], loss: Loss) -> Loss:
     """The loss, which rests on the sensitivities that a query states where its class is not one of ours."""
-    if not loss.counted or asked.__module__.partition(".")[0] == "privfed":
+    if not loss.counted or not foreign(asked):
         return loss
     return replace(loss, basis=tuple(sorted({*loss.basis, f"{QUERIED}:{asked.kind}"})))
 

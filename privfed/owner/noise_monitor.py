@@ -258,10 +258,9 @@ def normal_scores(law: Law, noise: np.ndarray, rng: np.random.Generator) -> np.n
         return _laplace(law.parameter, noise, share)
     if isinstance(law, DiscreteGaussian | SumOfGaussians) and law.std > CONTINUOUS:
         return np.asarray((noise - 0.5 + share) / math.sqrt(law.std**2 + 1 / 12))
-    points, below, above = _tails(law)
-    at = np.clip(np.searchsorted(points, noise), 0, len(points) - 1)
-    low = (1 - share) * below[at] + share * below[at + 1]
-    high = (1 - share) * above[at] + share * above[at + 1]
+    edges, below, above = _tails(law)
+    at = noise - 0.5 + share
+    low, high = np.interp(at, edges, below), np.interp(at, edges, above)
     return np.where(low < high, _quantile(np.log(low)), -_quantile(np.log(high)))
 
 
@@ -278,14 +277,14 @@ def _quantile(log_tail: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=256)
 def _tails(law: Law) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The law's points, and the probability below and from each on, with one more for the last's end."""
-    points = law.window if law.additive else np.array([0, 1])
-    steps = np.gradient(points.astype(float)) if len(points) > 1 else np.ones(1)
-    mass = np.exp(law.log_mass(points)) * steps
+    """Edges between the law's points, and the probability below and above each."""
+    points = (law.window if law.additive else np.array([0, 1])).astype(float)
+    edges = np.concatenate([points[:1] - 0.5, (points[1:] + points[:-1]) / 2, points[-1:] + 0.5])
+    mass = np.exp(law.log_mass(points.astype(np.int64))) * np.diff(edges)
     mass = np.maximum(mass / mass.sum(), 1e-300)
     below = np.concatenate([[1e-300], np.cumsum(mass)])
     above = np.concatenate([np.cumsum(mass[::-1])[::-1], [1e-300]])
-    return points, below, above
+    return edges, below, above
 
 
 @lru_cache(maxsize=256)

@@ -90,12 +90,19 @@ class Law(ABC):
 
     @cached_property
     def window(self) -> np.ndarray:
-        """Integers outside of which there is hardly any mass: all of them, or evenly spaced ones."""
+        """Integers outside of which there is hardly any mass: all, or evenly spaced and growing ones.
+
+        Heavy tails reach far beyond the mass, and evenly spaced integers alone would jump over it.
+        """
         reach = 16
         top = float(self.log_mass(np.arange(-reach, reach + 1)).max())
         while reach < 2**53 and self.log_mass(np.array([-reach, reach])).max() > top - DEPTH:
             reach *= 2
-        return np.unique(np.linspace(-reach, reach, min(2 * reach, POINTS) + 1).astype(np.int64))
+        if 2 * reach <= POINTS:
+            return np.arange(-reach, reach + 1)
+        even = np.linspace(-reach, reach, POINTS // 2 + 1)
+        growing = np.geomspace(1, reach, POINTS // 4)
+        return np.unique(np.concatenate([even, growing, -growing]).astype(np.int64))
 
     def log_ratio(self, present: np.ndarray, absent: np.ndarray) -> np.ndarray:
         """ln p(present) - ln p(absent), cell by cell; 0 where neither is possible."""

@@ -24,6 +24,7 @@ from privfed.attacks.linkage import Linkage
 from privfed.attacks.viewpoint import BY_AN_OWNER, run_as
 from privfed.audits.guards import FAMILY_WISE, audit_guards, audit_sources, confirmed
 from privfed.audits.noise import audit_noise
+from privfed.audits.sensitivities import audit_sensitivities
 from privfed.audits.trainings import audit_learner
 from privfed.engines.cohort import CohortDisclosure
 from privfed.engines.local import LocalDisclosure
@@ -412,6 +413,7 @@ def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
     adopted = adopt(study, choice, model, prepared.schema)
     asked = whole_plan(model, prepared.schema, adopted), prepared.schema, adopted
     return [
+        *audit_sensitivities(*asked),
         *audit_guards(*asked, TestNoise(study.seed) if test else None),
         *audit_sources(
             *asked, lambda owner: TestNoise(study.seed + owner) if test else SecureNoise()

@@ -117,7 +117,7 @@ class Cell:
     def told(self) -> str:
         """The cell in one line."""
         varied = "".join(f", {key} = {value}" for key, value in self.varied.items())
-        return f"{self.key[:12]}  {self.series}, seed {self.study.seed}{varied}"
+        return f"{self.key}  {self.series}, seed {self.study.seed}{varied}"
 
     @property
     def series(self) -> str:

@@ -18,11 +18,9 @@ from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.privacy.policy import Guard, Policy
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
-from privfed.testing.conformance import Check, checks_of, run_checks
+from privfed.testing.conformance import DIGITS, Check, checks_of, distinctive, numbers, run_checks
 from privfed.testing.queries import Histogram, LevelSums
 
-#: A raw value is told from a public figure where it takes at least so many digits to write.
-DIGITS = 5
 #: A bound on time that is up before anything is read.
 NO_TIME = 1e-9
 #: Changes an entry into what another program may have written.
@@ -155,10 +153,13 @@ def check_findings(case: AttackCase) -> None:
 
 def check_no_raw_values(case: AttackCase) -> None:
     """No raw value stands in a finding."""
-    raw = {value for table in case.truth.values() for value in _distinctive(table)}
-    assert raw, f"no raw value of {DIGITS} digits to look for; skip this, with the reason"
+    raw = {value for table in case.truth.values() for value in distinctive(table)}
+    assert raw, (
+        f"no raw value of {DIGITS} digits to look for; give truth={{client: records}} that have some, or "
+        "skip this, with the reason"
+    )
     for found in case.found:
-        assert not raw & set(_numbers(found.to_dict())), (
+        assert not raw & set(numbers(found.to_dict())), (
             f"finding {found.metric!r} tells a raw value"
         )
 
@@ -214,32 +215,6 @@ _CHANGES: Mapping[str, Change] = {
     "no fields": lambda entry: replace(entry, fields=b"\x80"),
     "parts of other names": _parts(lambda part: part, "odd "),
 }
-
-
-def _distinctive(table: Any) -> Iterator[float]:
-    """The cells of a table that take many digits to write."""
-    columns = [column for name in "xy" if (column := getattr(table, name, None)) is not None]
-    for value in np.concatenate([np.empty(0), *(column.ravel() for column in columns)]).tolist():
-        if sum(digit.isdigit() for digit in f"{value:.12g}".strip("0.")) >= DIGITS:
-            yield float(value)
-
-
-def _numbers(plain: Any) -> Iterator[float]:
-    """Every number in plain data, and those that its texts hold."""
-    if isinstance(plain, Mapping):
-        for key, value in plain.items():
-            yield from (*_numbers(key), *_numbers(value))
-    elif isinstance(plain, list | tuple):
-        for value in plain:
-            yield from _numbers(value)
-    elif isinstance(plain, str):
-        for word in plain.replace(",", " ").split():
-            try:
-                yield float(word)
-            except ValueError:
-                continue
-    elif isinstance(plain, int | float):
-        yield float(plain)
 
 
 CHECKS: tuple[Check[AttackCase], ...] = checks_of(__name__)

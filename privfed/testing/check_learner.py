@@ -25,7 +25,7 @@ from privfed.owner.gate import Gate
 from privfed.privacy.policy import Policy
 from privfed.questions.query import Query
 from privfed.tables.records import Records
-from privfed.testing.conformance import Check, checks_of, run_checks
+from privfed.testing.conformance import Check, checks_of, distinctive, numbers, run_checks
 
 #: Epsilon of the private policy that a learner is tried under.
 EPSILON = 4
@@ -218,10 +218,15 @@ def check_repeats(case: LearnerCase) -> None:
 
 
 def check_replay(case: LearnerCase) -> None:
-    """The recorded answers alone give the same model: it learns from releases and nothing else."""
+    """The recorded answers alone give the same model, and answers with noise another one."""
     learner, federation = case.fitted()
     recorded = ReplayDisclosure(federation.schema, federation.transcript(), federation.clients)
     assert plain(case.fresh().fit(recorded)) == plain(learner)
+    for policy in case.policies()[1:]:
+        noisy, _ = case.fitted(policy)
+        assert plain(noisy) != plain(learner), (
+            "the model is the same under noise: it has it from elsewhere"
+        )
 
 
 def check_silence(case: LearnerCase) -> None:
@@ -239,11 +244,18 @@ def check_model_is_plain(case: LearnerCase) -> None:
 
 
 def check_holds_no_records(case: LearnerCase) -> None:
-    """After fitting, no attribute is a federation, a gate or records."""
+    """After fitting, no attribute is a federation, a gate or records; a private model tells no raw value."""
     learner, _ = case.fitted()
     kinds = Disclosure | Gate | Records
     held = [name for name, value in vars(learner).items() if isinstance(value, kinds)]
     assert not held, f"it holds {', '.join(held)}"
+    for policy in case.policies()[1:]:
+        learner, federation = case.fitted(policy)
+        public = set(numbers(federation.schema.to_dict()))
+        told = set(numbers(json.loads(plain(learner)))) - public
+        for client, gate in federation.gates.items():
+            found = told & set(distinctive(gate._view.records))
+            assert not found, f"the private model has {len(found)} raw values of {client}"
 
 
 def check_learns(case: LearnerCase) -> None:

@@ -1,13 +1,17 @@
 """Running a kit of checks: every one by its name, the skipped ones with a reason."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import isfunction
 from typing import Any, TypeVar
+
+import numpy as np
 
 Subject = TypeVar("Subject")
 #: Raises AssertionError where its subject breaks the rule in its docstring.
 Check = Callable[[Subject], None]
+#: A raw value is told from a public figure where it takes at least so many digits to write.
+DIGITS = 5
 
 
 def checks_of(module: str) -> tuple[Check[Any], ...]:
@@ -57,3 +61,29 @@ def run_checks(
             raise AssertionError(f"{name}: {rule} {told}".rstrip()) from error
         ran.append(name)
     return ran
+
+
+def distinctive(table: Any) -> Iterator[float]:
+    """The cells of a table that take many digits to write."""
+    columns = [column for name in "xy" if (column := getattr(table, name, None)) is not None]
+    for value in np.concatenate([np.empty(0), *(column.ravel() for column in columns)]).tolist():
+        if sum(digit.isdigit() for digit in f"{value:.12g}".strip("0.")) >= DIGITS:
+            yield float(value)
+
+
+def numbers(plain: Any) -> Iterator[float]:
+    """Every number in plain data, and those that its texts hold."""
+    if isinstance(plain, Mapping):
+        for key, value in plain.items():
+            yield from (*numbers(key), *numbers(value))
+    elif isinstance(plain, list | tuple):
+        for value in plain:
+            yield from numbers(value)
+    elif isinstance(plain, str):
+        for word in plain.replace(",", " ").split():
+            try:
+                yield float(word)
+            except ValueError:
+                continue
+    elif isinstance(plain, int | float):
+        yield float(plain)

@@ -65,6 +65,7 @@ from tests.asked_gate import reason, reply
 from tests.own_law import (
     FALSE,
     EuclideanLaplace,
+    HeavyTails,
     MixtureNoise,
     OneDrawLaplace,
     Spread,
@@ -170,6 +171,13 @@ def test_an_attack_reads_a_law_of_ones_own() -> None:
 def test_an_honest_law_of_ones_own_passes_the_kit() -> None:
     """All thirteen checks, as many as for ours."""
     assert len(check_mechanism(MixtureNoise(), 1)) == 13
+
+
+def test_what_a_law_with_heavy_tails_loses_is_found() -> None:
+    """Its reach of thousands of deviations hides nothing of its mass: deviation and loss, to a thousandth."""
+    law = HeavyTails(2.0**20)
+    assert law.std == pytest.approx(law.parameter, rel=1e-3)
+    assert 0.999 < law.worst(1) / float(law.loses(1)) <= 1
 
 
 @pytest.mark.parametrize("false", FALSE)

@@ -13,6 +13,7 @@ import pytest
 
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.attacks.finding import Finding
+from privfed.audits.sensitivities import NAME as SENSITIVITIES
 from privfed.errors import InputError
 from privfed.privacy.accountant import Budget
 from privfed.reports import letters
@@ -86,6 +87,18 @@ def test_an_audit_has_one_figure_on_all_pages() -> None:
     evidence = told["Algorithms and correctness"].evidence
     assert evidence.startswith("audit gaussian of small.level: ") and verdict(audit) in evidence
     assert "delta 1e-05." in told["Privacy parameters"].claim
+
+
+def test_what_disproves_a_sensitivity_is_evidence() -> None:
+    """The regulator reads why an algorithm is not correct, whatever was wrong with it."""
+    disproved = Finding(SENSITIVITIES, "?", "parts moved too far", 1, of=2, severity="breach")
+    policy = replace(report_of(), findings=(replace(disproved, releases=("small.level",)),))
+    told = {block.name: block for block in pyramid(report(policy), policy)}[
+        "Algorithms and correctness"
+    ]
+    assert told.state == "not met" and told.evidence.startswith(
+        f"{SENSITIVITIES} of small.level: 1 "
+    )
 
 
 def test_a_remainder_that_no_study_can_use_is_no_room() -> None:

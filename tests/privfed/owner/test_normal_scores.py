@@ -9,6 +9,7 @@ from scipy.stats import kstest, norm
 from privfed.owner.noise_monitor import normal_scores, silent
 from privfed.privacy.laws import BitFlips, DiscreteGaussian, DiscreteLaplace, Law, SumOfGaussians
 from privfed.privacy.noise import TestNoise
+from tests.own_law import HeavyTails
 
 LAWS: list[Law] = [
     DiscreteLaplace(0.3),
@@ -19,6 +20,8 @@ LAWS: list[Law] = [
     DiscreteGaussian(2.0**35),
     SumOfGaussians(400.0, 3, 5, 10),
     BitFlips("1/4"),
+    HeavyTails(2.0**10),
+    HeavyTails(2.0**22),
 ]
 
 

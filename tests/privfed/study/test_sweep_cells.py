@@ -171,14 +171,17 @@ def test_the_attacks_of_a_finished_cell_are_added_to_it(
 def test_cells_are_listed_without_being_run(
     write_study: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With what is done of them."""
+    """With what is done of them, by the names of their folders."""
     study, out = write_study(), tmp_path / "sweep"
     assert sweep(study, out, "--list") == FINE
     assert "3 cells, 0 done and 3 to run" in capsys.readouterr().out
     assert not out.exists()
     assert sweep(study, out, epsilon="8") == FINE
+    capsys.readouterr()
     assert sweep(study, out, "--list") == FINE
-    assert "3 cells, 2 done and 1 to run" in capsys.readouterr().out
+    listed = capsys.readouterr().out
+    assert "3 cells, 2 done and 1 to run" in listed
+    assert all(folder.name in listed.split() for folder in (out / "cells").iterdir())
 
 
 def test_a_key_tells_apart_what_decides_a_run(

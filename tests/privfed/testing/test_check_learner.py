@@ -290,6 +290,26 @@ class Hoarding(Mean):
         return super().fit(federation)
 
 
+class Knowing(Mean):
+    """A planted fault: has its model from the records, by a way of its own."""
+
+    def fit(self, federation: Disclosure) -> Self:
+        """The answers make no difference."""
+        super().fit(federation)
+        self.mean_ = float(table()["y"].mean())
+        return self
+
+
+class Quoting(Mean):
+    """A planted fault: keeps some of the records, by a way of its own."""
+
+    def fit(self, federation: Disclosure) -> Self:
+        """Beside what it has from the answers."""
+        super().fit(federation)
+        self.examples_ = table()["a"].head(3).tolist()
+        return self
+
+
 class Lax(Mean):
     """A planted fault: says nothing of what its parameter may be."""
 
@@ -325,7 +345,9 @@ class Blurred(Mean):
         (Moody(), "repeats"),
         (Peeking(), "replay"),
         (Fragile(), "silence"),
+        (Knowing(), "replay"),
         (Hoarding(), "holds_no_records"),
+        (Quoting(), "holds_no_records"),
         (Lax(), "parameter_limits"),
         (Rude(), "manners"),
         (Blurred(), "saves"),
