@@ -221,11 +221,16 @@ def _correct(policy: PolicyReport, *, audited: bool) -> tuple[str, State]:
     """What is said of the algorithms, and the state that goes with it."""
     if not policy.finite:
         return "Something left without noise that a guarantee could rest on.", "not met"
-    said = (
-        "Sensitivities are derived in each query's documentation; noise is drawn by the core, from laws "
-        "whose loss is proven"
-    )
-    told = f"{said}; the guarantee stands {policy.basis}." if policy.basis else f"{said}."
+    if policy.basis:
+        told = (
+            "Sensitivities of privfed's own queries are derived in their documentation, and the loss of its own noise "
+            f"is proven; beside these the guarantee stands {policy.basis}."
+        )
+    else:
+        told = (
+            "Sensitivities are derived in each query's documentation; noise is drawn by the core, from laws "
+            "whose loss is proven."
+        )
     if policy.breaches or not all(client.intact for client in policy.clients):
         return told, "not met"
     return told, "met" if audited else "not examined"

@@ -101,6 +101,19 @@ def test_what_disproves_a_sensitivity_is_evidence() -> None:
     )
 
 
+def test_what_others_state_is_not_said_to_be_derived() -> None:
+    """Beside the sensitivity of another author's query, that of privfed's own queries alone is."""
+    for basis, said in (
+        ((), "Sensitivities are derived in each"),
+        (("query:my.mean",), "of privfed's own queries"),
+    ):
+        policy = report_of(basis=basis)
+        told = {block.name: block for block in pyramid(report(policy), policy)}
+        claim = told["Algorithms and correctness"].claim
+        assert said in claim and ("my.mean" in claim) == bool(basis)
+        assert ("in each query" in claim) == (not basis)
+
+
 def test_a_remainder_that_no_study_can_use_is_no_room() -> None:
     """A page does not offer 2e-5 of a budget, and what rounding leaves is nothing."""
     budget, accountant = Budget.of("8", "1e-5"), ZeroConcentrated()
