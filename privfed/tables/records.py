@@ -196,14 +196,14 @@ def _encode_numbers(
     faults, numbers = [], values.to_numpy(dtype=float)
     text = here[np.isnan(numbers[here])]
     if len(text):
-        fact = f"column {column.name!r} is numeric but {len(text)} of its cells hold text"
+        fact = f"column {column.name!r} is numeric but text stands in {_cells(len(text))}"
         remedy = 'clean them (a missing value is an empty cell), or declare kind = "category" in the schema'
         remedy = told_of_commas(series.iloc[text].astype(str)) or remedy
         faults.append(Fault(fact, text, remedy))
     if column.kind == "integer":
         broken = np.flatnonzero(np.isfinite(numbers) & (numbers != np.floor(numbers)))
         if len(broken):
-            fact = f"column {column.name!r} is an integer but {len(broken)} of its cells hold fractions"
+            fact = f"column {column.name!r} is an integer but fractions stand in {_cells(len(broken))}"
             remedy = 'round them, or declare kind = "number" in the schema'
             faults.append(Fault(fact, broken, remedy))
     if column.fill is not None:

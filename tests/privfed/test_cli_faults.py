@@ -120,7 +120,7 @@ def test_a_table_tells_all_its_faults_by_row(
     lines = told(capsys, "run", str(write_study(table=bad)), "--out", str(tmp_path / "out"))
     assert lines[0] == "privfed: 3 faults"
     assert "column 'age' has no value in 2 of 60 records (rows 5, 9)" in lines[1]
-    assert "1 of its cells hold text (row 7)" in lines[2]
+    assert "text stands in 1 cell (row 7)" in lines[2]
     assert "without a client (row 11)" in lines[3]
     assert "987.654" not in "".join(lines)
 

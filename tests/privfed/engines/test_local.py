@@ -151,7 +151,7 @@ def test_a_client_of_few_records(schema: Schema, size: int) -> None:
         (table().drop(columns="b"), {}, "no column 'b'"),
         (table(), {"target": "z"}, "the target is 'z'"),
         (table(), {"individual": "person"}, "no column 'person'"),
-        (table().assign(a=["7318,25"] * 40), {}, "10 of its cells hold text"),
+        (table().assign(a=["7318,25"] * 40), {}, "text stands in 10 cells"),
         (table().assign(y=1.0), {"schema": None}, "'y' is constant"),
         (table(), {"policy": "publishd"}, "no policy called 'publishd'"),
         (table(), {"policy": {"clinic 0": OPEN}}, "'clinic 1' has no policy"),

@@ -120,7 +120,7 @@ def test_slips(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "less.csv: no column 'GCS' in the table" in bad(capsys, model, tmp_path / "less.csv")
     FRAME.assign(age="old").to_csv(tmp_path / "text.csv", index=False)
     assert (
-        "'age' is numeric but 200 of its cells hold text (rows 2, 3, 4, 5, 6 and 195 more)"
+        "'age' is numeric but text stands in 200 cells (rows 2, 3, 4, 5, 6 and 195 more)"
         in bad(capsys, model, tmp_path / "text.csv")
     )
     FRAME[:0].to_csv(tmp_path / "empty.csv", index=False)

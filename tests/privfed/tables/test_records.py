@@ -80,7 +80,7 @@ def test_records_cannot_be_written() -> None:
     [
         (frame().drop(columns="age"), "no column 'age' in the table"),
         (frame(age=[SENTINEL, None]), "no value in 1 of 2 records"),
-        (frame(age=[SENTINEL, "7318,25"]), "1 of its cells hold text"),
+        (frame(age=[SENTINEL, "7318,25"]), "text stands in 1 cell"),
         (frame(age=["7,318", "12,250"]), 'write thousands = ",", or .* decimal = ","'),
         (frame(age=["7,318.5", "12,250"]), 'three digits: write thousands = "," [(]under'),
         (frame(sex=["f", str(SENTINEL)]), "1 cell with a category"),
@@ -102,7 +102,7 @@ def test_integers_are_whole() -> None:
     whole = Schema((Column("age", "integer", 0, 100),))
     table = pd.DataFrame({"age": [10.0, 200.0, np.inf]})
     assert Records.from_frame(table, whole).x[:, 0].tolist() == [10, 100, 100]
-    with pytest.raises(SchemaError, match="is an integer but 1 of its cells hold fr") as caught:
+    with pytest.raises(SchemaError, match="is an integer but fractions stand in 1 cell") as caught:
         Records.from_frame(pd.DataFrame({"age": [10.0, SENTINEL]}), whole)
     assert "7318" not in str(caught.value)
 
@@ -139,7 +139,7 @@ def test_an_array_is_what_its_table_is() -> None:
         (np.array([[SENTINEL, 17.0]]), "'sex' has 1 cell without a code .* from 0 to 2"),
         (np.array([[SENTINEL, 0.5]]), "'sex' has 1 cell without a code .* from 0 to 2"),
         (np.array([[np.nan, 0.0]]), "'age' has no value in 1 of 1 records"),
-        (np.array([[f"{SENTINEL} kg", "f"]]), "'age' is numeric but 1 of its cells hold text"),
+        (np.array([[f"{SENTINEL} kg", "f"]]), "'age' is numeric but text stands in 1 cell"),
     ],
 )
 def test_bad_arrays(array: np.ndarray, says: str) -> None:

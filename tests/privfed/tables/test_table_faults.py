@@ -61,9 +61,9 @@ def test_every_fault_is_told_with_its_rows_and_no_value() -> None:
     assert [fault.split("; ")[0] for fault in faults] == [
         "data file t.csv: column 'age' has no value in 2 of 4 records (rows 3, 5)",
         "data file t.csv: no column 'weight' in the table",
-        "data file t.csv: column 'visits' is an integer but 2 of its cells hold fractions (rows 3, 5)",
+        "data file t.csv: column 'visits' is an integer but fractions stand in 2 cells (rows 3, 5)",
         f"data file t.csv: {unlisted}",
-        "data file t.csv: column 'days' is numeric but 1 of its cells hold text (row 4)",
+        "data file t.csv: column 'days' is numeric but text stands in 1 cell (row 4)",
         "data file t.csv: column 'site' leaves 1 of 4 records without a client (row 4)",
         "data file t.csv: no column 'person' in the table",
     ]
@@ -89,7 +89,7 @@ def test_dates_are_told_with_the_other_faults() -> None:
         check_table(bad, SCHEMA)
     assert [fault.split(";")[0] for fault in caught.value.faults] == [
         "column 'age' is numeric but holds dates",
-        "column 'visits' is an integer but 1 of its cells hold fractions (row 2)",
+        "column 'visits' is an integer but fractions stand in 1 cell (row 2)",
     ]
 
 
