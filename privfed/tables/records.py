@@ -203,7 +203,9 @@ def _encode_numbers(
     if column.kind == "integer":
         broken = np.flatnonzero(np.isfinite(numbers) & (numbers != np.floor(numbers)))
         if len(broken):
-            fact = f"column {column.name!r} is an integer but fractions stand in {_cells(len(broken))}"
+            fact = (
+                f"column {column.name!r} is an integer but fractions stand in {_cells(len(broken))}"
+            )
             remedy = 'round them, or declare kind = "number" in the schema'
             faults.append(Fault(fact, broken, remedy))
     if column.fill is not None:

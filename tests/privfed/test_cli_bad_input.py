@@ -47,7 +47,10 @@ TABLES: dict[str, tuple[Change, str]] = {
         _cell("age", None),
         r"column 'age' has no value in 1 of \d+ records \(row 9\); write fill",
     ),
-    "text among numbers": (_cell("age", f"x{SECRET}"), "'age' is numeric but text stands in 1 cell"),
+    "text among numbers": (
+        _cell("age", f"x{SECRET}"),
+        "'age' is numeric but text stands in 1 cell",
+    ),
     "a constant target": (lambda t: t.assign(risk=float(SECRET)), "target 'risk' is constant"),
     "a client with one record": (_cell("site", "west"), "client 'west' has 1 record,"),
     "two clients with one name": (_cell("site", "north "), "two clients are called 'north'"),

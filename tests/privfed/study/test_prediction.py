@@ -119,9 +119,8 @@ def test_slips(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     FRAME.drop(columns="GCS").to_csv(tmp_path / "less.csv", index=False)
     assert "less.csv: no column 'GCS' in the table" in bad(capsys, model, tmp_path / "less.csv")
     FRAME.assign(age="old").to_csv(tmp_path / "text.csv", index=False)
-    assert (
-        "'age' is numeric but text stands in 200 cells (rows 2, 3, 4, 5, 6 and 195 more)"
-        in bad(capsys, model, tmp_path / "text.csv")
+    assert "'age' is numeric but text stands in 200 cells (rows 2, 3, 4, 5, 6 and 195 more)" in bad(
+        capsys, model, tmp_path / "text.csv"
     )
     FRAME[:0].to_csv(tmp_path / "empty.csv", index=False)
     assert "holds no records" in bad(capsys, model, tmp_path / "empty.csv")
