@@ -126,10 +126,11 @@ class PolicyReport:
     @property
     def capped(self) -> bool:
         """Whether some owner's epsilon so far meets the budget before the last charged query."""
-        ends = [
-            (client.budget, *(one.spent for one in client.steps[-2:])) for client in self.clients
-        ]
-        met = any(len(each) == 3 and each[0] == each[1] == each[2] for each in ends)
+        budgets = [(client.steps, client.budget) for client in self.clients]
+        met = any(
+            len(steps) > 1 and most is not None and steps[-2].spent == steps[-1].spent == most
+            for steps, most in budgets
+        )
         return met and not any(client.over for client in self.clients)
 
     @property

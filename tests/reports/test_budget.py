@@ -88,14 +88,14 @@ def test_releases_are_drawn_by_kind_and_order_and_alike_each_time() -> None:
 def test_a_line_that_meets_the_budget_early_is_explained() -> None:
     """Where two queries or more are at the budget, the page says what each step bounds; elsewhere, and beyond, nothing."""
 
-    def said(*spent: float, **changes: Any) -> bool:
+    def said(*spent: float | None, **changes: Any) -> bool:
         steps = [ChargedQuery("small.level", True, each) for each in spent]
         return "even where the server stops" in _page(_policy(_client(steps=steps, **changes)))
 
     most = _client().budget
     assert most is not None
     assert said(1.0, most, most) and not said(1.0, most) and not said(most)
-    assert not said(most, most, over=True) and not said(most, most, budget=None)
+    assert not said(most, most, over=True) and not said(None, None, budget=None)
 
 
 def test_a_study_s_own_cost_is_that_of_its_dearest_block() -> None:
