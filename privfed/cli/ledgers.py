@@ -114,7 +114,7 @@ def budget(folder: Path, by: str | None, policy: str | None, client: str | None)
     from privfed.reports.ledger_text import SPENDING, spending
     from privfed.study import ledger_commands
 
-    plain = policy is None and ledger_commands.is_plain(folder)
+    plain = ledger_commands.is_plain(folder, policy)
     ledgers, concentrated = _Ledgers(folder, policy, client), False
     rests: dict[tuple[str, str], list[str]] = {}
     for number, (name, owner, one) in enumerate(ledgers):
@@ -395,7 +395,7 @@ class _Ledgers:
         from privfed.study import ledger_commands
         from privfed.study.output import Output
 
-        if self.policy is None and ledger_commands.is_plain(self.folder):
+        if ledger_commands.is_plain(self.folder, self.policy):
             files = ledger_commands.chosen(self.folder, self.client)
             if self.folder.is_file() or self.client is not None:
                 yield from (("", "", path, []) for path in files.values())

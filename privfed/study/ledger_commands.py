@@ -47,9 +47,15 @@ def check_ledger(path: Path) -> None:
     check_ledger_file(path)
 
 
-def is_plain(path: Path) -> bool:
-    """Whether a path is one ledger's file, or a folder of them instead of a study's output."""
-    return path.is_file() or (not (path / STUDY).is_file() and bool(files_in(path)))
+def is_plain(path: Path, policy: str | None = None) -> bool:
+    """Whether a path is one ledger's file, or a folder of them instead of a study's output; InputError: of a policy."""
+    plain = path.is_file() or (not (path / STUDY).is_file() and bool(files_in(path)))
+    if plain and policy is not None:
+        raise InputError(
+            f"--policy {policy}: {path} holds ledgers, which are of no single policy; leave it out, or give the "
+            "--out of `privfed audit`"
+        )
+    return plain
 
 
 def chosen(path: Path, client: str | None) -> dict[str, Path]:
@@ -67,7 +73,7 @@ def chosen(path: Path, client: str | None) -> dict[str, Path]:
 
 def files(path: Path, policy: str | None, client: str | None) -> dict[str, Path]:
     """Return the ledgers of an output or a plain folder, or the file itself, by name; or InputError."""
-    if policy is None and is_plain(path):
+    if is_plain(path, policy):
         return chosen(path, client)
     output = Output.opened(path)
     if policy is not None and policy not in output.policies:
@@ -86,7 +92,7 @@ def files(path: Path, policy: str | None, client: str | None) -> dict[str, Path]
 
 def published(path: Path, policy: str | None) -> dict[str, Head]:
     """Return the heads that an output keeps of its ledgers, by the names of :func:`files`; of a plain folder none."""
-    if policy is None and is_plain(path):
+    if is_plain(path, policy):
         return {}
     output = Output.opened(path)
     heads = {name: output.heads(name) for name in output.policies}

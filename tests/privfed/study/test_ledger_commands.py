@@ -54,6 +54,13 @@ def test_a_file_is_verified_against_published_heads(
     assert "BROKEN" in capsys.readouterr().err
 
 
+def test_ledgers_alone_are_of_no_policy(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A policy chooses among a study's; where there are ledgers alone, the option is what is wrong."""
+    for place in (path, path.parent):
+        assert status(["ledger", "show", str(place), "--policy", "private"]) == BAD_INPUT
+        assert "--policy private: " in (told := capsys.readouterr().err) and "leave it out" in told
+
+
 def test_signatures_are_checked_with_the_public_key(tmp_path: Path) -> None:
     """A head with the owner's signature passes, one without does not."""
     key = b"k" * 32
