@@ -124,7 +124,7 @@ class PolicyReport:
         return max((client.delta for client in self.clients), default=0.0)
 
     @property
-    def capped(self) -> bool:
+    def meets_budget_early(self) -> bool:
         """Whether some owner's epsilon so far meets the budget before the last charged query."""
         budgets = [(client.steps, client.budget) for client in self.clients]
         met = any(
