@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -124,6 +125,15 @@ def test_identical_twins_are_claimed_twice() -> None:
     assert len(single_records(equations)) == 2
 
 
+@pytest.mark.parametrize("times", [0.4, 1.5, 2.4])
+def test_a_weight_that_no_count_of_records_has_is_no_record(times: float) -> None:
+    """A leaf of rank one is nobody's where its weight is no multiple of what its features imply."""
+    equations = read(released(drawn(1, 3)).entries[0])
+    assert equations is not None and len(single_records(equations)) == 1
+    gram, moment = times * equations.gram, times * equations.moment
+    assert single_records(replace(equations, gram=gram, moment=moment)) == []
+
+
 def test_diagonalising_needs_two_leaves() -> None:
     """One leaf's equations alone have no unique factors."""
     equations = read(released(drawn(3, 1)).entries[0])
@@ -163,6 +173,22 @@ def test_known_domains_are_enumerated(count: int, least: int) -> None:
         found = np.sort([claim.row[1:] for claim in claims], axis=0) if claims else np.empty((0, 5))
         solved += found.shape == truth.shape and bool(np.allclose(found, truth))
     assert solved >= least
+
+
+def test_targets_of_a_known_domain_are_weighed_as_their_records_are() -> None:
+    """Records that reach a leaf in part come back with their targets, and as often as there were some."""
+    x = np.array([[1, 0, 3, 2, 1], [2, 3, 0, 1, 2], [2, 3, 0, 1, 2]], float)
+    records = Records(CATEGORIES, x, np.array([0.25, 0.75, 0.75]))
+    equations, domain = _single_leaf(records)
+    equations = replace(equations, leaves=(frozenset({(0, 2)}),))
+    rows = np.column_stack([np.ones(3), x / 3 - 0.5])
+    weights = equations.weights(rows)[0]
+    assert ((weights > 0) & (weights < 1)).all()
+    gram = (rows * weights[:, None]).T @ rows
+    moment = (rows * weights[:, None]).T @ (records.target - 0.5)
+    claims = known_domain(replace(equations, gram=gram[None], moment=moment[None]), 0, domain)
+    found = sorted(claim.coordinates.round(6).tolist() for claim in claims)
+    assert np.allclose(found, sorted(np.column_stack([rows[:, 1:], records.target - 0.5]).tolist()))
 
 
 def test_domain_is_enumerated_within_the_attack() -> None:
