@@ -12,7 +12,8 @@ from privfed.attacks.fuzzy import Cell
 from privfed.attacks.identities import Equation, SumIdentities
 from privfed.attacks.subtraction import Subtraction, _shuffled, derive_sums, known_sums
 from privfed.exchange.transcript import Transcript
-from privfed.learners.fuzzy_tree.queries import Level
+from privfed.learners.fuzzy_tree.queries import Leaves, Level
+from privfed.tables.records import Records
 from tests.attacks.test_membership import SCHEMA, released, table
 
 
@@ -154,23 +155,56 @@ def test_a_single_levels_cells_nulled_alone_all_come_back(diabetes) -> None:  # 
         assert alone == nulled > 20
 
 
-@pytest.mark.parametrize(("column", "place"), [(0, 0), (0, 4), (1, 2), (1, 3)])
-def test_a_single_withheld_cell_that_comes_back_is_found(column: int, place: int) -> None:
-    """There is no other result to hold it to, and none is needed: a parent less its siblings is a proof."""
-    low, high = np.array([1.0, -0.5]), np.array([7.0, 0.9])
-    own = {"one": table(6, 1)}
-    (entry,) = released(Level(((),), 5, low, high, (0, 1)), own, "open", None)
+def withheld(own: dict[str, Records], column: int, places: list[int]) -> Transcript:
+    """The root's level of one client, without the cells of some sets of one feature."""
+    query = Level(((),), 5, np.array([1.0, -0.5]), np.array([7.0, 0.9]), (0, 1))
+    (entry,) = released(query, own, "open", None)
     parts = dict(entry.release.parts)
     for name in ("weights", "linear", "squares"):
         mask = np.zeros(parts[name].units.shape, bool)
-        mask[0, column, place] = True
+        mask[0, column, places] = True
         parts[name] = replace(parts[name], mask=mask, units=np.where(mask, 0, parts[name].units))
-    nulled = Transcript((replace(entry, release=replace(entry.release, parts=parts)),))
-    sums, targets = Subtraction().run(nulled, own, SCHEMA)
+    return Transcript((replace(entry, release=replace(entry.release, parts=parts)),))
+
+
+def test_targets_that_cancel_are_not_taken_for_none() -> None:
+    """Two withheld cells whose sums of y w add up to zero: what cannot be negative would be zero in both."""
+    x = np.array([[1.0, 0.0], [2.5, 0.1], [7.0, 0.3], [7.0, 0.9]])  # at the sets' peaks
+    own = {"one": Records(SCHEMA, x, np.array([8.0, 2.0, 5.0, 5.0]))}
+    worked = derive_sums(withheld(own, 0, [0, 1]))
+    assert worked is not None and worked.heard.hidden == {cell((0, 0)), cell((0, 1))}
+    assert all(not found for found in worked.found.values())
+
+
+@pytest.mark.parametrize(("column", "place"), [(0, 0), (0, 4), (1, 2), (1, 3)])
+def test_a_single_withheld_cell_that_comes_back_is_found(column: int, place: int) -> None:
+    """There is no other result to hold it to, and none is needed: a parent less its siblings is a proof."""
+    own = {"one": table(6, 1)}
+    sums, targets = Subtraction().run(withheld(own, column, [place]), own, SCHEMA)
     assert (sums.value, sums.of, sums.baseline, sums.severity) == (1, 1, 0, "breach")
     alone = column == 1  # of its two cells, each holds one record, whose target comes along
     assert (targets.value, targets.of) == (alone, alone)
     assert targets.severity == ("breach" if alone else "none")
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_withheld_equations_of_a_leaf_say_nothing(hidden: bool) -> None:
+    """Zeros stand where entries were withheld; a leaf's sums are read where all of a row was told."""
+    query = Leaves((((0, 1),),), 5, np.array([1.0, -0.5]), np.array([7.0, 0.9]), (0, 1))
+    (entry,) = released(query, {"one": table(6, 1)}, "open", None)
+    parts = {
+        name: replace(
+            part,
+            mask=np.full(part.units.shape, hidden),
+            units=np.where(hidden, 0, part.units),
+        )
+        for name, part in entry.release.parts.items()
+    }
+    told = replace(entry, release=replace(entry.release, parts=parts))
+    heard = known_sums(Transcript((told,)))
+    assert heard is not None
+    assert (cell((0, 1)) in heard.known["weights"]) is not hidden
+    assert bool(heard.moments["linear"]) is not hidden
 
 
 def test_results_are_right_elsewhere_by_chance() -> None:
