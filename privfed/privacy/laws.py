@@ -15,18 +15,16 @@ from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Literal, NoReturn
 
 import numpy as np
-from opendp.domains import atom_domain, vector_domain
 from opendp.measurements import make_gaussian, make_laplace, make_randomized_response_bool
 from opendp.metrics import l1_distance, l2_distance
-from opendp.mod import OpenDPException, enable_features
+from opendp.mod import OpenDPException
 
 from privfed.errors import InputError, PluginError, UnsupportedLoss
-from privfed.privacy.noise import Noise
+from privfed.privacy.noise import INTEGERS, Noise
 from privfed.privacy.pairs import DominatingPair, GaussianPair, LaplacePair, ResponsePair
 from privfed.questions import plugins
 from privfed.questions.part import Bound
 
-enable_features("contrib")
 SIGMA = 3.0  #: Least sigma, in grid units, that is accounted by a continuous curve
 #: A discrete Gaussian tells slightly more than a continuous one: the hockey-stick sum over the
 #: lattice exceeds the integral by its kink's Euler-Maclaurin term, and a continuous shift larger by
@@ -235,7 +233,7 @@ class DiscreteLaplace(Law):
 
     def opendp(self, units: int) -> float | None:
         """See :class:`Law`."""
-        measurement: Any = make_laplace(_integers(), l1_distance(T="i64"), scale=self.parameter)
+        measurement: Any = make_laplace(INTEGERS, l1_distance(T="i64"), scale=self.parameter)
         return float(measurement.map(units))
 
 
@@ -299,7 +297,7 @@ class DiscreteGaussian(Law):
 
     def opendp(self, units: int) -> float | None:
         """See :class:`Law`."""
-        measurement: Any = make_gaussian(_integers(), l2_distance(T="f64"), scale=self.parameter)
+        measurement: Any = make_gaussian(INTEGERS, l2_distance(T="f64"), scale=self.parameter)
         return float(measurement.map(math.sqrt(units)))
 
 
@@ -530,11 +528,6 @@ def mapped(charged: Charged) -> float | None:
         return charged.law.opendp(charged.units)
     except (ArithmeticError, TypeError, ValueError, OpenDPException):
         return None
-
-
-@lru_cache(maxsize=1)
-def _integers() -> Any:
-    return vector_domain(atom_domain(T="i64"))
 
 
 def _number(value: Parameter | str) -> Parameter:
