@@ -14,6 +14,7 @@ from privfed.leaks.evidence import Evidence
 from privfed.leaks.functions import Function
 from privfed.leaks.precision import DOUBLE, Precision, simplicity
 from privfed.leaks.table import Cells, RawTable
+from privfed.leaks.windows import each_of
 
 #: In a crowd of so many short numbers, no more than so many values of each function are looked for:
 #: few would not be told from chance.
@@ -124,9 +125,7 @@ def _candidates(index: Index, cells: Cells, tolerance: float) -> np.ndarray:
         return np.empty(0, dtype=np.int64)
     last = np.searchsorted(released, upper[some], side="right")
     starts = np.maximum(first[some], np.concatenate([[0], last[:-1]]))  # windows may overlap
-    counts = np.maximum(last - starts, 0)
-    ends = np.cumsum(counts)
-    return np.asarray(np.arange(ends[-1]) + np.repeat(starts - ends + counts, counts))
+    return each_of(starts, np.maximum(last - starts, 0))
 
 
 def _nearest(sizes: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -149,11 +149,9 @@ def _told(one: Evidence, sentinel: bool) -> str:
     value = f" = {one.value()}" if sentinel and one.value() else ""
     more = f", and {one.count - 1} more" if one.count > 1 else ""
     form = f" ({one.precision})" if one.precision else ""
-    rank = (
-        "no other value has this digest or these bytes"
-        if one.certain
-        else f"explained better than by {DRAWS} of {DRAWS} re-drawn tables"
-    )
+    rank = f"explained better than by {DRAWS} of {DRAWS} re-drawn tables"
+    if one.certain:
+        rank = "no other value has this digest or these bytes"
     return f"{one.rule}{form}, {one.record}{value}{more}; {rank} [{one.family}]"
 
 
