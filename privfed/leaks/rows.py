@@ -32,8 +32,7 @@ BEGUN = 8  #: By how many keys a record's beginning is known
 MEND = "no row may leave; release sums or means over many records, with noise"
 
 
-#: Some columns: whether with codes of texts, from, to.
-Span = tuple[bool, int, int]
+Span = tuple[bool, int, int]  #: Some columns: whether with codes of texts, from, to
 
 
 @dataclass(eq=False)

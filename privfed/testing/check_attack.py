@@ -21,8 +21,7 @@ from privfed.tables.schema import Column, Schema
 from privfed.testing.conformance import DIGITS, Check, checks_of, distinctive, numbers, run_checks
 from privfed.testing.queries import Histogram, LevelSums
 
-#: A bound on time that is up before anything is read.
-NO_TIME = 1e-9
+NO_TIME = 1e-9  #: A bound on time that is up before anything is read
 #: Changes an entry into what another program may have written.
 Change = Callable[[TranscriptEntry], TranscriptEntry]
 

@@ -18,8 +18,7 @@ from privfed.testing.assertions.alpha import share
 from privfed.testing.assertions.suite import Looked, current
 from privfed.testing.redaction import Redaction
 
-#: How many findings a message tells of.
-SHOWN = 4
+SHOWN = 4  #: How many findings a message tells of
 _NOTHING = (
     "nothing left at all, so that there is nothing to look through; pass what was released, or "
     "may_be_empty=True where that may be nothing"
