@@ -30,8 +30,6 @@ CHUNK = 1 << 16  #: How many windows are looked up at a time
 MIX = np.uint64(0x9E3779B97F4A7C15)  #: Odd, and what hashes of several keys are made by
 BEGUN = 8  #: By how many keys a record's beginning is known
 MEND = "no row may leave; release sums or means over many records, with noise"
-
-
 Span = tuple[bool, int, int]  #: Some columns: whether with codes of texts, from, to
 
 

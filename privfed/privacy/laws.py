@@ -171,7 +171,8 @@ class Law(ABC):
 
     def to_wire(self) -> dict[str, Any]:
         """Give name and parameters as plain data, numbers as exact text."""
-        return {"law": self.name, "parameters": [_text(each) for each in self.parameters]}
+        told = [repr(each) if isinstance(each, float) else str(each) for each in self.parameters]
+        return {"law": self.name, "parameters": told}
 
     @classmethod
     def from_wire(cls, plain: Any) -> Law:
@@ -537,10 +538,6 @@ def _number(value: Parameter | str) -> Parameter:
         return value if isinstance(value, Fraction) else float(value)
     except (TypeError, ValueError, ArithmeticError):
         raise InputError("a law's parameters are finite numbers, such as 2.5") from None
-
-
-def _text(value: Parameter) -> str:
-    return repr(value) if isinstance(value, float) else str(value)
 
 
 def _positive(name: str, scale: Parameter | str) -> float:
