@@ -8,7 +8,7 @@ the Renyi divergence of any test's two outcomes, which rules out some more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -26,7 +26,6 @@ from privfed.questions.exact import shown, shown_delta, shown_percent
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-Deltas = Callable[[np.ndarray], np.ndarray]  #: Gives delta at each epsilon
 _DELTAS = tuple(Fraction(1, 10**power) for power in range(1, 13))
 _ORDERS = 1 + np.geomspace(1e-3, 1e3, 400)
 
@@ -296,27 +295,20 @@ class Risk:
 
     def sentences(self, subject: Subject = RECORD) -> tuple[str, ...]:
         """The figures in words, about what the guarantee protects."""
+        many, prior = subject.many, shown_percent(self.prior)
         return (
-            *(self._membership(rate, subject) for rate in self.found),
+            *(
+                f"An attack that flags {shown_percent(rate)} of {subject.others} identifies at most "
+                f"{shown_percent(found)} of {subject.rest}."
+                for rate, found in self.found.items()
+            ),
             f"The advantage (TPR minus FPR) of any attack is at most {shown_percent(self.advantage)}.",
-            self._flagging(subject),
-            self._reconstruction(subject),
-        )
-
-    def _membership(self, rate: float, subject: Subject) -> str:
-        return (
-            f"An attack that flags {shown_percent(rate)} of {subject.others} identifies at most "
-            f"{shown_percent(self.found[rate])} of {subject.rest}."
-        )
-
-    def _flagging(self, subject: Subject) -> str:
-        return (
-            f"If {shown_percent(self.prior)} of all suspected {subject.many} {subject.were}, and 1 % of the others "
-            f"are accused wrongly, an accusation is right with probability at most {shown_percent(self.posterior)}."
-        )
-
-    def _reconstruction(self, subject: Subject) -> str:
-        return (
-            f"{subject.guessed} with a prior probability of {shown_percent(self.prior)} can be reconstructed "
-            f"with probability at most {shown_percent(self.reconstructed)}."
+            (
+                f"If {prior} of all suspected {many} {subject.were}, and 1 % of the others are accused wrongly, "
+                f"an accusation is right with probability at most {shown_percent(self.posterior)}."
+            ),
+            (
+                f"{subject.guessed} with a prior probability of {prior} can be reconstructed with probability "
+                f"at most {shown_percent(self.reconstructed)}."
+            ),
         )

@@ -91,7 +91,8 @@ def odometer(
         raise PolicyError('an odometer of zCDP reports at a delta above 0, such as "1e-5"')
     if rho == 0:
         return Fraction(0), delta
-    return round_up(min(_at(*one) for one in checkpoints(rho, float(delta), fixed))), delta
+    read = checkpoints(rho, float(delta), fixed)
+    return round_up(min(c + 2 * math.sqrt(c * math.log(1 / d)) for c, d in read)), delta
 
 
 def checkpoints(
@@ -118,7 +119,3 @@ def checkpoints(
 def _steps(rho: Fraction, unit: float) -> int:
     """The least number of levels from a unit to at least a total."""
     return math.ceil(math.log(float(rho) / unit) / math.log(LEVEL) + 1e-9)
-
-
-def _at(level: float, delta: float) -> float:
-    return level + 2 * math.sqrt(level * math.log(1 / delta))

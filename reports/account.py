@@ -147,7 +147,7 @@ def read(
     for name, ledger in ledgers.items():
         held = ledger.policies().get(study, policy) if study else policy
         own = replace(policy, budget=held.budget)
-        gauges[name] = shared.setdefault(own.budget, _Gauge(own, accountant_of(own)))
+        gauges[name] = shared.setdefault(own.budget, _Gauge(own))
     blocks = {name: ledger.study_blocks() for name, ledger in ledgers.items()}
     rows = {name: list(ledger.entries()) for name, ledger in ledgers.items()}
     clients = tuple(
@@ -178,17 +178,14 @@ def _intact(ledger: Ledger, head: Head | None) -> bool:
     return True
 
 
-@dataclass
 class _Gauge:
     """Converts totals into statements, once for clients with equal ones."""
 
-    policy: Policy
-    accountant: Accountant
-    known: dict[tuple[Amount, bool, tuple[Amount, ...]], PrivacyStatement] = field(
-        default_factory=dict
-    )
-    risks: dict[tuple[Any, ...], Risk] = field(default_factory=dict)
-    fixed: tuple[Amount, ...] = ()
+    def __init__(self, policy: Policy) -> None:
+        self.policy, self.accountant = policy, accountant_of(policy)
+        self.known: dict[tuple[Amount, bool, tuple[Amount, ...]], PrivacyStatement] = {}
+        self.risks: dict[tuple[Any, ...], Risk] = {}
+        self.fixed: tuple[Amount, ...] = ()
 
     @cached_property
     def allowed(self) -> tuple[pld.KindAllowance, ...] | None:

@@ -67,11 +67,9 @@ def uncovered(report: Report) -> tuple[str, ...]:
             "Persons with several records: k records of one person mean k times the epsilon, and a larger delta."
         )
     if report.withheld:
-        left_out = (
-            "What attacks achieved"
-            if any(policy.scores for policy in report.policies)
-            else "What attacks achieved, and how well the model predicts"
-        )
+        left_out = "What attacks achieved"
+        if not any(policy.scores for policy in report.policies):
+            left_out = "What attacks achieved, and how well the model predicts"
         said.append(f"{left_out}: left out, for it is measured on the records themselves.")
     if report.simulated:
         said.append(
@@ -107,12 +105,11 @@ def _left(policy: PolicyReport) -> Iterator[str]:
     total = sum(client.bytes for client in policy.clients)
     kinds = [line for line in policy.account.kinds if line.released]
     whole = "in all studies so far" if policy.block else "in all"
-    yield (
-        f"{number(policy.released)} answers, {size(total)} {whole}, of {len(kinds)} kinds; no table, and "
-        f"{'unmodified records in some of them' if policy.handed_over else f'no unmodified {subject.one}'}."
-        if policy.finite or policy.handed_over
-        else f"{number(policy.released)} answers, {size(total)} {whole}, of {len(kinds)} kinds."
-    )
+    raw = f"no unmodified {subject.one}"
+    if policy.handed_over:
+        raw = "unmodified records in some of them"
+    raw = f"; no table, and {raw}" if policy.finite or policy.handed_over else ""
+    yield f"{number(policy.released)} answers, {size(total)} {whole}, of {len(kinds)} kinds{raw}."
     for line in kinds:
         how = "with noise" if line.protected else "without a finite guarantee"
         yield f"{line.about.rstrip('.')}: {number(line.released)} times, {how}."
@@ -164,12 +161,10 @@ def _worth(policy: PolicyReport) -> Iterator[str]:
     if policy.scores:
         first = policy.scores[0]
         for score in (first, *policy.saving):
-            constant = (
-                ""
-                if score.constant is None
-                else f"; predicting a constant: {number(score.constant)}"
-            )
-            yield f"{score.name.capitalize()} {figure(score)}{constant}."
+            told = f"{score.name.capitalize()} {figure(score)}"
+            if score.constant is not None:
+                told += f"; predicting a constant: {number(score.constant)}"
+            yield f"{told}."
         if first.undecided:
             yield "The constant lies within the interval: whether the model is better is not known."
         yield f"{(policy.metrics.get('released') or 'Measured in the simulation, on records held out').capitalize()}."

@@ -410,8 +410,7 @@ class Report:
     study: Studied
     policies: tuple[PolicyReport, ...]
     version: str = ""
-    #: whether what the records' truth scored is left out
-    withheld: bool = False
+    withheld: bool = False  #: whether what the records' truth scored is left out
 
     def published(self) -> Report:
         """The report as pages show it: without what the truth scored, where ledgers last."""

@@ -206,17 +206,8 @@ def _audited(found: Finding) -> dict[str, Any]:
 
 def _attacked(found: Finding) -> dict[str, Any]:
     kept = (
-        "attack",
-        "metric",
-        "measure",
-        "value",
-        "of",
-        "low",
-        "high",
-        "baseline",
-        "severity",
-        "state",
-        "why_not",
+        *("attack", "metric", "measure", "value", "of", "low", "high", "baseline"),
+        *("severity", "state", "why_not"),
     )
     return {name: getattr(found, name) for name in kept}
 

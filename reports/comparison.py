@@ -12,21 +12,11 @@ from privfed.questions.exact import shown, shown_delta, shown_percent
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.epsilons import Epsilons, epsilons
 from privfed.reports.metrics import MetricValue
-from privfed.reports.page import (
-    environment_of,
-    figure_of,
-    number,
-    percent,
-    plain_words,
-    size,
-    verdict,
-)
-from privfed.reports.provenance import provenance
+from privfed.reports.page import figure_of, number, percent, plain_words, rendered, size, verdict
 
 NONE = "none"  #: What one of the runs does not have
-NOT_THERE = (
-    "no such policy"  #: Of a run without it, which is not to be taken for one without a guarantee
-)
+#: Of a run without a policy, which is not to be taken for one without a guarantee.
+NOT_THERE = "no such policy"
 LEFT_OUT = "left out"  #: What a page without the records' truth does not say
 LEVEL = 0.95  #: Of the intervals of differences
 
@@ -91,12 +81,7 @@ def compared(before: Report, now: Report) -> Comparison:
 
 def comparison_page(told: Comparison) -> str:
     """Return a comparison as HTML, without external references."""
-    page: str = (
-        environment_of()
-        .get_template("comparison.html")
-        .render(told=told, provenance=provenance(), level=percent(LEVEL))
-    )
-    return page
+    return rendered("comparison.html", told=told, level=percent(LEVEL))
 
 
 def comparison_lines(told: Comparison) -> str:
@@ -139,11 +124,9 @@ def _described(report: Report, shared: set[str]) -> dict[str, Any]:
         if policy.name in shared
     }
     measured = [policy.metrics for policy in report.policies if "records" in policy.metrics]
-    data = (
-        {"records": measured[0]["records"], "held out": measured[0].get("held_out")}
-        if measured
-        else {}
-    )
+    data = {}
+    if measured:
+        data = {"records": measured[0]["records"], "held out": measured[0].get("held_out")}
     owners = sorted({client.client for policy in report.policies for client in policy.clients})
     return {**study, "owners": ", ".join(owners), "adopted policy": adopted, "measured": data}
 
@@ -278,11 +261,9 @@ def _found(found: Finding | None, absent: str) -> str:
         return absent or "not tried"
     if found.state == "not looked":
         return "cut short, or too few draws"
-    ends = (
-        f" ({figure_of(found, found.low)} to {figure_of(found, found.high)})"
-        if found.low is not None and found.high is not None
-        else ""
-    )
+    ends = ""
+    if found.low is not None and found.high is not None:
+        ends = f" ({figure_of(found, found.low)} to {figure_of(found, found.high)})"
     return f"{verdict(found)}{ends}{'' if found.state == 'found' else ': nothing above chance'}"
 
 

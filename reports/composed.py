@@ -85,16 +85,12 @@ def _one(name: str, policies: Sequence[PolicyAccount], wanted: Neighbours, unit:
     stated = [repr(c.delta) for p, c in shares if p.accountant.components[0] == "rho"]
     delta = (max(map(Fraction, stated)) or STATED) + own
     accountant = ZeroConcentrated()
-    certified = all(c.ceiling is not None for _, c in shares)
-    if certified:
+    if all(c.ceiling is not None for _, c in shares):  # certified
         epsilon, _ = accountant.guarantee((rho, own), delta)
+        curve = Tradeoff.zcdp(float_up(rho), float_up(own))
     else:
         epsilon, _ = accountant.odometer((rho, Fraction(0)), delta - own)
-    curve = (
-        Tradeoff.zcdp(float_up(rho), float_up(own))
-        if certified
-        else Tradeoff.approximate(float_up(epsilon), float_up(delta))
-    )
+        curve = Tradeoff.approximate(float_up(epsilon), float_up(delta))
     return Composed(float_up(epsilon), float_up(delta), curve.found(0.01), unit)
 
 

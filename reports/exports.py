@@ -240,11 +240,8 @@ def pia(source: Source) -> str:
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     about, name = source.about, source.report.study.name
     measures = list(_measures(source))
-    answered = {
-        "pia_id": 1,
-        "created_at": now,
-        "updated_at": now,
-    }
+    times = {"created_at": now, "updated_at": now}
+    answered = {"pia_id": 1, **times}
     return _json(
         {
             "pia": {
@@ -259,8 +256,7 @@ def pia(source: Source) -> str:
                 "progress": 0,
                 "is_example": 0,
                 "is_archive": 0,
-                "created_at": now,
-                "updated_at": now,
+                **times,
             },
             "answers": [
                 {"reference_to": question, "data": data, **answered}

@@ -3,13 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from privfed.questions.exact import shown_delta
-from privfed.reports.page import environment_of, epsilon, number
+from privfed.reports.page import rendered
 
 
 def guard_page(verdict: Mapping[str, Any]) -> str:
     """Return the page of a verdict's plain data: HTML with its styles inside."""
-    environment = environment_of()
-    environment.filters |= {"number": number, "epsilon": epsilon, "delta": shown_delta}
-    text: str = environment.get_template("guard.html").render(verdict=verdict)
-    return text
+    return rendered("guard.html", verdict=verdict)

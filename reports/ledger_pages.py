@@ -14,7 +14,7 @@ from privfed.ledger.statement import Line
 from privfed.privacy.loss import Loss
 from privfed.questions.exact import shown
 from privfed.reports.ledger_text import facts
-from privfed.reports.page import environment_of, number
+from privfed.reports.page import rendered
 from privfed.reports.words import in_words
 
 ROWS = 500  #: Most rows on a page, the newest
@@ -118,17 +118,13 @@ def spent(line: Line) -> str:
 
 def ledgers_page(views: Sequence[LedgerView]) -> str:
     """The page of all ledgers."""
-    return _rendered("ledgers.html", views=views)
+    return rendered("ledgers.html", views=views, spent=spent, now=_now())
 
 
 def ledger_page(view: LedgerView) -> str:
     """The page of one ledger."""
-    return _rendered("ledger.html", view=view)
+    return rendered("ledger.html", view=view, now=_now())
 
 
-def _rendered(template: str, **values: object) -> str:
-    environment = environment_of()
-    environment.filters |= {"number": number, "spent": spent}
-    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    text: str = environment.get_template(template).render(**values, now=now)
-    return text
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -8,8 +8,7 @@ from tempfile import TemporaryDirectory
 from privfed.errors import InputError
 from privfed.reports.board import answers, chosen, uncovered
 from privfed.reports.budget import Report
-from privfed.reports.page import answered, environment_of
-from privfed.reports.provenance import provenance
+from privfed.reports.page import rendered
 from privfed.reports.regulator import pyramid
 
 #: Browsers that print a page, in the order in which they are looked for.
@@ -22,38 +21,24 @@ def board(report: Report, policy: str = "") -> str:
     `policy` is the one that is decided on; by default the first with a finite guarantee.
     """
     decided = chosen(report, policy)
-    text: str = (
-        environment_of()
-        .get_template("board.html")
-        .render(
-            report=report,
-            policy=decided,
-            said=answers(report, decided),
-            others=[
-                answers(report, report.standing(other))
-                for other in report.policies
-                if other.name != decided.name
-            ],
-            uncovered=uncovered(report),
-            owners=answered,
-            provenance=provenance(),
-        )
+    return rendered(
+        "board.html",
+        report=report,
+        policy=decided,
+        said=answers(report, decided),
+        others=[
+            answers(report, report.standing(other))
+            for other in report.policies
+            if other.name != decided.name
+        ],
+        uncovered=uncovered(report),
     )
-    return text
 
 
 def regulator(report: Report) -> str:
     """Return the page by the blocks of NIST SP 800-226."""
-    text: str = (
-        environment_of()
-        .get_template("regulator.html")
-        .render(
-            report=report,
-            pyramids=[(policy, pyramid(report, policy)) for policy in report.policies],
-            provenance=provenance(),
-        )
-    )
-    return text
+    pyramids = [(policy, pyramid(report, policy)) for policy in report.policies]
+    return rendered("regulator.html", report=report, pyramids=pyramids)
 
 
 def write_pdf(page: Path, pdf: Path) -> None:
@@ -65,14 +50,9 @@ def write_pdf(page: Path, pdf: Path) -> None:
             "print it"
         )
     with TemporaryDirectory() as profile:
-        command = [
-            browser,
-            "--headless",
-            "--disable-gpu",
-            "--no-sandbox",
-            f"--user-data-dir={profile}",
-        ]
-        command += ["--no-pdf-header-footer", f"--print-to-pdf={pdf}", page.resolve().as_uri()]
+        command = [browser, "--headless", "--disable-gpu", "--no-sandbox"]
+        command += [f"--user-data-dir={profile}", "--no-pdf-header-footer"]
+        command += [f"--print-to-pdf={pdf}", page.resolve().as_uri()]
         try:
             subprocess.run(command, check=True, capture_output=True, timeout=120)
         except (OSError, subprocess.SubprocessError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import jinja2
@@ -38,46 +39,19 @@ GUARANTEES: Mapping[Strength, str] = {
 }
 
 
-class _Compiled(jinja2.BytecodeCache):
-    """Keep templates' code while the process lasts: it is read from their text once."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, bytes] = {}
-
-    def load_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
-        """Give what is known of a template, if its text is the same."""
-        if bucket.key in self._kept:
-            bucket.bytecode_from_string(self._kept[bucket.key])
-
-    def dump_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
-        """Keep it."""
-        self._kept[bucket.key] = bucket.bytecode_to_string()
-
-
-_COMPILED = _Compiled()
-
-
-def environment_of() -> jinja2.Environment:
-    """Return the environment that all pages' templates are filled in with."""
-    return jinja2.Environment(
+@cache
+def _environment() -> jinja2.Environment:
+    """What all pages' templates are filled in with; it keeps the code of those that were read."""
+    environment = jinja2.Environment(
         loader=jinja2.PackageLoader("privfed.reports"),
-        bytecode_cache=_COMPILED,
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-
-
-def page(report: Report, models: Mapping[str, str] | None = None) -> str:
-    """Return the engineer's page: HTML with styles and charts inside, without external references.
-
-    ``models`` has a model's picture and text by policy, as HTML; it is shown as it is.
-    """
-    environment = environment_of()
     environment.filters |= {
         "number": number,
-        "epsilon": epsilon,
+        "epsilon": shown,
         "delta": shown_delta,
         "percent": percent,
         "at_most": shown_percent,
@@ -105,21 +79,35 @@ def page(report: Report, models: Mapping[str, str] | None = None) -> str:
         "score_names": score_names,
         "constants": constants,
         "score_of": score_of,
+        "provenance": provenance,
     }
+    return environment
+
+
+def rendered(template: str, **values: Any) -> str:
+    """Return a template filled in: HTML with its styles inside, without external references."""
+    text: str = _environment().get_template(template).render(values)
+    return text
+
+
+def page(report: Report, models: Mapping[str, str] | None = None) -> str:
+    """Return the engineer's page: HTML with styles and charts inside, without external references.
+
+    ``models`` has a model's picture and text by policy, as HTML; it is shown as it is.
+    """
     pictures = {
         policy.name: charts.timeline(policy.clients, policy.name)
         for policy in report.policies
         if policy.account.kinds
     }
-    text: str = environment.get_template("budget.html").render(
+    return rendered(
+        "budget.html",
         report=report,
         pictures=pictures,
         models=models or {},
         epsilons=charts.epsilons(rows) if (rows := drawn(report)) else "",
         most_drawn=AT_MOST * any(len(policy.clients) > AT_MOST for policy in report.policies),
-        provenance=provenance(),
     )
-    return text
 
 
 def number(value: Any) -> str:
@@ -133,11 +121,6 @@ def number(value: Any) -> str:
     if float(value).is_integer() and abs(value) < 1e12:
         return f"{int(value):,}"
     return f"{value:,.2f}" if abs(value) >= 100 else f"{value:.4g}"
-
-
-def epsilon(value: float) -> str:
-    """Format an epsilon, rounded up, so that only 0 is shown as 0."""
-    return shown(value)
 
 
 def percent(value: float) -> str:

@@ -107,18 +107,15 @@ def draws(policy: PolicyReport) -> str:
     """Return how scores vary by the noise, or how to measure it."""
     runs = policy.metrics.get("runs")
     if runs:
-        return f"{_varied(runs)}. {_SIMULATED}"
+        return (
+            f"{_varied(runs)}. A simulation: the ledgers hold only the first run; on real data each run would be "
+            "charged"
+        )
     if not policy.scores or not policy.noisy or "released" in policy.metrics:
         return ""
     return (
         "Scores reflect a single noise draw; set runs = 5 in the study to measure their variation"
     )
-
-
-#: What several runs are.
-_SIMULATED = (
-    "A simulation: the ledgers hold only the first run; on real data each run would be charged"
-)
 
 
 def _varied(runs: Mapping[str, Any]) -> str:
@@ -183,13 +180,9 @@ def left(policy: PolicyReport) -> Iterator[str]:
     for client in policy.clients:
         if client.epsilon is not None and client.budget is not None:
             rest = client.room or Fraction(0)
-            room = (
-                f"room for a study of epsilon {shown_down(rest)}"
-                if rest > (1 - ALL_BUT) * float(client.budget)
-                else "less than 1 % is left"
-                if rest
-                else "nothing is left"
-            )
+            room = "less than 1 % is left" if rest else "nothing is left"
+            if rest > (1 - ALL_BUT) * float(client.budget):
+                room = f"room for a study of epsilon {shown_down(rest)}"
             whole = client.epsilon >= client.budget and room.startswith("room")
             proven = ", as far as is proven of a study that may stop at any time" if whole else ""
             spent = f"at most epsilon {shown(client.epsilon)} of {shown(client.budget)} is spent{proven}; {room}"

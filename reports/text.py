@@ -75,11 +75,8 @@ def _rows(policy: PolicyReport, withheld: bool) -> Iterator[tuple[str, str]]:
 
 def _together(composed: Composed, report: Report) -> str:
     """Return the composed guarantee of all policies, and whether it holds."""
-    case = (
-        ""
-        if report.study.together
-        else " if all were carried out (as alternatives, each holds alone)"
-    )
+    alternatives = " if all were carried out (as alternatives, each holds alone)"
+    case = "" if report.study.together else alternatives
     if composed.epsilon is None:
         return f"NO FINITE GUARANTEE{case}, because {composed.why}"
     at = f" at delta {shown_delta(composed.delta)}" if composed.delta else ""

@@ -100,9 +100,6 @@ class _RawRuleFit(RawBaseline):
     """Runs a federated learner on raw records; the mean of several models' predictions.
 
     To score each client's model alone, as the paper does, use ``models_``.
-
-    Args:
-        learner: the learner to run; None for RuleFit with its defaults.
     """
 
     _parameter_constraints: ClassVar[Constraints] = {"learner": [Learner(FederatedLearner), None]}

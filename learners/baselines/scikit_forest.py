@@ -190,17 +190,9 @@ class LocalForestRegressor(_ScikitForest, BaselineRegressor):
 
 # --- federated histogram forest (Kalloori and Klingler 2022): equal widths between all clients' extremes
 
+_SHARED = ("n_estimators", "max_depth", "min_samples_leaf", "max_features", "random_state")
 _CONSTRAINTS: Constraints = {
-    **{
-        name: FedForestClassifier._parameter_constraints[name]
-        for name in (
-            "n_estimators",
-            "max_depth",
-            "min_samples_leaf",
-            "max_features",
-            "random_state",
-        )
-    },
+    **{name: FedForestClassifier._parameter_constraints[name] for name in _SHARED},
     "n_bins": [Integers(at_least=2, at_most=1000)],
 }
 

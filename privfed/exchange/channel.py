@@ -33,12 +33,8 @@ from privfed.tables.schema import Schema
 
 #: Carries one encoded request to a client and gives the encoded envelope.
 Channel = Callable[[bytes], bytes]
-
-
 #: What a client's envelope held, and the envelope itself with head and signature.
 Opened = tuple[Reply | DryRunReply, Envelope]
-
-
 UNREACHED = (ChannelError, WireError, OSError, TimeoutError)  #: What a request is sent again after
 
 

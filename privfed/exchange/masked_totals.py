@@ -47,9 +47,8 @@ def total_of(shares: Sequence[Release]) -> Release:
     parts = {}
     for name, part in first.parts.items():
         law = part.noise
-        if isinstance(law, SumOfGaussians) and law.owners != len(
-            shares
-        ):  # survivors beyond the fewest
+        # survivors beyond the fewest
+        if isinstance(law, SumOfGaussians) and law.owners != len(shares):
             law = SumOfGaussians(law.parameter, law.counted, len(shares), law.cells)
         units = np.zeros(part.units.shape, np.uint64)
         for share in shares:

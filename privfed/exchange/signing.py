@@ -87,9 +87,8 @@ class Signer:
     def generate(path: str | Path) -> bytes:
         """Write a new key to a file that only its owner can read; give the public key."""
         key = os.urandom(KEY)
-        public = Signer(
-            key, ""
-        ).public  # before there is a file, for without cryptography there is none
+        # before there is a file, for without cryptography there is none
+        public = Signer(key, "").public
         try:
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(key)

@@ -6,7 +6,7 @@ is the value itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice, starmap
@@ -116,27 +116,28 @@ def _merged(rule: str, parts: Iterable[Parts]) -> Iterator[Results]:
     """All parts as one."""
     listed = list(parts)
     if listed:
-        ends = np.cumsum([len(values) for values, _, _ in listed])
+        values, errors, locates = zip(*listed, strict=True)
+        locate = _in_turn(list(map(len, values)), locates)
+        yield Results.of(rule, np.concatenate(values), np.concatenate(errors), locate)
 
-        def locate(at: int) -> str:
-            part = int(np.searchsorted(ends, at, side="right"))
-            return listed[part][2](at - int(ends[part]) + len(listed[part][0]))
 
-        values = np.concatenate([one for one, _, _ in listed])
-        yield Results.of(rule, values, np.concatenate([one for _, one, _ in listed]), locate)
+def _in_turn(sizes: Sequence[int], locates: Sequence[Callable[[int], str]]) -> Callable[[int], str]:
+    """What says where each number of several arrays is, one array after the other."""
+    ends = np.cumsum(sizes)
+
+    def locate(at: int) -> str:
+        part = int(np.searchsorted(ends, at, side="right"))
+        return locates[part](at - int(ends[part]) + sizes[part])
+
+    return locate
 
 
 def _of_few(numbers: list[Numbers], records: int) -> Iterator[Results]:
     """Every difference and sum of two, differences of totals that means stand for, and triples."""
     values = np.concatenate([np.empty(0), *(block.values.reshape(-1) for block, _ in numbers)])
     widths = np.concatenate([np.empty(0), *(widths for _, widths in numbers)])
-    ends = np.cumsum([len(widths) for _, widths in numbers])
-
-    def locate(at: int) -> str:
-        block = int(np.searchsorted(ends, at, side="right"))
-        one, widths = numbers[block]
-        return one.leaf.element(at - int(ends[block]) + len(widths))
-
+    sizes, locates = [len(one) for _, one in numbers], [block.leaf.element for block, _ in numbers]
+    locate = _in_turn(sizes, locates)
     kept = np.flatnonzero(np.isfinite(values) & (np.abs(values) < 1e15))
     values, cells = values[kept].astype(float), widths[kept]
     first, second = np.triu_indices(len(values), 1)

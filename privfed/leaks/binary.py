@@ -117,12 +117,7 @@ def _likely(data: bytes, marked: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _standing(
-    table: RawTable,
-    path: str,
-    data: bytes,
-    kind: str,
-    floats: _Floats,
-    begins: np.ndarray,
+    table: RawTable, path: str, data: bytes, kind: str, floats: _Floats, begins: np.ndarray
 ) -> Evidence | None:
     """Values of one format that stand at some of the offsets."""
     ordered = floats.ordered[kind]
@@ -160,7 +155,8 @@ def digits_in(windows: list[tuple[str, np.ndarray]], table: RawTable) -> Evidenc
     long = np.flatnonzero(decimals_of(sizes) == NO_GRADE) if len(sizes) else np.empty(0, int)
     if not len(long):
         return None
-    keys = _leading(sizes[long])
+    exponent = np.floor(np.log10(sizes[long]))  # but for a slip in the last digit
+    keys = np.floor(sizes[long] * 10.0 ** (WINDOW - 1 - exponent)).astype(np.int64)
     order = np.argsort(keys)
     ordered = keys[order]
     for path, seen in windows:
@@ -179,13 +175,6 @@ def digits_in(windows: list[tuple[str, np.ndarray]], table: RawTable) -> Evidenc
                 plain=2,
             )
     return None
-
-
-def _leading(values: np.ndarray) -> np.ndarray:
-    """The first twelve digits that are written for each number, but for a slip in the last."""
-    exponent = np.floor(np.log10(values))
-    scaled = np.floor(values * 10.0 ** (WINDOW - 1 - exponent))
-    return np.asarray(scaled.astype(np.int64))
 
 
 def windows_of(released: Released) -> list[tuple[str, np.ndarray]]:
@@ -227,9 +216,8 @@ def digests_in(seen: dict[str, str], table: RawTable) -> Evidence | None:
 
     Of the digests that are none of a small count each might be of a value of the column's kind.
     """
-    small = (
-        len(table.cells) + table.codes.size <= DRAWN
-    )  # of larger ones no cut digests are looked for
+    # of larger ones no cut digests are looked for
+    small = len(table.cells) + table.codes.size <= DRAWN
     found: dict[str, tuple[float, partial[str], str]] = {}
     counted: set[str] = set()
     written = cache(lambda: list(_written(table)))

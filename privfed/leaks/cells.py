@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,6 +13,7 @@ from privfed.leaks.evidence import Evidence
 from privfed.leaks.functions import Function
 from privfed.leaks.precision import DOUBLE, Precision, simplicity
 from privfed.leaks.table import Cells, RawTable
+from privfed.leaks.windows import each_of
 
 #: In a crowd of so many short numbers, no more than so many values of each function are looked for:
 #: few would not be told from chance.
@@ -33,50 +33,28 @@ class Hits:
     chance: np.ndarray
 
 
-@dataclass(eq=False)
-class Compared:
-    """Functions whose values are held against all that left, for the first table all at once."""
-
-    functions: Sequence[Function]
-    released: Released
-    tolerance: float
-    _first: tuple[RawTable, list[Evidence | None]] | None = None
-
-    def score(self, at: int, table: RawTable) -> Evidence | None:
-        """The block that one function's values explain most surprisingly, if any."""
-        if self._first is None:
-            self._first = table, self._scores(self.functions, table)
-        if table is self._first[0]:
-            return self._first[1][at]
-        return self._scores([self.functions[at]], table)[0]
-
-    def _scores(self, functions: Sequence[Function], table: RawTable) -> list[Evidence | None]:
-        indices = self.released.indices
-        best: list[tuple[float, Index, Hits, Cells] | None] = [None] * len(functions)
-        for index in indices:
-            crowded = index.precisions[0] is not DOUBLE and len(index.sizes) >= CROWD
-            found: list[tuple[int, Hits, Cells]] = []
-            for at, function in enumerate(functions):
-                cells = function.of(table)
-                if cells is None or not len(cells):
-                    continue
-                if crowded and function.plain:
-                    if _hopeless(cells.sizes, index.precisions[0]):
-                        continue
-                    cells = cells.thinned(THIN)
-                hits = _hits(cells, index, self.tolerance)
-                if len(hits.places):
-                    found.append((at, hits, cells))
-            scored = zip(found, _surprises(index, [hits for _, hits, _ in found]), strict=True)
-            for (at, hits, cells), nats in scored:
-                nats -= np.log(len(indices))
-                so_far = best[at]
-                if nats > (so_far[0] if so_far else DULL):
-                    best[at] = nats, index, hits, cells
-        return [
-            None if one is None else _evidence(function, table, self.released, *one)
-            for function, one in zip(functions, best, strict=True)
-        ]
+def compared(
+    function: Function, released: Released, tolerance: float, table: RawTable
+) -> Evidence | None:
+    """The block that a function's values explain most surprisingly, if any."""
+    values = function.of(table)
+    if values is None or not len(values):
+        return None
+    best: tuple[Index, Hits, Cells] | None = None
+    most = DULL
+    for index in released.indices:
+        cells = values
+        crowded = index.precisions[0] is not DOUBLE and len(index.sizes) >= CROWD
+        if crowded and function.plain:
+            if _hopeless(cells.sizes, index.precisions[0]):
+                continue
+            cells = cells.thinned(THIN)
+        hits = _hits(cells, index, tolerance)
+        if len(hits.places):
+            nats = _surprise(index, hits) - float(np.log(len(released.indices)))
+            if nats > most:
+                most, best = nats, (index, hits, cells)
+    return None if best is None else _evidence(function, table, released, most, *best)
 
 
 def _hopeless(sizes: np.ndarray, precision: Precision) -> bool:
@@ -124,9 +102,7 @@ def _candidates(index: Index, cells: Cells, tolerance: float) -> np.ndarray:
         return np.empty(0, dtype=np.int64)
     last = np.searchsorted(released, upper[some], side="right")
     starts = np.maximum(first[some], np.concatenate([[0], last[:-1]]))  # windows may overlap
-    counts = np.maximum(last - starts, 0)
-    ends = np.cumsum(counts)
-    return np.asarray(np.arange(ends[-1]) + np.repeat(starts - ends + counts, counts))
+    return each_of(starts, np.maximum(last - starts, 0))
 
 
 def _nearest(sizes: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -137,43 +113,31 @@ def _nearest(sizes: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndar
     return np.where(near < far, before, after), np.minimum(near, far)
 
 
-def _surprises(index: Index, hits: Sequence[Hits]) -> list[float]:
-    """For each function's hits the nats of the most surprising group, or of all together.
+def _surprise(index: Index, hits: Hits) -> float:
+    """The nats of the most surprising group, or of all together.
 
     Where that is worth a closer look, simple numbers (0.5, 12, 44/97) are taken for as likely as
     they are.
     """
-    if len(hits) > 1 and sum(len(one.places) for one in hits) > CROWD:
-        return [_surprises(index, [one])[0] for one in hits]
-    nats = np.array([max(each.max(), whole) for each, whole in _of_groups(index, hits)])
-    again = [at for at, one in enumerate(hits) if nats[at] > DULL and len(one.places) <= THIN]
-    if again:
-        simple = simplicity(index.sizes[np.concatenate([hits[at].places for at in again])])
-        ends = np.cumsum([len(hits[at].places) for at in again])
-        for at, part in zip(again, np.split(simple, ends[:-1]), strict=True):
-            hits[at].chance[:] = np.minimum(np.maximum(hits[at].chance, part), 1.0)
-        closer = _of_groups(index, [hits[at] for at in again])
-        nats[again] = [max(each.max(), whole) for each, whole in closer]
-    return [float(one) for one in nats]
+    each, whole = _of_groups(index, hits)
+    if max(each.max(), whole) > DULL and len(hits.places) <= THIN:
+        simple = simplicity(index.sizes[hits.places])
+        hits.chance[:] = np.minimum(np.maximum(hits.chance, simple), 1.0)
+        each, whole = _of_groups(index, hits)
+    return float(max(each.max(), whole))
 
 
-def _of_groups(index: Index, hits: Sequence[Hits]) -> list[tuple[np.ndarray, float]]:
-    """For each function's hits the nats of each group, and of all groups together."""
-    if not hits:
-        return []
-    groups, width = len(index.trials), len(index.trials) + 1
-    number = np.repeat(np.arange(len(hits)), [len(one.places) for one in hits])
-    places = np.concatenate([one.places for one in hits])
-    chance = np.concatenate([one.chance for one in hits])
-    sizes = index.sizes[places]
+def _of_groups(index: Index, hits: Hits) -> tuple[np.ndarray, float]:
+    """The nats of each group, and of all groups together."""
+    groups, sizes = len(index.trials), index.sizes[hits.places]
     # all together are a group more; ascending sizes, of which copies tell nothing new
-    once = np.flatnonzero(np.r_[True, (np.diff(sizes) != 0) | (np.diff(number) != 0)])
+    once = np.flatnonzero(np.r_[True, np.diff(sizes) != 0])
     nats = surprises(
-        np.concatenate([index.groups[places] + number * width, groups + number[once] * width]),
-        np.concatenate([chance, chance[once]]),
-        np.tile(np.append(index.trials, index.different), len(hits)),
-    ).reshape(len(hits), width) - float(np.log(2))
-    return [(one[:-1] - float(np.log(groups)), float(one[-1])) for one in nats]
+        np.concatenate([index.groups[hits.places], np.full(len(once), groups)]),
+        np.concatenate([hits.chance, hits.chance[once]]),
+        np.append(index.trials, index.different),
+    ) - float(np.log(2))
+    return nats[:-1] - float(np.log(groups)), float(nats[-1])
 
 
 def _evidence(
@@ -185,7 +149,7 @@ def _evidence(
     hits: Hits,
     cells: Cells,
 ) -> Evidence:
-    ((each, whole),) = _of_groups(index, [hits])
+    each, whole = _of_groups(index, hits)
     groups = index.groups[hits.places]
     alone = each.max() >= whole
     inside = np.flatnonzero(groups == np.argmax(each)) if alone else np.arange(len(groups))

@@ -11,10 +11,8 @@ RECORDS, CLASSES, EACH = 2000, 16, 10
 #: times the factor must exceed that of independent columns.
 STRATA, STRATUM, CLEAR = 8, 12, 1.2
 REPEATED = 0.2  #: A column of fewer values than this share of the records keeps them as its classes
-ALIKE, ENOUGH = (
-    0.9,
-    16,
-)  #: Correlation of ranks from which on two columns are one, and of how many records
+#: Correlation of ranks from which on two columns are one, and of how many records.
+ALIKE, ENOUGH = 0.9, 16
 SHARED = 0.5  #: Share of the smaller entropy that two columns must have in common
 
 

@@ -6,7 +6,7 @@ Each gives the sizes of its values, with the cells that they come from. Sizes, f
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import combinations
@@ -41,13 +41,10 @@ class Function:
         return table.memoised(self.rule, partial(self.values, table))
 
 
-def _elementwise(function: Callable[[np.ndarray], np.ndarray]) -> Values:
-    def values(table: RawTable) -> Cells:
-        _, own, where = table.sample
-        with np.errstate(all="ignore"):
-            return Cells.of(function(own), where)
-
-    return values
+def _elementwise(function: Callable[[np.ndarray], np.ndarray], table: RawTable) -> Cells:
+    _, own, where = table.sample
+    with np.errstate(all="ignore"):
+        return Cells.of(function(own), where)
 
 
 #: Public functions of one value. Sizes only, so that minus one times each is covered as well.
@@ -85,19 +82,15 @@ ELEMENTWISE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def _by_bounds(shift: float, factor: float) -> Values:
+def _by_bounds(shift: float, factor: float, table: RawTable) -> Cells | None:
     """Scaled to [0, 1] by public bounds, then stretched and shifted."""
-
-    def values(table: RawTable) -> Cells | None:
-        if not table.bounds:
-            return None
-        _, own, where = table.sample
-        low, high = np.array([table.bounds.get(name, (np.nan, np.nan)) for name in table.names]).T
-        unit = (own - low) / (high - low)
-        unit[(unit <= 0) | (unit >= 1)] = np.nan
-        return Cells.of(unit * factor - shift, where, 8 * _EPSILON)
-
-    return values
+    if not table.bounds:
+        return None
+    _, own, where = table.sample
+    low, high = np.array([table.bounds.get(name, (np.nan, np.nan)) for name in table.names]).T
+    unit = (own - low) / (high - low)
+    unit[(unit <= 0) | (unit >= 1)] = np.nan
+    return Cells.of(unit * factor - shift, where, 8 * _EPSILON)
 
 
 #: What each scaling by its own column subtracts, and what it divides by, shape (columns,).
@@ -125,21 +118,18 @@ def _count(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.isfinite(x).sum(axis=0).astype(float))
 
 
-def _scaled(name: str) -> Values:
-    def values(table: RawTable) -> Cells | None:
-        if table.records < 3 or not table.numbers.size:
-            return None
-        _, own, where = table.sample
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore", RuntimeWarning)  # columns without any value
-            shift, scale = SCALINGS[name](table.numbers)
-            scaled = (own - shift) / scale
-            far = float(np.nanmax(np.abs(own) / np.abs(scale), initial=0))
-        slack = min(16 * _EPSILON * far, 1e-9)
-        scaled[np.abs(scaled) <= 4 * slack] = np.nan
-        return Cells.of(scaled, where, slack)
-
-    return values
+def _scaled(name: str, table: RawTable) -> Cells | None:
+    if table.records < 3 or not table.numbers.size:
+        return None
+    _, own, where = table.sample
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # columns without any value
+        shift, scale = SCALINGS[name](table.numbers)
+        scaled = (own - shift) / scale
+        far = float(np.nanmax(np.abs(own) / np.abs(scale), initial=0))
+    slack = min(16 * _EPSILON * far, 1e-9)
+    scaled[np.abs(scaled) <= 4 * slack] = np.nan
+    return Cells.of(scaled, where, slack)
 
 
 #: Functions of two values: multiples of their sum or of their difference d, and of d^2.
@@ -154,15 +144,11 @@ PAIRWISE: dict[str, tuple[np.ufunc, float, int]] = {
 }
 
 
-def _of_two(name: str) -> Values:
+def _of_two(name: str, table: RawTable) -> Cells:
     function, factor, power = PAIRWISE[name]
-
-    def values(table: RawTable) -> Cells:
-        one = table.memoised(function, lambda: _pairs(table, function))
-        squared = Cells(one.sizes**2, one.first, 2 * one.slack * one.sizes)
-        return (squared if power == 2 else one).times(factor)
-
-    return values
+    one = table.memoised(function, lambda: _pairs(table, function))
+    squared = Cells(one.sizes**2, one.first, 2 * one.slack * one.sizes)
+    return (squared if power == 2 else one).times(factor)
 
 
 def _pairs(table: RawTable, function: np.ufunc) -> Cells:
@@ -208,14 +194,10 @@ def _between(table: RawTable) -> Cells:
     return Cells(made.sizes, made.first, np.where(np.isfinite(single), single, 0.0))
 
 
-def _of_three(factor: float) -> Values:
+def _of_three(factor: float, table: RawTable) -> Cells | None:
     """A multiple of the sum of three records."""
-
-    def values(table: RawTable) -> Cells | None:
-        total = table.memoised("three", lambda: _threes(table))
-        return None if total is None else total.times(factor)
-
-    return values
+    total = table.memoised("three", lambda: _threes(table))
+    return None if total is None else total.times(factor)
 
 
 def _threes(table: RawTable) -> Cells | None:
@@ -253,9 +235,16 @@ def _quantiles(table: RawTable) -> Cells | None:
     return Cells.of(values, cells)
 
 
+def _products(numbers: np.ndarray) -> np.ndarray:
+    pairs = np.array(list(combinations(range(numbers.shape[1]), 2)))
+    if len(numbers) * len(pairs) > PAIRS:
+        return np.full((len(numbers), 1), np.nan)
+    return np.asarray(numbers[:, pairs[:, 0]] * numbers[:, pairs[:, 1]])
+
+
 #: Functions of one record's numbers, shape (records, columns), to one or more of each.
 OF_A_RECORD: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "the product of two values of one record": lambda x: _products(x),
+    "the product of two values of one record": _products,
     "the sum of one record's values": lambda x: x.sum(axis=1),
     "the mean of one record's values": lambda x: x.mean(axis=1),
     "the length of one record": lambda x: np.sqrt((x**2).sum(axis=1)),
@@ -265,26 +254,15 @@ OF_A_RECORD: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def _products(numbers: np.ndarray) -> np.ndarray:
-    pairs = np.array(list(combinations(range(numbers.shape[1]), 2)))
-    if len(numbers) * len(pairs) > PAIRS:
-        return np.full((len(numbers), 1), np.nan)
-    return np.asarray(numbers[:, pairs[:, 0]] * numbers[:, pairs[:, 1]])
-
-
-def _of_a_record(function: Callable[[np.ndarray], np.ndarray]) -> Values:
+def _of_a_record(function: Callable[[np.ndarray], np.ndarray], table: RawTable) -> Cells | None:
     """Products, sums, means and lengths of a record, as the moments of one record are."""
-
-    def values(table: RawTable) -> Cells | None:
-        numbers, _, where = table.sample
-        if numbers.shape[1] < 2:
-            return None
-        with np.errstate(all="ignore"):
-            made = function(numbers).reshape(len(numbers), -1)
-        slack = 4 * _EPSILON * float(np.nanmax(np.abs(made), initial=0))
-        return Cells.of(made, np.broadcast_to(where[:, :1], made.shape), slack)
-
-    return values
+    numbers, _, where = table.sample
+    if numbers.shape[1] < 2:
+        return None
+    with np.errstate(all="ignore"):
+        made = function(numbers).reshape(len(numbers), -1)
+    slack = 4 * _EPSILON * float(np.nanmax(np.abs(made), initial=0))
+    return Cells.of(made, np.broadcast_to(where[:, :1], made.shape), slack)
 
 
 OF_A_GROUP: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -294,20 +272,16 @@ OF_A_GROUP: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def _of_a_group(function: Callable[[np.ndarray], np.ndarray]) -> Values:
+def _of_a_group(function: Callable[[np.ndarray], np.ndarray], table: RawTable) -> Cells | None:
     """Sums, means and deviations of small groups of records that one or two columns describe."""
-
-    def values(table: RawTable) -> Cells | None:
-        groups = table.memoised("groups", lambda: list(_small_groups(table)))
-        if not groups or not table.numbers.size:
-            return None
-        columns = np.arange(table.numbers.shape[1])
-        made = np.array([function(table.numbers[rows]) for rows in groups])
-        where = np.array([int(rows[0]) * len(columns) + columns for rows in groups])
-        slack = 16 * _EPSILON * float(np.nanmax(np.abs(table.numbers), initial=0))
-        return Cells.of(made, where, slack)
-
-    return values
+    groups = table.memoised("groups", lambda: list(_small_groups(table)))
+    if not groups or not table.numbers.size:
+        return None
+    columns = np.arange(table.numbers.shape[1])
+    made = np.array([function(table.numbers[rows]) for rows in groups])
+    where = np.array([int(rows[0]) * len(columns) + columns for rows in groups])
+    slack = 16 * _EPSILON * float(np.nanmax(np.abs(table.numbers), initial=0))
+    return Cells.of(made, where, slack)
 
 
 def _small_groups(table: RawTable) -> Iterator[np.ndarray]:
@@ -340,45 +314,44 @@ _FUNCTION = (
 _SCALED = "scale by public bounds, and release a noisy sum over many records"
 _FEW = "a function of so few records gives them away; pool more records, or add noise"
 
+#: Each family's plainness, what to do about it, and its rules.
+_FAMILIES: Sequence[tuple[str, int, str, Mapping[str, Values]]] = (
+    ("values", 0, _VALUE, {"a raw value": lambda table: table.cells}),
+    (
+        *("bounds", 2, _SCALED),
+        {
+            "a raw value scaled by public bounds": partial(_by_bounds, 0.0, 1.0),
+            "a raw value scaled by public bounds, less a half": partial(_by_bounds, 0.5, 1.0),
+            "a raw value scaled by public bounds, from -1 to 1": partial(_by_bounds, 1.0, 2.0),
+        },
+    ),
+    (
+        *("functions", 3, _FUNCTION),
+        {f"{name} of a raw value": partial(_elementwise, of) for name, of in ELEMENTWISE.items()},
+    ),
+    (
+        *("scalings", 3, _SCALED),
+        {f"a raw value {name}": partial(_scaled, name) for name in SCALINGS},
+    ),
+    (
+        *("few", 4, _FEW),
+        {
+            **{f"{name} of two raw values": partial(_of_two, name) for name in PAIRWISE},
+            "the midpoint of two raw values next to each other": _between,
+            "the sum of three raw values": partial(_of_three, 1.0),
+            "the mean of three raw values": partial(_of_three, 1 / 3),
+            "a quantile between two raw values": _quantiles,
+            **{name: partial(_of_a_record, of) for name, of in OF_A_RECORD.items()},
+            **{
+                f"the {name} of a group of fewer than {{k}} records": partial(_of_a_group, of)
+                for name, of in OF_A_GROUP.items()
+            },
+        },
+    ),
+)
 #: Every function, the plainest first.
 FUNCTIONS = [
     Function(family, plain, mend, rule, values)
-    for family, plain, mend, rules in (
-        ("values", 0, _VALUE, {"a raw value": lambda table: table.cells}),
-        (
-            "bounds",
-            2,
-            _SCALED,
-            {
-                "a raw value scaled by public bounds": _by_bounds(0.0, 1.0),
-                "a raw value scaled by public bounds, less a half": _by_bounds(0.5, 1.0),
-                "a raw value scaled by public bounds, from -1 to 1": _by_bounds(1.0, 2.0),
-            },
-        ),
-        (
-            "functions",
-            3,
-            _FUNCTION,
-            {f"{name} of a raw value": _elementwise(of) for name, of in ELEMENTWISE.items()},
-        ),
-        ("scalings", 3, _SCALED, {f"a raw value {name}": _scaled(name) for name in SCALINGS}),
-        (
-            "few",
-            4,
-            _FEW,
-            {
-                **{f"{name} of two raw values": _of_two(name) for name in PAIRWISE},
-                "the midpoint of two raw values next to each other": _between,
-                "the sum of three raw values": _of_three(1.0),
-                "the mean of three raw values": _of_three(1 / 3),
-                "a quantile between two raw values": _quantiles,
-                **{name: _of_a_record(of) for name, of in OF_A_RECORD.items()},
-                **{
-                    f"the {name} of a group of fewer than {{k}} records": _of_a_group(of)
-                    for name, of in OF_A_GROUP.items()
-                },
-            },
-        ),
-    )
+    for family, plain, mend, rules in _FAMILIES
     for rule, values in rules.items()
 ]

@@ -24,6 +24,7 @@ from privfed.leaks.reading.leaf import CELLS
 from privfed.leaks.reading.texts import COMMA, ungrouped
 from privfed.leaks.table import RawTable
 from privfed.leaks.texts import Runs, key_of, runs_of
+from privfed.leaks.windows import each_of
 
 #: Most text that is read line by line, and most lines of a table that are compared cell by cell.
 READ, COMPARED = 1 << 21, 300
@@ -309,10 +310,8 @@ def _best_of_each(
         counts = one.last[kept] - one.first[kept]
         kept = kept[np.cumsum(counts) <= POINTED]
         counts = one.last[kept] - one.first[kept]
-        ends = np.cumsum(counts)
-        total = int(ends[-1]) if len(ends) else 0
-        at = np.arange(total) + np.repeat(one.first[kept] - ends + counts, counts)
-        keys.append(np.repeat(one.line[kept], counts) * table.records + one.order[at])
+        records = one.order[each_of(one.first[kept], counts)]
+        keys.append(np.repeat(one.line[kept], counts) * table.records + records)
         columns.append(np.repeat(one.column[kept], counts))
         nats.append(np.repeat(one.nats[kept], counts))
     key, column, gain = map(np.concatenate, (keys, columns, nats))
@@ -501,8 +500,7 @@ def _partners(
     first = np.searchsorted(ordered, total - ordered - reach, side="left")
     last = np.searchsorted(ordered, total - ordered + reach, side="right")
     counts = np.maximum(last - first, 0)
-    ends = np.cumsum(counts)
-    at = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - ends + counts, counts)
+    at = each_of(first, counts)
     one = np.repeat(np.arange(len(ordered)), counts)
     kept = one < at
     return order[one[kept]], order[at[kept]]

@@ -56,14 +56,9 @@ BRAIN = Precision("a bfloat16", bits=BITS["bfloat16"])
 
 
 def decimals_of(values: np.ndarray, digits: int = DIGITS) -> np.ndarray:
-    """How many decimals each number has: 1 for 47.3, -2 for 1200, ``NO_GRADE`` for long ones.
+    """How many decimals each finite number but 0 has: 1 for 47.3, -2 for 1200; shape of ``values``.
 
-    Args:
-        values: finite numbers that are not zero.
-        digits: most significant digits that a number may have.
-
-    Returns:
-        whole numbers of the same shape.
+    ``NO_GRADE`` for those that take more than so many significant ``digits``.
     """
     grade = np.full(values.shape, NO_GRADE, dtype=np.int16)
     with np.errstate(divide="ignore"):
@@ -113,14 +108,9 @@ def widths_of(values: np.ndarray) -> np.ndarray:
 def precisions_of(
     values: np.ndarray, kind: str = "float64"
 ) -> Iterator[tuple[Precision, np.ndarray]]:
-    """Sort numbers by precision; a short one may fit several.
+    """Each precision, and the positions of the numbers of it; a short one may fit several.
 
-    Args:
-        values: finite numbers, none of them zero.
-        kind: the type in which they came.
-
-    Returns:
-        each precision with the positions of the numbers of it.
+    ``values`` are finite and not zero, and came in a type, ``kind``.
     """
     single = kind in ("float32", "float16")
     grades = decimals_of(values, SHORT_DIGITS if single else DIGITS)
@@ -150,12 +140,7 @@ def split_by_grid(
 ) -> Iterator[tuple[Precision, np.ndarray, np.ndarray]]:
     """Part blocks whose numbers are all multiples of one power of two, too coarse to be chance.
 
-    Args:
-        values: doubles, none of them zero.
-        blocks: the block of each.
-
-    Returns:
-        a precision each, with its numbers and their blocks.
+    Of doubles, none of them zero, and the block of each: precisions, with their numbers and blocks.
     """
     if not len(values):
         return
@@ -182,13 +167,7 @@ def simplicity(values: np.ndarray) -> np.ndarray:
 
     A number that takes the whole number k to write it (its decimal digits, its binary digits, or
     numerator times denominator of a simple fraction) has 1 / (1 + k): few numbers are so simple, and
-    they are counts, settings and shares.
-
-    Args:
-        values: any numbers.
-
-    Returns:
-        probabilities, shape of ``values``.
+    they are counts, settings and shares. Probabilities, shape of ``values``.
     """
     flat = np.abs(np.asarray(values, dtype=float)).ravel()
     likely = np.zeros(flat.shape)

@@ -30,34 +30,21 @@ CHUNK = 1 << 16  #: How many windows are looked up at a time
 MIX = np.uint64(0x9E3779B97F4A7C15)  #: Odd, and what hashes of several keys are made by
 BEGUN = 8  #: By how many keys a record's beginning is known
 MEND = "no row may leave; release sums or means over many records, with noise"
+Span = tuple[bool, int, int]  #: Some columns: whether with codes of texts, from, to
 
 
-#: Some columns: whether with codes of texts, from, to.
-Span = tuple[bool, int, int]
-
-
-@dataclass(eq=False)
 class Stream:
     """Blocks one after the other, each row by row or (turned) column by column, rounded."""
 
-    precision: Precision
-    parts: Sequence[Block]
-    turned: bool
-    keys: np.ndarray = field(init=False)
-    _starts: list[int] = field(init=False)
-    _windows: Windows = field(init=False)
-    _known: dict[int, np.ndarray] = field(init=False, default_factory=dict)
-    _begun: tuple[RawTable | None, np.ndarray] = field(init=False)
-    _met: tuple[RawTable | None, dict[Span, np.ndarray]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        flat = [
-            (block.values.T if self.turned else block.values).reshape(-1) for block in self.parts
-        ]
-        self.keys = self.precision.keys(np.nan_to_num(np.concatenate(flat).astype(float)))
+    def __init__(self, precision: Precision, parts: Sequence[Block], turned: bool) -> None:
+        self.precision, self.parts, self.turned = precision, parts, turned
+        flat = [(block.values.T if turned else block.values).reshape(-1) for block in parts]
+        self.keys = precision.keys(np.nan_to_num(np.concatenate(flat).astype(float)))
         self._starts = np.cumsum([0, *map(len, flat[:-1])]).tolist()
-        self._windows, self._begun = Windows(self.keys), (None, np.empty(0))
-        self._met = None, {}
+        self._windows = Windows(self.keys)
+        self._known: dict[int, np.ndarray] = {}
+        self._begun: tuple[RawTable | None, np.ndarray] = None, np.empty(0)
+        self._met: tuple[RawTable | None, dict[Span, np.ndarray]] = None, {}
 
     def begun(self, table: RawTable) -> np.ndarray:
         """Places of some keys that may be those with which some columns of a record begin."""

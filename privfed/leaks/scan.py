@@ -18,7 +18,7 @@ import numpy as np
 from privfed.leaks import binary, words
 from privfed.leaks.arithmetic import combinations_of
 from privfed.leaks.artefact import Released
-from privfed.leaks.cells import Compared
+from privfed.leaks.cells import compared
 from privfed.leaks.chance import DULL
 from privfed.leaks.columns import RULES, alike, vectors_of
 from privfed.leaks.directions import parallel
@@ -138,10 +138,9 @@ def _families(
 ) -> Iterator[tuple[str, Iterable[Score]]]:
     """The rules of each family as functions of the table; what they need else is worked out once."""
     numeric = table.numbers.shape[1] > 0
-    functions: dict[str, list[Score]] = {}
-    for family, listed in groupby(FUNCTIONS, lambda one: one.family):
-        compared = Compared(list(listed) if numeric else [], released, tolerance)
-        functions[family] = [partial(compared.score, at) for at in range(len(compared.functions))]
+    functions: dict[str, list[Score]] = {one.family: [] for one in FUNCTIONS}
+    for one in FUNCTIONS if numeric else ():
+        functions[one.family].append(partial(compared, one, released, tolerance))
     naming = [at for at, column in enumerate(table.texts) if column.naming]
     yield "values", functions["values"]
     yield "names", [partial(words.names_in, released, at) for at in naming]

@@ -17,10 +17,8 @@ LARGE = 5000  #: From so many different values on, only next to it
 #: Fewest values that tell an uneven step, into how many parts their least distance may fall, by what share of a
 #: step they may miss it, and how many are tried before all are.
 FEWEST, PARTS, MISSED, TRIED = 5, 60, 1e-4, 64
-ENDINGS, HEAPED = (
-    100,
-    7.0,
-)  #: How many endings numbers have, and from how many nats on some are preferred
+#: How many endings numbers have, and from how many nats on some are preferred.
+ENDINGS, HEAPED = 100, 7.0
 
 
 def step_of(values: np.ndarray) -> float:

@@ -352,12 +352,9 @@ def _read_tables(
     return [replace(table, public=free, shared=shared) for table in tables]
 
 
-def _is_table(value: object) -> bool:
-    return _is_frame(value) or _has_records(value) or np.ndim(value) == 2  # type: ignore[arg-type]
-
-
-def _is_frame(value: object) -> bool:
-    return isinstance(value, Mapping) or (hasattr(value, "columns") and hasattr(value, "iloc"))
+def _is_table(value: Any) -> bool:
+    frame = hasattr(value, "columns") and hasattr(value, "iloc")
+    return isinstance(value, Mapping) or frame or _has_records(value) or np.ndim(value) == 2
 
 
 def _has_records(value: object) -> bool:
@@ -385,7 +382,9 @@ def _frame(raw: Any) -> pd.DataFrame:
         return raw.to_frame()
     try:
         if not isinstance(raw, Mapping):
-            raw = raw if isinstance(raw, list | tuple) and _has_texts(raw) else np.asarray(raw)
+            first = raw[:1] if isinstance(raw, list | tuple) else ()
+            rows = any(isinstance(one, str | list | tuple | dict) for one in first)
+            raw = raw if rows else np.asarray(raw)
             if isinstance(raw, np.ndarray) and raw.ndim != 2 and not raw.dtype.names:
                 raw = raw.reshape(len(raw), -1)
         return pd.DataFrame(raw)
@@ -393,10 +392,6 @@ def _frame(raw: Any) -> pd.DataFrame:
         raise InputError(
             f"the raw data are no table ({type(raw).__name__}); pass a DataFrame or an array"
         ) from error
-
-
-def _has_texts(rows: Sequence[Any]) -> bool:
-    return any(isinstance(one, str | list | tuple | dict) for one in rows[:1])
 
 
 def _read(frame: pd.DataFrame, owner: str, sentinel: bool, schema: Any) -> RawTable:

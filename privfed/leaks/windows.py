@@ -25,10 +25,8 @@ def _powers(count: int) -> tuple[np.ndarray, np.ndarray]:
 class Windows:
     """Sums of a stream's keys k_i b^i modulo 2^64: two windows of equal keys have the same hash.
 
-    Keys are mixed first: floats' bit patterns end with zeros, which no power would ever fill.
-
-    Args:
-        keys: integers of any type.
+    Keys, integers of any type, are mixed first: floats' bit patterns end with zeros, which no power
+    would ever fill.
     """
 
     def __init__(self, keys: np.ndarray) -> None:
@@ -51,6 +49,13 @@ class Windows:
         sums, back = self._sums
         with np.errstate(over="ignore"):
             return np.asarray((sums[last] - sums[first]) * back[first])
+
+
+def each_of(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The positions of some slices, one slice after the other: of each so many from its start on."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.asarray(np.arange(total) + np.repeat(starts - ends + counts, counts))
 
 
 def hashes_of(rows: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray:

@@ -43,7 +43,7 @@ from privfed.ledger.verification import check_begun, stored_totals, totals_of, v
 from privfed.privacy.accountant import Accountant, Amount, Budget, plus
 from privfed.privacy.limit import WHOLE, Limit, scope
 from privfed.privacy.policy import Policy
-from privfed.privacy.policy_objects import accountant_of
+from privfed.privacy.policy_objects import accountant_of, installed_accountant
 from privfed.questions import plugins
 from privfed.questions.exact import shown, shown_delta
 
@@ -497,10 +497,9 @@ class Ledger(Custody):
         with self._store.reading():
             plain, counts_by = self._store.held(BLOCKS, "accountant")
             blocks = self._study_blocks(plain)
-        if blocks and counts_by in plugins.available("accountants"):
-            people = self._people(plugins.load("accountants", counts_by)())
-            if people is not None:
-                blocks = {s: replace(x, spent=people.most_of(s)) for s, x in blocks.items()}
+        accountant = installed_accountant(counts_by) if blocks else None
+        if accountant is not None and (people := self._people(accountant)) is not None:
+            blocks = {s: replace(x, spent=people.most_of(s)) for s, x in blocks.items()}
         order = [str(row.body["study"]) for row in self.entries(events=("share",))]
         return {study: blocks[study] for study in order}
 
@@ -577,7 +576,7 @@ class Ledger(Custody):
                 self.entries(),
                 self.terms,
                 by,
-                amended=bool(self._store.look("amended")[0]),
+                amended=self.amended,
                 named=self.entries(),
                 blocks=self.study_blocks() if by == "study" else None,
             )

@@ -18,7 +18,7 @@ from privfed.privacy.accountant import Accountant, Amount, Budget, plus
 from privfed.privacy.limit import ASPECTS, Limit
 from privfed.privacy.loss import Loss, told_basis
 from privfed.privacy.masked_sums import MaskedSums, if_masks_fail
-from privfed.questions import plugins
+from privfed.privacy.policy_objects import installed_accountant
 from privfed.questions.exact import shown, text
 
 
@@ -95,7 +95,7 @@ class _Sums:
         loss = entry.body["loss"]
         finite, basis = "unprotected" not in loss, tuple(loss.get("basis", ()))
         self.accountant = entry.body.get("accountant", self.accountant)
-        accountant = _accountant(self.accountant) if "unmasked" in entry.body else None
+        accountant = installed_accountant(self.accountant) if "unmasked" in entry.body else None
         for name in names:
             if accountant is not None:
                 alone = accountant.cost(Loss.from_dict(entry.body["unmasked"]))
@@ -194,17 +194,17 @@ def _aspect(entry: Entry, by: str) -> str:
 
 
 def _lines(
-    by: str, sums: _Sums, terms: Mapping[str, Any], amended: bool, named: Iterable[Entry]
+    by: str, sums: _Sums, terms: Mapping[str, Any], amended: bool, named: Sequence[Entry]
 ) -> list[Line]:
-    accountant = _accountant(sums.accountant)
+    accountant = installed_accountant(sums.accountant)
     names = list(sums.spent) or ([""] if by == "all" else [])
     lines = [_line(by, name, sums, accountant, terms) for name in names]
     if accountant is None:
         return lines
-    named = list(named)
     fixed = fixed_totals(named, accountant)
     proved = [_proved(line, accountant, terms, amended, fixed) for line in lines]
-    most = _if_masks_fail(named, fixed, accountant)
+    masked = _masks(named)
+    most = [masked.at_most(one, accountant) for one in fixed] if masked else []
     return [_unmasked(line, sums.alone.get(line.name), accountant, most) for line in proved]
 
 
@@ -246,14 +246,6 @@ def _proved(
     return replace(proved, ceiling=stated.ceiling, remaining=left)
 
 
-def _if_masks_fail(
-    named: Iterable[Entry], fixed: Sequence[Amount], accountant: Accountant
-) -> list[Amount]:
-    """Totals named at first, without the masks of the first policy; none if it has no masks."""
-    masked = _masks(named)
-    return [masked.at_most(one, accountant) for one in fixed] if masked else []
-
-
 def _masks(named: Iterable[Entry]) -> MaskedSums | None:
     """The masks of the first policy that rows name; none if it has no masks."""
     first = next((e.body["policy"] for e in named if e.event == "policy"), dict[str, Any]())
@@ -275,7 +267,7 @@ def _of_block(
     line: Line, blocks: Mapping[str, StudyBlock], accountant_name: str, named: Iterable[Entry]
 ) -> Line:
     """State a study with a share by what the share guarantees for ever; others stay as they are."""
-    accountant, block = _accountant(accountant_name), blocks.get(line.name)
+    accountant, block = installed_accountant(accountant_name), blocks.get(line.name)
     if accountant is None or block is None:
         return line
     epsilon, delta = accountant.guarantee(block.share, line.delta)
@@ -297,13 +289,6 @@ def _budget(by: str, name: str, terms: Mapping[str, Any]) -> Budget | None:
         if limit.aspects == (by,) and limit.applies({by: name}):
             return limit.budget
     return None
-
-
-def _accountant(name: str) -> Accountant | None:
-    if name not in plugins.available("accountants"):
-        return None
-    accountant: Accountant = plugins.load("accountants", name)()
-    return accountant
 
 
 def export(entries: Iterable[Entry], format: str) -> Iterator[str]:

@@ -306,9 +306,7 @@ class Store(ABC):
             if event in STATEFUL:
                 body = {**body, "state": self._digest()}
         time = self._last.time if same_time else self._now
-        row: Row = (
-            self._last.seq + 1, time, event, principal, request, encode_body(body), payload
-        )  # fmt: skip
+        row = (self._last.seq + 1, time, event, principal, request, encode_body(body), payload)
         self._last = Tip(row[0], link(self._last.hash, row), time)
         self.insert(row, self._last.hash)
         self._changed.add("tip")

@@ -35,7 +35,8 @@ from privfed.privacy.laws import Law, Unknown
 from privfed.privacy.limit import ASPECTS, Limit
 from privfed.privacy.loss import QUERIED, Loss, covers
 from privfed.privacy.policy import terms_of
-from privfed.questions import plugins, wire
+from privfed.privacy.policy_objects import installed_accountant
+from privfed.questions import wire
 
 _CHARGES = ("reserved", "block")
 #: A charge as far as totals go: its aspects in order, its amount, and its loss.
@@ -308,11 +309,10 @@ class _LedgerPass:
 
     def _shared_by_people(self, block: StudyBlock) -> bool:
         """Whether a cohort's study charged no individual more than its share."""
-        name = self.state.get("accountant")
-        if name not in plugins.available("accountants"):
+        accountant = installed_accountant(self.state.get("accountant"))
+        if accountant is None:
             return True  # as its charges, its own word
-        rows = map(Entry.of, self.file.select(events=_CHARGES))
-        people = Allowances.of(rows, plugins.load("accountants", name)())
+        people = Allowances.of(map(Entry.of, self.file.select(events=_CHARGES)), accountant)
         return people is not None and bool(
             (people.by(block.study) <= ceiling_in_units(block.share)).all()
         )
@@ -339,10 +339,9 @@ class _LedgerPass:
 
     def _check_amounts(self) -> None:
         """Hold what was added against the losses, where the ledger's accountant is installed."""
-        name = self.state.get("accountant")
-        if name not in plugins.available("accountants"):
+        accountant = installed_accountant(self.state.get("accountant"))
+        if accountant is None:
             return
-        accountant: Accountant = plugins.load("accountants", name)()
         for _, amount, loss in self.charges:
             charged = _loss_of(loss)
             if not covers(charged):

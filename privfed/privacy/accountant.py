@@ -32,7 +32,7 @@ class Budget:
     delta: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
-        if not (_is_fraction(self.epsilon) and _is_fraction(self.delta)):
+        if not all(isinstance(each, Fraction) for each in (self.epsilon, self.delta)):
             raise PolicyError('a budget needs exact numbers; write Budget.of("0.5", "1e-5")')
         if not self.epsilon > 0 or not 0 <= self.delta < 1:
             raise PolicyError(
@@ -74,10 +74,6 @@ class PrivacyStatement:
     epsilon: Fraction  #: what is spent so far, nats, rounded up
     delta: Fraction  #: at which both are stated
     ceiling: Fraction | None = None  #: epsilon certified for the whole exchange, or none
-
-
-def _is_fraction(value: object) -> bool:
-    return isinstance(value, Fraction)
 
 
 class Accountant(ABC):

@@ -15,18 +15,16 @@ from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Literal, NoReturn
 
 import numpy as np
-from opendp.domains import atom_domain, vector_domain
 from opendp.measurements import make_gaussian, make_laplace, make_randomized_response_bool
 from opendp.metrics import l1_distance, l2_distance
-from opendp.mod import OpenDPException, enable_features
+from opendp.mod import OpenDPException
 
 from privfed.errors import InputError, PluginError, UnsupportedLoss
-from privfed.privacy.noise import Noise
+from privfed.privacy.noise import INTEGERS, Noise
 from privfed.privacy.pairs import DominatingPair, GaussianPair, LaplacePair, ResponsePair
 from privfed.questions import plugins
 from privfed.questions.part import Bound
 
-enable_features("contrib")
 SIGMA = 3.0  #: Least sigma, in grid units, that is accounted by a continuous curve
 #: A discrete Gaussian tells slightly more than a continuous one: the hockey-stick sum over the
 #: lattice exceeds the integral by its kink's Euler-Maclaurin term, and a continuous shift larger by
@@ -173,7 +171,8 @@ class Law(ABC):
 
     def to_wire(self) -> dict[str, Any]:
         """Give name and parameters as plain data, numbers as exact text."""
-        return {"law": self.name, "parameters": [_text(each) for each in self.parameters]}
+        told = [repr(each) if isinstance(each, float) else str(each) for each in self.parameters]
+        return {"law": self.name, "parameters": told}
 
     @classmethod
     def from_wire(cls, plain: Any) -> Law:
@@ -235,7 +234,7 @@ class DiscreteLaplace(Law):
 
     def opendp(self, units: int) -> float | None:
         """See :class:`Law`."""
-        measurement: Any = make_laplace(_integers(), l1_distance(T="i64"), scale=self.parameter)
+        measurement: Any = make_laplace(INTEGERS, l1_distance(T="i64"), scale=self.parameter)
         return float(measurement.map(units))
 
 
@@ -299,7 +298,7 @@ class DiscreteGaussian(Law):
 
     def opendp(self, units: int) -> float | None:
         """See :class:`Law`."""
-        measurement: Any = make_gaussian(_integers(), l2_distance(T="f64"), scale=self.parameter)
+        measurement: Any = make_gaussian(INTEGERS, l2_distance(T="f64"), scale=self.parameter)
         return float(measurement.map(math.sqrt(units)))
 
 
@@ -532,11 +531,6 @@ def mapped(charged: Charged) -> float | None:
         return None
 
 
-@lru_cache(maxsize=1)
-def _integers() -> Any:
-    return vector_domain(atom_domain(T="i64"))
-
-
 def _number(value: Parameter | str) -> Parameter:
     try:
         if isinstance(value, str):
@@ -544,10 +538,6 @@ def _number(value: Parameter | str) -> Parameter:
         return value if isinstance(value, Fraction) else float(value)
     except (TypeError, ValueError, ArithmeticError):
         raise InputError("a law's parameters are finite numbers, such as 2.5") from None
-
-
-def _text(value: Parameter) -> str:
-    return repr(value) if isinstance(value, float) else str(value)
 
 
 def _positive(name: str, scale: Parameter | str) -> float:

@@ -36,7 +36,6 @@ class Limit:
             raise PolicyError(
                 f"a limit is per one or more of {', '.join(ASPECTS)}, not {', '.join(unknown) or 'nothing'}"
             )
-
         if self.where.get("model", "local") not in ("local", "central"):
             raise PolicyError('a limit\'s where says model = "local" or "central"')
 

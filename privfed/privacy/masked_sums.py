@@ -7,6 +7,7 @@ or more of them who are not gone. Up to t may collude with the server: h - t sha
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -15,20 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from privfed.errors import PolicyError, did_you_mean
+from privfed.errors import PolicyError
 from privfed.privacy.accountant import Accountant, Amount, Budget
 from privfed.privacy.laws import Charged, DiscreteGaussian, Law, SumOfGaussians
 from privfed.privacy.loss import Loss, covers, lost
-from privfed.privacy.mechanism import (
-    BoundedPart,
-    Mechanism,
-    Protection,
-    is_drawn_here,
-    unmasked,
-)
+from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection, is_drawn_here, unmasked
 from privfed.privacy.noise import Noise
 from privfed.questions.exact import shown
 from privfed.questions.part import Bound, PartType
+from privfed.tables.toml_file import check_keys
 
 #: Least sigma of one owner's share, in grid units. From here on tau (see :class:`.SumOfGaussians`) is
 #: below 1e-34, whatever the number of owners.
@@ -73,7 +69,7 @@ class MaskedSums:
         if len(self.keys) > MOST_OWNERS:
             raise PolicyError(f"masked: name at most {MOST_OWNERS} owners")
         for owner, key in self.keys.items():
-            if not isinstance(key, str) or (key and not _is_key(key)):
+            if not isinstance(key, str) or not re.fullmatch("([0-9a-f]{64})?", key):
                 raise PolicyError(
                     f"masked: the key of {owner!r} is no masking key, which has 64 hexadecimal digits"
                 )
@@ -160,13 +156,9 @@ class MaskedSums:
     @classmethod
     def from_dict(cls, plain: Any, where: str = "policy") -> MaskedSums:
         """Read plain data; ``with`` is a table of keys by owner, or a list of names."""
-        known = {"with", "colluding", "least", "unmasked"}
-        unknown = sorted(set(plain) - known) if isinstance(plain, Mapping) else []
-        if unknown:
-            raise PolicyError(
-                f"{where}, masked: unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}"
-                f"{did_you_mean(unknown[0], known)}"
-            )
+        if isinstance(plain, Mapping):
+            known = {"with", "colluding", "least", "unmasked"}
+            check_keys(plain, known, f"{where}, masked", PolicyError)
         if not isinstance(plain, Mapping) or "with" not in plain:
             raise PolicyError(
                 f'{where}: masked is a table; write masked = {{ with = {{ owner = "key" }}, colluding = 0 }}'
@@ -199,10 +191,6 @@ def _masks(mechanism: Mechanism) -> bool:
     """Whether a mechanism is one whose noise may be shared."""
     own = is_drawn_here(mechanism) and not mechanism.suppresses
     return own and mechanism.currency == "rho"
-
-
-def _is_key(text: str) -> bool:
-    return len(text) == 64 and set(text) <= set("0123456789abcdef")
 
 
 @dataclass(frozen=True)

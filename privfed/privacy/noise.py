@@ -22,7 +22,7 @@ from privfed.errors import InputError
 
 # by their own modules: opendp.prelude imports scikit-learn too, a second for nothing
 enable_features("contrib")
-_INTEGERS = vector_domain(atom_domain(T="i64"))
+INTEGERS = vector_domain(atom_domain(T="i64"))  #: What measurements here take
 
 
 class Noise(ABC):
@@ -63,12 +63,12 @@ class SecureNoise(Noise):
 
 @lru_cache(maxsize=64)
 def _laplace(scale: float) -> Any:
-    return make_laplace(_INTEGERS, l1_distance(T="i64"), scale=scale)
+    return make_laplace(INTEGERS, l1_distance(T="i64"), scale=scale)
 
 
 @lru_cache(maxsize=64)
 def _gaussian(scale: float) -> Any:
-    return make_gaussian(_INTEGERS, l2_distance(T="f64"), scale=scale)
+    return make_gaussian(INTEGERS, l2_distance(T="f64"), scale=scale)
 
 
 class TestNoise(Noise):

@@ -38,10 +38,6 @@ def whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**63
 
 
-def _names(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
-
-
 @dataclass(frozen=True)
 class Guard:
     """How one group of parts is protected, jointly."""
@@ -67,7 +63,8 @@ class Guard:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, readable(value, f"guard {name}"))
-        if not _names(self.parts):
+        listed = isinstance(self.parts, list | tuple)
+        if not listed or not all(isinstance(name, str) for name in self.parts):
             raise PolicyError('a guard\'s parts are a list of names; write parts = ["..."]')
         object.__setattr__(self, "parts", tuple(self.parts))
         if not self.parts:
@@ -233,20 +230,9 @@ class Policy:
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], where: str = "policy") -> Policy:
         """Read plain data; a misspelt key is an error that lists the known ones."""
-        known = {
-            "name",
-            "unit",
-            "relation",
-            "cap",
-            "accountant",
-            "budget",
-            "cells",
-            "local",
-            "guard",
-            "limit",
-            "masked",
-            "shuffled",
-        }
+        plainly = ("unit", "relation", "cap", "accountant", "name", "cells")
+        terms: dict[str, Any] = {"masked": MaskedSums, "shuffled": TrustedShuffler}
+        known = {*plainly, *terms, "budget", "local", "guard", "limit"}
         faults, budget, limits = Faults(), None, []
         with faults.collected():
             check_keys(plain, known, where, PolicyError)
@@ -262,17 +248,11 @@ class Policy:
                 limits.append(Limit.from_dict(entry, where))
         with faults.collected():
             budget = _budget(plain.get("budget"), where)
-        chosen = {
-            key: plain[key]
-            for key in ("unit", "relation", "cap", "accountant", "name", "cells")
-            if key in plain
-        }
-        with faults.collected():
-            if "masked" in plain:
-                chosen["masked"] = MaskedSums.from_dict(plain["masked"], where)
-        with faults.collected():
-            if "shuffled" in plain:
-                chosen["shuffled"] = TrustedShuffler.from_dict(plain["shuffled"], where)
+        chosen = {key: plain[key] for key in plainly if key in plain}
+        for key, term in terms.items():
+            with faults.collected():
+                if key in plain:
+                    chosen[key] = term.from_dict(plain[key], where)
         with faults.collected():
             made = cls(guards, budget=budget, limits=tuple(limits), **chosen)
         faults.tell(PolicyError)

@@ -20,6 +20,14 @@ def accountant_of(policy: Policy) -> Accountant:
     return accountant
 
 
+def installed_accountant(name: str | None) -> Accountant | None:
+    """Build an accountant by its name in data; ``None`` where none is installed by it."""
+    if name not in plugins.available("accountants"):
+        return None
+    accountant: Accountant = plugins.load("accountants", name)()
+    return accountant
+
+
 def mechanism_of(guard: Guard) -> Mechanism:
     """Build the mechanism that a guard names; wrong options or no spend are a PolicyError."""
     mechanism = guard.mechanism if isinstance(guard.mechanism, Mechanism) else _built(guard)

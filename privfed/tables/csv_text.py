@@ -155,10 +155,8 @@ def _separator(lines: list[str]) -> str:
 
     def agreeing(sep: str) -> tuple[int, int]:
         sizes = [len(cells) for cells in csv.reader(lines, delimiter=sep) if cells]
-        return (
-            (sum(size == sizes[0] for size in sizes), sizes[0])
-            if sizes and sizes[0] > 1
-            else (0, 0)
-        )
+        if not sizes or sizes[0] == 1:
+            return 0, 0
+        return sum(size == sizes[0] for size in sizes), sizes[0]
 
     return max(",;\t|", key=agreeing)

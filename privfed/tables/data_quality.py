@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from privfed.tables.records import encode_column
-from privfed.tables.schema import Column, Schema
+from privfed.tables.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,13 @@ class DataQuality:
         """Count over a table that :meth:`Records.from_frame` accepts under the same schema."""
         clipped, infinite, constant = {}, {}, []
         for column in schema.columns:
-            outside, endless, distinct = _column_counts(frame[column.name], column)
-            if outside:
+            values, _ = encode_column(frame[column.name], column)
+            lower, upper = column.bounds
+            if outside := int(((values < lower) | (values > upper)).sum()):
                 clipped[column.name] = outside
-            if endless:
+            if endless := int(np.isinf(values).sum()):
                 infinite[column.name] = endless
-            if distinct == 1 and len(frame) > 1:
+            if len(frame) > 1 and len(np.unique(np.clip(values, lower, upper))) == 1:
                 constant.append(column.name)
         return cls(len(frame), clipped, infinite, tuple(constant), int(frame.duplicated().sum()))
 
@@ -67,15 +68,6 @@ class DataQuality:
                 "check that no person stands there twice"
             )
         return told
-
-
-def _column_counts(series: pd.Series, column: Column) -> tuple[int, int, int]:
-    """Cells outside the bounds, infinite cells, and distinct values once clipped."""
-    values, _ = encode_column(series, column)
-    lower, upper = column.bounds
-    outside = int(((values < lower) | (values > upper)).sum())
-    distinct = len(np.unique(np.clip(values, lower, upper)))
-    return outside, int(np.isinf(values).sum()), distinct
 
 
 def _by_column(counts: Mapping[str, int]) -> str:

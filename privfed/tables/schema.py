@@ -20,8 +20,6 @@ from privfed.tables.toml_file import check_keys, naming, read_toml
 
 Kind = Literal["number", "integer", "category"]
 KINDS = ("number", "integer", "category")
-
-
 LARGEST = 1e100  #: Largest bound of a column, so that no square or width overflows
 
 

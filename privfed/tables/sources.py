@@ -152,11 +152,9 @@ def _header(path: Path, where: str, text: Text, least: int = 2) -> list[str]:
         header[0] = header[0].removeprefix("\ufeff")
     others = [sep for sep in ";\t|," if sep != text.sep and sep in "".join(header)]
     if len(header) < least or (len(header) == 1 and others):
-        hint = (
-            f"; is it split otherwise? write sep = {json.dumps(others[0])} {PLACE}"
-            if others
-            else ""
-        )
+        hint = ""
+        if others:
+            hint = f"; is it split otherwise? write sep = {json.dumps(others[0])} {PLACE}"
         split = {",": "commas", "\t": "tabs"}.get(text.sep, repr(text.sep))
         many = f"{least} column{'s' * (least > 1)}"
         raise InputError(f"{where}: needs a header row of at least {many} split by {split}{hint}")

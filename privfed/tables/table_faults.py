@@ -5,14 +5,12 @@ Rows are numbered as in a spreadsheet: the header is row 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pandas as pd
 
 from privfed.errors import SchemaError, no_column
 from privfed.tables.records import encode_column
-from privfed.tables.schema import Column, Schema
+from privfed.tables.schema import Schema
 
 NAMED = 5  #: Most rows that a message names
 
@@ -45,7 +43,10 @@ def check_table(
             wanted = [each.name for each in schema.columns]
             found.append(no_column(column.name, frame.columns, listed=listed, wanted=wanted))
         else:
-            found += _column_faults(frame, column, column is schema.target)
+            faults = encode_column(frame[column.name], column, column is schema.target)[1]
+            for fact, places, remedy in faults:
+                told = f" ({rows(places)})" if len(places) else ""
+                found.append(f"{fact}{told}; {remedy}")
     for name, who in ((owner, "a client"), (individual, "a person")):
         found += [] if name is None else _name_faults(frame, name, who)
     if found:
@@ -62,9 +63,3 @@ def _name_faults(frame: pd.DataFrame, name: str, who: str) -> list[str]:
         f"column {name!r} leaves {len(empty)} of {len(frame)} records without {who} ({rows(empty)})"
     )
     return [f"{told}; name them, or leave those records out"]
-
-
-def _column_faults(frame: pd.DataFrame, column: Column, target: bool) -> Iterator[str]:
-    for fact, places, remedy in encode_column(frame[column.name], column, target)[1]:
-        where = f" ({rows(places)})" if len(places) else ""
-        yield f"{fact}{where}; {remedy}"

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,7 @@ from privfed.tables.schema import Column, Schema
 from privfed.testing.conformance import DIGITS, Check, checks_of, distinctive, numbers, run_checks
 from privfed.testing.queries import Histogram, LevelSums
 
-#: A bound on time that is up before anything is read.
-NO_TIME = 1e-9
+NO_TIME = 1e-9  #: A bound on time that is up before anything is read
 #: Changes an entry into what another program may have written.
 Change = Callable[[TranscriptEntry], TranscriptEntry]
 
@@ -186,16 +185,15 @@ def foreign(transcript: Transcript) -> Iterator[tuple[str, Transcript]]:
         yield what, Transcript(tuple(change(entry) for entry in transcript))
 
 
-def _parts(damage: Callable[[ReleasedPart], ReleasedPart], prefix: str = "") -> Change:
-    def change(entry: TranscriptEntry) -> TranscriptEntry:
-        parts = {prefix + name: damage(part) for name, part in entry.release.parts.items()}
-        return replace(entry, release=replace(entry.release, parts=parts))
-
-    return change
+def _parts(
+    damage: Callable[[ReleasedPart], ReleasedPart], entry: TranscriptEntry, prefix: str = ""
+) -> TranscriptEntry:
+    parts = {prefix + name: damage(part) for name, part in entry.release.parts.items()}
+    return replace(entry, release=replace(entry.release, parts=parts))
 
 
 def _filled(value: Any) -> Change:
-    return _parts(lambda part: replace(part, units=np.full(part.units.shape, value)))
+    return partial(_parts, lambda part: replace(part, units=np.full(part.units.shape, value)))
 
 
 def _flat(part: ReleasedPart) -> ReleasedPart:
@@ -208,12 +206,12 @@ _CHANGES: Mapping[str, Change] = {
     "not a number": _filled(np.nan),
     "infinite": _filled(np.inf),
     "negative": _filled(-1),
-    "another shape": _parts(_flat),
-    "all hidden": _parts(lambda part: replace(part, mask=np.ones(part.units.shape, bool))),
+    "another shape": partial(_parts, _flat),
+    "all hidden": partial(_parts, lambda part: replace(part, mask=np.ones(part.units.shape, bool))),
     "an unknown kind": lambda entry: replace(entry, kind="strange.kind"),
     "fields that are none": lambda entry: replace(entry, fields=b"\xc1"),
     "no fields": lambda entry: replace(entry, fields=b"\x80"),
-    "parts of other names": _parts(lambda part: part, "odd "),
+    "parts of other names": partial(_parts, lambda part: part, prefix="odd "),
 }
 
 

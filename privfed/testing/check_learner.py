@@ -27,14 +27,10 @@ from privfed.questions.query import Query
 from privfed.tables.records import Records
 from privfed.testing.conformance import Check, checks_of, distinctive, numbers, run_checks
 
-#: Epsilon of the private policy that a learner is tried under.
-EPSILON = 4
+EPSILON = 4  #: Epsilon of the private policy that a learner is tried under
 #: Largest share of the best constant's error that a learner may have on what it learnt from.
 LEARNS = 0.95
-#: Pairs of neighbours that each of its questions is tried on, for each relation.
-EXAMPLES = 15
-
-
+EXAMPLES = 15  #: Pairs of neighbours that each of its questions is tried on, for each relation
 #: A fitted learner, and the federation that it was fitted to.
 Fitted = tuple[FederatedLearner, LocalDisclosure]
 

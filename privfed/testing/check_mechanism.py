@@ -22,10 +22,8 @@ from privfed.questions.exact import Number, exact
 from privfed.questions.part import GRID, Bound, Part, PartType
 from privfed.testing.conformance import Check, checks_of, run_checks
 
-#: Cells of the audited part; each is one independent draw.
-CELLS = 20_000
-#: Probability that a sound mechanism fails the audit, all of its events together.
-LEVEL = 1e-6
+CELLS = 20_000  #: Cells of the audited part; each is one independent draw
+LEVEL = 1e-6  #: Probability that a sound mechanism fails the audit, all of its events together
 #: Bounds whose units may be spread over cells, with the cells of one block; blocks of one move.
 VECTORS, BLOCKS = ((Bound(4, 16), 4), (Bound(16, 16), 16)), 20_000
 #: Runs in which a whole group is audited, and cells of each of its parts.

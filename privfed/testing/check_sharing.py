@@ -17,8 +17,7 @@ from privfed.testing.assertions.no_raw import assert_no_raw
 from privfed.testing.assertions.support import assert_support
 from privfed.testing.conformance import Check, checks_of, run_checks
 
-#: How much of a number the order of records may move, by rounding in a sum.
-ROUNDING = 1e-6
+ROUNDING = 1e-6  #: How much of a number the order of records may move, by rounding in a sum
 
 
 @dataclass(frozen=True)

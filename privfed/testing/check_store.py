@@ -21,14 +21,11 @@ from privfed.exchange.messages import Head
 from privfed.ledger.store import GENESIS, Store, digest_of, fits
 from privfed.testing.conformance import Check, checks_of, run_checks
 
-#: A context in which an exception of a kind must come.
-expected = TestCase().assertRaises
-#: How often a writing process is killed, and after how many rows at most.
-KILLS, ROWS = 8, 25
+expected = TestCase().assertRaises  #: A context in which an exception of a kind must come
+KILLS, ROWS = 8, 25  #: How often a writing process is killed, and after how many rows at most
 #: Processes that reserve at once, tries of each, and what fits in all.
 PROCESSES, TRIES, FITS = 4, 20, 50
-#: How many single bytes of the files are changed, one at a time.
-FLIPS = 120
+FLIPS = 120  #: How many single bytes of the files are changed, one at a time
 
 
 @dataclass

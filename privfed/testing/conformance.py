@@ -53,12 +53,8 @@ def run_checks(
             check(subject)
         except Exception as error:
             rule = (check.__doc__ or "").strip().splitlines()[0]
-            told = (
-                str(error)
-                if isinstance(error, AssertionError)
-                else f"{type(error).__name__}: {error}"
-            )
-            raise AssertionError(f"{name}: {rule} {told}".rstrip()) from error
+            kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
+            raise AssertionError(f"{name}: {rule} {kind}{error}".rstrip()) from error
         ran.append(name)
     return ran
 

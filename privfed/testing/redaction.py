@@ -13,14 +13,11 @@ from privfed.leaks.reading.texts import COMMA
 from privfed.leaks.table import RawTable
 from privfed.leaks.texts import SHORTEST, Runs, TextColumn, normalised
 
-#: What stands in a value's place.
-REDACTED = "[raw]"
-#: Whole numbers with fewer digits are left: line numbers, counts, percentages.
-DIGITS = 4
+REDACTED = "[raw]"  #: What stands in a value's place
+DIGITS = 4  #: Whole numbers with fewer digits are left: line numbers, counts, percentages
 _BEFORE = re.compile(r"([^\n]{0,60}?)\.\.\.")
 _BEHIND = re.compile(r"\.\.\.((?:(?!\.\.\.)[^\n]){0,60})")
-#: Most values of a table that are looked for as texts.
-TEXTS = 50_000
+TEXTS = 50_000  #: Most values of a table that are looked for as texts
 
 
 class Redaction:

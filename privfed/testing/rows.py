@@ -17,8 +17,7 @@ from privfed.tables.schema import Column, Schema
 
 #: Persons that rows of a table belong to, and most values of a column to try.
 PERSONS, MOST_VALUES = 4, 40
-#: Most integers of a column of which every one is tried.
-MOST_WHOLE = 2000
+MOST_WHOLE = 2000  #: Most integers of a column of which every one is tried
 #: Values that no column holds: beyond all bounds, or no number.
 BEYOND = (float("nan"), float("inf"), float("-inf"), 1e300, -1e300)
 

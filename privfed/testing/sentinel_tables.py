@@ -27,16 +27,11 @@ if TYPE_CHECKING:
 
 #: Share of a column's range that is left free at either end: bounds are public, and so is zero.
 MARGIN = 0.04
-#: Share of a stratum in which its value lies, so that neighbours stay apart.
-INSIDE = 0.6
-#: From so many values on, decimals and patterns are learnt; fewer only give a range.
-LEARNT = 10
-#: From so many digits on, a number is drawn digit by digit.
-LONG = 16
-#: How often texts that there are already are drawn anew.
-TRIES = 20
-#: A part of a text that this share of the values have is kept.
-KEPT = 0.2
+INSIDE = 0.6  #: Share of a stratum in which its value lies, so that neighbours stay apart
+LEARNT = 10  #: From so many values on, decimals and patterns are learnt; fewer only give a range
+LONG = 16  #: From so many digits on, a number is drawn digit by digit
+TRIES = 20  #: How often texts that there are already are drawn anew
+KEPT = 0.2  #: A part of a text that this share of the values have is kept
 _TOKEN = re.compile(r"[^\W_]+|[\W_]+")
 _DATES = ("%Y-%m-%d", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y%m%d", "%d-%m-%Y", "%Y-%m-%dT%H:%M:%S")
 _CONSONANTS, _VOWELS = np.array(list("bdfgklmprstvwxz")), np.array(list("aeiou"))

@@ -280,14 +280,6 @@ def _msgpack(data: bytes) -> Decoded:
 
 
 _DECODERS = (
-    _numpy,
-    _zip,
-    _tar,
-    _compressed,
-    sqlite_tables,
-    joblib_arrays,
-    _pickle,
-    _text,
-    _msgpack,
-    _raw_deflate,
+    *(_numpy, _zip, _tar, _compressed, sqlite_tables, joblib_arrays, _pickle),
+    *(_text, _msgpack, _raw_deflate),
 )

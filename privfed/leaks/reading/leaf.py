@@ -32,8 +32,7 @@ class Leaf:
     labels: Sequence[str] | None = None
     #: whether it is a text made of the cells of one container, whose numbers are leaves too
     row: bool = False
-    #: why it was not read, or not in full; empty where it was
-    unread: str = ""
+    unread: str = ""  #: why it was not read, or not in full; empty where it was
 
     def element(self, position: int) -> str:
         """The path to one number, by its position in the flattened array."""

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -111,13 +112,9 @@ def _caplog(caplog: Any) -> Parts:
     yield ".records", [one for when in ("setup", "call") for one in caplog.get_records(when)]
 
 
-def _attribute(name: str) -> Callable[[Any], Parts]:
-    """A reader of one attribute: the rest is nobody's datum."""
-
-    def read(thing: Any) -> Parts:
-        yield f".{name}", getattr(thing, name)
-
-    return read
+def _attribute(name: str, thing: Any) -> Parts:
+    """One attribute: the rest is nobody's datum."""
+    yield f".{name}", getattr(thing, name)
 
 
 def _exception(error: BaseException) -> Parts:
@@ -174,8 +171,8 @@ READERS: dict[str, Callable[[Any], Parts]] = {
     "torch._C.TensorBase": _tensor,
     "logging.LogRecord": _log_record,
     "_pytest.LogCaptureFixture": _caplog,
-    "_pytest.ExceptionInfo": _attribute("value"),
-    "warnings.WarningMessage": _attribute("message"),
+    "_pytest.ExceptionInfo": partial(_attribute, "value"),
+    "warnings.WarningMessage": partial(_attribute, "message"),
     "unittest.NonCallableMock": _mock,
     "builtins.BaseException": _exception,
     "requests.Response": _response,
@@ -187,8 +184,8 @@ READERS: dict[str, Callable[[Any], Parts]] = {
     "httpx.Request": _request,
     "urllib.Request": _request,
     # the question, ids and digests of requests are the asking side's own
-    "privfed.TranscriptEntry": _attribute("release"),
-    "privfed.Release": _attribute("parts"),
+    "privfed.TranscriptEntry": partial(_attribute, "release"),
+    "privfed.Release": partial(_attribute, "parts"),
     "privfed.ReleasedPart": _released_part,
     # a generator's state is long random numbers, and no record's
     **dict.fromkeys(("numpy.Generator", "numpy.RandomState", "numpy.BitGenerator"), _nothing),

@@ -54,9 +54,8 @@ def numbers_in(path: str, text: str) -> Iterator[Leaf]:
     if len(values := plain_numbers(text)):
         yield Leaf(path, values, _Places(text, NUMBER, len(values)))
     if len(text) <= LONG:
-        if (
-            1 < len(cells := _CELL.findall(text)) < len(values)
-        ):  # a record's own, whatever its texts hold
+        # a record's own, whatever its texts hold
+        if 1 < len(cells := _CELL.findall(text)) < len(values):
             found = np.fromiter(map(float, cells), float, len(cells))
             yield Leaf(path, found, _Places(text, _CELL, len(found)))
         if _GROUPED_HINT.search(text):

@@ -267,9 +267,8 @@ class _Walk:
                     known = True
                     yield from self.leaves(f"{path}, {how}", found, depth + 1, nested + 1)
         if data and not whole:
-            known |= path.endswith(
-                " as pickle"
-            )  # an array's, which were read by the type named last
+            # an array's of a pickle were read by the type named last
+            known |= path.endswith(" as pickle")
             yield Leaf(path, data, unread="" if known or len(data) <= OPAQUE else OPAQUELY)
 
     def _file(self, path: str, file: Path, depth: int, nested: int) -> Iterator[Leaf]:
@@ -429,11 +428,8 @@ def _state(thing: Any) -> Iterator[tuple[str, object]]:
     if isinstance(thing, partial):
         yield ".args", [thing.args, thing.keywords]
     fields = getattr(thing, "__dict__", None)
-    names = (
-        [field.name for field in dataclasses.fields(thing)]
-        if dataclasses.is_dataclass(thing)
-        else []
-    )
+    declared = dataclasses.fields(thing) if dataclasses.is_dataclass(thing) else ()
+    names = [field.name for field in declared]
     for name in dict.fromkeys([*(fields or ()), *names, *_slots(thing)]):
         yield f".{name}", fields[name] if fields and name in fields else getattr(thing, name, None)
     if not fields and not names:

@@ -11,8 +11,7 @@ from itertools import count
 
 from privfed.errors import InputError
 
-#: What an assertion outside a suite gets.
-ALONE = 1e-3
+ALONE = 1e-3  #: What an assertion outside a suite gets
 #: The shares of the running test's assertions.
 _shares: ContextVar[Iterator[float] | None] = ContextVar("alpha of the running test", default=None)
 

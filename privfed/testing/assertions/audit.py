@@ -13,16 +13,11 @@ from privfed.errors import InputError
 from privfed.leaks.reading.walk import flatten
 from privfed.testing.assertions.alpha import share
 
-#: Most columns of an output that the audit looks at one by one.
-COLUMNS = 30
-#: A column with no more different values than this is looked at value by value.
-LEVELS = 12
-#: Least epsilon of the planted fault, where next to nothing is claimed.
-LEAST = 0.5
-#: Grid and seed of the planted fault's noise.
-_GRID, _SEED = 2.0**20, 0xA0D17
-#: Two data sets that differ in one unit.
-Pair = tuple[Any, Any]
+COLUMNS = 30  #: Most columns of an output that the audit looks at one by one
+LEVELS = 12  #: A column with no more different values than this is looked at value by value
+LEAST = 0.5  #: Least epsilon of the planted fault, where next to nothing is claimed
+_GRID, _SEED = 2.0**20, 0xA0D17  #: Grid and seed of the planted fault's noise
+Pair = tuple[Any, Any]  #: Two data sets that differ in one unit
 
 
 class ClaimRefuted(AssertionError):

@@ -13,10 +13,8 @@ from privfed.errors import InputError
 from privfed.leaks.reading.leaf import Leaf
 from privfed.leaks.reading.walk import flatten
 
-#: How many findings a message tells of.
-SHOWN = 4
-#: A number that no ledger holds.
-PLANTED = 0.7350918906249998
+SHOWN = 4  #: How many findings a message tells of
+PLANTED = 0.7350918906249998  #: A number that no ledger holds
 #: Whether the elements of a leaf are accounted for, one bit each.
 Accounted = Callable[[Leaf], np.ndarray]
 

@@ -18,8 +18,7 @@ from privfed.testing.assertions.alpha import share
 from privfed.testing.assertions.suite import Looked, current
 from privfed.testing.redaction import Redaction
 
-#: How many findings a message tells of.
-SHOWN = 4
+SHOWN = 4  #: How many findings a message tells of
 _NOTHING = (
     "nothing left at all, so that there is nothing to look through; pass what was released, or "
     "may_be_empty=True where that may be nothing"
@@ -149,11 +148,9 @@ def _told(one: Evidence, sentinel: bool) -> str:
     value = f" = {one.value()}" if sentinel and one.value() else ""
     more = f", and {one.count - 1} more" if one.count > 1 else ""
     form = f" ({one.precision})" if one.precision else ""
-    rank = (
-        "no other value has this digest or these bytes"
-        if one.certain
-        else f"explained better than by {DRAWS} of {DRAWS} re-drawn tables"
-    )
+    rank = f"explained better than by {DRAWS} of {DRAWS} re-drawn tables"
+    if one.certain:
+        rank = "no other value has this digest or these bytes"
     return f"{one.rule}{form}, {one.record}{value}{more}; {rank} [{one.family}]"
 
 

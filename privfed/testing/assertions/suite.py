@@ -14,8 +14,7 @@ from privfed.errors import InputError
 from privfed.leaks.evidence import Evidence
 from privfed.leaks.table import RawTable
 
-#: The form of a baseline file.
-FORMAT = "privfed-leaks-baseline 1"
+FORMAT = "privfed-leaks-baseline 1"  #: The form of a baseline file
 SHOWN = 8  #: How many columns a session's report names
 
 
@@ -34,8 +33,7 @@ class Looked:
 class Suite:
     """The settings of a suite, and what its assertions saw; while recording, findings are accepted."""
 
-    #: Families of rules that are switched off.
-    off: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()  #: Families of rules that are switched off
     #: What a reviewer reads of accepted findings, by their digests.
     accepted: dict[str, str] = field(default_factory=dict)
     recording: bool = False

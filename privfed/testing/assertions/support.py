@@ -14,14 +14,10 @@ from privfed.leaks.reading.walk import flatten
 
 #: How many tables, with all but a few records drawn anew, must leave a number as it is.
 CONFIRMED = 3
-#: How many runs without a record must differ again, for noise may seldom change a number.
-AGAIN = 2
-#: How many findings a message tells of.
-SHOWN = 4
-#: Where the planted value lies.
-PLANTED = "planted"
-#: A leaf by its path, and by which of the leaves of that path it is.
-Key = tuple[str, int]
+AGAIN = 2  #: How many runs without a record must differ again, for noise may seldom change a number
+SHOWN = 4  #: How many findings a message tells of
+PLANTED = "planted"  #: Where the planted value lies
+Key = tuple[str, int]  #: A leaf by its path, and by which of the leaves of that path it is
 #: The records that elements of leaves depend on, where they are few.
 Few = Mapping[tuple[Key, int], tuple[int, ...]]
 
