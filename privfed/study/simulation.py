@@ -156,26 +156,37 @@ class Prepared:
 
         A masked total has all owners' records as its members, so that held-out ones are the outsiders.
         """
-        totals = {entry.client for entry in transcript or () if entry.release.owners}
+        totals = _totals(transcript)
         if totals:
             everyone = Records.from_frame(self.train, self.schema)
             outside = Records.from_frame(self.test, self.schema)
-            return {**dict.fromkeys(sorted(totals), everyone), "held out": outside}
+            return {**dict.fromkeys(totals, everyone), "held out": outside}
         return dict(self._records)
 
     @cached_property
     def _records(self) -> dict[str, Records]:
         return self._by_owner(self.train)
 
-    def controls(self) -> dict[str, Records]:
-        """Return each client's held-out records, for attacks that compare with them."""
-        return {name + HELD_OUT: held for name, held in self._by_owner(self.test).items()}
+    def controlled(self, transcript: Transcript | None = None) -> dict[str, Records]:
+        """Return each client's records and its held-out ones, for attacks that compare with them; see :meth:`truth`."""
+        totals = _totals(transcript)
+        if totals:
+            truth = self.truth(transcript)
+            outside = truth.pop("held out")
+            return {**truth, **{name + HELD_OUT: outside for name in truth}}
+        held = self._by_owner(self.test)
+        return {**{name + HELD_OUT: each for name, each in held.items()}, **self._records}
 
     def _by_owner(self, frame: pd.DataFrame) -> dict[str, Records]:
         return {
             str(name): Records.from_frame(part, self.schema, owner=str(name))
             for name, part in frame.groupby(self.owner, sort=False)
         }
+
+
+def _totals(transcript: Transcript | None) -> list[str]:
+    """The names under which masked totals left."""
+    return sorted({entry.client for entry in transcript or () if entry.release.owners})
 
 
 #: What a study can be about: a divided table, or a cohort's rules.
@@ -388,8 +399,7 @@ def attack(
         name = tried.name + BY_AN_OWNER * bool(tried.viewpoint)
         known: Mapping[str, Any] = truth
         if isinstance(prepared, Prepared) and (tried.controls or tried.viewpoint):
-            own = prepared.truth() if tried.viewpoint else truth
-            known = {**prepared.controls(), **own}
+            known = prepared.controlled(None if tried.viewpoint else transcript)
         if isinstance(prepared, PreparedCohort) and isinstance(tried, Linkage):
             known = prepared.books()
         with one_thread():

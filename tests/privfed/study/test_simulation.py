@@ -13,10 +13,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from privfed.attacks.base import HELD_OUT
 from privfed.audits import trainings
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.errors import StudyError
-from privfed.exchange.transcript import Transcript
+from privfed.exchange.messages import Release
+from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.learners import FuzzyTreeRegressor
 from privfed.questions import plugins
 from privfed.study import Study, simulation
@@ -310,6 +312,23 @@ def test_an_attack_that_reads_nothing_is_written_down(study: Study) -> None:
     assert found == []
     assert set(inapplicable) == {*plugins.available("attacks"), "pool (by an owner)"}
     assert all(question.endswith("?") for question in inapplicable.values())
+
+
+def test_a_masked_total_has_everybody_s_held_out_records_beside_it(study: Study) -> None:
+    """An owner's own stand beside her; of a total, all owners' together, each of them once."""
+    prepared, (one, *_) = prepare(study), prepare(study).owners
+    release = Release("total", "r", "k", "q", {}, owners=tuple(prepared.owners))
+    heard = Transcript((TranscriptEntry("total", "k", b"", release),))
+    assert isinstance(prepared, simulation.Prepared)
+    together, each = prepared.controlled(heard), prepared.controlled()
+    assert set(together) == {"total", "total" + HELD_OUT}
+    assert len(together["total" + HELD_OUT]) == len(prepared.test)
+    assert (
+        len(together["total"])
+        == len(prepared.train)
+        == sum(len(each[owner]) for owner in prepared.owners)
+    )
+    assert 0 < len(each[one + HELD_OUT]) < len(prepared.test)
 
 
 def test_attacks_that_ran_out_of_time_say_so(study: Study, tmp_path: Path) -> None:
