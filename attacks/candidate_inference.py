@@ -12,14 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import ndtri
 
 from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
 from privfed.attacks.bounded_least_squares import CandidateSystem
-from privfed.attacks.candidate_records import CandidateRecords
+from privfed.attacks.candidate_records import CandidateRecords, Named
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import HALF, POWER, Finding, Risk, Severity
 from privfed.attacks.lattice import AVAILABLE, ExactSums
@@ -136,6 +136,8 @@ class CandidateResult:
     column is correct (or members found), by the attack and by the baseline; ``error`` is a number's
     median error as a fraction of its range, or None; ``exposed`` is the FPR at which each of the
     client's records is found; ``accused`` of ``controls``, its held-out records, are found or right too.
+    All count people, of whom those alike share one fate: ``alike`` is how many, on average over members, outsiders
+    and controls, so many fewer are independent (Kish 1965, the design effect).
     """
 
     members: int
@@ -150,29 +152,7 @@ class CandidateResult:
     system: CandidateSystems
     client: str = ""
     named: Named | None = None
-
-
-@dataclass(frozen=True)
-class Named:
-    """Candidates whom a client's exact sums decide: named as members (and rightly), and in all.
-
-    ``sums`` and ``list`` are the bits of the sums together and of the list.
-    """
-
-    members: int
-    right: int
-    decided: int
-    sums: float
-    list: float
-    cut_short: bool
-
-    @classmethod
-    def of(cls, exact: ExactSums, member: np.ndarray, deadline: Deadline) -> Named:
-        """Compare what is decided with the truth."""
-        decided, cut_short = exact.decided, deadline.over and not exact.decided.all()
-        named = decided & (exact.low > 0)
-        right = int((named & member).sum())
-        return cls(int(named.sum()), right, int(decided.sum()), *exact.bits, cut_short)
+    alike: tuple[float, float, float] = (1.0, 1.0, 1.0)
 
 
 class CandidateInference(Attack):
@@ -368,9 +348,9 @@ class CandidateInference(Attack):
         exact = system.decide(weights, deadline)
         named = None
         if exact is not None and exact.consistent:
-            named = Named.of(exact, listed.member, deadline)
-            sure = np.where(exact.low > 0, SURE, -SURE)
-            weights = np.where(exact.decided, sure, weights)
+            named = Named.of(exact, listed, deadline)
+            sure = np.equal(exact.low, listed.often).astype(float) - (exact.high == 0)
+            weights = np.where(exact.decided, exact.low, weights) + SURE * listed.often * sure
         system.put_away(deadline)
         scored = column.scored(listed, values, weights.reshape(len(listed), -1), system)
         return replace(scored, named=named, client=entries[0].client), system.cut_short
@@ -385,14 +365,14 @@ class CandidateInference(Attack):
         )
         by_luck = 0.0
         if controls:
-            by_luck = interval(accused, controls)[1]
+            by_luck = _interval(outcomes, "controls", accused)[1]
             guessed = max(guessed, accused / controls)
         elif not unknown:
             # the outsiders on the list have set the threshold: what it may let through of others
             outsiders = sum(each.outsiders for each in outcomes)
-            by_luck = interval(math.floor(RATE * outsiders), outsiders)[1]
+            by_luck = _interval(outcomes, "outsiders", math.floor(RATE * outsiders))[1]
         share = recovered / members
-        low, high = interval(min(round(recovered), members), members)
+        low, high = _interval(outcomes, "members", min(round(recovered), members))
         if not exact:
             sizes = np.array([each.members for each in outcomes], float)
             recovered_of = np.array([each.recovered for each in outcomes])
@@ -427,6 +407,19 @@ def _metric(unknown: str) -> str:
         f"whose {unknown} came out" if unknown else "found, with 1 % of the others accused wrongly"
     )
     return f"share of the used records on a list {what}"
+
+
+def _interval(
+    outcomes: Sequence[CandidateResult],
+    who: Literal["members", "outsiders", "controls"],
+    hits: float,
+) -> tuple[float, float]:
+    """The exact interval of a share of such people, as if there were one of all who are alike."""
+    place = ("members", "outsiders", "controls").index(who)
+    everybody = sum(getattr(each, who) for each in outcomes)
+    alike = sum(getattr(each, who) * each.alike[place] for each in outcomes) / everybody
+    number = max(1, round(everybody / alike))
+    return interval(min(hits / alike, number), number)
 
 
 def _severity(share: float, low: float, guessed: float, exact: bool) -> Severity:
@@ -521,42 +514,50 @@ class UnknownColumn:
         system: CandidateSystems,
     ) -> CandidateResult:
         """Compare the estimates, shape (candidates, values), with the truth."""
-        often, member = weights.sum(axis=1), listed.member
-        curve, members = RocCurve.of(often[member], often[~member]), int(listed.member.sum())
-        sizes, held = (members, len(listed) - members, curve), often[listed.control]
+        members, outsiders = listed.members, listed.outsiders
+        share = weights.sum(axis=1) / listed.often
+        others, held = (np.repeat(share, who) for who in (outsiders, listed.controls))
+        curve = RocCurve.of(np.repeat(share, members), others)
+        sizes, number = (int(members.sum()), len(others), curve), len(held)
         if self.place is None:
-            exposed = exposure(often, often[~member])[listed.own]
-            found = curve.at(RATE) * members
-            accused = RocCurve.of(held, often[~member]).at(RATE) * len(held) if len(held) else 0.0
-            guessed = RATE * members
+            exposed = exposure(share, others)[listed.own]
+            found, guessed = curve.at(RATE) * sizes[0], RATE * sizes[0]
+            accused = RocCurve.of(held, others).at(RATE) * number if number else 0.0
             return CandidateResult(
-                *sizes, exposed, found, guessed, None, accused, len(held), system
+                *sizes, exposed, found, guessed, None, accused, number, system, alike=listed.alike
             )
         truth = listed.y if self.place == -1 else listed.x[:, self.place]
         assert truth is not None
         told, sure = self._told(weights, values, truth)
         right = self._right(told, truth, values)
-        others = self._others(listed)
+        known = self._others(listed)
         expected = inferred(
-            others[member], others[~member], truth[~member], category=self._listing(values)
+            known,
+            np.repeat(known, outsiders, axis=0),
+            np.repeat(truth, outsiders),
+            category=self._listing(values),
         )
         without = (
-            self._right(truth[member][:, None], truth[member], values)
-            .sum(axis=0)
-            .max(),  # the best constant
-            right[~member].mean() * members,  # the same attack, of people who were not there
-            self._right(expected, truth[member], values).sum(),  # people alike
+            (
+                members @ self._right(truth[:, None], truth[members > 0], values)
+            ).max(),  # the best constant
+            outsiders
+            @ right
+            / outsiders.sum()
+            * members.sum(),  # the same attack, of who was not there
+            members @ self._right(expected, truth, values),  # people alike
         )
-        error = None if self._listing(values) else self._error(told, truth)[member]
+        error = None if self._listing(values) else np.repeat(self._error(told, truth), members)
         return CandidateResult(
             *sizes,
-            exposure(sure, sure[~member])[listed.own],
-            float(right[member].sum()),
+            exposure(sure, np.repeat(sure, outsiders))[listed.own],
+            float(members @ right),
             float(max(without)),
             None if error is None else float(np.median(error)),
-            float(right[listed.control].sum()),
-            len(held),
+            float(listed.controls @ right),
+            number,
             system,
+            alike=listed.alike,
         )
 
     def _listing(self, values: np.ndarray) -> bool:

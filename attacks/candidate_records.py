@@ -7,18 +7,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from privfed.attacks.base import HELD_OUT, Truth
+from privfed.attacks.deadline import Deadline
+from privfed.attacks.lattice import ExactSums
 
 
 @dataclass(frozen=True, eq=False)
 class CandidateRecords:
-    """A candidate list: distinct records, their multiplicities, and who is a member, for scoring."""
+    """A candidate list: distinct records, how many people each stands for, and how many are members, for scoring."""
 
     x: np.ndarray
     y: np.ndarray | None
-    often: np.ndarray
-    member: np.ndarray
+    often: np.ndarray  #: people on the list whose records are this one
+    members: np.ndarray  #: how many of them are the client's
     own: np.ndarray  #: where each of the client's records stands on it
-    control: np.ndarray  #: who is no member, of the client's held-out records
+    controls: np.ndarray  #: how many of them are the client's held-out ones
 
     @classmethod
     def of(cls, truth: Truth, client: str, most: int, rng: np.random.Generator) -> CandidateRecords:
@@ -39,15 +41,52 @@ class CandidateRecords:
         kept = np.append(np.arange(own), np.sort(others[: max(0, most - own)])).astype(int)
         alike, at, often = np.unique(whole[kept], axis=0, return_inverse=True, return_counts=True)
         place = at.ravel()[:own]
-        member = np.bincount(place, minlength=len(alike)) > 0
-        control = np.bincount(at.ravel()[np.isin(kept, near)], minlength=len(alike)) > 0
+        members = np.bincount(place, minlength=len(alike))
+        controls = np.bincount(at.ravel()[np.isin(kept, near)], minlength=len(alike))
         x, y = (alike[:, :-1], alike[:, -1]) if target else (alike, None)
-        return cls(x, y, often.astype(float), member, place, control & ~member)
+        return cls(x, y, often.astype(float), members, place, controls)
 
     def __len__(self) -> int:
         return len(self.often)
 
     @property
+    def outsiders(self) -> np.ndarray:
+        """How many of those alike are no members, shape (candidates,)."""
+        return np.asarray(self.often.astype(int) - self.members)
+
+    @property
+    def alike(self) -> tuple[float, float, float]:
+        """How many people are alike, on average over members, over outsiders and over controls."""
+        each = (self.members, self.outsiders, self.controls)
+        members, outsiders, controls = (float((who**2).sum() / max(who.sum(), 1)) for who in each)
+        return members, outsiders, controls
+
+    @property
     def usable(self) -> bool:
         """Whether there are members to find, and others to take for them."""
-        return bool(self.member.any() and not self.member.all())
+        return bool(self.members.any() and self.outsiders.any())
+
+
+@dataclass(frozen=True)
+class Named:
+    """People whom a client's exact sums decide: named as members (and rightly), and in all.
+
+    That some of several alike were there names nobody: all of them must have been, or none.
+
+    ``sums`` and ``list`` are the bits of the sums together and of the list.
+    """
+
+    members: int
+    right: int
+    decided: int
+    sums: float
+    list: float
+    cut_short: bool
+
+    @classmethod
+    def of(cls, exact: ExactSums, listed: CandidateRecords, deadline: Deadline) -> Named:
+        """Compare what is decided with the truth."""
+        cut_short = deadline.over and not exact.decided.all()
+        named, cleared = exact.low == listed.often, exact.high == 0
+        people, decided = (int(listed.often[who].sum()) for who in (named, named | cleared))
+        return cls(people, int(listed.members[named].sum()), decided, *exact.bits, cut_short)

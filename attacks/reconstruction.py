@@ -46,6 +46,8 @@ CLAIMED = 0.25
 #: Most numbers times cells of an integer program for the likeliest table, and the operations of each.
 PROGRAM, SOLVING = 300_000, 1e5
 SOLVED = 1500  #: Most records whose outcomes are solved for at a time
+#: Why no table is held against the records of an owner who keeps none out.
+NO_CONTROL = "an owner without held-out records has nobody to compare with"
 NEAR = 1e-6  #: Numbers nearer than this share of their size are one
 
 
@@ -74,13 +76,16 @@ class SuccessCounts:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Of what is found, as much wider as the guesser's share is uncertain."""
-        shares = [(self.found / self.claimed, self.claimed)]
+        """Of what is found, as much wider as the guesser's share is uncertain (Zou and Donner 2008)."""
+        share, guess = self.found / self.claimed, self.chance / self.claimed
+        low, high = interval(self.found, round(self.claimed))
+        least, most = guess, guess
         if self.controls:
-            shares.append((self.chance / self.claimed, self.controls))
-        ends = [(share, *interval(share * number, round(number))) for share, number in shares]
-        below = math.hypot(*(share - low for share, low, _ in ends))
-        above = math.hypot(*(high - share for share, _, high in ends))
+            least, most = interval(guess * self.controls, round(self.controls))
+        below, above = (
+            math.hypot(share - low, most - guess),
+            math.hypot(high - share, guess - least),
+        )
         return max(self.found - below * self.claimed, 0.0), self.found + above * self.claimed
 
 
@@ -120,7 +125,7 @@ class Reconstruction(Attack):
             own = transcript.of(client=client)
             others = [table for name, table in truth.items() if name != client]
             beside = held_out.get(client + HELD_OUT)
-            control = others if beside is None or not len(beside.x) else [beside]
+            control = [] if beside is None or not len(beside.x) else [beside]
             for metric, tally in _ways(own, truth[client], others, control, known, deadline):
                 if tally is not None:
                     tallies.setdefault(metric, SuccessCounts()).add(tally)
@@ -189,7 +194,7 @@ def _ways(
         yield GROUPS, _of_some(rows, SuccessCounts())
     yield EQUATIONS, equations(transcript, own, deadline=deadline)
     target = schema.target
-    known = others if control is others else [*others, *control]
+    known = [*others, *control]
     if target is not None and target.kind != "number" and target.bounds[1] - target.bounds[0] == 1:
         yield (
             OUTCOMES,
@@ -257,15 +262,18 @@ def rebuilt(
 
     The baseline is how many of the control's records stand in it, who had no part in the numbers: the
     client's held-out ones, for others' may differ. By (epsilon, delta) a record stands there with at most
-    e^epsilon times the chance of one like it that has no part in them, plus delta. None without a control.
+    e^epsilon times the chance of one like it that has no part in them, plus delta. Nothing is looked at without
+    a control.
 
     Args:
         rows: of one client's numbers.
         held, control: its records, and the control's, at each point; shape (points,).
     """
     atoms, place = np.unique(rows.design, axis=1, return_inverse=True)
-    if not control.any() or not held.any():
+    if not held.any():
         return None
+    if not control.any():
+        return SuccessCounts(short=NO_CONTROL)
     if atoms.size > PROGRAM or not deadline.spend(SOLVING * atoms.size):
         size = f"{len(rows):,} numbers of {atoms.shape[1]:,} cells"
         return SuccessCounts(short=f"{size} would take {SOLVING * atoms.size:.0e} operations")

@@ -15,9 +15,9 @@ import numpy as np
 
 from privfed.attacks.base import Attack, PublicSchema, Truth
 from privfed.attacks.deadline import Deadline
-from privfed.attacks.finding import Finding, Risk
+from privfed.attacks.finding import Finding, Risk, Severity
 from privfed.attacks.reading import well_formed
-from privfed.attacks.verbatim import DRAWS, severity
+from privfed.attacks.verbatim import DRAWS, more_draws, severity
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.leaks.shape import Shape
 
@@ -159,21 +159,31 @@ class SketchedValues(Attack):
         near: float,
         partial: str,
     ) -> Finding:
-        rng = np.random.default_rng(0)
-        found, cells, chance = 0, 0, np.zeros(DRAWS)
-        for client, own in heard.items():
-            for feature, known in values(own).items():
-                column = truth[client].x[:, feature]
-                if not len(column):
-                    continue
-                reach = near * float(np.ptp(column))
-                cells += len(column)
-                found += matches(known, column, reach)
+        asked = [
+            (client, known, truth[client].x[:, feature], feature)
+            for client, own in heard.items()
+            for feature, known in values(own).items()
+            if len(truth[client].x)
+        ]
+        cells = sum(len(column) for *_, column, _ in asked)
+        found = sum(
+            matches(known, column, near * float(np.ptp(column))) for _, known, column, _ in asked
+        )
+
+        def by_chance(draws: int) -> np.ndarray:
+            rng, chance = np.random.default_rng(0), np.zeros(draws)
+            for client, known, column, feature in asked:
                 others = [table.x[:, feature] for name, table in truth.items() if name != client]
                 shape, pool = Shape.of(column.astype(float)), np.concatenate([np.empty(0), *others])
-                for draw in range(DRAWS):
+                reach = near * float(np.ptp(column))
+                for draw in range(draws):
                     drawn = _drawn(column, shape, pool, rng)
                     chance[draw] += max(matches(known, each, reach) for each in drawn)
+            return chance
+
+        chance = by_chance(DRAWS)
+        if severity(found, chance, 0) == Severity.SOME:
+            chance = by_chance(more_draws(cells))
         told: dict[str, Any] = {"of": cells, "baseline": float(chance.mean()), "partial": partial}
         grade = severity(found, chance, 0)
         return self.finding(metric, found, releases=(SKETCHES,), severity=grade, **told)

@@ -9,7 +9,7 @@ forest or rule model, and reported apart.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,17 +27,16 @@ CLASS = "class"  #: The axis of a part that tells classes apart
 
 @dataclass(frozen=True)
 class Groups:
-    """Numbers of non-empty groups, of small ones, and of those of one class (None if unknown)."""
+    """Numbers of non-empty groups, of small ones, of those told by class, and of these of those of one class."""
 
-    groups: int
-    small: int
-    alike: int | None
+    groups: int = 0
+    small: int = 0
+    classed: int = 0
+    alike: int = 0
 
     def __add__(self, other: Groups) -> Groups:
         """Both together."""
-        known = [each.alike for each in (self, other) if each.alike is not None]
-        alike = sum(known) if known else None
-        return Groups(self.groups + other.groups, self.small + other.small, alike)
+        return Groups(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 def groups_of(counts: np.ndarray, smallest: int = SMALLEST) -> Groups:
@@ -58,8 +57,10 @@ def groups_of(counts: np.ndarray, smallest: int = SMALLEST) -> Groups:
     sizes = told.sum(axis=1) if told.ndim == 2 else told
     there = sizes > 0
     small = int((there & (sizes < smallest)).sum())
-    alike = int((there & ((told > 0).sum(axis=1) == 1)).sum()) if by_class else None
-    return Groups(int(there.sum()), small, alike)
+    groups = int(there.sum())
+    if not by_class:
+        return Groups(groups, small)
+    return Groups(groups, small, groups, int((there & ((told > 0).sum(axis=1) == 1)).sum()))
 
 
 def model_groups(model: Any) -> np.ndarray:
@@ -119,7 +120,7 @@ class SmallGroups(Attack):
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
     ) -> list[Finding]:
         """See :class:`Attack`: small groups, and groups of one class; the truth is not needed."""
-        whole, kinds, skipped, read = Groups(0, 0, None), set(), 0, 0
+        whole, kinds, skipped, read = Groups(), set(), 0, 0
         deadline, entries = self.deadline(), transcript.entries
         for place in deadline.range(len(entries)):
             entry, read = entries[place], read + 1
@@ -138,14 +139,15 @@ class SmallGroups(Attack):
         self, found: Groups, kinds: tuple[str, ...], detail: dict[str, Any], partial: str = ""
     ) -> list[Finding]:
         """Findings of the counts."""
-        metrics = [(f"groups of fewer than {self.smallest} records", found.small)]
-        if found.alike is not None:
-            metrics.append(("groups whose records are all of one class", found.alike))
+        metrics = [(f"groups of fewer than {self.smallest} records", found.small, found.groups)]
+        if found.classed:
+            one_class = "groups whose records are all of one class"
+            metrics.append((one_class, found.alike, found.classed))
         return [
             self.finding(
                 metric,
                 number,
-                of=found.groups,
+                of=number_of,
                 baseline=0.0,
                 releases=kinds,
                 severity="some" if number else "none",
@@ -153,7 +155,7 @@ class SmallGroups(Attack):
                 detail=dict(detail),
                 partial=partial,
             )
-            for metric, number in metrics
+            for metric, number, number_of in metrics
         ]
 
 

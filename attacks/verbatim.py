@@ -21,8 +21,9 @@ from privfed.leaks.reading.digits import NUMBER
 from privfed.leaks.shape import Shape
 
 DRAWS = 20  #: Tables that are drawn to see how many matches come by chance
-#: How many tables are drawn before one is said to be handed over, of how many records at most.
-SURE, DRAWN = 1000, 200_000
+#: How many are drawn where some stand out by little, and before a table is said to be handed over; of how many cells
+#: at most.
+OFTEN, SURE, DRAWN = 200, 1000, 200_000
 #: How many different values noisy numbers may hit beyond chance: twenty draws do not see rare hits.
 NOISY = 2
 
@@ -132,30 +133,19 @@ class Verbatim(Attack):
         schema: PublicSchema | None,
         deadline: Deadline,
     ) -> Finding | None:
-        tally, rng, read = Tally(), np.random.default_rng(0), 0
+        """What is found of one kind; where it stands out, held against more draws if these are little work."""
         clients = [client for client in transcript.clients if client in truth]
-        for client in clients:
-            if deadline.over:
-                break
-            read += 1
-            heard = transcript.of(client=client)
-            released = [part for entry in heard for part in sound_parts(entry).values()]
-            parts = [part for part in released if (part.noise is not None) == noisy]
-            if not parts:
-                continue
-            numbers = Numbers.of(parts)
-            if not len(numbers.values):
-                continue
-            moved = [Numbers.of([_moved(p, rng) for p in parts]) for _ in range(DRAWS * noisy)]
-            for column in _columns(truth, client, heard, schema):
-                by_chance = (
-                    [column.found(others) for others in moved]
-                    if noisy
-                    else [column.by_chance(numbers, rng) for _ in range(DRAWS)]
-                )
-                tally.add(column, numbers, by_chance)
+        asked = transcript, noisy, {name: truth[name] for name in clients}, truth, schema, deadline
+        tally, read = _tally(*asked, DRAWS)
+        if not tally.cells:
+            return None
         partial = deadline.partial(read, len(clients), "clients")
-        return self._judged(kind, noisy, tally, partial) if tally.cells else None
+        found = self._judged(kind, noisy, tally, partial)
+        more = more_draws(tally.cells)
+        if found.severity != Severity.SOME or more == DRAWS:
+            return found
+        tally, again = _tally(*asked, more)
+        return self._judged(kind, noisy, tally, partial) if again == read else found
 
     def _rows(self, transcript: Transcript, kind: str, truth: Truth) -> Finding | None:
         """Whole records that left as rows of an exact table; none where no row is one."""
@@ -171,12 +161,15 @@ class Verbatim(Attack):
             return None
         records = sum(len(truth[client].x) for client in transcript.clients if client in truth)
         chance = np.sum([by_chance for _, by_chance in each], axis=0)
-        grade = severity(found, chance, 0)
-        if found == records and grade is not Severity.BREACH:
-            # the table was handed over, however much of it chance would give, unless chance gives all of it
-            draws = max(DRAWS, min(SURE, DRAWN // records))
+        if severity(found, chance, 0) != Severity.BREACH:
+            draws = more_draws(records, SURE if found == records else OFTEN)
             again = [rows_found(*of, rng, draws)[1] for of in told]
-            grade = Severity.BREACH if np.sum(again, axis=0).max() < records else grade
+            chance = np.sum(again, axis=0)
+        grade = severity(found, chance, 0)
+        if found == records > chance.max():
+            grade = (
+                Severity.BREACH
+            )  # the table was handed over, however much of it chance would give
         return self.finding(
             "whole records found in the releases, row by row",
             found,
@@ -211,6 +204,45 @@ class Verbatim(Attack):
         )
 
 
+def _tally(
+    transcript: Transcript,
+    noisy: bool,
+    owners: Truth,
+    truth: Truth,
+    schema: PublicSchema | None,
+    deadline: Deadline,
+    draws: int,
+) -> tuple[Tally, int]:
+    """What is found of some owners' columns among their exact or noisy numbers, and of how many owners in time."""
+    tally, rng, read = Tally(chance=np.zeros((draws, 2))), np.random.default_rng(0), 0
+    for client in owners:
+        if deadline.over:
+            break
+        read += 1
+        heard = transcript.of(client=client)
+        released = [part for entry in heard for part in sound_parts(entry).values()]
+        parts = [part for part in released if (part.noise is not None) == noisy]
+        if not parts:
+            continue
+        numbers = Numbers.of(parts)
+        if not len(numbers.values):
+            continue
+        moved = [Numbers.of([_moved(p, rng) for p in parts]) for _ in range(draws * noisy)]
+        for column in _columns(truth, client, heard, schema):
+            by_chance = (
+                [column.found(others) for others in moved]
+                if noisy
+                else [column.by_chance(numbers, rng) for _ in range(draws)]
+            )
+            tally.add(column, numbers, by_chance)
+    return tally, read
+
+
+def more_draws(cells: int, most: int = OFTEN) -> int:
+    """How many draws say what a rare match is worth: as many as are little work, :data:`DRAWS` at least."""
+    return max(DRAWS, min(most, DRAWN // max(cells, 1)))
+
+
 def rows_found(
     rows: np.ndarray, truth: Truth, client: str, rng: np.random.Generator, draws: int = DRAWS
 ) -> tuple[int, np.ndarray]:
@@ -219,29 +251,32 @@ def rows_found(
     Args:
         rows: the released rows, shape (rows, columns): features, and perhaps the target.
         truth, client: the raw records by client, and whose rows they are.
-        rng: draws so many tables that chance is told by: of the other clients' records, or of this one's
-            columns, each by itself and in its shape.
+        rng: draws so many tables that chance is told by, the more of two: of the other clients' records, who may be
+            few, and of this one's columns, each by itself and in its shape.
     """
     width = rows.shape[1]
     own = _whole(truth[client])[:, :width]
     others = [_whole(table)[:, :width] for name, table in truth.items() if name != client]
     pool = np.concatenate(others) if others else np.empty((0, width))
-    drawn = (_like(own, pool, rng) for _ in range(draws))
     told = Counter(map(tuple, rows.tolist()))
-    counts = [sum((told & Counter(map(tuple, table.tolist()))).values()) for table in (own, *drawn)]
-    return counts[0], np.array(counts[1:])
+
+    def there(table: np.ndarray) -> int:
+        return sum((told & Counter(map(tuple, table.tolist()))).values())
+
+    chance = [max(map(there, _like(own, pool, rng))) for _ in range(draws)]
+    return there(own), np.array(chance)
 
 
-def _like(own: np.ndarray, pool: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """As many records that the releases know nothing of."""
+def _like(own: np.ndarray, pool: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """As many records that the releases know nothing of, of others and made up."""
     if len(pool):
-        return np.asarray(rng.choice(pool, len(own)))
+        yield np.asarray(rng.choice(pool, len(own)))
     drawn = np.column_stack([rng.choice(column, len(own)) for column in own.T.astype(float)])
     for column in drawn.T:
         # of two values each is moved by itself, for between them there is nothing
         for some in [column] if len(own) > 2 else np.split(column, len(own)):
             Shape.of(some).redraw(some, rng)
-    return drawn
+    yield drawn
 
 
 def _whole(table: Table) -> np.ndarray:
@@ -304,13 +339,13 @@ class Tally:
         forms: cells found, by form and in any.
         values: different values found, column by column.
         cells: how many were looked for.
-        chance: cells and different values found by chance, shape (DRAWS, 2).
+        chance: cells and different values found by chance, shape (draws, 2).
     """
 
+    chance: np.ndarray
     forms: dict[str, int] = field(default_factory=dict)
     values: int = 0
     cells: int = 0
-    chance: np.ndarray = field(default_factory=lambda: np.zeros((DRAWS, 2)))
 
     def add(
         self, column: ColumnValues, numbers: Numbers, by_chance: Sequence[tuple[int, int]]

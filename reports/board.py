@@ -148,8 +148,8 @@ def _risk(policy: PolicyReport) -> Iterator[str]:
         )
     if tried.not_looked:
         yield (
-            f"{_attacks(len(tried.not_looked))} not tried in full: nothing to work on in these releases, or too much "
-            "to compute. The engineer's page names them."
+            f"{_attacks(len(tried.not_looked))} not tried in full: nothing to work on in these releases, nobody to "
+            "compare with, or too much to compute. The engineer's page names them."
         )
     if tried.audited:
         audits = sum(found.attack in tried.audited for found in policy.findings)

@@ -235,7 +235,9 @@ class PolicyReport:
         silent = [name for name in seen if name not in found]
         audited = tuple(name for name in silent if name.startswith(AUDITS))
         looked = tuple(name for name in silent if name not in audited)
-        idle = dict.fromkeys(self.inapplicable, "it reads nothing of these releases")
+        idle = dict.fromkeys(
+            self.inapplicable, "it has nothing to work on here, or nobody to compare with"
+        )
         reached = tuple(name for name in found if name in excess)
         return Attacks(reached, allowed, at_home, looked, cut | idle, audited)
 

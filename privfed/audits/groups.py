@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from privfed.attacks.finding import Finding
+from privfed.attacks.finding import Finding, Severity
 from privfed.audits.mechanisms import WIDE, Group, audit, claim_of, is_gaussian
 from privfed.audits.paired_trials import Move, audit_moves
 from privfed.audits.test_statistics import Truths
@@ -47,7 +47,7 @@ def audit_guarded(
     alpha: float = 0.05,
     noise: Noise | None = None,
 ) -> Finding:
-    """Audit a mechanism on one cell with the owner's own noise, and on its real group; the finding that proves more.
+    """Audit a mechanism on one cell with the owner's own noise, and on its real group; the finding that convicts, else that proves more.
 
     One cell that moves as far as all parts together tells most about the noise's scale and source;
     the group tells whether every part and cell gets noise of its own. Arguments as in
@@ -62,7 +62,7 @@ def audit_guarded(
     steps = steps_of(mechanism, group)
     alone = audit(mechanism, spend, steps=steps, trials=trials[0], alpha=levels[0], **asked)
     whole = audit_group(build, group, spend, trials=trials[1], alpha=levels[1], **asked)
-    worse = max(alone, whole, key=lambda finding: finding.value)
+    worse = max(alone, whole, key=lambda found: (found.severity == Severity.BREACH, found.value))
     worse.detail.update(confidence=1 - alpha, trials=sum(trials))
     worse.detail["proven"] = {"one cell": alone.value, "the group": whole.value}
     return worse

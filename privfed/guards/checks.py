@@ -25,7 +25,7 @@ from privfed.audits.threshold_tests import (
     judge,
 )
 from privfed.guards.adapters import Given, rounds
-from privfed.guards.trial import BIG, BIGGER, GuardTrial, Pair
+from privfed.guards.trial import BIG, BIGGER, BIGGEST, GuardTrial, Pair
 from privfed.owner.noise_monitor import NoiseSums
 from privfed.privacy.conversion import gaussian_epsilon
 
@@ -43,6 +43,9 @@ AGAIN, SILENT = 4, 8
 ODD, FEWEST = 0.1, 200
 #: Deviations beyond which noise is counted.
 TAILS = (2.0, 3.5)
+#: Digits of noise in its scale by which a grid is seen. Steps of g of the scale change variances by a twelfth of g^2, and
+#: tails of so many cells by a fraction of their deviation up to this g^2 sqrt(cells).
+DIGITS, COARSE = 9, 8.0
 
 
 def _finding(check: str, question: str, metric: str, value: float, **rest: Any) -> Finding:
@@ -172,15 +175,15 @@ def check_clipping(trial: GuardTrial) -> Finding:
     level, best, name, endless, width = SHARE / len(trial.pairs), 0.0, "", False, 0.0
     for pair in trial.pairs:
         assert pair.direction is not None
-        huge = trial.pair(pair.name, pair.direction, BIGGER)
-        arms = [trial.rows(given, DRAWS) for given in (huge.present, huge.absent, pair.present)]
+        huge, more = (trial.pair(pair.name, pair.direction, n) for n in (BIGGER, BIGGEST))
+        arms = [trial.rows(given, DRAWS) for given in (huge.present, huge.absent, more.present)]
         if any(rows.size == 0 or rows.shape[1] != trial.cells for rows in arms):
             why = "the guard refuses, or changes the shape"
             return _not_looked("clipping", question, metric, why)
         bounds = [_median(rows @ pair.direction, level / 3) for rows in arms]
-        (low, _), (_, high), (_, before) = bounds
+        (low, before), (_, high), (last, _) = bounds
         width = max(width, *(top - bottom for bottom, top in bounds))
-        endless |= low > 2 * max(before, 0.0) + width
+        endless |= last > 2 * max(before, 0.0) + width
         if low - high > best:
             best, name = low - high, pair.name
     allowed = None if trial.claim.clip is None else trial.claim.reach * trial.claim.clip
@@ -252,16 +255,24 @@ def check_law(trial: GuardTrial) -> Finding:
         why = why or "the guard refuses, or changes the shape"
         return _not_looked("law of the noise", question, metric, why)
     assert scale is not None
-    scores = rows / scale
+    noise = rows / scale
+    grid = float(np.diff(np.unique(noise.round(DIGITS))).min(initial=np.inf))
+    scores = noise
     if claim.noise == "laplace":
-        tail = np.minimum(laplace.sf(np.abs(scores)), 0.5)
-        scores = np.sign(scores) * norm.isf(np.maximum(tail, 1e-300))
+        tail = np.minimum(laplace.sf(np.abs(noise)), 0.5)
+        scores = np.sign(noise) * norm.isf(np.maximum(tail, 1e-300))
     if claim.scale is None:
         cells = scores.size
         p = float(chi2.cdf((scores**2).sum(), cells))
         tested = {"variance below what the claim needs": p}
+    elif COARSE < grid**2 * math.sqrt(noise.size) < math.inf:
+        why = f"its steps, of {grid:.2g} of the scale, are too wide for a continuous law"
+        return _not_looked("law of the noise", question, metric, why)
     else:
-        tested = {test.name: test.p for test in noise_tests(_sums(trial, scores))}
+        sums = _sums(trial, scores)
+        for far in TAILS:
+            _add_tail(sums, noise, claim.noise, far, min(grid, far))
+        tested = {test.name: test.p for test in noise_tests(sums)}
     level = SHARE / len(tested)
     convicted = [name for name, p in tested.items() if p < level]
     return _finding(
@@ -285,7 +296,7 @@ def check_law(trial: GuardTrial) -> Finding:
 
 
 def _sums(trial: GuardTrial, scores: np.ndarray) -> NoiseSums:
-    """Sums of normal scores, of all cells and of each array, with those before them, and in the tails."""
+    """Sums of normal scores, of all cells and of each array, and with those before them."""
     found = NoiseSums()
     at = 0
     parts = {"all cells": scores}
@@ -300,12 +311,18 @@ def _sums(trial: GuardTrial, scores: np.ndarray) -> NoiseSums:
         ("the run before", scores[1:], scores[:-1]),
     ):
         found.add(f"sign {name}", one.size, (one * np.sign(other)).sum())
-    for far in TAILS:
-        expected = 2 * norm.sf(far) * scores.size
-        found.add(
-            f"count beyond {far:g} deviations", scores.size, (np.abs(scores) > far).sum(), expected
-        )
     return found
+
+
+def _add_tail(sums: NoiseSums, noise: np.ndarray, law: str, far: float, grid: float) -> None:
+    """Count noise, in its scale, beyond so many normal deviations: on a grid beyond the middle between two of its points.
+
+    Half of a point's mass lies on either side there, nearly; at a point itself all of it is on one.
+    """
+    beyond = laplace.isf(norm.sf(far)) if law == "laplace" else far
+    edge = (math.floor(beyond / grid) + 0.5) * grid if grid > 0 else beyond
+    expected = 2 * float((laplace if law == "laplace" else norm).sf(edge)) * noise.size
+    sums.add(f"count beyond {far:g} deviations", noise.size, (np.abs(noise) > edge).sum(), expected)
 
 
 def check_low_bits(trial: GuardTrial) -> Finding:

@@ -15,8 +15,8 @@ from privfed.errors import InputError
 from privfed.guards.adapters import Given, Opening, rounds
 from privfed.guards.claim import GuardClaim
 
-#: Norms of updates beyond any clip that is used.
-BIG, BIGGER = 1e4, 1e8
+#: Norms of updates, in clips where one above 1 is claimed: beyond it, far beyond, and as far again.
+BIG, BIGGER, BIGGEST = 1e4, 1e8, 1e12
 #: A number that no noise of use would not hide.
 TINY = 1e-12
 #: Cells of an answer that are looked at one by one.
@@ -102,6 +102,7 @@ class GuardTrial:
     def pair(self, name: str, towards: np.ndarray, norm: float = BIG) -> Pair:
         """Updates of neighbours that differ in a direction."""
         direction = towards / np.linalg.norm(towards)
+        norm *= max(1.0, self.claim.clip or 0.0)
         other = 0.0 if self.claim.reach == 1 else -norm
         return Pair(name, self.update(norm * direction), self.update(other * direction), direction)
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from privfed.attacks.base import HELD_OUT
 from privfed.attacks.bounded_least_squares import CandidateSystem
 from privfed.attacks.candidate_inference import (
+    NAMED,
     TARGET,
     CandidateInference,
     CandidateResult,
@@ -25,6 +26,7 @@ from privfed.attacks.candidate_records import CandidateRecords
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.linear import linear_equations
 from privfed.attacks.roc import RocCurve
+from privfed.attacks.viewpoint import run_as
 from privfed.engines.local import LocalDisclosure
 from privfed.errors import InputError
 from privfed.exchange.messages import Request
@@ -249,14 +251,64 @@ def test_one_client_is_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(alive) == len(OWNERS) and most[0] <= 2
 
 
-def test_equal_records_are_one_candidate() -> None:
-    """Whoever is alike a member is no outsider, and counts as often as the list names him."""
+def test_nobody_is_named_of_those_who_are_alike() -> None:
+    """Sums that tell that one of two twins was there do not tell which; of the third owner they name all."""
     twins = {"c0": OWNERS["c0"], "c1": OWNERS["c0"], "c2": OWNERS["c2"]}
     listed = CandidateRecords.of(twins, "c0", 100, np.random.default_rng(0))
-    assert len(listed) == 40 and listed.member.sum() == 20 and listed.often.sum() == 60
+    assert len(listed) == 40 and listed.often.sum() == 60
+    assert listed.members.sum() == 20 and listed.outsiders.sum() == 40
     doubled = released([WIDE], twins, "open", None)
     found, *_ = CandidateInference(unknown=[""]).run(doubled, twins, SCHEMA)
-    assert found.value > 0.9
+    assert found.value == pytest.approx((1 + 0.02 + 0.02) / 3, abs=0.01)
+
+
+def _answers(people: int, seed: int) -> Records:
+    """Yes-or-no answers: of four records everybody has one."""
+    rng = np.random.default_rng([seed, 1])
+    return Records(SCHEMA, rng.choice([1.0, 7.0], (people, 2)) / [1, 8], np.full(people, 5.0))
+
+
+@pytest.mark.parametrize("attack", ["pool", "pool by an owner"])
+def test_exact_counts_of_many_who_are_alike_name_nobody(attack: str) -> None:
+    """All counts of a table of four records are known; which of those alike answered, here or elsewhere, is not."""
+    owners = {f"c{i}": _answers(30, i) for i in range(3)}
+    held = {name + HELD_OUT: _answers(20, 9 + i) for i, name in enumerate(owners)}
+    transcript, tried = released([TREE, WIDE], owners, "open", None), CandidateInference()
+    known = {**held, **owners}
+    told = tried.run(transcript, known, SCHEMA)
+    if attack == "pool by an owner":
+        told = run_as("c0", tried, transcript, known, SCHEMA)
+    named = next(each for each in told if each.metric == NAMED)
+    assert named.value == 0 and named.severity == "none"
+    assert all(each.severity == "none" for each in told)
+    assert told[0].detail["members"] == (90 if attack == "pool" else 60)
+
+
+def test_those_alike_are_named_where_all_of_them_were_there() -> None:
+    """The power twin: a record that one owner alone has, three times over, is named three times."""
+    owners = {f"c{i}": _answers(30, i) for i in range(3)}
+    x = np.vstack([owners["c0"].x, np.full((3, 2), [4.0, 0.0])])
+    owners["c0"] = Records(SCHEMA, x, np.full(33, 5.0))
+    told = CandidateInference(unknown=[""]).run(
+        released([TREE, WIDE], owners, "open", None), owners, SCHEMA
+    )
+    named = next(each for each in told if each.metric == NAMED)
+    assert named.value == pytest.approx(3 / 93) and named.severity == "breach"
+
+
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=12), st.integers(1, 11))
+def test_a_list_counts_everybody(places: list[int], cut: int) -> None:
+    """Members, controls and all others of each record, counted one by one."""
+    x = np.array(places, float)[:, None] * [2, 0.5] + [0, -1]
+    own, held, other = np.split(x, [1 + cut % len(x), 1 + cut % len(x) + len(x) // 4])
+    truth = {"a": own, "a" + HELD_OUT: held, "b": other}
+    told = {name: Records(SCHEMA, rows, np.zeros(len(rows))) for name, rows in truth.items()}
+    listed = CandidateRecords.of(told, "a", 100, np.random.default_rng(0))
+    for at, record in enumerate(listed.x):
+        counted = [int((rows == record).all(axis=1).sum()) for rows in (x, own, held)]
+        assert counted == [listed.often[at], listed.members[at], listed.controls[at]]
+    assert (listed.outsiders == listed.often - listed.members).all()
+    assert (listed.x[listed.own] == own).all()
 
 
 def test_time_that_is_up_keeps_what_was_found() -> None:

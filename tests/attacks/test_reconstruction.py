@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binom
 
 from privfed import Budget, Column, Guard, LocalDisclosure, Policy, Schema
 from privfed.attacks import base, ledger_rows, reconstruction
@@ -20,6 +21,7 @@ from privfed.attacks.reconstruction import (
     GROUPS,
     LIKELIEST,
     MOMENTS,
+    NO_CONTROL,
     OUTCOMES,
     SINGLE,
     TABLE,
@@ -433,13 +435,38 @@ def test_outcomes_follow_from_many_noisy_sums(questions: int, severity: str) -> 
 
 
 def test_the_interval_is_as_wide_as_both_shares_are_uncertain() -> None:
-    """Of 40 found of 50, beside a guesser's share read off 30 others: root of the squared halves, on either side."""
-    (low, high), (least, most) = interval(40, 50), interval(15, 30)
-    alone = SuccessCounts(40, 50, 25).interval
+    """Of 40 found of 50, beside a guesser's share read off 30 others: it may be larger, or what is found smaller."""
+    (low, high), (least, most) = interval(40, 50), interval(6, 30)
+    alone = SuccessCounts(40, 50, 10).interval
     assert alone == pytest.approx((50 * low, 50 * high))
-    both = SuccessCounts(40, 50, 25, 30).interval
-    below, above = np.hypot(0.8 - low, 0.5 - least), np.hypot(high - 0.8, most - 0.5)
+    both = SuccessCounts(40, 50, 10, 30).interval
+    below, above = np.hypot(0.8 - low, most - 0.2), np.hypot(high - 0.8, 0.2 - least)
     assert both == pytest.approx((40 - 50 * below, 40 + 50 * above))
+
+
+@pytest.mark.parametrize(("people", "others"), [(60, 15), (30, 1), (20, 5), (100, 100)])
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.3, 0.5, 0.9])
+def test_what_is_as_true_of_others_is_rarely_found(people: int, others: int, share: float) -> None:
+    """Summed over all outcomes: two shares that are one differ by more than the interval once in forty, at most."""
+    wrong = 0.0
+    for there in range(others + 1):
+        guess = people * there / others
+        above = np.array(
+            [SuccessCounts(k, people, guess, others).interval[0] > guess for k in range(people + 1)]
+        )
+        by_people = binom.pmf(np.arange(people + 1), people, share)
+        wrong += float(binom.pmf(there, others, share) * by_people[above].sum())
+    assert wrong <= 0.025
+
+
+def test_no_table_is_held_against_other_clinics() -> None:
+    """Without held-out records of its own a clinic is not looked at: that others differ would be taken for a find."""
+    frame, elsewhere = few(12), few(12)
+    spend = Policy({"own.pair": (Guard.of("laplace", spend="0.01"),)}, budget=Budget.of("0.01"))
+    transcript = released(frame, WHOLE, PairOfColumns(0, 1), policy=spend)
+    truth = {"A": Records.from_frame(frame, WHOLE), "B": Records.from_frame(elsewhere, WHOLE)}
+    told = {each.metric: each for each in Reconstruction().run(transcript, truth, WHOLE)}
+    assert told[LIKELIEST].state == "not looked" and told[LIKELIEST].partial == NO_CONTROL
 
 
 def test_what_features_say_anywhere_is_no_leak() -> None:

@@ -46,8 +46,8 @@ def test_small_groups_are_counted() -> None:
 
 def test_a_group_of_as_many_as_are_enough_is_not_small() -> None:
     """Fewer than five is four; one class alone tells no class apart; and a client's own size is no group."""
-    assert groups_of(np.array([4.0, 5, 6, 0])) == Groups(3, 1, None)
-    assert groups_of(np.array([[4.0], [5], [0]])) == Groups(2, 1, None)
+    assert groups_of(np.array([4.0, 5, 6, 0])) == Groups(3, 1)
+    assert groups_of(np.array([[4.0], [5], [0]])) == Groups(2, 1)
     (entry,) = released(OPEN)
     (name,) = entry.release.parts
     for axes, applies in (("client", False), ("all", False), ("bin", True)):
@@ -66,9 +66,9 @@ def test_noisy_counts_accuse_nobody() -> None:
 def test_classes_are_told_apart_from_sizes() -> None:
     """Ten of one class tell it though they are many; empty and withheld groups tell nothing."""
     counts = np.array([[10.0, 0], [1, 1], [8, 9], [0, 0], [np.nan, np.nan]])
-    assert groups_of(counts) == Groups(3, 1, 1)
-    assert groups_of(counts.sum(axis=1)) == Groups(3, 1, None)
-    assert groups_of(counts) + groups_of(np.array([2.0])) == Groups(4, 2, 1)
+    assert groups_of(counts) == Groups(3, 1, 3, 1)
+    assert groups_of(counts.sum(axis=1)) == Groups(3, 1)
+    assert groups_of(counts) + groups_of(np.array([2.0])) == Groups(4, 2, 3, 1)
 
 
 def test_a_class_axis_is_found_wherever_it_stands() -> None:
@@ -79,6 +79,10 @@ def test_a_class_axis_is_found_wherever_it_stands() -> None:
     told = Transcript((replace(entry, release=replace(entry.release, parts={"counts": part})),))
     small, alike = SmallGroups().run(told)
     assert (small.value, alike.value, alike.of) == (2, 2, 3)
+    small, alike = SmallGroups().run(Transcript((*told.entries, entry)))
+    assert (small.of, alike.of) == (6, 3), (
+        "of groups whose classes nobody told, none is of one class"
+    )
 
 
 @pytest.mark.parametrize("classes", [True, False])

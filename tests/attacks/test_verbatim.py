@@ -274,6 +274,23 @@ def test_few_other_records_do_not_make_chance_rare(sizes: tuple[int, int], apart
     assert accused / runs <= 0.05
 
 
+def test_a_rare_coincidence_is_no_record_of_this_one() -> None:
+    """Rows of other people equal one record in some of 60 runs; that eight records of one other clinic do not was taken for never."""
+    wide, found = Schema(tuple(Column(name, "integer", 0, 30) for name in "ab")), []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        truth = {
+            n: Records(wide, rng.integers(0, 31, (8, 2)).astype(float)) for n in ("one", "two")
+        }
+        rows = rng.integers(0, 31, (12, 2)).astype(float)
+        found += [
+            each.severity
+            for each in Verbatim().run(released(rows, PartType.VALUES), truth, wide)
+            if each.metric.startswith("whole records")
+        ]
+    assert len(found) > 5 and sum(each != "none" for each in found) <= 1
+
+
 def test_bits_of_individuals_hold_no_numbers_to_look_for(truth: dict[str, Records]) -> None:
     """Nothing is read, and so nothing is said to have been looked at."""
     assert Verbatim().run(released(np.ones((30, 2), bool), PartType.BITS), truth, SCHEMA) == []

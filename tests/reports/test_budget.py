@@ -502,6 +502,15 @@ def test_an_attack_that_looked_in_part_is_told_as_both() -> None:
     assert alone.looked == () and alone.not_looked == {"pool": "too large"}
 
 
+def test_an_attack_without_a_finding_is_not_said_to_read_nothing() -> None:
+    """It may read these releases and have nobody to compare with, as of a single owner."""
+    alone = replace(
+        _policy(_client()), inapplicable={"membership": "Was this person's record there?"}
+    )
+    (why,) = alone.attacks.not_looked.values()
+    assert why == "it has nothing to work on here, or nobody to compare with"
+
+
 def test_the_worst_record_is_not_called_hidden_by_chance() -> None:
     """It is found in 4.7 % of draws, with 1 % accused wrongly: as was charged, and so above chance."""
     rate = Finding("worst_record", "How far?", "share of draws", 0.047, of=1.0, baseline=0.01)

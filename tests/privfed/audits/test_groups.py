@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privfed.audits import groups
+from privfed.audits.bounds import verdict
 from privfed.audits.groups import (
     CELLS,
     GroupCase,
@@ -120,6 +122,15 @@ def test_planted_faults_are_convicted(build: Callable[[], Mechanism], group: Gro
         build, group, spend, delta=delta, trials=TRIALS, alpha=ALPHA, noise=TestNoise(1)
     )
     assert found.severity == "breach"
+
+
+def test_a_conviction_is_not_hidden_by_a_larger_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a cell and its group claim different epsilons, the one that exceeds its claim counts."""
+    for cell, group in (((1.2, 1.0), (1.5, 2.0)), ((0.9, 1.0), (1.5, 1.4))):
+        alone, whole = (verdict("m", *each, {}) for each in (cell, group))
+        monkeypatch.setattr(groups, "audit", lambda *_, of=alone, **__: of)
+        monkeypatch.setattr(groups, "audit_group", lambda *_, of=whole, **__: of)
+        assert audit_guarded(Laplace, COUNTS, Fraction(1)).severity == "breach"
 
 
 @pytest.mark.parametrize(

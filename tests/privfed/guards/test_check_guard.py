@@ -20,7 +20,7 @@ from privfed.audits.threshold_tests import PrivacyClaim
 from privfed.cli import BAD_INPUT, BREACH, FINE, status
 from privfed.errors import InputError
 from privfed.guards import checks
-from privfed.guards.adapters import opened
+from privfed.guards.adapters import Opening, opened
 from privfed.guards.claim import GuardClaim
 from privfed.guards.trial import GuardTrial
 from privfed.guards.verdict import GuardVerdict, check_guard, says
@@ -192,6 +192,52 @@ def test_whole_numbers_times_a_decimal_scale_are_on_a_grid_and_floats_are_not() 
     assert checks._on_a_grid(whole * 2.0**-30) > checks.ODD
     assert checks._on_a_grid(rng.normal(size=2000)) < checks.ODD
     assert checks._on_a_grid(rng.laplace(size=2000)) < checks.ODD
+
+
+def _whole_numbers(clip: float, scale: float, grid: float, seed: int = 1) -> Opening:
+    """A guard that clips as it says, and adds discrete Gaussian noise on a grid."""
+    rng = np.random.default_rng(seed)
+
+    def answer(update: list[np.ndarray]) -> list[np.ndarray]:
+        size = math.sqrt(sum(float((each**2).sum()) for each in update))
+        kept = [each * min(1.0, clip / max(size, 1e-300)) for each in update]
+        if scale > 100 * grid:
+            drawn = [np.rint(rng.normal(0, scale / grid, each.shape)) for each in kept]
+        else:
+            reach = np.arange(-round(10 * scale / grid), round(10 * scale / grid) + 1)
+            chances = np.exp(-((reach * grid / scale) ** 2) / 2)
+            drawn = [rng.choice(reach, each.shape, p=chances / chances.sum()) for each in kept]
+        return [(np.fix(k / grid) + z) * grid for k, z in zip(kept, drawn, strict=True)]
+
+    return lambda: answer
+
+
+@pytest.mark.parametrize("clip", [3e4, 1e6])
+@pytest.mark.parametrize("claimed", [True, False])
+def test_a_wide_clip_is_a_clip(clip: float, claimed: bool) -> None:
+    """A guard that clips beyond the norms of most updates was told to clip nothing."""
+    claim = GuardClaim(200.0, 1e-5, clip=clip if claimed else None)
+    found = checks.check_clipping(GuardTrial(_whole_numbers(clip, clip / 20, 2.0**-10), claim))
+    assert found.severity == "none" and not found.detail["grows with the update"]
+    assert 0.9 * clip < found.value <= clip
+    wide = GuardTrial(_whole_numbers(math.inf, clip / 20, 2.0**-10), claim)
+    assert checks.check_clipping(wide).detail["grows with the update"]
+
+
+@pytest.mark.parametrize("step", [1 / 5, 1 / 8, 1 / 32])
+def test_noise_in_few_whole_numbers_is_of_its_law(
+    step: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a grid point all of its mass lies on one side of a threshold: tails are counted between two of them."""
+    monkeypatch.setattr(checks, "DRAWS", 400)
+    claim = GuardClaim(1.0, 1e-5, clip=1.0, noise="gaussian", scale=4.0)
+    for seed in range(4):
+        right = GuardTrial(_whole_numbers(1.0, 4.0, 4 * step, seed), claim)
+        assert checks.check_law(right).state == "looked"
+    narrow = GuardTrial(_whole_numbers(1.0, 3.6, 4 * step), claim)
+    assert "variance of all cells" in checks.check_law(narrow).detail["convicted"]
+    coarse = checks.check_law(GuardTrial(_whole_numbers(1.0, 4.0, 4.0), claim))
+    assert coarse.state == "not looked" and "steps, of 1 of the scale" in coarse.partial
 
 
 def test_the_command_prints_and_writes_the_verdict_as_text_data_and_page(
