@@ -27,9 +27,7 @@ class Baseline(FederatedLearner):
 
     def published(self) -> Policy:
         """All of its queries, unprotected."""
-        guards: dict[str, tuple[Guard, ...]] = {
-            query.kind: (Guard.of("open"),) for query in self.queries
-        }
+        guards = {query.kind: (Guard.of("open"),) for query in self.queries}
         return Policy(guards, name="published")
 
     def private(

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 
 import numpy as np
 from scipy import stats
@@ -51,10 +52,7 @@ class AccountantCase:
 
     def total(self, *losses: Loss) -> Amount:
         """Losses added one after another."""
-        total = self.accountant.nothing
-        for loss in losses:
-            total = self.accountant.add(total, loss)
-        return total
+        return reduce(self.accountant.add, losses, self.accountant.nothing)
 
     def guaranteed(self, loss: Loss) -> Iterator[tuple[int, float, float]]:
         """The guarantee of a loss composed with itself: times, epsilon, delta; none if refused."""
