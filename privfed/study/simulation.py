@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privfed.attacks.base import HELD_OUT
+from privfed.attacks.base import HELD_OUT, Attack
 from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
@@ -29,7 +29,7 @@ from privfed.audits.trainings import audit_learner
 from privfed.engines.cohort import CohortDisclosure
 from privfed.engines.local import LocalDisclosure
 from privfed.engines.named import Engine, local
-from privfed.errors import InputError, NobodyAnswered, Note, StudyError
+from privfed.errors import InputError, NobodyAnswered, Note, PrivfedError, StudyError
 from privfed.exchange.channel import ChannelDisclosure
 from privfed.exchange.disclosure import Disclosure, distinct
 from privfed.exchange.messages import Reply
@@ -387,33 +387,55 @@ def attack(
 
     Returns:
         their findings, partial ones included, and which kinds of release no attack reads; and by name the
-        question of each attack that does not apply, which is no pass.
+        question of each attack that does not apply, which is no pass. One that fails has not looked.
     """
     truth = prepared.truth(transcript)
     found: list[Finding] = []
+    failed: list[Attack] = []
     inapplicable = {}
     attacks = attacks_of(prepared.study)
     for tried in attacks:
         tried.time_limit, tried.relation = seconds or tried.time_limit, relation
-        attackable = tried.attackable(transcript)
         name = tried.name + BY_AN_OWNER * bool(tried.viewpoint)
-        known: Mapping[str, Any] = truth
-        if isinstance(prepared, Prepared) and (tried.controls or tried.viewpoint):
-            known = prepared.controlled(None if tried.viewpoint else transcript)
-        if isinstance(prepared, PreparedCohort) and isinstance(tried, Linkage):
-            known = prepared.books()
-        with one_thread():
-            if attackable and tried.viewpoint:
-                told = run_as(tried.viewpoint, tried, transcript, known, prepared.schema)
-            else:
-                told = tried.run(transcript, known, prepared.schema) if attackable else []
-        if attackable and not told and tried.bounds and tried.bounds.over:
-            told = [replace(tried.unfinished(), attack=name)]
-        found.extend(told)
+        try:
+            told = _attacked(tried, prepared, transcript, truth)
+        except PrivfedError:
+            raise
+        except Exception as error:  # noqa: BLE001  # it ends no study, whose budget may be spent; its text may hold data
+            why = f"it failed with {type(error).__name__}"
+            warnings.warn(
+                f"attack {name!r}: {why}, and is reported as not looked", Note, stacklevel=2
+            )
+            told = [tried.finding("findings before it failed", 0, partial=why, simulation=False)]
+            failed.append(tried)
+        found += [
+            replace(each, attack=name) if each.attack == tried.name else each for each in told
+        ]
         if not told:
             inapplicable[name] = tried.question
         progress(1)
-    return found + coverage(transcript, attacks) * bool(attacks), inapplicable
+    sound = [tried for tried in attacks if tried not in failed]
+    return found + coverage(transcript, sound) * bool(attacks), inapplicable
+
+
+def _attacked(
+    tried: Attack, prepared: AnyPrepared, transcript: Transcript, truth: Mapping[str, Any]
+) -> list[Finding]:
+    """Return the findings of one attack, with the records that it is scored by; none where it does not apply."""
+    if not tried.attackable(transcript):
+        return []
+    known: Mapping[str, Any] = truth
+    if isinstance(prepared, Prepared) and (tried.controls or tried.viewpoint):
+        known = prepared.controlled(None if tried.viewpoint else transcript)
+    if isinstance(prepared, PreparedCohort) and isinstance(tried, Linkage):
+        known = prepared.books()
+    with one_thread():
+        if tried.viewpoint:
+            told = run_as(tried.viewpoint, tried, transcript, known, prepared.schema)
+        else:
+            told = tried.run(transcript, known, prepared.schema)
+    over = not told and tried.bounds and tried.bounds.over
+    return [tried.unfinished()] if over else told
 
 
 def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:

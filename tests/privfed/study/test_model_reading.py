@@ -143,6 +143,18 @@ def test_shadows_of_too_much_work_are_told_as_not_looked(
         assert "8 shadow models take 1e+10 operations, more than 1e+06" in each["partial"]
 
 
+def test_a_shadow_that_fails_ends_no_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A learner's own error is told by its name, for its text may hold data; the quantiles are read."""
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("age 41.7")
+
+    monkeypatch.setattr("privfed.study.model_reading.StudyRecords.train", fail)
+    quantile, *ways = findings(Study.from_dict(USUAL | {"attacks": ["*"]}), tmp_path / "out")
+    assert not quantile["partial"] and len(ways) == 2
+    assert {each["partial"] for each in ways} == {"a shadow failed with ZeroDivisionError"}
+
+
 @pytest.mark.parametrize(
     ("shadows", "says"),
     [

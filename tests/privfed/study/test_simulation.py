@@ -14,9 +14,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from privfed.attacks.base import HELD_OUT
+from privfed.attacks.small_groups import SmallGroups
 from privfed.audits import trainings
 from privfed.cli import BAD_INPUT, FINE, status
-from privfed.errors import StudyError
+from privfed.errors import Note, StudyError
 from privfed.exchange.messages import Release
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.learners import FuzzyTreeRegressor
@@ -329,6 +330,27 @@ def test_a_masked_total_has_everybody_s_held_out_records_beside_it(study: Study)
         == sum(len(each[owner]) for owner in prepared.owners)
     )
     assert 0 < len(each[one + HELD_OUT]) < len(prepared.test)
+
+
+@pytest.mark.parametrize("method", ["run", "attackable"])
+def test_an_attack_that_fails_ends_no_study(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Budgets are spent by then: it has not looked, it says why without its text, and all others go on."""
+
+    def fail(*_: object) -> None:
+        raise ValueError("age 41.7")
+
+    choice, output = study.policies[0], Output(tmp_path)
+    simulation.run(prepare(study), choice, output)
+    few = replace(study, attacks=("small_groups", "verbatim"))
+    monkeypatch.setattr(SmallGroups, method, fail)
+    with pytest.warns(Note, match="attack 'small_groups': it failed with ValueError, and is"):
+        told, idle = simulation.attack(prepare(few), output.transcript(choice.name))
+    failed, *others = told
+    assert (failed.attack, failed.state) == ("small_groups", "not looked")
+    assert failed.why_not == "it failed with ValueError" and "41.7" not in str(told)
+    assert {each.attack for each in others} == {"verbatim", "coverage"} and not idle
 
 
 def test_attacks_that_ran_out_of_time_say_so(study: Study, tmp_path: Path) -> None:
