@@ -18,6 +18,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import tomllib
 import traceback
@@ -38,7 +39,7 @@ from tqdm.auto import tqdm
 
 from privfed import __version__
 from privfed.attacks.finding import Finding
-from privfed.errors import InputError, Note, PrivfedError, StudyError
+from privfed.errors import DataWarning, InputError, Note, PrivfedError, StudyError
 from privfed.interrupts import interrupted
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import text
@@ -309,11 +310,17 @@ def sweep(
     work = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
     tasks = (joblib.delayed(carry_out)(cell, out, attacked) for cell in left)
     faults: dict[str, str] = {}
+    alike: dict[str, list[str]] = {}  # what was said of a cell's records, by all but its figures
     bar = tqdm(work(tasks), desc="sweep", total=len(left), unit=" cell", disable=None)
-    for cell, fault in bar:
+    for cell, fault, said in bar:
         if interrupted():
             raise KeyboardInterrupt  # a library that it interrupted told of a fault
         faults |= {cell.told(): fault} if fault else {}
+        for remark in said:
+            alike.setdefault(re.sub(r"\d", "", remark), []).append(f"{cell.told()}: {remark}")
+    for each in alike.values():
+        count = f"{len(each)} cells, one of them " if len(each) > 1 else ""
+        warnings.warn(count + each[0], DataWarning, stacklevel=2)
     return table(planned, held), faults
 
 
@@ -357,30 +364,35 @@ def _check(left: Sequence[Cell], attacked: bool) -> None:
             dry_run(cell.study, simulation.prepare(cell.study).schema, attacks=attacked)
 
 
-def carry_out(cell: Cell, out: Path, attacked: bool) -> tuple[Cell, str]:
-    """Carry one cell out, or attack it if it is done; its fault, if any."""
+def carry_out(cell: Cell, out: Path, attacked: bool) -> tuple[Cell, str, list[str]]:
+    """Carry one cell out, or attack it if it is done; its fault, if any, and what there is to say of its records."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DataWarning)  # notes are in its metrics
+        fault = _fault(cell, out, attacked)
+    return cell, fault, [str(one.message) for one in caught if one.category is DataWarning]
+
+
+def _fault(cell: Cell, out: Path, attacked: bool) -> str:
     held, study = Sweep(out), cell.study
     folder = held.cells / cell.key
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Note)
-            if held.state(cell) == "new":
-                shutil.rmtree(folder, ignore_errors=True)
-                with written_whole(folder) as partial:
-                    _run(cell, Output(partial), attacked)
-                    write_text(partial / DIGESTS, json.dumps(digests(partial), indent=1))
-            elif attacked:
-                _attack(cell, Output(folder), simulation.prepare(study), held.read(cell, PARAMS))
-                write_text(folder / DIGESTS, json.dumps(digests(folder), indent=1))
+        if held.state(cell) == "new":
+            shutil.rmtree(folder, ignore_errors=True)
+            with written_whole(folder) as partial:
+                _run(cell, Output(partial), attacked)
+                write_text(partial / DIGESTS, json.dumps(digests(partial), indent=1))
+        elif attacked:
+            _attack(cell, Output(folder), simulation.prepare(study), held.read(cell, PARAMS))
+            write_text(folder / DIGESTS, json.dumps(digests(folder), indent=1))
     except PrivfedError as error:
-        return cell, str(error)
+        return str(error)
     except OSError:  # a full disk, say, of which no other cell would know better
         raise
     except Exception as error:  # noqa: BLE001 - a plugin may raise anything
         if os.environ.get("PRIVFED_TRACEBACK"):
             traceback.print_exc()
-        return cell, f"internal error ({type(error).__name__})"
-    return cell, ""
+        return f"internal error ({type(error).__name__})"
+    return ""
 
 
 def _run(cell: Cell, output: Output, attacked: bool) -> None:

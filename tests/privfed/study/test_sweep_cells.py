@@ -377,6 +377,19 @@ def test_one_cell_that_cannot_run_does_not_lose_the_others(
     assert len(pd.read_csv(out / "sweep.csv")) == 2
 
 
+def test_what_is_said_of_records_names_its_cell(
+    write_study: Written,
+    tmp_path: Path,
+    small_table: pd.DataFrame,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each cell holds other records out: what their bounds clip is told once, with the cell that it was counted in."""
+    study = write_study(table=small_table.assign(age=np.arange(60) * 4.0))
+    assert sweep(study, tmp_path / "sweep", epsilon="4", runs=2) == FINE
+    (told,) = (line for line in capsys.readouterr().err.splitlines() if "bounds clip" in line)
+    assert "4 cells, one of them " in told and ", seed 1: north, south: the schema's bounds" in told
+
+
 def test_a_learner_that_fails_does_not_lose_the_other_cells(
     write_study: Written,
     tmp_path: Path,
