@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -79,6 +80,9 @@ class RemoteDisclosure(ChannelDisclosure):
         self._carry, self._together = carry, together
         self._digest, self._batches = schema_digest(schema), 0
         self._gone: set[str] = set()  # clients that missed their last deadline
+        #: By client, the rounds that sent it something, and those that it left without a whole answer.
+        self.reached: Counter[str] = Counter()
+        self.silent: Counter[str] = Counter()
         envelopes = [(x.client, wire.decode(x.envelope, Envelope)) for x in self.journal.replies]
         self._passed = {(client, str(envelope.head)) for client, envelope in envelopes}
 
@@ -97,7 +101,10 @@ class RemoteDisclosure(ChannelDisclosure):
             if gone:
                 self._try(gone, min(SECOND_CHANCE, self._patience.deadline / 4))
             self._insist([one for one in waiting.values() if one not in gone or any(one.opened)])
-        self._gone = (self._gone - set(waiting)) | {c for c, one in waiting.items() if one.left}
+        missed = [client for client, one in waiting.items() if one.left]
+        self._gone = (self._gone - set(waiting)) | set(missed)
+        self.reached.update(list(waiting))
+        self.silent.update(missed)
         return {client: one.opened for client, one in waiting.items()}
 
     def _survivors(self, id: str, owners: tuple[str, ...]) -> tuple[str, ...]:
