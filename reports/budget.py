@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -412,6 +413,12 @@ class Report:
     version: str = ""
     #: whether what the records' truth scored is left out
     withheld: bool = False
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the summary that the command line prints."""
+        from privfed.reports.text import summary
+
+        return f"<pre>{escape(summary(self.published()))}</pre>"
 
     def published(self) -> Report:
         """The report as pages show it: without what the truth scored, where ledgers last."""

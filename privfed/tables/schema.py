@@ -13,10 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-import tomli_w
 
 from privfed.errors import Faults, SchemaError, did_you_mean, no_column
-from privfed.tables.toml_file import check_keys, naming, read_toml
+from privfed.tables.toml_file import InToml, check_keys, naming, read_toml
 
 Kind = Literal["number", "integer", "category"]
 KINDS = ("number", "integer", "category")
@@ -116,7 +115,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Schema:
+class Schema(InToml):
     """The columns of every client's table, and which of them is the target."""
 
     features: tuple[Column, ...]  #: the inputs, in the order of the encoded matrix
@@ -224,10 +223,6 @@ class Schema:
         plain = read_toml(path, where, SchemaError)
         with naming(where):
             return cls.from_dict(plain, where)
-
-    def to_toml(self, path: str | Path) -> None:
-        """Write a schema file."""
-        Path(path).write_text(tomli_w.dumps(self.to_dict()), encoding="utf-8")
 
     @classmethod
     def infer(cls, frame: pd.DataFrame, target: str | None, name: str = "inferred") -> Schema:
