@@ -242,7 +242,7 @@ class Schema(InToml):
 
 
 #: 2021-03-05, 05.03.2021, 3/5/21, with a time or without
-_DATE = r"\s*(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d{2}))(?:[T ]\d{1,2}:\d{2}.*)?"
+DATE = r"\s*(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d{2}))(?:[T ]\d{1,2}:\d{2}.*)?"
 
 
 def shown(name: str) -> str:
@@ -274,7 +274,7 @@ def no_category(series: pd.Series[Any]) -> str | None:
     """
     held = series.dropna()
     if pd.api.types.is_datetime64_any_dtype(held) or (
-        len(held) and held.astype(str).str.fullmatch(_DATE).all()
+        len(held) and held.astype(str).str.fullmatch(DATE).all()
     ):
         return "holds dates; write an age or a number of days in its place, or leave it out"
     different = held.astype(str).nunique()
