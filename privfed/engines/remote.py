@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import partial
 from time import monotonic, sleep
 from typing import Any
@@ -30,6 +31,7 @@ from privfed.exchange.channel import (
 )
 from privfed.exchange.messages import Envelope, Head
 from privfed.questions import wire
+from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
 #: Carries each client's batch and returns the replies that arrive within some seconds, by client.
@@ -83,6 +85,8 @@ class RemoteDisclosure(ChannelDisclosure):
         #: By client, the rounds that sent it something, and those that it left without a whole answer.
         self.reached: Counter[str] = Counter()
         self.silent: Counter[str] = Counter()
+        #: By client, the queries that others offered to answer, and its gate did not.
+        self.declined: Counter[str] = Counter()
         envelopes = [(x.client, wire.decode(x.envelope, Envelope)) for x in self.journal.replies]
         self._passed = {(client, str(envelope.head)) for client, envelope in envelopes}
 
@@ -106,6 +110,14 @@ class RemoteDisclosure(ChannelDisclosure):
         self.reached.update(list(waiting))
         self.silent.update(missed)
         return {client: one.opened for client, one in waiting.items()}
+
+    def _all_offers(
+        self, queries: Sequence[Query], clients: Sequence[str], spend: Fraction | None
+    ) -> Sequence[Sequence[str]]:
+        offered = super()._all_offers(queries, clients, spend)
+        for each in filter(None, offered):
+            self.declined.update(set(clients) - self._gone - set(each))
+        return offered
 
     def _survivors(self, id: str, owners: tuple[str, ...]) -> tuple[str, ...]:
         """The owners whose shares are added up: those of an earlier run, whose list others agreed to."""

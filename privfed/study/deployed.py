@@ -222,6 +222,11 @@ class Deployment:
             "what it would have told there is missing"
             for client, silent in asking.silent.items()
         ]
+        notes += [
+            f"{client} did not offer to answer {declined} of the queries that others did: its policy, its "
+            "budget or a closed gate does not allow it"
+            for client, declined in asking.declined.items()
+        ]
         metrics["warnings"] = list(dict.fromkeys(notes))
         heads = {client: [head.seq, head.hash] for client, head in asking.heads.items()}
         output.write(self.choice.name, "heads.json", heads)

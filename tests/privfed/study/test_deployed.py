@@ -207,6 +207,20 @@ def test_an_owner_who_drops_out_is_named_on_the_page(
     assert told in (chosen.out / "report.html").read_text()
 
 
+def test_an_owner_whose_budget_runs_out_is_named(study: Path) -> None:
+    """She offers no more from there, and the others answer alone."""
+    owner = study.parent / "south" / "owner.toml"
+    policy = owner.parent / "policy.toml"
+    policy.write_text(policy.read_text().replace('epsilon = "4"', 'epsilon = "1.5"', 1))
+    owner.write_text(owner.read_text().split("[agreed]")[0])
+    chosen = deployment(study)
+    with serving(study) as connect:
+        folder = chosen.run(connect)
+    (told,) = json.loads((folder / "metrics.json").read_text())["warnings"]
+    assert re.match(r"south did not offer to answer \d of the queries that others did", told)
+    assert f" note: {told}\n" in (folder / "progress").read_text()
+
+
 def test_heads_are_kept_from_one_study_to_the_next(study: Path) -> None:
     """An owner whose ledger began anew meanwhile is not believed."""
     with serving(study) as connect:
