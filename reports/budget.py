@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from privfed.accountants.risk import Risk, Tradeoff
-from privfed.attacks.finding import Finding
+from privfed.attacks.finding import FAILED, Finding
 from privfed.exchange.messages import EXPLANATIONS, Reason
 from privfed.privacy.loss import is_masked, told_basis
 from privfed.questions.exact import text
@@ -419,6 +419,16 @@ class Report:
         from privfed.reports.text import summary
 
         return f"<pre>{escape(summary(self.published()))}</pre>"
+
+    @property
+    def failed(self) -> list[str]:
+        """Attacks that ended with an error of their own, and so did not look."""
+        return [
+            f"policy {policy.name!r}: attack {found.attack!r} failed ({found.detail[FAILED]}), and did not look"
+            for policy in self.policies
+            for found in policy.findings
+            if FAILED in found.detail
+        ]
 
     def published(self) -> Report:
         """The report as pages show it: without what the truth scored, where ledgers last."""

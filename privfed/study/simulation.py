@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -17,9 +19,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privfed.attacks.base import HELD_OUT
+from privfed.attacks.base import HELD_OUT, Attack
 from privfed.attacks.coverage import coverage
-from privfed.attacks.finding import Finding
+from privfed.attacks.finding import FAILED, Finding
 from privfed.attacks.linkage import Linkage
 from privfed.attacks.viewpoint import BY_AN_OWNER, run_as
 from privfed.audits.guards import FAMILY_WISE, audit_guards, audit_sources, confirmed
@@ -29,11 +31,12 @@ from privfed.audits.trainings import audit_learner
 from privfed.engines.cohort import CohortDisclosure
 from privfed.engines.local import LocalDisclosure
 from privfed.engines.named import Engine, local
-from privfed.errors import InputError, NobodyAnswered, Note, StudyError
+from privfed.errors import InputError, NobodyAnswered, Note, PrivfedError, StudyError
 from privfed.exchange.channel import ChannelDisclosure
 from privfed.exchange.disclosure import Disclosure, distinct
 from privfed.exchange.messages import Reply
 from privfed.exchange.transcript import Transcript
+from privfed.interrupts import interrupted
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.cohort import CohortLearner
 from privfed.learners.saved import save
@@ -392,11 +395,7 @@ def attack(
             known = {**prepared.controls(), **own}
         if isinstance(prepared, PreparedCohort) and isinstance(tried, Linkage):
             known = prepared.books()
-        with one_thread():
-            if attackable and tried.viewpoint:
-                told = run_as(tried.viewpoint, tried, transcript, known, prepared.schema)
-            else:
-                told = tried.run(transcript, known, prepared.schema) if attackable else []
+        told = _tried(tried, transcript, known, prepared.schema) if attackable else []
         if attackable and not told and tried.bounds and tried.bounds.over:
             told = [replace(tried.unfinished(), attack=name)]
         found.extend(told)
@@ -404,6 +403,27 @@ def attack(
             inapplicable[name] = tried.question
         progress(1)
     return found + coverage(transcript, attacks) * bool(attacks), inapplicable
+
+
+def _tried(
+    attack: Attack, transcript: Transcript, known: Mapping[str, Any], schema: Schema
+) -> list[Finding]:
+    """What an attack finds; where it fails, that it did not look: what was charged for is not lost with it."""
+    try:
+        with one_thread():
+            if attack.viewpoint:
+                return run_as(attack.viewpoint, attack, transcript, known, schema)
+            return attack.run(transcript, known, schema)
+    except PrivfedError:
+        raise
+    except Exception as error:
+        if interrupted():
+            raise
+        if os.environ.get("PRIVFED_TRACEBACK"):
+            traceback.print_exc()
+        kind = type(error).__name__  # its text may hold data
+        told = {"partial": f"none: it failed ({kind})", "detail": {FAILED: kind}}
+        return [attack.finding("findings before it failed", 0, **told, simulation=False)]
 
 
 def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:

@@ -435,6 +435,8 @@ def _attack(
 ) -> None:
     """Attack a cell's releases, audit its mechanisms, and write its figures anew."""
     assembly.attack_releases(prepared, output, None, quiet=True)
+    if failed := assembly.gather(output).failed:
+        raise StudyError(*failed)
     _write(output, {**params, "attacks": cell.attacks})
 
 
