@@ -22,6 +22,7 @@ MARKS = "os^Dv"  #: One for each round of the shades
 PANELS = {
     "value": ("", ""),
     "found": ("members found at 1 % false positives", "bound"),
+    "area": ("share of pairs of a member and another told apart", ""),
     "audited": ("epsilon: of one release, audited", "claimed"),
     "audited training": ("epsilon: of whole trainings, audited", "claimed"),
     "bytes": ("bytes sent by all owners", ""),

@@ -451,8 +451,9 @@ def figures_of(policy: PolicyReport) -> dict[str, Any]:
 
     ``epsilon`` is the budget (None without a guarantee), ``claimed`` what is proved of the whole exchange,
     ``bound`` the most that any attack finds of the members at 1 % false positives, ``found`` what an attack
-    found of them, ``audited`` the largest epsilon that outputs of one mechanism prove, ``audited training`` the one that
-    whole trainings do, where the study audits them; ``attack X`` how far
+    found of them, ``area`` the largest area under an attack's curve (a guesser's is 0.5), ``audited`` the
+    largest epsilon that outputs of one mechanism prove, ``audited training`` the one that whole trainings
+    do, where the study audits them; ``attack X`` how far
     attack X came from a guesser who saw no release (0) to all that it looks for (1).
     """
     metrics, budget = policy.metrics, policy.account.policy.budget
@@ -480,10 +481,10 @@ def _attacked(findings: Sequence[Finding]) -> dict[str, float]:
     """Return columns of what attacks and audits found; an attack that did not look has none."""
     looked = [one for one in findings if one.state != "not looked"]
     audits = [one for one in looked if one.metric.startswith("epsilon proven")]
-    found = [one.value for one in looked if one.measure == "found at 1 %"]
     columns: dict[str, float] = {}
-    if found:
-        columns["found"] = max(found)
+    for name, measure in (("found", "found at 1 %"), ("area", "area")):
+        if reached := [one.value for one in looked if one.measure == measure]:
+            columns[name] = max(reached)
     for one in audits:
         name = "audited training" if "answers" in one.detail else "audited"
         columns[name] = max(columns.get(name, 0.0), one.value)
@@ -492,8 +493,8 @@ def _attacked(findings: Sequence[Finding]) -> dict[str, float]:
         if one not in audits and not paid and not one.attack.startswith(("audit", "coverage")):
             name, guessed = f"attack {one.attack}", one.baseline or 0.0
             most = one.of or max(one.value, guessed + 1.0)
-            reached = (one.value - guessed) / (most - guessed) if most > guessed else 0.0
-            columns[name] = max(columns.get(name, 0.0), reached)
+            share = (one.value - guessed) / (most - guessed) if most > guessed else 0.0
+            columns[name] = max(columns.get(name, 0.0), share)
     return columns
 
 

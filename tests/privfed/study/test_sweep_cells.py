@@ -317,6 +317,8 @@ def test_an_attacks_column_runs_from_a_guess_to_all_there_is() -> None:
     found = _attacked([Finding(**pairs, value=1.0, severity="some")])
     assert found == {"attack membership": 1.0}
     assert _attacked([Finding(**pairs, value=0.75, severity="some")]) == {"attack membership": 0.5}
+    measured = Finding(**pairs, value=0.75, measure="area")
+    assert _attacked([measured]) == {"attack membership": 0.5, "area": 0.75}
     assert _attacked([Finding(**pairs, value=0.5, partial="cut short")]) == {}
     training = verdict("RuleFitClassifier", 3.0, 8.0, {"answers": 5})
     found = _attacked([verdict("gaussian", 1.0, 2.0, {}), verdict("laplace", 0.5, 1, {}), training])
