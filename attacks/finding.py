@@ -31,6 +31,7 @@ Risk = Literal["", "singling out", "linkability", "inference"]
 State = Literal["found", "looked", "not looked"]  #: What an attack's silence means
 #: Family-wise level of all findings of a page, and the probability of finding what is called detectable.
 LEVEL, POWER = 0.05, 0.8
+FAILED = "failed"  #: In the detail of a finding: the kind of error that its attack ended with
 HALF = 1.96  #: Half the interval of a finding, in standard deviations
 #: Least z-score by which a probability near one half is turned into a standard deviation
 LEAST_SCORE = 0.1

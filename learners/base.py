@@ -249,11 +249,11 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            if name.endswith("_") and not name.startswith("_"):
+            if name.endswith("_") and not name.startswith("_") and not hasattr(type(self), name):
                 raise NotFittedError(
                     f"{type(self).__name__} is not fitted; call fit(federation) first"
                 )
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return object.__getattribute__(self, name)  # which says why not, as a property does
 
     def _set(self, arguments: Mapping[str, Any]) -> None:
         """Keep a constructor's arguments, its ``locals()``, unchanged."""

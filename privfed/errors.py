@@ -158,7 +158,8 @@ def no_column(
         return f"no column {name!r} {of.split(';')[0]}" + (f"; {NO_HEADER}" if listed else "")
     if not listed:
         return f"no column {name!r} {of.split(';')[0]}{hint}"
-    return f"no column {name!r} {of} columns are {', '.join(names)}{hint}"
+    shown = [each if each == each.strip() else repr(each) for each in names]  # blanks are seen
+    return f"no column {name!r} {of} columns are {', '.join(shown)}{hint}"
 
 
 #: What to do about a table without a header.

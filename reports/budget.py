@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from privfed.accountants.risk import Risk, Tradeoff
-from privfed.attacks.finding import Finding
+from privfed.attacks.finding import FAILED, Finding
 from privfed.exchange.messages import EXPLANATIONS, Reason
 from privfed.privacy.loss import is_masked, told_basis
 from privfed.questions.exact import text
@@ -413,6 +414,22 @@ class Report:
     policies: tuple[PolicyReport, ...]
     version: str = ""
     withheld: bool = False  #: whether what the records' truth scored is left out
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the summary that the command line prints."""
+        from privfed.reports.text import summary
+
+        return f"<pre>{escape(summary(self.published()))}</pre>"
+
+    @property
+    def failed(self) -> list[str]:
+        """Attacks that ended with an error of their own, and so did not look."""
+        return [
+            f"policy {policy.name!r}: attack {found.attack!r} failed ({found.detail[FAILED]}), and did not look"
+            for policy in self.policies
+            for found in policy.findings
+            if FAILED in found.detail
+        ]
 
     def published(self) -> Report:
         """The report as pages show it: without what the truth scored, where ledgers last."""

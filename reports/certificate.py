@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import platform
 import tomllib
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from privfed.attacks.finding import Finding
-from privfed.errors import InputError, did_you_mean
+from privfed.errors import InputError, Note, did_you_mean
 from privfed.exchange.signing import Signer
 from privfed.questions.part import Unit
 from privfed.reports.account import ClientAccount
@@ -131,6 +132,7 @@ def certificate(
     counted = report.policies if report.study.together else [own]
     held = asdict(limits)
     consent = held.pop("owners")
+    _check_names(consent, [client.client for client in own.clients], thresholds)
     held |= {"units": list(limits.units), "attacks": list(limits.attacks)}
     data, today = _bytes(model), datetime.now(UTC).strftime("%Y-%m-%d")
     plain: dict[str, Any] = {
@@ -177,6 +179,15 @@ def signed(plain: Mapping[str, Any], key: Path) -> dict[str, Any]:
 def written(plain: Mapping[str, Any]) -> str:
     """A certificate as the text of its file."""
     return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _check_names(consent: Mapping[str, str], owners: Sequence[str], thresholds: Path) -> None:
+    """Note each name under ``[owners]`` that is no owner's: a misspelt one has not consented."""
+    for name in consent:
+        if name not in owners:
+            text = f"{thresholds}: [owners] names {name!r}, who is no owner of this study"
+            hint = did_you_mean(name, [owner for owner in owners if owner not in consent])
+            warnings.warn(text + hint, Note, stacklevel=3)
 
 
 def _owner(client: ClientAccount) -> dict[str, Any]:

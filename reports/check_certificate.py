@@ -151,9 +151,8 @@ def faults(
     if thresholds is not None and digest(thresholds) != plain["thresholds_sha256"]:
         yield "the thresholds have changed since it was signed"
     known = {own["owner"]: own["head"] for own in plain["owners"]}
-    for owner, head in (heads or {}).items():
-        if known.get(owner) != head:
-            yield f"the ledger of {owner} is not at the certificate's head"
+    for owner in [name for name, head in (heads or {}).items() if known.get(name) != head]:
+        yield f"the ledger of {owner} is not at the certificate's head"
     rows = criteria(plain)
     held, now = ([{**row, "found": ""} for row in each] for each in (plain["criteria"], rows))
     if held != now or decided(rows) != plain["decision"]:
@@ -189,15 +188,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         plain = json.loads(given.certificate.read_bytes())
         files = [path.read_bytes() if path else None for path in (given.key, given.thresholds)]
-        heads = dict(head.split("=", 1) for head in given.head)
+        heads = dict(head.partition("=")[::2] for head in given.head)
         found = list(faults(plain, given.model.read_bytes(), files[0], files[1], heads))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        print(f"cannot be checked: {type(error).__name__}: {error}", file=sys.stderr)
+        where, why = getattr(error, "filename", None), getattr(error, "strerror", "no certificate")
+        print(f"cannot be checked: {where or given.certificate}: {why}", file=sys.stderr)
         return 2
     print("\n".join(f"refused: {fault}" for fault in found), end="\n" * bool(found))
     if not found:
-        who = plain["approval"]
-        print(f"release: {plain['model']['file']}, approved by {who['person']} on {who['date']}")
+        bound = plain["model"] | plain["approval"]
+        print("release: {file}, approved by {person} on {date}".format(**bound))
     return 1 if found else 0
 
 

@@ -22,6 +22,7 @@ MARKS = "os^Dv"  #: One for each round of the shades
 PANELS = {
     "value": ("", ""),
     "found": ("members found at 1 % false positives", "bound"),
+    "area": ("share of pairs of a member and another told apart", ""),
     "audited": ("epsilon: of one release, audited", "claimed"),
     "audited training": ("epsilon: of whole trainings, audited", "claimed"),
     "bytes": ("bytes sent by all owners", ""),
@@ -128,16 +129,18 @@ def guarantees(table: pd.DataFrame) -> pd.Series:
 
 
 def noted(table: pd.DataFrame) -> list[str]:
-    """Return the notes on each series at each epsilon, a line for those that differ in figures alone."""
-    found: dict[tuple[str, str, str], list[str]] = {}
+    """Return the notes on each series, learner and epsilon, a line for those that differ in figures alone."""
+    found: dict[tuple[str, str], list[str]] = {}
     told = labelled(table).assign(notes=table.get("notes")).dropna(subset=["notes"])
-    for name, epsilon, notes in zip(told["series"], told["epsilon"], told["notes"], strict=True):
-        at = "" if pd.isna(epsilon) else f", epsilon {epsilon:g}"
-        for note in notes.split(NEXT):
-            found.setdefault((name, at, re.sub(r"\d", "", note)), []).append(note)
+    for _, run in told.iterrows():
+        epsilon = "" if pd.isna(run["epsilon"]) else f", epsilon {run['epsilon']:g}"
+        cell = f"policy {run['series']}, {run['learner']}{epsilon}"
+        for note in run["notes"].split(NEXT):
+            same = found.setdefault((cell, re.sub(r"\d", "", note)), [])
+            same.append(f"seed {run['seed']}: {note}")
     return [
-        f"policy {name}{at}{f', {len(same)} runs, one of them' * (len(same) > 1)}: {same[0]}"
-        for (name, at, _), same in found.items()
+        f"{cell}, {f'{len(same)} runs, one of them ' * (len(same) > 1)}{same[0]}"
+        for (cell, _), same in found.items()
     ]
 
 

@@ -231,7 +231,10 @@ class _FedForest(LearnerByWays):
     @property
     def estimators_(self) -> list[Any]:
         """A private model's trees as scikit-learn has them, a list of one for each output; see :meth:`to_sklearn`."""
-        return list(self.to_sklearn().estimators_)
+        try:
+            return list(self.to_sklearn().estimators_)
+        except InputError as error:  # so that dir() and hasattr() pass over it
+            raise AttributeError(*error.args) from None
 
     def encode(self, X: pd.DataFrame | np.ndarray) -> np.ndarray:
         """Rows as :meth:`to_sklearn` and :meth:`to_onnx` take them, shape (rows, features).

@@ -42,10 +42,16 @@ def learn_rules(
 
 
 def write_cohort(folder: str | Path, rules: Mapping[str, Iterable[Formula]]) -> None:
-    """Write one file of rules for each individual (InputError: a name that cannot be a file's)."""
+    """Write one file of rules for each individual (InputError: a name that cannot be a file's, or others' rules there)."""
     for name in rules:
         if not name or Path(name).name != name or name.startswith("."):
             raise InputError(f"an individual called {name!r} cannot name a file; rename it")
+    others = {path.stem for path in Path(folder).glob("*.stl")} - rules.keys()
+    if others:
+        raise InputError(
+            f"folder {folder}: holds the rules of {len(others)} who are not of this cohort, and would count "
+            "among it; write to a new folder"
+        )
     Path(folder).mkdir(parents=True, exist_ok=True)
     for name, held in rules.items():
         write_rules(Path(folder) / f"{name}.stl", held)

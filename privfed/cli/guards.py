@@ -97,4 +97,5 @@ def _table(path: Path) -> Any:
     try:
         return pd.read_csv(path)
     except (OSError, ValueError) as error:
-        raise InputError(f"table {path}: cannot be read ({type(error).__name__})") from None
+        why = (getattr(error, "strerror", None) or "no CSV file").lower()
+        raise InputError(f"table {path}: cannot be read ({why})") from None

@@ -13,6 +13,7 @@ import click
 from privfed.cli.common import (
     BAD_INPUT,
     BREACH,
+    FAULT,
     FINE,
     INTERRUPTED,
     PATH,
@@ -482,4 +483,9 @@ def _told(report: Report, out: Path, *, simulation: bool = False) -> int:
         return BREACH
     for policy in report.silent:
         bad(f"policy {policy.name!r}: {silent(policy)}; there is no guarantee, and no model")
-    return BAD_INPUT if report.silent else FINE
+    if report.silent:
+        return BAD_INPUT
+    if report.failed:
+        bad(*report.failed)
+        return FAULT
+    return FINE

@@ -38,6 +38,8 @@ from privfed.tables.data_quality import DataQuality
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 
+NAMED = 3  #: Most data owners that a warning names
+
 #: A policy, a path to one, the name "published", what makes one for the schema, or one by client.
 Policies = str | Path | Policy | Callable[[Schema], Policy] | Mapping[str, Policy]
 
@@ -108,7 +110,7 @@ class LocalDisclosure(ChannelDisclosure):
         policies = {name: _policy(policy, name, known) for name in groups}
         _check_public(known, policies)
         prepared = _encoded(groups, known, individual)
-        _warn_of_clipping(prepared, groups)
+        _warn_of_clipping(prepared, groups, known)
         books, secrets = _opened(_paths(groups, ledgers), seed, keys, registry)
         policies = _with_keys(policies, secrets)
         tested = _held_out(held_out, client, known, individual)
@@ -235,12 +237,16 @@ def _held_out(
     return {} if frame is None else _encoded(_split(frame, client), known, individual)
 
 
-def _warn_of_clipping(prepared: Mapping[str, Records], tables: Mapping[str, pd.DataFrame]) -> None:
-    """Say before anything is charged that bounds do not fit, as an owner's own side would ask."""
-    for name, records in prepared.items():
-        if records.clipped:
-            for text in DataQuality.of(tables[name], records.schema).warnings():
-                warnings.warn(f"{name}: {text}", DataWarning, stacklevel=3)
+def _warn_of_clipping(
+    prepared: Mapping[str, Records], tables: Mapping[str, pd.DataFrame], known: Schema
+) -> None:
+    """Say before anything is charged that bounds do not fit, as an owner's own side would ask; of all together."""
+    names = [name for name, records in prepared.items() if records.clipped]
+    if names:
+        several = f"{len(names)} of {len(prepared)} data owners"
+        who = several if len(names) > NAMED else ", ".join(sorted(names))
+        for text in DataQuality.of(pd.concat([tables[name] for name in names]), known).warnings():
+            warnings.warn(f"{who}: {text}", DataWarning, stacklevel=3)
 
 
 def _policy(policy: Policies, client: str, schema: Schema) -> Policy:

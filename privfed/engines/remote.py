@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import partial
 from time import monotonic, sleep
 from typing import Any
@@ -29,6 +31,7 @@ from privfed.exchange.channel import (
 )
 from privfed.exchange.messages import Envelope, Head
 from privfed.questions import wire
+from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
 #: Carries each client's batch and returns the replies that arrive within some seconds, by client.
@@ -79,6 +82,11 @@ class RemoteDisclosure(ChannelDisclosure):
         self._carry, self._together = carry, together
         self._digest, self._batches = schema_digest(schema), 0
         self._gone: set[str] = set()  # clients that missed their last deadline
+        #: By client, the rounds that sent it something, and those that it left without a whole answer.
+        self.reached: Counter[str] = Counter()
+        self.silent: Counter[str] = Counter()
+        #: By client, the queries that others offered to answer, and its gate did not.
+        self.declined: Counter[str] = Counter()
         envelopes = [(x.client, wire.decode(x.envelope, Envelope)) for x in self.journal.replies]
         self._passed = {(client, str(envelope.head)) for client, envelope in envelopes}
 
@@ -97,8 +105,19 @@ class RemoteDisclosure(ChannelDisclosure):
             if gone:
                 self._try(gone, min(SECOND_CHANCE, self._patience.deadline / 4))
             self._insist([one for one in waiting.values() if one not in gone or any(one.opened)])
-        self._gone = (self._gone - set(waiting)) | {c for c, one in waiting.items() if one.left}
+        missed = [client for client, one in waiting.items() if one.left]
+        self._gone = (self._gone - set(waiting)) | set(missed)
+        self.reached.update(list(waiting))
+        self.silent.update(missed)
         return {client: one.opened for client, one in waiting.items()}
+
+    def _all_offers(
+        self, queries: Sequence[Query], clients: Sequence[str], spend: Fraction | None
+    ) -> Sequence[Sequence[str]]:
+        offered = super()._all_offers(queries, clients, spend)
+        for each in filter(None, offered):
+            self.declined.update(set(clients) - self._gone - set(each))
+        return offered
 
     def _survivors(self, id: str, owners: tuple[str, ...]) -> tuple[str, ...]:
         """The owners whose shares are added up: those of an earlier run, whose list others agreed to."""

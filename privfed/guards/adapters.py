@@ -52,8 +52,13 @@ def opened(spec: str, options: Mapping[str, Any] | None = None) -> Opening:
         )
     try:
         made = getattr(import_module(module), name)
-    except (ImportError, AttributeError):
-        raise InputError(f"guard {spec!r}: module {module!r} has no {name!r} here") from None
+    except ImportError as error:
+        needs = f"; it needs {error.name!r}" if error.name not in (None, module) else ""
+        raise InputError(
+            f"guard {spec!r}: module {module!r} cannot be imported here{needs}"
+        ) from None
+    except AttributeError:
+        raise InputError(f"guard {spec!r}: module {module!r} has no {name!r}") from None
     adapter = ADAPTERS[stack]
     return lambda: adapter(_new(made, options))
 

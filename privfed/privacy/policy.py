@@ -15,8 +15,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
 
-import tomli_w
-
 from privfed.errors import Faults, InputError, PolicyError, did_you_mean
 from privfed.privacy.accountant import Accountant, Budget
 from privfed.privacy.limit import Limit
@@ -25,7 +23,7 @@ from privfed.privacy.mechanism import Mechanism
 from privfed.questions import plugins, wire
 from privfed.questions.exact import Number, exact, readable, text
 from privfed.questions.part import Relation, Unit
-from privfed.tables.toml_file import check_keys, naming, read_toml
+from privfed.tables.toml_file import InToml, check_keys, naming, read_toml
 
 CELLS = 20_000_000  #: Most of one answer; more is refused before anything is built
 #: A proposal is a multiple of 1 / PROPOSED, or has a denominator of at most SHORT; others are rounded down. Else a sum's
@@ -126,7 +124,7 @@ class Guard:
 
 
 @dataclass(frozen=True)
-class Policy:
+class Policy(InToml):
     """What a data owner allows."""
 
     guards: Mapping[str, tuple[Guard, ...]]  #: by kind of query; none for a local effect
@@ -270,10 +268,6 @@ class Policy:
                 plugins.check(group, name)
         faults.tell(PolicyError)
         return made
-
-    def to_toml(self, path: str | Path) -> None:
-        """Write a policy file."""
-        Path(path).write_text(tomli_w.dumps(self.to_dict()), encoding="utf-8")
 
 
 def _named(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

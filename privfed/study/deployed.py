@@ -166,7 +166,8 @@ class Deployment:
                     tell=tell,
                     **rest,
                 )
-                self._learn(asking, folder)
+                for text in self._learn(asking, folder):
+                    tell(f"note: {text}")
                 tell("learned")
             except PrivfedError as error:
                 tell(f"stopped: {error}")
@@ -199,20 +200,34 @@ class Deployment:
         self.policy.to_toml(folder / "policy.toml")
         return folder
 
-    def _learn(self, asking: RemoteDisclosure, folder: Path) -> None:
-        """Train, and write what was made, even where nobody answered."""
+    def _learn(self, asking: RemoteDisclosure, folder: Path) -> list[str]:
+        """Train, and write what was made, even where nobody answered; what there is to say of it."""
         output, model = Output(self.out), learner(self.study, self.choice)
         before, watched = perf_counter(), CountedDisclosure(asking, lambda _: None)
         metrics: dict[str, Any] = {"simulation": False}
         stopped: NobodyAnswered | None = None
         unmeasured = {"told": "performance not measured", "value": None}
-        try:
-            model.fit(watched)
-            save(model, folder / "model.json")
-            asked = asks_evaluation(self.policy)
-            metrics |= evaluated(model, watched) if asked else unmeasured
-        except NobodyAnswered as silence:
-            stopped, metrics = silence, metrics | {**unmeasured, "stopped": str(silence)}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", Note)
+            try:
+                model.fit(watched)
+                save(model, folder / "model.json")
+                asked = asks_evaluation(self.policy)
+                metrics |= evaluated(model, watched) if asked else unmeasured
+            except NobodyAnswered as silence:
+                stopped, metrics = silence, metrics | {**unmeasured, "stopped": str(silence)}
+        notes = [str(one.message) for one in caught if issubclass(one.category, Note)]
+        notes += [
+            f"{client} did not answer in {silent} of the {asking.reached[client]} rounds that asked it: "
+            "what it would have told there is missing"
+            for client, silent in asking.silent.items()
+        ]
+        notes += [
+            f"{client} did not offer to answer {declined} of the queries that others did: its policy, its "
+            "budget or a closed gate does not allow it"
+            for client, declined in asking.declined.items()
+        ]
+        metrics["warnings"] = list(dict.fromkeys(notes))
         heads = {client: [head.seq, head.hash] for client, head in asking.heads.items()}
         output.write(self.choice.name, "heads.json", heads)
         metrics |= {"seconds": perf_counter() - before}
@@ -220,6 +235,7 @@ class Deployment:
         output.write(self.choice.name, "metrics.json", metrics)
         if stopped is not None:
             raise stopped
+        return list(metrics["warnings"])
 
     # --- before and after ------------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -19,7 +21,7 @@ import pandas as pd
 
 from privfed.attacks.base import HELD_OUT, Attack
 from privfed.attacks.coverage import coverage
-from privfed.attacks.finding import Finding
+from privfed.attacks.finding import FAILED, Finding
 from privfed.attacks.linkage import Linkage
 from privfed.attacks.viewpoint import BY_AN_OWNER, run_as
 from privfed.audits.guards import FAMILY_WISE, audit_guards, audit_sources, confirmed
@@ -34,6 +36,7 @@ from privfed.exchange.channel import ChannelDisclosure
 from privfed.exchange.disclosure import Disclosure, distinct
 from privfed.exchange.messages import Reply
 from privfed.exchange.transcript import Transcript
+from privfed.interrupts import interrupted
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.cohort import CohortLearner
 from privfed.learners.saved import save
@@ -401,12 +404,8 @@ def attack(
             told = _attacked(tried, prepared, transcript, truth)
         except PrivfedError:
             raise
-        except Exception as error:  # noqa: BLE001  # it ends no study, whose budget may be spent; its text may hold data
-            why = f"it failed with {type(error).__name__}"
-            warnings.warn(
-                f"attack {name!r}: {why}, and is reported as not looked", Note, stacklevel=2
-            )
-            told = [tried.finding("findings before it failed", 0, partial=why, simulation=False)]
+        except Exception as error:  # noqa: BLE001  # ends no study, whose budget may be spent
+            told = [_failure(tried, error)]
             failed.append(tried)
         found += [
             replace(each, attack=name) if each.attack == tried.name else each for each in told
@@ -436,6 +435,17 @@ def _attacked(
             told = tried.run(transcript, known, prepared.schema)
     over = not told and tried.bounds and tried.bounds.over
     return [tried.unfinished()] if over else told
+
+
+def _failure(tried: Attack, error: Exception) -> Finding:
+    """That an attack did not look, by the kind of its error, whose text may hold data: what was charged for is not lost with it."""
+    if interrupted():
+        raise error
+    if os.environ.get("PRIVFED_TRACEBACK"):
+        traceback.print_exception(error)
+    kind = type(error).__name__
+    told = {"partial": f"it failed with {kind}", "detail": {FAILED: kind}}
+    return tried.finding("findings before it failed", 0, **told, simulation=False)
 
 
 def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:

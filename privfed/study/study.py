@@ -11,8 +11,6 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Literal
 
-import tomli_w
-
 from privfed.errors import Faults, StudyError
 from privfed.study.choices import (
     AboutChoice,
@@ -27,14 +25,14 @@ from privfed.study.choices import (
 from privfed.study.reading import check_keys, meant_keys, section, typed
 from privfed.tables.csv_text import FILES
 from privfed.tables.partition import named
-from privfed.tables.toml_file import naming, read_toml
+from privfed.tables.toml_file import InToml, naming, read_toml
 
 KEYS = "keys"  #: Folder of the owners' public keys, ``<client>.pub``, beside the study
 BUILT_IN = "diabetes"
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(InToml):
     """A whole experiment."""
 
     name: str  #: for reports
@@ -160,10 +158,6 @@ class Study:
             **({} if self.about == AboutChoice() else {"about": _plain(self.about)}),
             "policy": [_plain(policy) for policy in chosen],
         }
-
-    def to_toml(self, path: str | Path) -> None:
-        """Write a study's file."""
-        Path(path).write_text(tomli_w.dumps(self.to_dict()), encoding="utf-8")
 
     def learner_under(self, policy: str) -> LearnerChoice:
         """Return what learns under a policy, by the policy's name."""

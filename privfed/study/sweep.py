@@ -18,6 +18,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import tomllib
 import traceback
@@ -38,7 +39,7 @@ from tqdm.auto import tqdm
 
 from privfed import __version__
 from privfed.attacks.finding import Finding
-from privfed.errors import InputError, Note, PrivfedError, StudyError
+from privfed.errors import DataWarning, InputError, Note, PrivfedError, StudyError
 from privfed.interrupts import interrupted
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import text
@@ -309,11 +310,17 @@ def sweep(
     work = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
     tasks = (joblib.delayed(carry_out)(cell, out, attacked) for cell in left)
     faults: dict[str, str] = {}
+    alike: dict[str, list[str]] = {}  # what was said of a cell's records, by all but its figures
     bar = tqdm(work(tasks), desc="sweep", total=len(left), unit=" cell", disable=None)
-    for cell, fault in bar:
+    for cell, fault, said in bar:
         if interrupted():
             raise KeyboardInterrupt  # a library that it interrupted told of a fault
         faults |= {cell.told(): fault} if fault else {}
+        for remark in said:
+            alike.setdefault(re.sub(r"\d", "", remark), []).append(f"{cell.told()}: {remark}")
+    for each in alike.values():
+        count = f"{len(each)} cells, one of them " if len(each) > 1 else ""
+        warnings.warn(count + each[0], DataWarning, stacklevel=2)
     return table(planned, held), faults
 
 
@@ -357,30 +364,35 @@ def _check(left: Sequence[Cell], attacked: bool) -> None:
             dry_run(cell.study, simulation.prepare(cell.study).schema, attacks=attacked)
 
 
-def carry_out(cell: Cell, out: Path, attacked: bool) -> tuple[Cell, str]:
-    """Carry one cell out, or attack it if it is done; its fault, if any."""
+def carry_out(cell: Cell, out: Path, attacked: bool) -> tuple[Cell, str, list[str]]:
+    """Carry one cell out, or attack it if it is done; its fault, if any, and what there is to say of its records."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DataWarning)  # notes are in its metrics
+        fault = _fault(cell, out, attacked)
+    return cell, fault, [str(one.message) for one in caught if one.category is DataWarning]
+
+
+def _fault(cell: Cell, out: Path, attacked: bool) -> str:
     held, study = Sweep(out), cell.study
     folder = held.cells / cell.key
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Note)
-            if held.state(cell) == "new":
-                shutil.rmtree(folder, ignore_errors=True)
-                with written_whole(folder) as partial:
-                    _run(cell, Output(partial), attacked)
-                    write_text(partial / DIGESTS, json.dumps(digests(partial), indent=1))
-            elif attacked:
-                _attack(cell, Output(folder), simulation.prepare(study), held.read(cell, PARAMS))
-                write_text(folder / DIGESTS, json.dumps(digests(folder), indent=1))
+        if held.state(cell) == "new":
+            shutil.rmtree(folder, ignore_errors=True)
+            with written_whole(folder) as partial:
+                _run(cell, Output(partial), attacked)
+                write_text(partial / DIGESTS, json.dumps(digests(partial), indent=1))
+        elif attacked:
+            _attack(cell, Output(folder), simulation.prepare(study), held.read(cell, PARAMS))
+            write_text(folder / DIGESTS, json.dumps(digests(folder), indent=1))
     except PrivfedError as error:
-        return cell, str(error)
+        return str(error)
     except OSError:  # a full disk, say, of which no other cell would know better
         raise
     except Exception as error:  # noqa: BLE001 - a plugin may raise anything
         if os.environ.get("PRIVFED_TRACEBACK"):
             traceback.print_exc()
-        return cell, f"internal error ({type(error).__name__})"
-    return cell, ""
+        return f"internal error ({type(error).__name__})"
+    return ""
 
 
 def _run(cell: Cell, output: Output, attacked: bool) -> None:
@@ -423,6 +435,8 @@ def _attack(
 ) -> None:
     """Attack a cell's releases, audit its mechanisms, and write its figures anew."""
     assembly.attack_releases(prepared, output, None, quiet=True)
+    if failed := assembly.gather(output).failed:
+        raise StudyError(*failed)
     _write(output, {**params, "attacks": cell.attacks})
 
 
@@ -437,8 +451,9 @@ def figures_of(policy: PolicyReport) -> dict[str, Any]:
 
     ``epsilon`` is the budget (None without a guarantee), ``claimed`` what is proved of the whole exchange,
     ``bound`` the most that any attack finds of the members at 1 % false positives, ``found`` what an attack
-    found of them, ``audited`` the largest epsilon that outputs of one mechanism prove, ``audited training`` the one that
-    whole trainings do, where the study audits them; ``attack X`` how far
+    found of them, ``area`` the largest area under an attack's curve (a guesser's is 0.5), ``audited`` the
+    largest epsilon that outputs of one mechanism prove, ``audited training`` the one that whole trainings
+    do, where the study audits them; ``attack X`` how far
     attack X came from a guesser who saw no release (0) to all that it looks for (1).
     """
     metrics, budget = policy.metrics, policy.account.policy.budget
@@ -466,10 +481,10 @@ def _attacked(findings: Sequence[Finding]) -> dict[str, float]:
     """Return columns of what attacks and audits found; an attack that did not look has none."""
     looked = [one for one in findings if one.state != "not looked"]
     audits = [one for one in looked if one.metric.startswith("epsilon proven")]
-    found = [one.value for one in looked if one.measure == "found at 1 %"]
     columns: dict[str, float] = {}
-    if found:
-        columns["found"] = max(found)
+    for name, measure in (("found", "found at 1 %"), ("area", "area")):
+        if reached := [one.value for one in looked if one.measure == measure]:
+            columns[name] = max(reached)
     for one in audits:
         name = "audited training" if "answers" in one.detail else "audited"
         columns[name] = max(columns.get(name, 0.0), one.value)
@@ -478,8 +493,8 @@ def _attacked(findings: Sequence[Finding]) -> dict[str, float]:
         if one not in audits and not paid and not one.attack.startswith(("audit", "coverage")):
             name, guessed = f"attack {one.attack}", one.baseline or 0.0
             most = one.of or max(one.value, guessed + 1.0)
-            reached = (one.value - guessed) / (most - guessed) if most > guessed else 0.0
-            columns[name] = max(columns.get(name, 0.0), reached)
+            share = (one.value - guessed) / (most - guessed) if most > guessed else 0.0
+            columns[name] = max(columns.get(name, 0.0), share)
     return columns
 
 

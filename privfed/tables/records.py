@@ -17,10 +17,12 @@ import pandas as pd
 
 from privfed.errors import SchemaError, no_column
 from privfed.tables.csv_text import told_of_commas
-from privfed.tables.schema import Column, Schema
+from privfed.tables.schema import DATE, Column, Schema
 
 #: Kinds of values that pandas would turn into numbers of its own, such as nanoseconds, by numpy's letter.
 NO_NUMBERS = {"M": "dates", "m": "spans of time", "c": "complex numbers"}
+#: What to do with days.
+DAYS = "make numbers of them first: days since a public date, say"
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,14 +193,14 @@ def _encode_numbers(
     kinds = [kind for kind in (series.dtype.kind, values.dtype.kind) if kind in NO_NUMBERS]
     if kinds:
         fact = f"column {column.name!r} is numeric but holds {NO_NUMBERS[kinds[0]]}"
-        remedy = "make numbers of them first: days since a public date, say"
-        return np.zeros(0), [Fault(fact, here[:0], remedy)]
+        return np.zeros(0), [Fault(fact, here[:0], DAYS)]
     faults, numbers = [], values.to_numpy(dtype=float)
     text = here[np.isnan(numbers[here])]
     if len(text):
         fact = f"column {column.name!r} is numeric but text stands in {_cells(len(text))}"
         remedy = 'clean them (a missing value is an empty cell), or declare kind = "category" in the schema'
-        remedy = told_of_commas(series.iloc[text].astype(str)) or remedy
+        held = series.iloc[text].astype(str)
+        remedy = told_of_commas(held) or (DAYS if held.str.fullmatch(DATE).all() else remedy)
         faults.append(Fault(fact, text, remedy))
     if column.kind == "integer":
         broken = np.flatnonzero(np.isfinite(numbers) & (numbers != np.floor(numbers)))
@@ -241,7 +243,8 @@ def _listed(text: str, categories: Collection[str]) -> str:
     if text in categories:
         return text
     if text.lower() in ("true", "false"):
-        return text.capitalize()
+        forms = text.capitalize(), text.lower(), text.upper()
+        return next((form for form in forms if form in categories), text)
     try:
         return label(float(text))
     except ValueError:

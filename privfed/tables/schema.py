@@ -13,10 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-import tomli_w
 
 from privfed.errors import Faults, SchemaError, did_you_mean, no_column
-from privfed.tables.toml_file import check_keys, naming, read_toml
+from privfed.tables.toml_file import InToml, check_keys, naming, read_toml
 
 Kind = Literal["number", "integer", "category"]
 KINDS = ("number", "integer", "category")
@@ -114,7 +113,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Schema:
+class Schema(InToml):
     """The columns of every client's table, and which of them is the target."""
 
     features: tuple[Column, ...]  #: the inputs, in the order of the encoded matrix
@@ -223,10 +222,6 @@ class Schema:
         with naming(where):
             return cls.from_dict(plain, where)
 
-    def to_toml(self, path: str | Path) -> None:
-        """Write a schema file."""
-        Path(path).write_text(tomli_w.dumps(self.to_dict()), encoding="utf-8")
-
     @classmethod
     def infer(cls, frame: pd.DataFrame, target: str | None, name: str = "inferred") -> Schema:
         """Read bounds and categories off the data: convenient, and an unprotected release.
@@ -245,7 +240,7 @@ class Schema:
 
 
 #: 2021-03-05, 05.03.2021, 3/5/21, with a time or without
-_DATE = r"\s*(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d{2}))(?:[T ]\d{1,2}:\d{2}.*)?"
+DATE = r"\s*(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d{2}))(?:[T ]\d{1,2}:\d{2}.*)?"
 
 
 def shown(name: str) -> str:
@@ -277,7 +272,7 @@ def no_category(series: pd.Series[Any]) -> str | None:
     """
     held = series.dropna()
     if pd.api.types.is_datetime64_any_dtype(held) or (
-        len(held) and held.astype(str).str.fullmatch(_DATE).all()
+        len(held) and held.astype(str).str.fullmatch(DATE).all()
     ):
         return "holds dates; write an age or a number of days in its place, or leave it out"
     different = held.astype(str).nunique()

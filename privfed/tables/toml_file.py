@@ -1,12 +1,32 @@
-"""Reading the files that people write: schemas, policies and studies, all TOML."""
+"""Reading and writing the files that people write: schemas, policies and studies, all TOML."""
 
 import tomllib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from html import escape
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from privfed.errors import InputError, did_you_mean
+
+
+class InToml(ABC):
+    """What a file says."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+
+    def to_toml(self, path: str | Path) -> None:
+        """Write the file."""
+        Path(path).write_text(tomli_w.dumps(self.to_dict()), encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the file."""
+        return f"<pre>{escape(tomli_w.dumps(self.to_dict()))}</pre>"
 
 
 def read_toml(path: str | Path, where: str, error: type[InputError]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -474,7 +475,9 @@ def test_the_console_marks_each_score_that_is_no_better_than_a_constant() -> Non
             "score_better": {"MAE": "lower"},
         }
         policy = _policy(_client(), metrics=scores | others)
-        told = summary(Report(Study.built_in(), (policy,), "0"))
+        whole = Report(Study.built_in(), (policy,), "0")
+        told = summary(whole)
+        assert whole._repr_html_() == f"<pre>{escape(told)}</pre>"
         assert (f"MAE {value:g} (constant 6.6, no better)" in told) == said
 
 

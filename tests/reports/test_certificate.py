@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from privfed.accountants.pure import PureEpsilon
-from privfed.errors import InputError
+from privfed.errors import InputError, Note
 from privfed.exchange.signing import Signer
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Policy
@@ -123,6 +123,19 @@ def test_policies_that_read_the_same_records_are_held_to_their_total(tmp_path: P
         assert [own["epsilon"] for own in told["owners"]] == [epsilon]
         (row,) = (row for row in told["criteria"] if row["criterion"] == "claimed epsilon")
         assert (row["state"] == "met") == (not together)
+
+
+def test_a_misspelt_owner_is_told(tmp_path: Path) -> None:
+    """Her consent is not found; what stands there instead is named, with the owner that it is like."""
+    (tmp_path / "thresholds.toml").write_text(THRESHOLDS.replace("north", "nort"))
+    (tmp_path / "model.json").write_bytes(b"model")
+    clients = tuple(ClientAccount(name, released=1) for name in ("north", "south"))
+    account = PolicyAccount(Policy({}, name="private"), PureEpsilon(), clients, ())
+    report = Report(Study.built_in(), (PolicyReport(account),))
+    with pytest.warns(Note, match="names 'nort', who is no owner .*; did you mean 'north'"):
+        told = certificate(report, "private", tmp_path / "model.json", tmp_path / "thresholds.toml")
+    (row,) = (row for row in told["criteria"] if row["criterion"] == "owners' consent")
+    assert (row["state"], row["found"]) == (check_certificate.FAILED, "not: north")
 
 
 def test_a_model_of_masked_sums_is_held_to_what_remains_without_masks(tmp_path: Path) -> None:
@@ -325,6 +338,21 @@ def test_what_cannot_be_checked_says_so(tmp_path: Path, capsys: pytest.CaptureFi
     """Files that are missing, or no certificate."""
     (tmp_path / "model").write_bytes(b"model")
     (tmp_path / "no.json").write_text("[]")
-    for name in ("missing.json", "no.json"):
-        assert check_certificate.main([str(tmp_path / name), str(tmp_path / "model")]) == 2
-    assert "cannot be checked" in capsys.readouterr().err
+    for name, told in (
+        ("missing.json", "No such file or directory"),
+        ("no.json", "no certificate"),
+    ):
+        path = tmp_path / name
+        assert check_certificate.main([str(path), str(tmp_path / "model")]) == 2
+        assert capsys.readouterr().err == f"cannot be checked: {path}: {told}\n"
+
+
+def test_a_head_that_is_none_is_not_the_certificates(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A head without its hash refuses, and is no fault of the certificate."""
+    (tmp_path / "model").write_bytes(b"model")
+    (tmp_path / "made.json").write_text(json.dumps(made(tmp_path)))
+    given = [str(tmp_path / "made.json"), str(tmp_path / "model"), "--head", "north"]
+    assert check_certificate.main(given) == 1
+    assert "the ledger of north is not at the certificate's head" in capsys.readouterr().out

@@ -18,7 +18,7 @@ def _table() -> pd.DataFrame:
     rows = [("private", epsilon, 10 / epsilon + seed) for epsilon in (1.0, 4.0) for seed in (0, 2)]
     rows += [("published", np.nan, 2.0), ("published", np.nan, 4.0)]
     table = pd.DataFrame(rows, columns=["policy", "epsilon", "value"])
-    return table.assign(measure="error", baseline=12.0, unprotected=0, seed=0)
+    return table.assign(measure="error", baseline=12.0, unprotected=0, seed=0, learner="Tree")
 
 
 def test_means_are_taken_over_seeds() -> None:
@@ -197,7 +197,7 @@ def test_the_page_says_what_epsilon_is_of_and_what_is_missing(tmp_path: Path) ->
 
 
 def test_equal_notes_of_one_series_are_one_line(tmp_path: Path) -> None:
-    """Notes that differ in figures alone, with how many runs gave them; another epsilon is another line."""
+    """Notes that differ in figures alone, with how many runs gave them, and of which the figures are; by epsilon."""
     notes = [
         "noise of 1 record",
         f"noise of 2 record{NEXT}no split",
@@ -207,12 +207,15 @@ def test_equal_notes_of_one_series_are_one_line(tmp_path: Path) -> None:
     ]
     table = _table().assign(notes=pd.Series([*notes, None], dtype=object))
     assert noted(table) == [
-        "policy private, epsilon 1, 2 runs, one of them: noise of 1 record",
-        "policy private, epsilon 1: no split",
-        "policy private, epsilon 4: noise of 3 record",
-        "policy published: open",
+        "policy private, Tree, epsilon 1, 2 runs, one of them seed 0: noise of 1 record",
+        "policy private, Tree, epsilon 1, seed 0: no split",
+        "policy private, Tree, epsilon 4, seed 0: noise of 3 record",
+        "policy published, Tree, seed 0: open",
     ]
     with pytest.warns(Note):
         write_sweep(table, tmp_path, "a")
-    assert "<li>policy private, epsilon 1: no split</li>" in (tmp_path / "sweep.html").read_text()
+    assert (
+        "<li>policy private, Tree, epsilon 1, seed 0: no split</li>"
+        in (tmp_path / "sweep.html").read_text()
+    )
     assert noted(_table()) == []

@@ -222,3 +222,18 @@ def test_what_is_known_of_private_models_alone_says_so() -> None:
     with pytest.raises(InputError, match="two classes or numbers"):
         fitted("classes").plot("age")
     assert len(fitted("number").plot("age").lines) == 2
+
+
+def test_a_published_forest_has_no_trees_of_scikit_learn() -> None:
+    """What asks whether it has, as completion in a notebook does by ``dir``, is told no; whoever asks for them, why."""
+    learner = FedForestRegressor(n_estimators=2, max_depth=2, random_state=0)
+    held = FRAME.head(200)[[*NUMERIC.names, "hospital", "days"]]
+    learner.fit(
+        LocalDisclosure.from_frame(
+            held, "days", client="hospital", schema=NUMERIC, policy="published", seed=1
+        )
+    )
+    assert "forest_" in dir(learner) and not hasattr(learner, "estimators_")
+    with pytest.raises(AttributeError, match="the trees of this one are in forest_"):
+        _ = learner.estimators_
+    assert "estimators_" in dir(fitted("number"))

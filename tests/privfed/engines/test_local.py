@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privfed import Budget, Guard, LocalDisclosure, Policy, Schema
-from privfed.errors import InputError, PolicyError, SchemaError
+from privfed.errors import DataWarning, InputError, PolicyError, SchemaError
 from privfed.privacy.accountant import STATED
 from privfed.testing.queries import Histogram, LevelSums
 
@@ -177,3 +177,23 @@ def test_nothing_half_written(schema: Schema, tmp_path: Path) -> None:
     with pytest.raises(SchemaError):
         local(table().drop(columns="b"), schema, ledgers=tmp_path / "ledgers")
     assert not list(tmp_path.rglob("*.db"))
+
+
+def test_bounds_that_do_not_fit_are_told_once_of_all_owners(schema: Schema) -> None:
+    """By name where there are few; forty owners are counted, and are one line."""
+    for owners, told in ((3, "0, 1, 2: "), (40, "40 of 40 data owners: ")):
+        frame = pd.DataFrame(
+            {
+                "a": np.linspace(2, 3, 80),
+                "b": np.linspace(0, 1, 80),
+                "y": np.linspace(0, 1, 80),
+                "owner": (np.arange(80) % owners).astype(str),
+            }
+        )
+        with pytest.warns(DataWarning) as caught:
+            LocalDisclosure.from_frame(
+                frame, target="y", client="owner", schema=schema, policy=Policy({})
+            )
+        clip = f"{told}the schema's bounds clip 80 cells of 80 records: 80 of 'a'"
+        constant = f"{told}only one value, once clipped, in column 'a'"
+        assert [str(one.message) for one in caught] == [clip, constant]

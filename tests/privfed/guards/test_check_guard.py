@@ -276,13 +276,17 @@ def test_the_command_prints_and_writes_the_verdict_as_text_data_and_page(
     [
         (["guard_examples:Right", "--epsilon", "1"], "python:MODULE:CALLABLE"),
         (["python:guard_examples:Nobody", "--epsilon", "1"], "has no 'Nobody'"),
+        (["python:no_such:Guard", "--epsilon", "1"], "'no_such' cannot be imported here"),
         (["python:guard_examples:Right", "--epsilon", "nan"], "--epsilon 1"),
         (["python:guard_examples:Right", "--epsilon", "1", "--noise", "gaussian"], "--delta"),
         (["python:guard_examples:Right", "--epsilon", "1", "--unit", "rule"], "--unit client"),
         (["python:guard_examples:Right", "--epsilon", "1", "--shape", "2y"], "20x4"),
         (["python:guard_examples:Right", "--epsilon", "1", "--options", "[]"], "JSON"),
         (["python:guard_examples:Right", "--epsilon", "1", "--runs", "10"], "--runs 4000"),
-        (["python:guard_examples:Right", "--epsilon", "1", "--table", "no.csv"], "no.csv"),
+        (
+            ["python:guard_examples:Right", "--epsilon", "1", "--table", "no.csv"],
+            "no.csv: cannot be read (no such file",
+        ),
         (["python:guard_examples:flower_mod", "--epsilon", "1"], "(TypeError, guard_examples.py:1"),
         (["python:guard_examples:seed", "--epsilon", "1"], "(TypeError); mend that, or"),
     ],

@@ -18,6 +18,7 @@ from privfed.errors import InputError
 from privfed.learners.rule_search.local_rules import write_cohort
 from privfed.learners.rule_search.population_rules import told
 from privfed.learners.stl.grammar import Symbols
+from privfed.learners.stl.parser import parse
 from privfed.ledger import Ledger
 
 pytestmark = pytest.mark.usefixtures("short_audits")
@@ -138,6 +139,18 @@ def test_names_that_are_no_files_are_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="cannot name a file"):
             write_cohort(tmp_path / "rules", {name: []})
     assert not (tmp_path / "rules").exists()
+
+
+def test_a_smaller_cohort_is_not_joined_by_who_was_there_before(tmp_path: Path) -> None:
+    """Rules learned anew replace a person's own; those of others, who would be counted, stop it before anything is written."""
+    folder = tmp_path / "rules"
+    rule = parse("hr >= 98.5")
+    write_cohort(folder, {"ann": [rule], "bob": [rule]})
+    write_cohort(folder, {"ann": [], "bob": [rule], "eve": []})
+    with pytest.raises(InputError, match="holds the rules of 2 who are not of this cohort") as told:
+        write_cohort(folder, {"ann": [rule]})
+    assert "bob" not in str(told.value)
+    assert (folder / "ann.stl").read_text() == ""
 
 
 def test_the_output_s_study_runs_again(cohort: Callable[..., Path], tmp_path: Path) -> None:

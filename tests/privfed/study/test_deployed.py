@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
@@ -175,6 +176,49 @@ def test_a_study_that_nobody_answers_ends_as_one_that_failed(study: Path) -> Non
     assert json.loads((folder / "metrics.json").read_text())["stopped"]
     assert " stopped: " in (folder / "progress").read_text().splitlines()[-1]
     assert not (folder / "model.json").exists()
+
+
+def test_an_owner_who_drops_out_is_named_on_the_page(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """She answered two rounds, and the model is the other's alone from there; so are a learner's own notes kept."""
+    chosen = deployment(study)
+    with serving(study) as connect:
+
+        def dropping(schema: Schema, clients: Sequence[str], **rest: Any) -> RemoteDisclosure:
+            made = connect(schema, clients, **{**rest, "patience": RetryLimits(0.3, 0.01, 0.01)})
+            carry = made._carry
+
+            def carried(batches: Any, seconds: float) -> Any:
+                gone = {"south"} if made.reached["south"] >= 2 else set()
+                return carry({k: v for k, v in batches.items() if k not in gone}, seconds)
+
+            made._carry = carried
+            return made
+
+        with warnings.catch_warnings(record=True):
+            folder = chosen.run(dropping)
+    (told,) = json.loads((folder / "metrics.json").read_text())["warnings"]
+    assert re.match(r"south did not answer in \d+ of the \d+ rounds that asked it", told)
+    assert f" note: {told}\n" in (folder / "progress").read_text()
+    for name in OWNERS:
+        shutil.copy(study.parent / name / "ledger.db", folder / "ledgers" / f"{name}.db")
+    assert status(["report", str(chosen.out)]) == FINE
+    assert told in (chosen.out / "report.html").read_text()
+
+
+def test_an_owner_whose_budget_runs_out_is_named(study: Path) -> None:
+    """She offers no more from there, and the others answer alone."""
+    owner = study.parent / "south" / "owner.toml"
+    policy = owner.parent / "policy.toml"
+    policy.write_text(policy.read_text().replace('epsilon = "4"', 'epsilon = "1.5"', 1))
+    owner.write_text(owner.read_text().split("[agreed]")[0])
+    chosen = deployment(study)
+    with serving(study) as connect:
+        folder = chosen.run(connect)
+    (told,) = json.loads((folder / "metrics.json").read_text())["warnings"]
+    assert re.match(r"south did not offer to answer \d of the queries that others did", told)
+    assert f" note: {told}\n" in (folder / "progress").read_text()
 
 
 def test_heads_are_kept_from_one_study_to_the_next(study: Path) -> None:

@@ -14,10 +14,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from privfed.attacks.base import HELD_OUT
+from privfed.attacks.candidate_inference import CandidateInference
+from privfed.attacks.finding import Finding
 from privfed.attacks.small_groups import SmallGroups
 from privfed.audits import trainings
-from privfed.cli import BAD_INPUT, FINE, status
-from privfed.errors import Note, StudyError
+from privfed.cli import BAD_INPUT, FAULT, FINE, status
+from privfed.errors import StudyError
 from privfed.exchange.messages import Release
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.learners import FuzzyTreeRegressor
@@ -345,12 +347,40 @@ def test_an_attack_that_fails_ends_no_study(
     simulation.run(prepare(study), choice, output)
     few = replace(study, attacks=("small_groups", "verbatim"))
     monkeypatch.setattr(SmallGroups, method, fail)
-    with pytest.warns(Note, match="attack 'small_groups': it failed with ValueError, and is"):
-        told, idle = simulation.attack(prepare(few), output.transcript(choice.name))
+    told, idle = simulation.attack(prepare(few), output.transcript(choice.name))
     failed, *others = told
     assert (failed.attack, failed.state) == ("small_groups", "not looked")
     assert failed.why_not == "it failed with ValueError" and "41.7" not in str(told)
     assert {each.attack for each in others} == {"verbatim", "coverage"} and not idle
+
+
+def test_an_attack_that_fails_did_not_look_and_loses_nothing(
+    study: Study,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What others found, and what was charged for, stays; its error is named by kind, for its text may hold data."""
+
+    def failing(*_: object) -> list[Finding]:
+        raise ZeroDivisionError("a raw value")
+
+    monkeypatch.setattr(CandidateInference, "run", failing)
+    path = tmp_path / "study.toml"
+    replace(study, attacks=("pool", "verbatim"), policies=study.policies[:1]).to_toml(path)
+    assert status(["audit", str(path), "--out", str(tmp_path / "out")]) == FAULT
+    said = "attack 'pool' failed (ZeroDivisionError), and did not look"
+    told = capsys.readouterr().err
+    assert said in told and "raw value" not in told
+    output = Output.opened(tmp_path / "out")
+    name = study.policies[0].name
+    assert output.read(name, "model.json") is not None
+    found = {each["attack"]: each for each in output.read(name, "findings.json")["findings"]}
+    assert found["pool"]["partial"] == "it failed with ZeroDivisionError"
+    assert not found["verbatim"]["partial"]
+    swept = ["sweep", str(path), "--epsilon", "4", "--runs", "1", "--attacks"]
+    assert status([*swept, "--out", str(tmp_path / "sweep")]) == BAD_INPUT
+    assert said in capsys.readouterr().err
 
 
 def test_attacks_that_ran_out_of_time_say_so(study: Study, tmp_path: Path) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import tomllib
 from fractions import Fraction
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from privfed import Column, Schema
 from privfed.errors import InputError, StudyError
+from privfed.learners import FuzzyTreeRegressor
 from privfed.study import LearnerChoice, Study
 
 GOOD = """
@@ -170,3 +173,15 @@ def test_a_sweep_changes_private_budgets_alone() -> None:
     """Policies without a budget stay as they are."""
     varied = Study.from_dict(tomllib.loads(GOOD)).at("4")
     assert [policy.epsilon for policy in varied.policies] == [None, "4"]
+
+
+def test_notebooks_show_what_the_file_says(tmp_path: Path) -> None:
+    """Of a study, a schema and a policy: its text, with whatever HTML would read as its own escaped."""
+    study = Study.built_in()
+    policy = FuzzyTreeRegressor().private("0.5")
+    schema = Schema((Column("a<b", lower=0, upper=1),))
+    for one in (study, schema, policy):
+        one.to_toml(tmp_path / "file.toml")
+        text = (tmp_path / "file.toml").read_text(encoding="utf-8")
+        assert one._repr_html_() == f"<pre>{escape(text)}</pre>"
+    assert "a&lt;b" in schema._repr_html_()

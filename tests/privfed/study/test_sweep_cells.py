@@ -317,6 +317,8 @@ def test_an_attacks_column_runs_from_a_guess_to_all_there_is() -> None:
     found = _attacked([Finding(**pairs, value=1.0, severity="some")])
     assert found == {"attack membership": 1.0}
     assert _attacked([Finding(**pairs, value=0.75, severity="some")]) == {"attack membership": 0.5}
+    measured = Finding(**pairs, value=0.75, measure="area")
+    assert _attacked([measured]) == {"attack membership": 0.5, "area": 0.75}
     assert _attacked([Finding(**pairs, value=0.5, partial="cut short")]) == {}
     training = verdict("RuleFitClassifier", 3.0, 8.0, {"answers": 5})
     found = _attacked([verdict("gaussian", 1.0, 2.0, {}), verdict("laplace", 0.5, 1, {}), training])
@@ -375,6 +377,19 @@ def test_one_cell_that_cannot_run_does_not_lose_the_others(
     assert sweep(study, out, epsilon="4", runs=2) == BAD_INPUT
     assert "2 faults" in capsys.readouterr().err
     assert len(pd.read_csv(out / "sweep.csv")) == 2
+
+
+def test_what_is_said_of_records_names_its_cell(
+    write_study: Written,
+    tmp_path: Path,
+    small_table: pd.DataFrame,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each cell holds other records out: what their bounds clip is told once, with the cell that it was counted in."""
+    study = write_study(table=small_table.assign(age=np.arange(60) * 4.0))
+    assert sweep(study, tmp_path / "sweep", epsilon="4", runs=2) == FINE
+    (told,) = (line for line in capsys.readouterr().err.splitlines() if "bounds clip" in line)
+    assert "4 cells, one of them " in told and ", seed 1: north, south: the schema's bounds" in told
 
 
 def test_a_learner_that_fails_does_not_lose_the_other_cells(

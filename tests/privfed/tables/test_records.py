@@ -49,6 +49,17 @@ def test_equal_cells_of_several_types_are_the_categories_that_they_are_written_a
     assert Records.from_frame(table, schema).x[:, 0].tolist() == [0, 1, 0, 0]
 
 
+@pytest.mark.parametrize("listed", [("false", "true"), ("False", "True"), ("FALSE", "TRUE")])
+@pytest.mark.parametrize("cells", [["true", "FALSE"], [True, False]], ids=["text", "bool"])
+def test_truth_values_are_those_listed_in_any_case(
+    listed: tuple[str, str], cells: list[object]
+) -> None:
+    """A file's reader makes True of `true`, whatever the file and the schema write."""
+    schema = Schema((Column("smoker", "category", categories=listed),))
+    table = pd.DataFrame({"smoker": cells})
+    assert Records.from_frame(table, schema).x[:, 0].tolist() == [1, 0]
+
+
 def test_clipping_counts() -> None:
     """Values outside the bounds are clipped and counted; infinities too."""
     records = Records.from_frame(frame(age=[SENTINEL, -np.inf], y=[0.0, 9.0]), SCHEMA)

@@ -45,6 +45,13 @@ def test_a_table_that_fits_passes() -> None:
     check_table(frame().sample(frac=1, random_state=0), SCHEMA, owner="site")
 
 
+def test_days_are_not_to_be_declared_as_categories() -> None:
+    """They are to be counted, written as text or not."""
+    for days in (["2024-01-31", "2024-02-01"] * 2, pd.date_range("2024-01-31", periods=4)):
+        with pytest.raises(SchemaError, match=r"days since a public date, say$"):
+            check_table(frame(age=days), SCHEMA)
+
+
 def test_every_fault_is_told_with_its_rows_and_no_value() -> None:
     """Missing cells, text among numbers, fractions among integers, an unlisted category, owners left out, a misspelt column."""
     bad = frame(
@@ -133,6 +140,7 @@ def test_a_table_without_a_header_shows_no_record(record: str, tmp_path: Path) -
 
 def test_names_that_count_are_names() -> None:
     """A table written without names of its own has 0, 1, 2, ... for them, which are told."""
+    assert "columns are ' age', y" in no_column("age", [" age", "y"])
     assert no_column("age", range(3)) == "no column 'age' in the table; its columns are 0, 1, 2"
     assert not may_be_a_record(["a", "b"]) and may_be_a_record(["a", "1"])
     assert may_be_a_record(["2020-03-01", "M", "yes"]) and may_be_a_record(["M", "1.3.2020", "x"])
