@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from privfed.attacks.deadline import MAX_WORK, Deadline
-from privfed.attacks.finding import Finding, Risk
+from privfed.attacks.finding import FAILED, Finding, Risk
 from privfed.errors import InputError, PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript, TranscriptEntry
@@ -131,6 +131,12 @@ class Attack(ABC):
             partial=f"none {bounds}{more}",
             simulation=False,
         )
+
+    def failure(self, error: Exception) -> Finding:
+        """The finding of an attack that ended with an error, told by its kind, for its text may hold data: no pass."""
+        kind = type(error).__name__
+        told = {"partial": f"it failed with {kind}", "detail": {FAILED: kind}}
+        return self.finding("findings before it failed", 0, **told, simulation=False)
 
     def deadline(self) -> Deadline:
         """The bounds on this run, from now on."""

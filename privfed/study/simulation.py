@@ -21,7 +21,7 @@ import pandas as pd
 
 from privfed.attacks.base import HELD_OUT, Attack
 from privfed.attacks.coverage import coverage
-from privfed.attacks.finding import FAILED, Finding
+from privfed.attacks.finding import Finding
 from privfed.attacks.linkage import Linkage
 from privfed.attacks.viewpoint import BY_AN_OWNER, run_as
 from privfed.audits.guards import FAMILY_WISE, audit_guards, audit_sources, confirmed
@@ -404,8 +404,12 @@ def attack(
             told = _attacked(tried, prepared, transcript, truth)
         except PrivfedError:
             raise
-        except Exception as error:  # noqa: BLE001  # ends no study, whose budget may be spent
-            told = [_failure(tried, error)]
+        except Exception as error:
+            if interrupted():
+                raise
+            if os.environ.get("PRIVFED_TRACEBACK"):
+                traceback.print_exc()
+            told = [tried.failure(error)]  # it ends no study, whose budget may be spent
             failed.append(tried)
         found += [
             replace(each, attack=name) if each.attack == tried.name else each for each in told
@@ -435,17 +439,6 @@ def _attacked(
             told = tried.run(transcript, known, prepared.schema)
     over = not told and tried.bounds and tried.bounds.over
     return [tried.unfinished()] if over else told
-
-
-def _failure(tried: Attack, error: Exception) -> Finding:
-    """That an attack did not look, by the kind of its error, whose text may hold data: what was charged for is not lost with it."""
-    if interrupted():
-        raise error
-    if os.environ.get("PRIVFED_TRACEBACK"):
-        traceback.print_exception(error)
-    kind = type(error).__name__
-    told = {"partial": f"it failed with {kind}", "detail": {FAILED: kind}}
-    return tried.finding("findings before it failed", 0, **told, simulation=False)
 
 
 def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
