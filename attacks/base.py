@@ -97,6 +97,9 @@ class Attack(ABC):
             raise InputError(f"attack {self.name!r}: time_limit must be above 0")
         self.time_limit = time_limit
 
+    def check(self, schema: PublicSchema) -> None:  # noqa: B027  # most have nothing to check
+        """Check its parameters against a study's columns, before anything is charged (InputError)."""
+
     def reads(self, entry: TranscriptEntry) -> bool:
         """Whether it interprets the numbers of this release: by default of its :attr:`kinds`."""
         return entry.kind in self.kinds

@@ -205,6 +205,11 @@ class CandidateInference(Attack):
         kind = type(asked)
         return summed or kind.equations is not Query.equations or kind.drawn is not Query.drawn
 
+    def check(self, schema: PublicSchema) -> None:
+        """See the base: its unknown columns are there."""
+        for name in self.unknown:
+            UnknownColumn.of(name, schema)
+
     def run(
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
     ) -> list[Finding]:

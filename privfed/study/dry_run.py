@@ -48,8 +48,9 @@ def dry_run(
     """
     faults, prices = Faults(), []
     with faults.collected():
-        if attacks:
-            attacks_of(study)
+        for attack in attacks_of(study) if attacks else ():
+            with faults.collected():
+                attack.check(schema)
     with faults.collected():
         learner(study)
     for choice in study.policies:

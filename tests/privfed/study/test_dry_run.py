@@ -12,7 +12,7 @@ from privfed.learners import FuzzyTreeRegressor, RuleFitRegressor
 from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions import plugins
-from privfed.study import LearnerChoice, PolicyChoice, Study, dry_run
+from privfed.study import LearnerChoice, PolicyChoice, Study, dry_run, simulation
 from privfed.study.schema_of_study import public_schema
 
 
@@ -107,6 +107,16 @@ def test_an_attack_that_cannot_be_built_is_told(study: Study, chosen: Any, fault
     """With what was meant."""
     with pytest.raises(PrivfedError, match=fault):
         dry_run.attacks_of(Study.from_dict(study.to_dict() | {"attacks": [chosen]}))
+
+
+def test_columns_that_attacks_name_are_there(study: Study) -> None:
+    """Every unknown one is told before anything is charged, of all attacks at once."""
+    chosen = [{"name": "pool", "unknown": ["target", name]} for name in ("bmi", "bim", "blood")]
+    asked = Study.from_dict(study.to_dict() | {"attacks": chosen})
+    schema = simulation.prepare(study).schema
+    with pytest.raises(StudyError, match=r"(?s)no column 'bim'.*no column 'blood'"):
+        dry_run.dry_run(asked, schema)
+    dry_run.dry_run(replace(asked, attacks=asked.attacks[:1]), schema)
 
 
 def test_a_viewpoint_is_an_owners(study: Study) -> None:
