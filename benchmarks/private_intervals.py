@@ -167,7 +167,7 @@ def forest_rows(engine: PrivateModel, free: PrivateModel, truth: str) -> list[di
     """Of a forest: predictions and shapes."""
     more, further = records(20_000, truth, np.random.default_rng(1))
     few, forest, rows = more[:500], PrivateForest(engine), []
-    reach = norm.ppf(0.95) * engine.score_deviations(few)
+    reach = norm.ppf(0.95) * engine.score_deviations(few)[:, 0]
     scores = engine.scores(few)[:, 0]
     ends = np.column_stack([scores - reach, scores + reach])
     for name, aim in (("same", free.scores(few)[:, 0]), ("truth", further[:500])):

@@ -408,8 +408,10 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
     def confidence_interval(self, X: pd.DataFrame | np.ndarray, level: float = 0.9) -> np.ndarray:
         """Intervals of the second class's probability by a private model, shape (rows, 2): of noise and sampling.
 
+        Of more than two classes of each one's, shape (rows, classes, 2).
+
         Raises:
-            InputError: the model is not private, or of more than two classes.
+            InputError: the model is not private.
         """
         return self._interval(X, level)
 

@@ -7,12 +7,13 @@ No quantile has a finite sensitivity, so nothing of the published protocol is as
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 import numpy as np
+from scipy.special import expit, logit
 
 from privfed.errors import InputError
 from privfed.exchange.disclosure import Disclosure
@@ -50,6 +51,8 @@ class PrivateForestWay(Way[ForestParams, LearnedForest]):
         """See the base."""
         outcome = _outcome(federation.schema, not self.params.classes)
         model = private.learn(federation, outcome, rng)
+        if outcome.kind == "classes":  # shape functions' alone, of which several classes have none
+            model = replace(model, errors=())
         return LearnedForest(PrivateForest(model), model.rounds)
 
 
@@ -163,17 +166,22 @@ class PrivateForest:
         return unit * heights, unit * deviations_of(level) * deviations
 
     def intervals(self, x: np.ndarray, level: float) -> np.ndarray:
-        """Intervals of the second class's probability, or of a number's mean, shape (rows, 2)."""
-        outcome = self.model.outcome
-        if outcome.kind == "classes":
-            raise InputError(
-                "intervals are known of two classes or numbers; predict_proba() has none"
-            )
+        """Intervals of the second class's probability, or of a number's mean, shape (rows, 2).
+
+        Of more than two classes of each one's probability, shape (rows, classes, 2). Its log-odds against the rest are
+        F_k - log sum of exp F_j over others j, and move with errors of the scores by e_k - sum of e_j p_j / (1 - p_k).
+        """
+        outcome, scores = self.model.outcome, self.model.scores(x)
         reach = deviations_of(level) * self.model.score_deviations(x)
-        scores = self.model.scores(x)[:, 0]
-        ends = [outcome.predictions(s[:, None]) for s in (scores - reach, scores + reach)]
+        if outcome.kind == "classes":
+            chances = np.clip(outcome.predictions(scores), 1e-15, 1 - 1e-15)
+            squares = (chances * reach) ** 2
+            others = (squares.sum(axis=1, keepdims=True) - squares) / (1 - chances) ** 2
+            reach = np.sqrt(reach**2 + np.maximum(others, 0))
+            return np.stack([expit(logit(chances) - reach), expit(logit(chances) + reach)], axis=2)
+        ends = [outcome.predictions(end) for end in (scores - reach, scores + reach)]
         number = outcome.kind == "number"
-        return np.column_stack([outcome.values(e) if number else e[:, 0] for e in ends])
+        return np.column_stack([outcome.values(end) if number else end[:, 0] for end in ends])
 
     def to_text(self, head: Mapping[str, Any]) -> str:
         """Raise InputError: its trees add up through a link, and the text form has none."""
@@ -194,13 +202,19 @@ class PrivateForest:
     @classmethod
     def from_state(cls, schema: Schema, state: Mapping[str, Any]) -> PrivateForest:
         """Read what :meth:`to_state` gave; any lookup, type or value error if it makes no sense."""
-        model = _built(PrivateModel, {**state["private"], "schema": schema})
+        known = dict(state["private"])
+        if "error" in known:  # of one output, in files before 0.1
+            known["errors"] = [known["error"]] if known["error"] else []
+            del known["error"]
+        model = _built(PrivateModel, {**known, "schema": schema})
         model.outcome.check(schema)
         model.basis.check(schema)
         shape = (model.basis.size, model.outcome.classes)
         if model.weights.shape != shape or not np.isfinite(model.weights).all():
             raise ValueError("every function needs its weights")
-        return cls(model)
+        if model.covariance is not None and model.covariance.ndim == 2:
+            model = replace(model, covariance=model.covariance[None])
+        return cls(replace(model, unexpressed=np.atleast_1d(model.unexpressed)))
 
 
 def _told(values: np.ndarray) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -43,10 +43,14 @@ class PrivateModel:
     rounds: int  #: gradients that it was fitted to
     records: float  #: about how many there were
     source: SyntheticSource  #: of synthetic records
-    covariance: np.ndarray | None  #: of the first output's weights of the source's directions
-    #: mean square of what the functions cannot express of the first output's scores, by the prior; zero where it is not known
-    unexpressed: float = 0.0
-    error: EstimationError | None = None  #: of scores, against a truth of other trees
+    covariance: (
+        np.ndarray | None
+    )  #: of weights of the source's directions, (outputs, directions, directions)
+    #: mean square of what the functions cannot express of each output's scores, by the prior, shape (outputs,)
+    unexpressed: np.ndarray = field(default_factory=lambda: np.zeros(1))
+    errors: tuple[
+        EstimationError, ...
+    ] = ()  #: of each output's scores, against a truth of other trees
     others: tuple[Trees, ...] = ()  #: those trees, as many as the basis has
 
     @cached_property
@@ -67,12 +71,12 @@ class PrivateModel:
         return self.outcome.predictions(self.scores(x))
 
     def score_deviations(self, x: np.ndarray) -> np.ndarray:
-        """Posterior std of the first output's F of encoded records, what no function expresses included; shape (rows,).
+        """Posterior std of F of encoded records, what no function expresses included; shape (rows, outputs).
 
         Raises:
             InputError: it is not known, for there was no round.
         """
-        found = np.empty(len(x))
+        found = np.empty((len(x), len(self.start)))
         for chosen in self.basis.blocks(len(x)):
             functions = self.basis.matrix(self.basis.grid.codes(x[chosen]))
             found[chosen] = self._deviations(functions @ self.source.projection)
@@ -85,15 +89,15 @@ class PrivateModel:
     def _deviations(self, directions: np.ndarray) -> np.ndarray:
         if self.covariance is None:
             raise InputError(UNKNOWN)
-        spread = np.einsum("ij,ij->i", directions @ self.covariance, directions)
-        return np.asarray(np.sqrt(np.maximum(spread, 0)))
+        spread = [np.einsum("ij,ij->i", directions @ own, directions) for own in self.covariance]
+        return np.asarray(np.sqrt(np.maximum(np.stack(spread, axis=1), 0)))
 
     def partial_dependence(self, column: int) -> tuple[np.ndarray, np.ndarray]:
         """Mean F by a column's code over made-up records, less its mean; and the root of its mean square error.
 
         Returns:
             both of shape (codes,), of the first output: the latter of what noise, sampling and the basis' few trees miss
-            of the truth's mean over the records of a code. Of a model saved without :attr:`error` its posterior std.
+            of the truth's mean over the records of a code. Of a model saved without :attr:`errors` its posterior std.
 
         Raises:
             InputError: it is not known, for there was no round.
@@ -112,9 +116,9 @@ class PrivateModel:
         shares = shares / shares.sum()
         heights, along, across = (np.array(own) for own in (means, directions, functions))
         across, along = across - shares @ across, along - shares @ along
-        if self.error is None:
-            return heights - shares @ heights, self._deviations(along)
-        return heights - shares @ heights, np.sqrt(self.error.squares(across, along))
+        if not self.errors:
+            return heights - shares @ heights, self._deviations(along)[:, 0]
+        return heights - shares @ heights, np.sqrt(self.errors[0].squares(across, along))
 
     def trees(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """The trees as a forest reads them.

@@ -385,16 +385,17 @@ def covariance(
     sums: ProjectedMoments,
     local: Linearization,
     sampling: float,
+    output: int = 0,
 ) -> np.ndarray:
-    """Covariance of the first output's weights, shape (directions, directions).
+    """Covariance of an output's weights, shape (directions, directions).
 
     By prior, S = C - C G' (G C G' + s H + V)^-1 G C; over priors, their mean and the spread of
     :meth:`.WeightPosterior.weights` between them. Noise and sampling are in it, what the functions
     cannot express is not.
     """
-    curvature = local.curvatures[0]
-    jacobian = sums.jacobian(curvature, 0)
-    means = np.array([one.weights(sums, local, sampling)[:, 0] for _, one in priors])
+    curvature = local.curvatures[output]
+    jacobian = sums.jacobian(curvature, output)
+    means = np.array([one.weights(sums, local, sampling)[:, output] for _, one in priors])
     chances = np.array([chance for chance, _ in priors])
     stray = means - chances @ means
     found = (stray * chances[:, None]).T @ stray
@@ -409,7 +410,7 @@ def covariance(
 
 @dataclass(frozen=True, eq=False)
 class EstimationError:
-    """Second moments of what linear functionals of the first output's scores miss of the truth's.
+    """Second moments of what linear functionals of an output's scores miss of the truth's.
 
     The prior is one of random functions, of which the basis holds a few. Under it the truth is psi . u,
     u ~ N(0, D), where psi are others. Scores phi . K t, fitted to sums t = A psi . u + noise, miss of it
@@ -452,6 +453,7 @@ def estimation_error(
     sampling: float,
     functions: np.ndarray,
     variances: np.ndarray,
+    output: int = 0,
 ) -> EstimationError:
     """The errors of weights, K being the mean over priors.
 
@@ -462,14 +464,15 @@ def estimation_error(
         sampling: as in :meth:`.WeightPosterior.weights`.
         functions: psi of the posterior's synthetic records, shape (records, functions psi).
         variances: of their weights, D's diagonal, shape (functions psi,).
+        output: whose scores.
     """
-    own, curvature = priors[0][1], local.curvatures[0]
-    jacobian, rest = sums.jacobian(curvature, 0), sampling * curvature + sums.noise
+    own, curvature = priors[0][1], local.curvatures[output]
+    jacobian, rest = sums.jacobian(curvature, output), sampling * curvature + sums.noise
     gain = np.zeros_like(rest)
     for chance, one in priors:
         moved = jacobian @ one.prior.covariance
         gain += chance * cho_solve((factor(moved @ jacobian.T + rest), True), moved).T
-    heavy = own.outcome.variances(local.predictions)[:, 0] * own.shares * own.records
+    heavy = own.outcome.variances(local.predictions)[:, output] * own.shares * own.records
     told = (own.leading.features * (heavy / len(functions))[:, None]).T.astype(functions.dtype)
     fitted = gain.astype(functions.dtype) @ (told @ functions)
     return EstimationError(gain @ rest @ gain.T, fitted, variances)

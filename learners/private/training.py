@@ -1,6 +1,7 @@
 """Training of a private model: marginals, correlations, a basis, then a few noisy gradients."""
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -84,19 +85,21 @@ class _Learning:
         steps = self._rounds(basis, posterior, scale_factors)
         leads, rounds = steps.weights, steps.taken
         weights = scale_factors[:, None] * (leading.axes @ leads)
-        spread, missed, error = None, 0.0, None
+        spread, missed = None, np.zeros(self.outcome.classes)
+        errors: tuple[EstimationError, ...] = ()
         others = replace(basis, trees=())
         if steps.last is not None:
             rng = np.random.default_rng(0)  # no draw of the model's own moves
             others = replace(basis, trees=self._forest(weighed, rng))
-            spread = covariance(*steps.last)
-            error = self._error(steps, others, codes, scale_factors)
-            missed = self._unexpressed(error, spread, basis, others, rng)
+            outputs = range(self.outcome.classes)
+            spread = np.array([covariance(*steps.last, output=own) for own in outputs])
+            errors = self._errors(steps, others, codes, scale_factors)
+            missed = self._unexpressed(errors, spread, basis, others, rng)
         if calibrated and rounds:
             factor = self._calibration(basis, weights, leading.features @ leads, shares)
             weights, missed = factor * weights, factor**2 * missed
             spread = None if spread is None else factor**2 * spread
-            error = None if error is None else error.scaled(factor)
+            errors = tuple(own.scaled(factor) for own in errors)
         means, deviations = _moments(basis, codes, shares)
         return PrivateModel(
             self.federation.schema,
@@ -114,7 +117,7 @@ class _Learning:
             source=self.source,
             covariance=spread,
             unexpressed=missed,
-            error=error,
+            errors=errors,
             others=others.trees,
         )
 
@@ -360,28 +363,35 @@ class _Learning:
                 sampling = max(self.variance - 0.9 * explained, 0.02 * self.variance)
         return steps
 
-    def _error(
+    def _errors(
         self, steps: WeightUpdates, others: Basis, codes: np.ndarray, scale_factors: np.ndarray
-    ) -> EstimationError:
-        """Of the last step's weights, against a truth of other trees and of scales that the sums leave open."""
+    ) -> tuple[EstimationError, ...]:
+        """Of each output's last step, against a truth of other trees and of scales that the sums leave open."""
         assert steps.last is not None and steps.evidence is not None
         squares = steps.evidence.mean_squares(steps.posterior.prior.scales, steps.unit)
         each = np.repeat(squares, [group.stop - group.start for group in others.groups])
-        return estimation_error(*steps.last, others.matrix(codes), each * scale_factors**2)
+        functions, variances = others.matrix(codes), each * scale_factors**2
+        return tuple(
+            estimation_error(*steps.last, functions, variances, output=own)
+            for own in range(self.outcome.classes)
+        )
 
     def _unexpressed(
         self,
-        error: EstimationError,
+        errors: Sequence[EstimationError],
         spread: np.ndarray,
         basis: Basis,
         others: Basis,
         rng: np.random.Generator,
-    ) -> float:
-        """Mean square error of scores beyond their posterior variance, over further synthetic records."""
+    ) -> np.ndarray:
+        """Mean square error of each output's scores beyond their posterior variance, over further synthetic records."""
         codes, weights, directions = self.source.draw(basis, ERROR_RECORDS, rng)
-        told = np.einsum("ij,ij->i", directions @ spread, directions)
-        each = error.squares(others.matrix(codes), directions) - told
-        return max(0.0, float(np.average(each, weights=weights)))
+        found, functions = np.empty(len(errors)), others.matrix(codes)
+        for output, error in enumerate(errors):
+            told = np.einsum("ij,ij->i", directions @ spread[output], directions)
+            each = error.squares(functions, directions) - told
+            found[output] = max(0.0, float(np.average(each, weights=weights)))
+        return found
 
     def _calibration(
         self, basis: Basis, weights: np.ndarray, added: np.ndarray, shares: np.ndarray

@@ -255,10 +255,10 @@ class _RuleFit(LearnerByWays):
             columns importance, low and high, a row for each feature, in units of the largest importance.
 
         Raises:
-            InputError: none is known, for the model is of several classes, or neither short nor private.
+            InputError: none is known, for the model is not short or not private.
         """
         check_is_fitted(self)
-        model = self._only("intervals are")
+        model = self.ensemble_
         if model.error is None:
             raise InputError(UNKNOWN)
         unit = float(model.covariate_importances.max()) or 1.0
@@ -321,15 +321,6 @@ class _RuleFit(LearnerByWays):
     @abstractmethod
     def _told(self) -> str:
         """What coefficients add to, and where that begins."""
-
-    def _score_intervals(self, X: pd.DataFrame | np.ndarray, level: float) -> np.ndarray:
-        check_is_fitted(self)
-        return self._only("intervals are").score_intervals(self._encode(X), level)
-
-    def _only(self, what: str) -> RuleEnsemble:
-        if isinstance(self.ensemble_, ClassEnsembles):
-            raise InputError(f"{what} of two classes; predict_proba() and table() tell of several")
-        return self.ensemble_
 
     def published(self, epsilon: Number = 1) -> Policy:
         """Noise on histograms only: p covariates cost p * epsilon, and all else is unprotected."""
@@ -422,10 +413,15 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
     def confidence_interval(self, X: pd.DataFrame | np.ndarray, level: float = 0.9) -> np.ndarray:
         """Intervals of the second class' probabilities, shape (rows, 2): of noise and sampling, by a short private model.
 
+        Of more than two classes of each one's, shape (rows, classes, 2).
+
         Raises:
             InputError: no intervals are known of this model.
         """
-        return np.asarray(expit(self._score_intervals(X, level)))
+        check_is_fitted(self)
+        if isinstance(self.ensemble_, ClassEnsembles):
+            return self.ensemble_.probability_intervals(self._encode(X), level)
+        return np.asarray(expit(self.ensemble_.score_intervals(self._encode(X), level)))
 
     @property
     def _unit(self) -> tuple[float, str]:
@@ -444,7 +440,11 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
     def scorecard(self, max_points: int = 10) -> ScoreCard:
         """The model as whole points that add up to a risk; see :meth:`.ScoreCard.from_ensemble`."""
         check_is_fitted(self)
-        return ScoreCard.from_ensemble(self._only("score cards are"), max_points)
+        if isinstance(self.ensemble_, ClassEnsembles):
+            raise InputError(
+                "score cards are of two classes; predict_proba() and table() tell of several"
+            )
+        return ScoreCard.from_ensemble(self.ensemble_, max_points)
 
     def readable(self) -> dict[str, Any]:
         """Rules and linear terms; the linear predictor is the log-odds of class 1, or a score of each class."""
@@ -498,7 +498,8 @@ class RuleFitRegressor(FederatedRegressor, _RuleFit):
 
     def confidence_interval(self, X: pd.DataFrame | np.ndarray, level: float = 0.9) -> np.ndarray:
         """Intervals of the target's mean, not of a record's target; see :meth:`RuleFitClassifier.confidence_interval`."""
-        return self._in_unit(self._score_intervals(X, level))
+        check_is_fitted(self)
+        return self._in_unit(self.models_[0].score_intervals(self._encode(X), level))
 
     def _in_unit(self, scores: np.ndarray) -> np.ndarray:
         low, high = self.target_limits_

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit, softmax
+from scipy.special import expit, logit, softmax
 
 from privfed.errors import InputError
 from privfed.learners.plain import plain, restored
@@ -342,15 +342,41 @@ class ClassEnsembles:
         each = expit(self.scores(x))
         return np.asarray(each / np.maximum(each.sum(axis=1, keepdims=True), 1e-300))
 
+    def probability_intervals(self, x: np.ndarray, level: float = 0.9) -> np.ndarray:
+        """Intervals of each class' probability of encoded records, shape (records, classes, 2).
+
+        Each as wide in log-odds as that of its own model's score. InputError where none is known.
+        """
+        each = np.stack([own.score_intervals(x, level) for own in self.models], axis=1)
+        middle = logit(np.clip(self.probabilities(x), 1e-15, 1 - 1e-15))[..., None]
+        reach = np.diff(each, axis=2) / 2
+        return np.asarray(expit(np.concatenate([middle - reach, middle + reach], axis=2)))
+
+    def importance_intervals(self, level: float = 0.9) -> np.ndarray:
+        """See :meth:`.RuleEnsemble.importance_intervals`: of sums over classes, whose errors may all go together."""
+        highs = [own.importance_intervals(level)[:, 1] for own in self.models]
+        total, high = self.covariate_importances, np.sum(highs, axis=0)
+        return np.column_stack([np.maximum(2 * total - high, 0), high])
+
+    @property
+    def error(self) -> np.ndarray | None:
+        """Of the first class' model; None where none is known of any."""
+        return self.models[0].error
+
     @cached_property
     def rules(self) -> list[Rule]:
         """Different candidate rules of all classes."""
         return list(dict.fromkeys(rule for own in self.models for rule in own.rules))
 
     @cached_property
+    def covariate_importances(self) -> np.ndarray:
+        """Sums over classes, shape (covariates,)."""
+        return np.asarray(np.sum([own.covariate_importances for own in self.models], axis=0))
+
+    @cached_property
     def variable_importances(self) -> np.ndarray:
-        """Sums over classes, the largest being 1 (or all 0)."""
-        total = np.sum([own.covariate_importances for own in self.models], axis=0)
+        """The same, the largest being 1 (or all 0)."""
+        total = self.covariate_importances
         largest = total.max(initial=0.0)
         return np.asarray(total / largest if largest > 0 else total)
 

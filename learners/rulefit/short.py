@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
-from scipy.special import expit, logsumexp
+from scipy.special import expit, logsumexp, softmax
 
 from privfed.learners.private import PrivateModel
 from privfed.learners.rulefit.boosting import Boosting, grow_rules
@@ -62,7 +62,7 @@ def shortened(
 ) -> RuleEnsemble:
     """Write a model as at most so many rules and lines; ``stable``: steps alone.
 
-    In a feature whose ``monotonic`` is 1 (-1) every term rises (falls) or is still, and so does their sum. Of several classes, the log-odds of the class ``output`` against the rest; its intervals are not known.
+    In a feature whose ``monotonic`` is 1 (-1) every term rises (falls) or is still, and so does their sum. Of several classes, the log-odds of the class ``output`` against the rest.
     """
     return _Shortening(fitted, rng, stable, output, monotonic).run(max_terms)
 
@@ -90,17 +90,25 @@ class _Shortening:
         every = fitted.start + np.concatenate(added)
         several = fitted.outcome.kind == "classes"
         self.scores = every[:, output]
+        self.slopes = np.ones(
+            (len(every), 1)
+        )  # of these in the engine's scores, (records, outputs)
         if several:
             others = np.delete(every, output, axis=1)
             self.scores = self.scores - logsumexp(others, axis=1)
-        self.covariance = None if several else fitted.covariance
+            self.slopes = np.insert(-softmax(others, axis=1), output, 1.0, axis=1)
         self.logistic = fitted.outcome.kind != "number"
         self.directions, self.spread = directions, np.zeros(len(directions))
-        if self.covariance is not None:
-            spread = np.einsum("ij,ij->i", directions @ self.covariance, directions)
-            self.spread = np.maximum(spread, 0)
-        self.variance = float(np.average(self.spread, weights=self.weights))
-        self.spread += self.fitted.unexpressed  # beside what terms could be asked to follow
+        if fitted.covariance is not None:
+            for slope, own in zip(self.slopes.T, fitted.covariance, strict=True):
+                spread = np.einsum("ij,ij->i", directions @ own, directions)
+                self.spread += slope**2 * np.maximum(spread, 0)
+        told = self.spread * (
+            not several
+        )  # lists of several classes have all terms that they may have
+        self.variance = float(np.average(told, weights=self.weights))
+        # beside what terms could be asked to follow
+        self.spread += self.slopes**2 @ fitted.unexpressed
 
     @property
     def weights(self) -> np.ndarray:
@@ -137,12 +145,9 @@ class _Shortening:
         unit = 1 if self.logistic else 2  # scaled to [-1/2, 1/2] there, to [-1, 1] here
         missed = (self.scores - weights[0] - design @ weights[1:]) ** 2 + self.spread
         covariance = error = None
-        if self.covariance is not None and self.fitted.error is not None:
-            along = influence @ self.directions
-            covariance = along @ self.covariance @ along.T
-            across = influence @ self.fitted.of_others(self.codes)
-            error, noise = self.fitted.error.covariances(across, along)
-            error = unit**2 * (error + (SETTINGS.selection**2 - 1) * noise)
+        if self.fitted.covariance is not None and self.fitted.errors:
+            covariance, error = self._errors(influence)
+            error = unit**2 * error
             every = np.column_stack([np.ones(len(design)), design])
             missed -= np.einsum("ij,ij->i", every @ covariance, every)
         means = self.mass @ design / self.mass.sum()
@@ -159,6 +164,19 @@ class _Shortening:
             residual_variance=unit**2 * max(0.0, float(np.average(missed, weights=self.weights))),
             synthetic=self._synthetic(),
         )
+
+    def _errors(self, influence: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior covariance of the coefficients, and second moments of their errors, by :meth:`_refitted`'s influence."""
+        assert self.fitted.covariance is not None
+        covariance = error = np.zeros((len(influence), len(influence)))
+        others = self.fitted.of_others(self.codes)
+        each = zip(self.slopes.T, self.fitted.covariance, self.fitted.errors, strict=True)
+        for slope, spread, own in each:
+            along, across = (influence * slope) @ self.directions, (influence * slope) @ others
+            covariance = covariance + along @ spread @ along.T
+            whole, noise = own.covariances(across, along)
+            error = error + whole + (SETTINGS.selection**2 - 1) * noise
+        return covariance, error
 
     def _signs(self, boxes: np.ndarray) -> np.ndarray:
         """What each rule's coefficient must be: 1 or -1 for its sign, 0 for any, NaN where none will do."""

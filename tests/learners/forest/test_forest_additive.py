@@ -6,10 +6,12 @@ import json
 from copy import copy
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import logit, softmax
 from sklearn.tree import DecisionTreeRegressor
 
 from privfed import Column, LocalDisclosure, Schema
@@ -17,6 +19,7 @@ from privfed.errors import InputError, SchemaError
 from privfed.learners import FedForestClassifier, FedForestRegressor
 from privfed.learners.forest.additive import trees_of
 from privfed.learners.forest.private_way import PrivateForest
+from privfed.learners.plain import plain
 from privfed.tables.records import Records
 from privfed.testing.hospitals import BINARY, FEATURES, NUMERIC, patients
 
@@ -176,6 +179,43 @@ def test_intervals_hold_the_prediction_and_mostly_the_truth() -> None:
         assert np.array_equal(again.confidence_interval(FRAME)[:, 0], low)
 
 
+def test_intervals_of_several_classes_are_of_log_odds_against_the_rest() -> None:
+    """As errors of the scores, drawn by class, move them; around the prediction, and the same after saving."""
+    learner, model = fitted("classes"), engine("classes").model
+    low, high = np.moveaxis(learner.confidence_interval(FRAME), 2, 0)
+    told = learner.predict_proba(FRAME)
+    assert ((low < told) & (told < high)).all()
+    again = type(learner).from_dict(json.loads(json.dumps(learner.to_dict())))
+    assert np.array_equal(again.confidence_interval(FRAME)[..., 0], low)
+    x = encoded(FRAME.head(20))
+    scores, deviations = model.scores(x), model.score_deviations(x)
+    drawn = np.random.default_rng(0).normal(size=(20_000, *scores.shape)) * 1e-3 * deviations
+    odds = logit(softmax(scores + drawn, axis=2))
+    reach = np.diff(logit(learner.confidence_interval(FRAME.head(20), level=0.6826894921370859)))
+    assert np.allclose(odds.std(axis=0) / 1e-3, reach[..., 0] / 2, rtol=0.03)
+
+
+def test_a_file_of_the_first_outputs_errors_alone_is_read() -> None:
+    """As models were written before: one covariance, one number for what is not expressed, one error or none."""
+    learner = fitted("binary")
+    saved = json.loads(json.dumps(learner.to_dict()))
+    model, known = engine("binary").model, _state(saved)
+    assert model.covariance is not None
+    known |= {"covariance": plain(model.covariance[0]), "unexpressed": float(model.unexpressed[0])}
+    (known["error"],) = known.pop("errors")
+    again = type(learner).from_dict(saved)
+    assert np.array_equal(again.confidence_interval(FRAME), learner.confidence_interval(FRAME))
+    known["error"] = None  # no band is known then, the posterior's own stands in
+    assert type(learner).from_dict(saved).plot("age").lines
+
+
+def _state(saved: Any) -> dict[str, Any]:
+    """The engine's fields in a saved forest."""
+    inner = list(saved.values()) if isinstance(saved, dict) else []
+    found = saved.get("private") if isinstance(saved, dict) else None
+    return found if isinstance(found, dict) else next(filter(None, map(_state, inner)), {})
+
+
 def test_a_partial_dependence_is_the_mean_score_with_the_column_set() -> None:
     """Over the made-up records, by hand; a covariance of zero has no band."""
     model = engine("binary").model
@@ -205,7 +245,7 @@ def test_bands_of_partial_dependence_are_in_the_targets_unit() -> None:
 
 
 def test_what_is_known_of_private_models_alone_says_so() -> None:
-    """Intervals and scikit-learn's form of a published forest, intervals of three classes."""
+    """Intervals and scikit-learn's form of a published forest, shape functions of three classes."""
     learner = FedForestClassifier(n_estimators=2, max_depth=2)
     held = FRAME[[*BINARY.names, "hospital", "died"]]
     learner.fit(
@@ -217,8 +257,6 @@ def test_what_is_known_of_private_models_alone_says_so() -> None:
         learner.confidence_interval(FRAME)
     with pytest.raises(InputError, match="forest_"):
         learner.to_sklearn()
-    with pytest.raises(InputError, match="two classes or numbers"):
-        fitted("classes").confidence_interval(FRAME)
     with pytest.raises(InputError, match="two classes or numbers"):
         fitted("classes").plot("age")
     assert len(fitted("number").plot("age").lines) == 2

@@ -8,15 +8,18 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import expit, softmax
+from scipy.special import expit, logsumexp, softmax
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score
 
-from privfed import Column, Schema
+from privfed import Column, LocalDisclosure, Schema
 from privfed.errors import InputError, QueryError
-from privfed.learners import RuleFitClassifier
+from privfed.learners import RuleFitClassifier, private
+from privfed.learners.forest.private_way import PrivateForest
+from privfed.learners.private import PrivateModel
 from privfed.learners.rulefit.model import ClassEnsembles
 from privfed.learners.rulefit.queries import Objective, unit_target
+from privfed.learners.rulefit.short import _Shortening, shortened
 from privfed.questions.query import View
 from privfed.tables.records import Records
 from privfed.testing.hospitals import FEATURES, gates, patients
@@ -89,15 +92,89 @@ def test_the_model_is_read_and_saved(way: str) -> None:
 
 
 def test_what_is_of_two_classes_alone_says_so() -> None:
-    """Score cards and intervals; and there may be no more than 64 classes."""
+    """Score cards; and there may be no more than 64 classes."""
     learner = fitted("short")
     with pytest.raises(InputError, match="score cards are of two classes"):
         learner.scorecard()
-    with pytest.raises(InputError, match="intervals are of two classes"):
-        learner.confidence_interval(FRAME)
     many = Column("y", "category", categories=tuple(map(str, range(65))))
     with pytest.raises(InputError, match="up to 64 classes"):
         learner.check(Schema(FEATURES, many))
+
+
+def test_intervals_of_every_class_hold_its_probability() -> None:
+    """Wider at a higher level, the same after saving; so have coefficients and importances, of short private models."""
+    learner = fitted("short")
+    low, high = np.moveaxis(learner.confidence_interval(FRAME), 2, 0)
+    told = learner.predict_proba(FRAME)
+    assert low.shape == (len(FRAME), 3) and ((low < told) & (told < high)).all()
+    assert (learner.confidence_interval(FRAME, level=0.99)[..., 0] < low).all()
+    again = RuleFitClassifier.from_dict(json.loads(json.dumps(learner.to_dict())))
+    assert np.array_equal(again.confidence_interval(FRAME)[..., 0], low)
+    table = learner.table()
+    assert (table["low"] < table["coefficient"]).all()
+    assert (table["coefficient"] < table["high"]).all()
+    ends = learner.importance_intervals()
+    assert ends["importance"].max() == 1.0
+    assert ((ends["low"] >= 0) & (ends["low"] <= ends["importance"])).all()
+    assert (ends["importance"] <= ends["high"]).all()
+    for way in ("long", "published"):
+        with pytest.raises(InputError, match="max_terms = 20"):
+            fitted(way).confidence_interval(FRAME)
+
+
+@cache
+def simulated() -> tuple[PrivateModel, np.ndarray, np.ndarray]:
+    """The engine's model of three classes, further records, and their probabilities."""
+    rng = np.random.default_rng(4)
+    x = rng.uniform(-1, 1, (3500, 3))
+    lines = np.column_stack([np.zeros(3500), 2 * x[:, 0] - x[:, 1], 1.5 * x[:, 2] - x[:, 0]])
+    chances = softmax(lines, axis=1)
+    drawn = (rng.random((3500, 1)) > chances.cumsum(axis=1)).sum(axis=1)
+    schema = Schema(
+        tuple(Column(f"x{k}", "number", -1, 1) for k in range(3)),
+        Column("y", "category", categories=("a", "b", "c")),
+    )
+    frame = pd.DataFrame(x, columns=schema.names).assign(
+        y=np.array(["a", "b", "c"])[drawn.clip(0, 2)], hospital="one"
+    )
+    policy = private.private("8", "1e-5")
+    held = LocalDisclosure.from_frame(
+        frame[:3000], "y", client="hospital", schema=schema, policy=policy, seed=4
+    )
+    outcome = private.Outcome.of(schema, number=False)
+    return private.learn(held, outcome, np.random.default_rng(4)), x[3000:], chances[3000:]
+
+
+def test_intervals_hold_the_truth_of_three_classes() -> None:
+    """Of a forest's and a short model's probabilities, nine tenths or so."""
+    engine, x, truth = simulated()
+    models = [shortened(engine, 20, np.random.default_rng(k), output=k) for k in range(3)]
+    short = ClassEnsembles(tuple(models), "one-vs-rest").probability_intervals(x)
+    for low, high in (
+        np.moveaxis(each, 2, 0) for each in (short, PrivateForest(engine).intervals(x, 0.9))
+    ):
+        assert ((low <= truth) & (truth <= high)).mean() > 0.8
+        assert (high - low).mean() < 0.4
+
+
+def test_log_odds_against_the_rest_move_as_the_scores_do() -> None:
+    """Of the engine's scores of all classes: numerically; a class of its own has the slope one."""
+    engine, _, _ = simulated()
+    held = _Shortening(engine, np.random.default_rng(0), stable=True, output=1)
+    rng = np.random.default_rng(0)
+    codes = engine.source.draw(engine.basis, 10_000, rng)[0]
+    assert np.array_equal(codes, held.codes)
+    scores = engine.start + engine.basis.scores(engine.basis.cells(codes), engine.weights)
+
+    def against(moved: np.ndarray) -> np.ndarray:
+        return np.asarray(moved[:, 1] - logsumexp(moved[:, [0, 2]], axis=1))
+
+    assert np.allclose(against(scores), held.scores)
+    for output in range(3):
+        step = 1e-5 * (np.arange(3) == output)
+        slopes = (against(scores + step) - against(scores - step)) / 2e-5
+        assert np.allclose(slopes, held.slopes[:, output], atol=1e-6)
+    assert (held.slopes[:, 1] == 1).all()
 
 
 def test_the_plan_asks_for_every_class() -> None:

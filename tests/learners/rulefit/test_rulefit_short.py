@@ -273,14 +273,16 @@ def test_coefficients_move_with_the_scores_as_their_covariance_says() -> None:
     """The posterior's root, added to the engine's weights column by column, moves the refit by its image."""
     engine = whole()
     assert engine.covariance is not None
-    root = np.linalg.cholesky(engine.covariance + 1e-9 * np.eye(len(engine.covariance)))
+    (spread,) = engine.covariance
+    root = np.linalg.cholesky(spread + 1e-9 * np.eye(len(spread)))
     held = _Shortening(engine, np.random.default_rng(1), stable=False)
     design = np.column_stack([held.codes[0] > 4, held.codes[1] > 4, held.codes[0] > 8]).astype(
         float
     )
     centre, influence = held._refitted(design)
     along = influence @ held.directions
-    covariance = along @ engine.covariance @ along.T
+    covariance = along @ spread @ along.T
+    assert np.allclose(covariance, held._errors(influence)[0])
     held.fitted = replace(engine, covariance=None)
     scores, moved = held.scores, []
     for own in (held.directions @ root).T:
