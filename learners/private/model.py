@@ -43,14 +43,12 @@ class PrivateModel:
     rounds: int  #: gradients that it was fitted to
     records: float  #: about how many there were
     source: SyntheticSource  #: of synthetic records
-    covariance: (
-        np.ndarray | None
-    )  #: of weights of the source's directions, (outputs, directions, directions)
+    #: of the outputs' weights of the source's directions, shape (outputs, directions, directions)
+    covariance: np.ndarray | None
     #: mean square of what the functions cannot express of each output's scores, by the prior, shape (outputs,)
     unexpressed: np.ndarray = field(default_factory=lambda: np.zeros(1))
-    errors: tuple[
-        EstimationError, ...
-    ] = ()  #: of each output's scores, against a truth of other trees
+    #: of each output's scores, against a truth of other trees
+    errors: tuple[EstimationError, ...] = ()
     others: tuple[Trees, ...] = ()  #: those trees, as many as the basis has
 
     @cached_property
