@@ -178,7 +178,8 @@ class PrivateForest:
             squares = (chances * reach) ** 2
             others = (squares.sum(axis=1, keepdims=True) - squares) / (1 - chances) ** 2
             reach = np.sqrt(reach**2 + np.maximum(others, 0))
-            return np.stack([expit(logit(chances) - reach), expit(logit(chances) + reach)], axis=2)
+            every = expit(np.stack([logit(chances) - reach, logit(chances) + reach], axis=2))
+            return every if outcome.classes > 2 else every[:, 1]
         ends = [outcome.predictions(end) for end in (scores - reach, scores + reach)]
         number = outcome.kind == "number"
         return np.column_stack([outcome.values(end) if number else end[:, 0] for end in ends])

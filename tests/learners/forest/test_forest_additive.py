@@ -195,6 +195,18 @@ def test_intervals_of_several_classes_are_of_log_odds_against_the_rest() -> None
     assert np.allclose(odds.std(axis=0) / 1e-3, reach[..., 0] / 2, rtol=0.03)
 
 
+def test_two_classes_that_are_no_zero_and_one_have_the_second_s_interval() -> None:
+    """Of whole numbers 1 and 2, as of 0 and 1."""
+    frame, learner = FRAME.assign(y=1 + (FRAME["GCS"] < 7)), FedForestClassifier(random_state=0)
+    held = frame[[*BINARY.names, "hospital", "y"]]
+    schema, policy = Schema(FEATURES, Column("y", "integer", 1, 2)), learner.private("4")
+    learner.fit(
+        LocalDisclosure.from_frame(held, "y", client="hospital", schema=schema, policy=policy)
+    )
+    (low, high), told = learner.confidence_interval(FRAME).T, learner.predict_proba(FRAME)[:, 1]
+    assert ((low <= told) & (told <= high)).all() and (high - low).mean() < 0.5
+
+
 def test_a_file_of_the_first_outputs_errors_alone_is_read() -> None:
     """As models were written before: one covariance, one number for what is not expressed, one error or none."""
     learner = fitted("binary")
