@@ -167,9 +167,8 @@ class Verbatim(Attack):
             chance = np.sum(again, axis=0)
         grade = severity(found, chance, 0)
         if found == records > chance.max():
-            grade = (
-                Severity.BREACH
-            )  # the table was handed over, however much of it chance would give
+            # the table was handed over, however much of it chance would give
+            grade = Severity.BREACH
         return self.finding(
             "whole records found in the releases, row by row",
             found,

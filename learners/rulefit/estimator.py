@@ -259,7 +259,7 @@ class _RuleFit(LearnerByWays):
         """
         check_is_fitted(self)
         model = self.ensemble_
-        if model.error is None:
+        if any(own.error is None for own in self.models_):
             raise InputError(UNKNOWN)
         unit = float(model.covariate_importances.max()) or 1.0
         ends = model.importance_intervals(level) / unit

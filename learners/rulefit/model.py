@@ -358,11 +358,6 @@ class ClassEnsembles:
         total, high = self.covariate_importances, np.sum(highs, axis=0)
         return np.column_stack([np.maximum(2 * total - high, 0), high])
 
-    @property
-    def error(self) -> np.ndarray | None:
-        """Of the first class' model; None where none is known of any."""
-        return self.models[0].error
-
     @cached_property
     def rules(self) -> list[Rule]:
         """Different candidate rules of all classes."""

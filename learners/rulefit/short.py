@@ -90,9 +90,8 @@ class _Shortening:
         every = fitted.start + np.concatenate(added)
         several = fitted.outcome.kind == "classes"
         self.scores = every[:, output]
-        self.slopes = np.ones(
-            (len(every), 1)
-        )  # of these in the engine's scores, (records, outputs)
+        # of these scores in the engine's, shape (records, outputs)
+        self.slopes = np.ones((len(every), 1))
         if several:
             others = np.delete(every, output, axis=1)
             self.scores = self.scores - logsumexp(others, axis=1)
@@ -103,10 +102,8 @@ class _Shortening:
             for slope, own in zip(self.slopes.T, fitted.covariance, strict=True):
                 spread = np.einsum("ij,ij->i", directions @ own, directions)
                 self.spread += slope**2 * np.maximum(spread, 0)
-        told = self.spread * (
-            not several
-        )  # lists of several classes have all terms that they may have
-        self.variance = float(np.average(told, weights=self.weights))
+        # zero for several classes, whose lists end at their most terms alone
+        self.variance = 0.0 if several else float(np.average(self.spread, weights=self.weights))
         # beside what terms could be asked to follow
         self.spread += self.slopes**2 @ fitted.unexpressed
 

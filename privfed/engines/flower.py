@@ -55,9 +55,8 @@ class FlowerDisclosure(RemoteDisclosure):
     """A federation on Flower, over the ServerApp's grid, of the owners' own names."""
 
     def __init__(self, grid: Grid, schema: Schema, clients: Sequence[str], **rest: Any) -> None:
-        awaited: set[str] = (
-            set()
-        )  # late replies, too: a busy node may need longer than a greeting waits
+        # late replies, too: a busy node may need longer than a greeting waits
+        awaited: set[str] = set()
 
         def nodes() -> Iterable[int]:
             return list(grid.get_node_ids())
