@@ -389,9 +389,9 @@ def roundest(low: float, high: float, near: float) -> float:
         for part in (1.0, 0.5):
             unit = part * 10.0**exponent
             first, last = math.ceil(low / unit), math.floor(high / unit)
-            number = min(max(round(near / unit), first), last) * unit
+            number = round(min(max(round(near / unit), first), last) * unit, 1 - exponent)
             if low <= number <= high:
-                return float(f"{number:.12g}")
+                return number
     return near
 
 

@@ -26,6 +26,7 @@ NAN, INFINITE = float("nan"), float("inf")
         ({"name": "a", "lower": NAN, "upper": 1}, "lower must be a number below upper"),
         ({"name": "a", "lower": 0, "upper": INFINITE}, "bounds beyond 1e\\+100 overflow"),
         ({"name": "a", "lower": -1e308, "upper": 0}, "bounds beyond 1e\\+100 overflow"),
+        ({"name": "a", "lower": 0, "upper": 1e-101}, "less than 1e-100 apart underflow"),
         ({"name": "a", "lower": "0", "upper": "1"}, "no text"),
         ({"name": "a", "lower": 0, "upper": 1, "fill": 2}, "fill must lie between"),
         ({"name": "a", "lower": 0, "upper": 1, "fill": 10**400}, "fill must lie between"),
