@@ -108,7 +108,7 @@ class Ledger(Custody):
         begun: dict[str, Any] = {"dataset": self.dataset, "format": FORMAT}
         state = {}
         if self.path is not None:
-            state["secret"] = begun["secret"] = commitment(secret_beside(self.path))
+            state["secret"] = begun["secret"] = commitment(secret_beside(self.path, begun=False))
         self._store.append("begun", "", "", begun, state=state)
 
     @classmethod
