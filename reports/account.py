@@ -13,6 +13,7 @@ from privfed.errors import LedgerError
 from privfed.exchange.messages import EXPLANATIONS, Envelope, Head, Reason, Release
 from privfed.ledger import Entry, Ledger
 from privfed.ledger.allowances import Allowances, people_of
+from privfed.ledger.refusals import refusals_in
 from privfed.ledger.statement import fixed_totals
 from privfed.ledger.study_blocks import StudyBlock
 from privfed.privacy.accountant import STATED, Accountant, Amount, Budget, PrivacyStatement, plus
@@ -274,7 +275,7 @@ def _client(
         elif row.event == "failed":
             account.failed += 1
         elif row.event == "refused":
-            refusals[EXPLANATIONS[Reason(row.body["reason"])]] += 1
+            refusals[EXPLANATIONS[Reason(row.body["reason"])]] += refusals_in(row)
     account.refused = dict(refusals)
     _prove(account, rows, gauge, block)
     return account

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from privfed.exchange.messages import EXPLANATIONS, Reason
 from privfed.ledger import Entry, Ledger
+from privfed.ledger.refusals import refusals_in
 from privfed.ledger.statement import Line
 from privfed.privacy.loss import Loss
 from privfed.questions.exact import shown
@@ -103,7 +104,7 @@ def _refused(ledger: Ledger) -> tuple[tuple[str, str, int, str], ...]:
     last: dict[tuple[str, str], str] = {}
     for entry in ledger.entries(events=("refused",)):
         key = str(entry.body.get("kind", "")), EXPLANATIONS[Reason(entry.body["reason"])]
-        counts[key] += 1
+        counts[key] += refusals_in(entry)
         last[key] = entry.time[:19].replace("T", " ")
     return tuple((*key, count, last[key]) for key, count in counts.most_common())
 

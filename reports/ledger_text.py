@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 from privfed.ledger import Entry
+from privfed.ledger.refusals import refusals_in
 from privfed.ledger.statement import Line, printable
 from privfed.privacy.loss import Loss
 from privfed.questions.exact import shown, shown_delta
@@ -40,6 +41,8 @@ def row(entry: Entry, kind: str) -> str:
     body, told = entry.body, facts(entry)
     told = [kind, *told] if kind and "kind" not in body else told
     told += [f"study {body['study']}"] if body.get("study") else []
+    if entry.event == "refused" and refusals_in(entry) > 1:
+        told.append(f"{refusals_in(entry)} of them, this the last")
     if "loss" in body:
         told.append(in_words(Loss.from_dict(body["loss"])))
     return f"{entry.seq:5} {entry.time[:19]} {entry.event:9} {' | '.join(map(printable, told))}"

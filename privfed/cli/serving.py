@@ -93,6 +93,7 @@ def _confirm(client: str, yes: bool, doubts: list[str]) -> None:
 def owner_of(path: Path | None, given: dict[str, Any]) -> OwnerFile:
     """Read an owner's file with some keys replaced, or make one of options alone."""
     from privfed.engines.owner_file import OwnerFile
+    from privfed.ledger.secret import own_beside
 
     socket = given.pop("socket", None)
     if socket is not None:
@@ -102,7 +103,7 @@ def owner_of(path: Path | None, given: dict[str, Any]) -> OwnerFile:
     if "data" not in given or "ledger" not in given:
         raise InputError("give an owner's .toml file, or --data, --schema, --policy and --ledger")
     given.setdefault("client", Path(given["data"]).stem)
-    given.setdefault("sockets", {"server": str(Path(given["ledger"]).with_suffix(".sock"))})
+    given.setdefault("sockets", {"server": str(own_beside(Path(given["ledger"]), ".sock"))})
     return OwnerFile.from_dict(given, "the command")
 
 

@@ -9,18 +9,20 @@ from types import MappingProxyType
 
 import numpy as np
 
-from privfed.errors import PluginError, QueryError, WireError
+from privfed.errors import LedgerError, PluginError, QueryError, WireError
 from privfed.ledger.store import Entry
 from privfed.ledger.study_blocks import StudyBlock
-from privfed.privacy.accountant import Accountant, Amount
+from privfed.privacy.accountant import Accountant, Amount, plus
 from privfed.privacy.loss import Loss
 from privfed.questions import plugins
 from privfed.questions.query import CohortQuery, Query
 
 #: What one individual spends is counted in this many units per one: all proposals to spend are
-#: multiples of it, and totals up to nine million fit.
+#: multiples of it.
 UNITS = 10**12
-_MOST = 2**62
+#: What no individual is ever charged, in units: an amount of 2.3 million, more than any budget. Larger amounts
+#: are taken for it, so that 64 bits hold a total, what is reserved and one charge more.
+BEYOND = 2**61
 
 
 class Allowances:
@@ -43,7 +45,12 @@ class Allowances:
         return found
 
     def charge(self, asked: np.ndarray | slice, units: np.ndarray, study: str = "") -> None:
-        """Add an amount to those whom a study asked."""
+        """Add an amount to those whom a study asked (LedgerError: it comes to more than is counted)."""
+        if not (self.spent[asked] < BEYOND - units).all():
+            raise LedgerError(
+                f"an individual is charged more than {BEYOND // UNITS:,} in all, which no gate does and no budget "
+                "allows; verify the ledger, and put it back from a copy"
+            )
         self.spent[asked] += units
         self.by(study)[asked] += units
 
@@ -57,6 +64,7 @@ class Allowances:
         for block in blocks:
             if not block.sealed:
                 total += np.maximum(in_units(block.share) - self.by(block.study), 0)
+                total = np.minimum(total, BEYOND)
         return total
 
     def follow(
@@ -65,9 +73,10 @@ class Allowances:
         """Count a ledger's row: a charge falls on those it asked, a block on all."""
         if entry.event not in ("reserved", "block"):
             return
-        units = in_units(accountant.cost(Loss.from_dict(entry.body["loss"])))
+        cost = accountant.cost(Loss.from_dict(entry.body["loss"]))
         count = entry.body["count"] if entry.event == "block" else 1
-        self.charge(asked_in(entry, kinds), units * count, str(entry.body.get("study", "")))
+        units = in_units(plus(cost, cost, count - 1))
+        self.charge(asked_in(entry, kinds), units, str(entry.body.get("study", "")))
 
     def fits(
         self,
@@ -104,13 +113,13 @@ def _most(units: np.ndarray) -> Amount:
 
 
 def in_units(amount: Sequence[Fraction]) -> np.ndarray:
-    """An amount in whole units, rounded up, shape (components,)."""
-    return np.array([math.ceil(part * UNITS) for part in amount], dtype=np.int64)
+    """An amount in whole units, rounded up, at most :data:`BEYOND`, shape (components,)."""
+    return np.array([min(BEYOND, math.ceil(part * UNITS)) for part in amount], dtype=np.int64)
 
 
-def ceiling_in_units(ceiling: Sequence[Fraction]) -> np.ndarray:
-    """A ceiling in whole units, rounded down, shape (components,)."""
-    return np.array([min(_MOST, math.floor(part * UNITS)) for part in ceiling])
+def ceiling_in_units(ceiling: Sequence[Fraction | int]) -> np.ndarray:
+    """A ceiling in whole units, rounded down, below :data:`BEYOND`, shape (components,)."""
+    return np.array([min(BEYOND - 1, math.floor(part * UNITS)) for part in ceiling], dtype=np.int64)
 
 
 def people_of(entry: Entry) -> int | None:

@@ -33,6 +33,7 @@ from privfed.ledger.charge import (
 )
 from privfed.ledger.custody import Custody
 from privfed.ledger.policy_constraints import check_countable, check_in_force, raised, terms_digest
+from privfed.ledger.refusals import Refusals
 from privfed.ledger.registry import KnownLedger, Registry
 from privfed.ledger.secret import commitment, secret_beside
 from privfed.ledger.sqlite_store import SqliteStore
@@ -83,6 +84,7 @@ class Ledger(Custody):
         self._blocks: dict[bytes, tuple[int, int]] = {}  # what was reserved ahead: row, rest
         self._drawn: dict[tuple[str, str], tuple[int, bytes]] = {}
         self._store.undone = self._forget_blocks
+        self._refusals = Refusals(self._store)
         with self._store.exclusive():
             if self._store.empty:
                 self._begin()
@@ -106,7 +108,7 @@ class Ledger(Custody):
         begun: dict[str, Any] = {"dataset": self.dataset, "format": FORMAT}
         state = {}
         if self.path is not None:
-            state["secret"] = begun["secret"] = commitment(secret_beside(self.path))
+            state["secret"] = begun["secret"] = commitment(secret_beside(self.path, begun=False))
         self._store.append("begun", "", "", begun, state=state)
 
     @classmethod
@@ -116,6 +118,7 @@ class Ledger(Custody):
         ledger._store = SqliteStore(path, reading=True)
         ledger.dataset = check_begun(ledger._store, None)
         ledger._signer, ledger._blocks, ledger._drawn = None, {}, {}
+        ledger._refusals = Refusals(ledger._store)
         ledger._registry, ledger._identity, ledger._secret = None, "", b""
         return ledger
 
@@ -307,8 +310,7 @@ class Ledger(Custody):
             cost = accountant.cost(charge.loss)
             refused = superseded or refuse(spent.after(cost, charge.kind, 1))
             if refused is not None:
-                body = {**charge.body(), "reason": refused}
-                return Reserved(self._store.append("refused", *who, body), refused)
+                return Reserved(self._refusals.record(*who, refused, charge.body()), refused)
             count = 1 if block == 1 else most(block, spent, cost, charge.kind, refuse)
             head = self._charge(charge, accountant.name, cost, totals, count, payload, end.seq + 1)
             if count > 1:
@@ -419,9 +421,7 @@ class Ledger(Custody):
 
     def refuse(self, principal: str, request: str, reason: Reason, body: dict[str, Any]) -> Head:
         """Record a refusal; nothing was charged."""
-        with self._store.exclusive():
-            refused = {**body, "reason": reason}
-            return self.sign(self._store.append("refused", principal, request, refused))
+        return self.sign(self._refusals.record(principal, request, reason, body))
 
     def note(self, event: str, body: dict[str, Any]) -> Head:
         """Record a public fact, such as a study begun."""
@@ -588,6 +588,7 @@ class Ledger(Custody):
     def close(self) -> None:
         """Close the store; the registry's witness then sees the last head."""
         try:
+            self._refusals.close()
             if self._registry is not None:
                 self._registry.bear_witness(self._known(self._store.head))
         finally:

@@ -11,14 +11,32 @@ from pathlib import Path
 from privfed.errors import LedgerError
 
 SIZE = 32  #: Bytes of a secret
+ENDING = ".secret"  #: Ending of its file
 
 
-def secret_beside(ledger: Path) -> bytes:
-    """Read or make the secret beside a ledger's file: ``clinic.secret`` beside ``clinic.db``.
+def beside(ledger: Path, ending: str) -> Path:
+    """The file that belongs to a ledger's: ``clinic.secret`` to ``clinic.db``, ``a.sqlite.ledger.secret`` to ``a.sqlite``.
+
+    A ledger of another ending than ``.db`` that an earlier version began has what it had then: ``a.secret``.
+    """
+    earlier, own = ledger.with_suffix(ending), own_beside(ledger, ending)
+    kept = earlier.with_suffix(ENDING).exists() and not own_beside(ledger, ENDING).exists()
+    return earlier if kept and ledger.exists() else own
+
+
+def own_beside(ledger: Path, ending: str) -> Path:
+    """The file that belongs to a ledger begun by this version, and to no other one's."""
+    name = ledger.stem if ledger.suffix == ".db" else f"{ledger.name}.ledger"
+    return ledger.with_name(f"{name}{ending}")
+
+
+def secret_beside(ledger: Path, *, begun: bool = True) -> bytes:
+    """Read or make the secret beside a ledger's file, which is ``begun`` already, or has no first row yet.
 
     Processes that start at once get the same one. LedgerError: the file cannot be kept, or is damaged.
     """
     with _kept(ledger) as path:
+        path = path if begun else own_beside(ledger, ENDING)
         if not path.exists():
             _make(path)
     return read_secret(ledger)
@@ -59,12 +77,11 @@ def commitment(secret: bytes) -> str:
 
 @contextmanager
 def _kept(ledger: Path) -> Iterator[Path]:
-    path = ledger.with_suffix(".secret")
     try:
-        yield path
+        yield beside(ledger, ENDING)
     except OSError as error:
         why = (error.strerror or type(error).__name__).lower()
-        raise LedgerError(f"secret {path}: cannot be kept ({why})") from None
+        raise LedgerError(f"secret {own_beside(ledger, ENDING)}: cannot be kept ({why})") from None
 
 
 def new_secret() -> bytes:

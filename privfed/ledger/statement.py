@@ -116,7 +116,7 @@ class _Sums:
         """Charge those whom a query asked, and give the total of the one charged most."""
         people = people_of(entry) or 1
         each = self._each.setdefault(key, Allowances(people, len(cost)))
-        each.charge(asked_in(entry), in_units(cost) * count)
+        each.charge(asked_in(entry), in_units(plus(cost, cost, count - 1)))
         return each.most
 
 

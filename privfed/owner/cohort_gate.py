@@ -15,7 +15,7 @@ import numpy as np
 from privfed.errors import InputError, LedgerError, PolicyError, QueryError
 from privfed.exchange.messages import Head, Reason, Request
 from privfed.ledger import Charge, Entry, Ledger, Reserved, Spent
-from privfed.ledger.allowances import UNITS, Allowances, ceiling_in_units, in_units
+from privfed.ledger.allowances import BEYOND, UNITS, Allowances, ceiling_in_units, in_units
 from privfed.ledger.charge import NOTHING
 from privfed.owner.gate import Gate
 from privfed.owner.guards import Quote, Refused
@@ -28,7 +28,8 @@ class CohortGate(Gate):
     """Answers for a cohort; see :class:`privfed.owner.gate.Gate` for the arguments.
 
     Only a :class:`CohortQuery` can be asked. A secret that is not given lies beside the ledger's file
-    (in memory: lasts as long as the process). Budgets are a function of the ledger's rows.
+    (in memory: lasts as long as the process). Budgets are a function of the ledger's rows. Without one,
+    nobody is charged :data:`.BEYOND` all the same.
 
     Raises:
         InputError: an empty cohort, or charges reserved in blocks: a block is charged before it is
@@ -56,7 +57,7 @@ class CohortGate(Gate):
                 "of its policy"
             )
         super().__init__(owner, records, policy, ledger, **settings)
-        self._limit = None if self._ceiling is None else ceiling_in_units(self._ceiling)
+        self._limit = ceiling_in_units(self._ceiling or [BEYOND] * len(self.accountant.components))
         self._seen, self._allowances = NOTHING, self._unspent()
         self._catch_up(ledger.head)
 
@@ -92,8 +93,6 @@ class CohortGate(Gate):
     def _affordable(self, after: Spent, charge: Charge) -> bool:
         self._catch_up(after.head)
         self._units = in_units(self.accountant.cost(charge.loss))
-        if self._limit is None:
-            return True
         held = self._limit, charge.study, after.blocks
         return self._allowances.fits(self._asked, self._units, *held)
 

@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 
 from privfed.errors import LedgerError
+from privfed.ledger.secret import beside
 from privfed.ledger.sqlite_store import make_private
 from privfed.questions import wire
 
-ENDING = ".shelf"  #: Ending of a shelf's file; its ledger lies beside it under the same name
+ENDING = ".shelf"  #: Ending of a shelf's file beside its ledger
 #: Most things on a shelf, and most bytes in all: effects cost no budget, so that storage must bound
 #: what a server can make an owner keep.
 MOST_THINGS = 10_000
@@ -51,7 +52,7 @@ class LocalStore(MutableMapping[str, Any]):
     @classmethod
     def beside(cls, ledger: Path | None, dataset: str) -> LocalStore:
         """The store that belongs to a ledger's file."""
-        return cls(None if ledger is None else ledger.with_suffix(ENDING), dataset)
+        return cls(None if ledger is None else beside(ledger, ENDING), dataset)
 
     # --- what the owner and local effects see ---------------------------------------------------
 

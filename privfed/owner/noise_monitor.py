@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import erfc, ndtri_exp
 
 from privfed.errors import LedgerError
+from privfed.ledger.secret import beside
 from privfed.owner.local_store import LocalStore
 from privfed.privacy.laws import DiscreteGaussian, DiscreteLaplace, Law, SumOfGaussians
 from privfed.privacy.masked_sums import AnyProtection
@@ -92,7 +93,7 @@ class NoiseMonitor:
         self.tally = NoiseSums()  #: What this process saw
         #: Whom to compare with, in a simulation of several owners.
         self.others: OtherOwners | None = None
-        self._store = None if path is None else LocalStore(path.with_suffix(ENDING), dataset)
+        self._store = None if path is None else LocalStore(beside(path, ENDING), dataset)
         seed = hashlib.sha256(secret + b"\x00noise monitor").digest()
         self._rng = np.random.default_rng(int.from_bytes(seed, "big"))
         self._unwritten, self._written = NoiseSums(), monotonic()
@@ -214,7 +215,7 @@ class NoiseMonitor:
 
 def read_tally(ledger: Path, dataset: str) -> NoiseSums:
     """The sums over all releases ever, kept beside a ledger's file; empty where there are none."""
-    path = ledger.with_suffix(ENDING)
+    path = beside(ledger, ENDING)
     if not path.is_file():
         return NoiseSums()
     with closing(LocalStore(path, dataset)) as store:

@@ -23,6 +23,7 @@ from privfed.errors import InputError, PluginError, UnsupportedLoss
 from privfed.privacy.noise import INTEGERS, Noise
 from privfed.privacy.pairs import DominatingPair, GaussianPair, LaplacePair, ResponsePair
 from privfed.questions import plugins
+from privfed.questions.exact import float_up
 from privfed.questions.part import Bound
 
 SIGMA = 3.0  #: Least sigma, in grid units, that is accounted by a continuous curve
@@ -425,7 +426,8 @@ class BitFlips(Law):
 
     def opendp(self, units: int) -> float | None:
         """See :class:`Law`."""
-        measurement: Any = make_randomized_response_bool(prob=float(1 - self.flip))
+        truth = -float_up(self.flip - 1)  # rounded to 1 it would cost more than any spend
+        measurement: Any = make_randomized_response_bool(prob=truth)
         return float(measurement.map(1)) * units
 
 

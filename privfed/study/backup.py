@@ -9,13 +9,14 @@ from privfed.errors import InputError, LedgerError
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.registry import KnownLedger, Registry
+from privfed.ledger.secret import ENDING as SECRET
+from privfed.ledger.secret import beside, own_beside
 from privfed.ledger.sqlite_store import copy_database
 from privfed.ledger.verified_file import verified
 from privfed.owner import local_store, noise_monitor
 from privfed.study.ledger_commands import check_ledger
 from privfed.study.output import new_folder
 
-SECRET = ".secret"  #: Ending of the file of an owner's secret beside a ledger
 #: Endings of the databases that lie beside a ledger.
 BESIDE = (local_store.ENDING, noise_monitor.ENDING)
 LOGS = ("-wal", "-shm", "-journal")  #: Endings of what SQLite keeps beside a database
@@ -52,11 +53,10 @@ def restore(folder: Path, ledger: Path, heads: Iterable[Head] = (), witness: str
         InputError: the folder is no such copy, or something lies at the ledger's place.
     """
     source = _ledger_in(folder)
-    databases = (ledger.suffix, *BESIDE)
+    databases = [ledger, *(own_beside(ledger, ending) for ending in BESIDE)]
     # Logs are of another file, but to SQLite its own.
-    logs = (f"{ending}{log}" for ending in databases for log in LOGS)
-    for ending in (*databases, SECRET, *logs):
-        held = ledger.with_name(f"{ledger.stem}{ending}")
+    logs = (one.with_name(f"{one.name}{log}") for one in databases for log in LOGS)
+    for held in (*databases, own_beside(ledger, SECRET), *logs):
         if held.exists():
             raise InputError(f"{held}: is there already; move it away first")
     registry = Registry(witness=witness)
@@ -74,9 +74,10 @@ def restore(folder: Path, ledger: Path, heads: Iterable[Head] = (), witness: str
     partial = ledger.with_name(f".{ledger.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     _copied(source, partial / ledger.name)
-    for ending in (SECRET, *BESIDE, ledger.suffix):  # the ledger last: without it nothing is served
-        if (made := partial / ledger.with_suffix(ending).name).exists():
-            made.rename(ledger.with_suffix(ending))
+    places = [own_beside(ledger, ending) for ending in (SECRET, *BESIDE)]
+    for place in (*places, ledger):  # the ledger last: without it nothing is served
+        if (made := partial / place.name).exists():
+            made.rename(place)
     partial.rmdir()
     registry.keep(now)
     return head
@@ -86,11 +87,11 @@ def _copied(ledger: Path, to: Path) -> None:
     """Copy a ledger into a new folder, and after it what lies beside it; the secret must be its own."""
     to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     copy_database(ledger, to)
-    if ledger.with_suffix(SECRET).exists():
-        shutil.copy2(ledger.with_suffix(SECRET), to.with_suffix(SECRET))
+    if (secret := beside(ledger, SECRET)).exists():
+        shutil.copy2(secret, own_beside(to, SECRET))
     for ending in BESIDE:
-        if ledger.with_suffix(ending).exists():
-            copy_database(ledger.with_suffix(ending), to.with_suffix(ending))
+        if (held := beside(ledger, ending)).exists():
+            copy_database(held, own_beside(to, ending))
     with closing(Ledger.read(to)) as copy:
         copy.check_secret()
 

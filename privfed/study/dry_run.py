@@ -14,8 +14,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from privfed.errors import Faults, PolicyError, StudyError, did_you_mean
-from privfed.learners.base import FederatedLearner
+from privfed.learners.base import FederatedLearner, Planned
 from privfed.learners.cohort import CohortLearner
+from privfed.owner.guards import foreign
 from privfed.privacy.policy import Policy, TrustedShuffler
 from privfed.privacy.policy_objects import accountant_of, kinds_of, mechanism_of
 from privfed.questions import plugins
@@ -65,7 +66,9 @@ def dry_run(
                     adopted = adopt(study, choice, model, schema)
                 adopted = choice.masked_among(adopted, known_owners(study))
                 _build(adopted)
-                found = price(whole_plan(model, schema, adopted), schema, adopted)
+                plan = whole_plan(model, schema, adopted)
+                _check_statements(plan, schema, adopted)
+                found = price(plan, schema, adopted)
                 unnamed = choice.masked is not None and adopted.masked is None
                 prices.append(replace(found, unnamed=unnamed))
     faults.tell(StudyError)
@@ -156,6 +159,23 @@ def _build(adopted: Policy) -> None:
         with faults.collected():
             mechanism_of(guard)
     faults.tell(PolicyError)
+
+
+def _check_statements(plan: Sequence[Planned], schema: Schema, adopted: Policy) -> None:
+    """Try what queries of other packages state of one record, before anything is charged by it."""
+    if not any(foreign(type(planned.query)) for planned in plan):
+        return
+    from privfed.audits.sensitivities import audit_sensitivities  # loads attacks, for such alone
+
+    found = audit_sensitivities(plan, schema, adopted)
+    if false := [one for one in found if one.severity == "breach"]:
+        raise StudyError(
+            *(
+                f"query {one.releases[0]!r}: made-up neighbours move {', '.join(one.detail['parts'])} further than "
+                "declared, so that no guarantee would hold; mend its parts(), by privfed.testing.check_query"
+                for one in false
+            )
+        )
 
 
 def learner(study: Study, policy: PolicyChoice | None = None) -> FederatedLearner:

@@ -15,6 +15,7 @@ from privfed.errors import InputError, LedgerError, Note, unknown
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.registry import Registry
+from privfed.ledger.secret import beside
 from privfed.ledger.statement import Line, printable
 from privfed.ledger.verified_file import Verified, verified
 from privfed.owner.local_store import LocalStore
@@ -342,7 +343,7 @@ def noise(name: str, path: Path, ledgers: int = 1, heads: Iterable[Head] = ()) -
     """
     with opened(path, heads) as ledger:
         owner, whole = ledger.dataset, ledger.budget()[0]
-    sums = path.with_suffix(ENDING)
+    sums = beside(path, ENDING)
     if not sums.is_file() and whole.releases > whole.unprotected:
         why = f"{sums.name} is not beside it: the sums of noise stay with the owner's own ledger"
         return f"{name}: NOT LOOKED, {why}", False

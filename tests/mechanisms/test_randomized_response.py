@@ -8,13 +8,14 @@ from fractions import Fraction
 import numpy as np
 import opendp.prelude as dp
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from privfed.mechanisms.randomized_response import (
     RandomizedResponse,
     flip_probability,
 )
+from privfed.owner.opendp_maps import checked
 from privfed.privacy.laws import BitFlips
 from privfed.privacy.mechanism import BoundedPart
 from privfed.privacy.noise import TestNoise
@@ -62,6 +63,15 @@ def test_charge_beside_opendp(spend: Fraction) -> None:
     charge = RandomizedResponse().price(bits(), spend).loss
     assert charge.epsilon == spend
     assert abs(mapped / float(spend) - 1) <= 1e-6
+
+
+@settings(max_examples=100)
+@given(st.fractions(1, 10**6) | st.fractions(30, 45))
+@example(Fraction(34))
+@example(Fraction(40))
+def test_no_spend_is_too_large(spend: Fraction) -> None:
+    """OpenDP's map takes the chance of the truth as a float, which rounds to 1: above 33 it was found unsound."""
+    assert checked(RandomizedResponse(), bits(), spend).loss.epsilon == spend
 
 
 @pytest.mark.parametrize("bound", [1, 3])

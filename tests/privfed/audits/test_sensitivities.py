@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from privfed import Budget, Column, Guard, Policy, Schema
-from privfed.audits.sensitivities import audit_sensitivities
-from privfed.extend import Part, PartType, Planned, Query, Sensitivity, View
+from privfed.audits.sensitivities import LARGEST, QUESTIONS, audit_sensitivities
+from privfed.extend import Bound, Part, PartType, Planned, Query, Sensitivity, View
+from privfed.questions.query import CohortQuery
 from privfed.testing.queries import Histogram
 
 SCHEMA = Schema((Column("age", lower=0, upper=100),))
@@ -60,6 +61,68 @@ class Quoting(Twice):
 
 
 @dataclass(frozen=True)
+class Stating(Twice):
+    """States of another change than a record more or less what it is made to state."""
+
+    replaced: int | None = None
+    anything: int | None = None
+    client: int | None = None
+    kind: ClassVar[str] = "test.stating"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """A count of the old, and its bounds."""
+        also = [
+            None if most is None else Bound(most, most**2)
+            for most in (self.replaced, self.anything, self.client)
+        ]
+        return {
+            "old": Part(PartType.COUNTS, ("all",), (1,), Sensitivity(Bound(1, 1), *also)),
+        }
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Those above fifty."""
+        return {"old": np.array([(view.table.x[:, 0] > 50).sum()])}
+
+
+@dataclass(frozen=True)
+class Sized(Twice):
+    """So many cells, of which a record moves the first by a number of its own."""
+
+    cells: int = 1
+    moves: int = 1
+    kind: ClassVar[str] = "test.sized"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """By one, as it says."""
+        return {"counts": Part(PartType.COUNTS, ("cell",), (self.cells,), Sensitivity.of(1))}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """All but the first are empty."""
+        counts = np.zeros(self.cells, np.int64)
+        counts[0] = self.moves * len(view.table.x)
+        return {"counts": counts}
+
+
+@dataclass(frozen=True)
+class OfSome(CohortQuery):
+    """Asks somebody."""
+
+    kind: ClassVar[str] = "test.of_some"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """One bit."""
+        return {"bits": Part(PartType.BITS, ("individual",), (1,), Sensitivity.of(1))}
+
+    def asked(self, people: int) -> np.ndarray:
+        """The first."""
+        return np.arange(1)
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """No."""
+        return {"bits": np.zeros(1, bool)}
+
+
+@dataclass(frozen=True)
 class Failing(Twice):
     """A planted fault: it fails where nobody is there."""
 
@@ -71,12 +134,13 @@ class Failing(Twice):
 
 
 def audited(
-    query: Query, mechanism: str = "laplace"
+    *queries: Query, mechanism: str = "laplace"
 ) -> list[tuple[str, dict[str, list[str]], str]]:
     """Severity, parts and what was not looked at, by finding."""
+    query = queries[0]
     guard = Guard.of(mechanism, **({} if mechanism == "open" else {"spend": 1}))
     policy = Policy({query.kind: (guard,)}, budget=None if mechanism == "open" else Budget.of(1))
-    found = audit_sensitivities([Planned(query, 1)] * 2, SCHEMA, policy)
+    found = audit_sensitivities([Planned(one, 1) for one in queries] * 2, SCHEMA, policy)
     assert all(one.releases == (query.kind,) for one in found)
     return [(one.severity, dict(one.detail), one.partial) for one in found]
 
@@ -104,4 +168,43 @@ def test_a_query_that_fails_ends_no_study() -> None:
 def test_what_rests_on_no_such_statement_is_not_tried() -> None:
     """Questions of ours are proven, and what is released openly has no guarantee to break."""
     assert audited(Histogram(0, (0.0, 50.0, 100.0))) == []
-    assert audited(Halved(), "open") == []
+    assert audited(Halved(), mechanism="open") == []
+
+
+@pytest.mark.parametrize(
+    ("stated", "severity"),
+    [
+        (Stating(), "none"),
+        (Stating(replaced=1, anything=1), "none"),
+        (Stating(replaced=0), "breach"),
+        (Stating(anything=0), "breach"),
+        (Stating(client=20), "breach"),
+        (Stating(client=31), "none"),
+    ],
+    ids=str,
+)
+def test_every_stated_bound_is_tried(stated: Query, severity: str) -> None:
+    """Of a record replaced, of all that an individual holds, and of all of a client's records."""
+    assert [severity for severity, *_ in audited(stated)] == [severity]
+
+
+def test_every_question_of_a_kind_is_tried() -> None:
+    """A false one hides behind no honest one that is planned before it."""
+    honest = [Sized(cells) for cells in range(1, 20)]
+    assert audited(*honest, Sized(20, 2)) == [("breach", {"parts": ["counts"]}, "")]
+    assert audited(*honest) == [("none", {"parts": []}, "")]
+
+
+def test_what_is_not_tried_is_said() -> None:
+    """Answers of many cells, more questions than are tried, and what a cohort is asked."""
+    assert audited(Sized(LARGEST + 1), Sized(2)) == [
+        ("none", {"parts": []}, "of answers of more than 1,048,576 cells none was tried")
+    ]
+    many = [Sized(cells) for cells in range(1, QUESTIONS + 2)]
+    assert [partial for *_, partial in audited(*many)] == ["more than 256 questions are planned"]
+    (cohort,) = audited(OfSome(), mechanism="randomized_response")
+    assert cohort == (
+        "none",
+        {"parts": []},
+        "what individuals of a cohort hold is not made up here",
+    )

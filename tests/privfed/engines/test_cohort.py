@@ -22,6 +22,7 @@ from privfed.learners.rule_search.queries import CohortSample, Parameters, Templ
 from privfed.learners.rule_search.rule_index import RuleIndex
 from privfed.learners.stl.formula import Formula
 from privfed.ledger import Ledger
+from privfed.ledger.allowances import in_units
 from privfed.owner.cohort_gate import CohortGate
 from privfed.privacy.accountant import Budget
 from privfed.privacy.limit import Limit
@@ -163,6 +164,15 @@ def test_a_roster_cannot_be_guessed_without_the_secret_beside_its_ledger(tmp_pat
     first = roster(tmp_path / "one.db")
     assert roster(tmp_path / "one.db") == first
     assert roster(tmp_path / "two.db") != first
+
+
+def test_without_a_budget_nobody_is_charged_more_than_is_counted() -> None:
+    """Totals beyond 64 bits wrapped around, and a gate without a budget asked for nothing."""
+    gate = _gate(_policy(budget=None))
+    gate._allowances.charge(slice(None), in_units((Fraction(2_305_843), Fraction(0))))
+    refused = _ask(gate, _question(), "1")
+    assert isinstance(refused, Refusal) and refused.reason is Reason.BUDGET
+    assert isinstance(_ask(gate, _question(), "0.001"), Release)
 
 
 def test_two_gates_on_one_ledger_share_the_budgets() -> None:

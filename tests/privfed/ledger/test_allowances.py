@@ -11,9 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed.accountants.pure import PureEpsilon
+from privfed.errors import LedgerError
 from privfed.learners.rule_search.queries import CohortSample, TemplateBits
 from privfed.ledger import Entry
-from privfed.ledger.allowances import UNITS, Allowances, asked_in, ceiling_in_units, in_units
+from privfed.ledger.allowances import (
+    BEYOND,
+    UNITS,
+    Allowances,
+    asked_in,
+    ceiling_in_units,
+    in_units,
+)
 from privfed.ledger.study_blocks import StudyBlock
 from privfed.privacy.loss import Loss
 
@@ -40,6 +48,41 @@ def test_rounding_never_lets_an_individual_overspend(
             paid += amount
     assert paid <= each.most[0] <= ceiling
     assert each.most[0] - paid <= Fraction(len(amounts), UNITS)
+
+
+LARGE = st.sampled_from([2**60, 2**61 - 1, 2**61, 2**62, 2**63, 10**30]) | st.integers(0, 2**64)
+
+
+@given(st.lists(LARGE, max_size=6), st.lists(LARGE, max_size=3), LARGE)
+def test_no_amount_wraps_around(paid: list[int], shares: list[int], ceiling: int) -> None:
+    """A charge beyond what is counted fits no ceiling and is told as an error; what is reserved stays above 0."""
+    each, sum_ = Allowances(2, 1), 0
+    blocks = [StudyBlock(str(n), (Fraction(one, UNITS),)) for n, one in enumerate(shares)]
+    for amount in paid:
+        units, most = in_units((Fraction(amount, UNITS),)), Fraction(ceiling, UNITS)
+        named = {block.study: block for block in blocks}
+        fits = each.fits(slice(None), units, ceiling_in_units((most,)), "", named)
+        assert fits <= (sum_ + amount + sum(shares) <= min(ceiling, BEYOND - 1))
+        if sum_ + amount < BEYOND:
+            each.charge(slice(None), units)
+            sum_ += amount
+        else:
+            with pytest.raises(LedgerError, match="charged more than 2,305,843 in all"):
+                each.charge(slice(None), units)
+    assert each.most == (Fraction(sum_, UNITS),)
+    assert each.most_with(blocks) >= each.most
+
+
+def test_a_row_that_says_more_than_is_counted_is_an_error() -> None:
+    """However it comes to it: by the amount, or by how often it was reserved."""
+    each = Allowances(6, len(PureEpsilon.components))
+    for row in (
+        _row(loss=Loss.pure(10**7).to_dict(), people=6),
+        _row(event="block", count=2**62 + 1),
+    ):
+        with pytest.raises(LedgerError, match="verify the ledger"):
+            each.follow(row, PureEpsilon())
+    assert each.most[0] == 0
 
 
 STUDIES = ("a", "b", "c")

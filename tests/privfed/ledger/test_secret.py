@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from privfed.errors import LedgerError
 from privfed.ledger import Ledger
-from privfed.ledger.secret import SIZE, renewed_secret, secret_beside
+from privfed.ledger.secret import SIZE, own_beside, renewed_secret, secret_beside
+from privfed.owner.local_store import LocalStore
+from privfed.study.backup import back_up, restore
 
 
 def test_a_secret_is_made_once(tmp_path: Path) -> None:
@@ -20,6 +23,60 @@ def test_a_secret_is_made_once(tmp_path: Path) -> None:
     assert secret_beside(tmp_path / "St. Mary.db") == first
     assert secret_beside(tmp_path / "St. Paul.db") != first
     assert {path.name for path in tmp_path.iterdir()} == {"St. Mary.secret", "St. Paul.secret"}
+
+
+NAMES = (
+    "clinic.db",
+    "clinic.sqlite",
+    "clinic",
+    "clinic.2024",
+    "clinic.2024.db",
+    "clinic.sqlite.db",
+)
+
+
+def _opened(path: Path) -> tuple[bytes, dict[str, int]]:
+    """A ledger's secret, and what failed by the shelf beside it; the name of its data set is its file's."""
+    with (
+        closing(Ledger(path, path.name)) as ledger,
+        closing(LocalStore.beside(path, path.name)) as shelf,
+    ):
+        return ledger.secret(), shelf.faults
+
+
+def _fails(path: Path) -> None:
+    with closing(LocalStore.beside(path, path.name)) as shelf:
+        shelf.add_fault(path.name)
+
+
+def test_ledgers_that_are_called_alike_share_nothing(tmp_path: Path) -> None:
+    """Those of one stem shared secret, shelf and sums of noise, as if they were one."""
+    paths = [tmp_path / name for name in NAMES]
+    first = [_opened(path) for path in paths]
+    assert len({secret for secret, _ in first}) == len(NAMES) and not any(f for _, f in first)
+    for path in paths:
+        _fails(path)
+    assert [_opened(p) for p in paths] == [
+        (secret, {path.name: 1}) for path, (secret, _) in zip(paths, first, strict=True)
+    ]
+    assert len(list(tmp_path.iterdir())) == 3 * len(NAMES)
+
+
+def test_what_an_earlier_version_kept_beside_a_ledger_is_found(tmp_path: Path) -> None:
+    """It called them ``clinic.secret`` and ``clinic.shelf``, which a ledger begun now does not take for its own."""
+    path, other = tmp_path / "clinic.sqlite", tmp_path / "clinic.sqlite3"
+    kept, _ = _opened(path)
+    _fails(path)
+    for ending in (".secret", ".shelf"):
+        own_beside(path, ending).rename(path.with_suffix(ending))
+    secret, faults = _opened(other)
+    assert secret != kept and not faults
+    assert _opened(path) == (kept, {path.name: 1})
+    head = back_up(path, tmp_path / "copy")
+    path.unlink()
+    assert restore(tmp_path / "copy", path, [head]) == head
+    assert _opened(path) == (kept, {path.name: 1})
+    assert own_beside(path, ".secret").exists()
 
 
 def test_only_its_owner_reads_it(tmp_path: Path) -> None:

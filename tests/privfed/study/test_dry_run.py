@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -9,11 +11,16 @@ import pytest
 
 from privfed.errors import PolicyError, PrivfedError, StudyError
 from privfed.learners import FuzzyTreeRegressor, RuleFitRegressor
+from privfed.learners.base import Planned
+from privfed.privacy.accountant import Budget
 from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions import plugins
+from privfed.questions.part import Part, Sensitivity
 from privfed.study import LearnerChoice, PolicyChoice, Study, dry_run, simulation
 from privfed.study.schema_of_study import public_schema
+from privfed.tables.schema import Schema
+from privfed.testing.queries import Histogram
 
 
 @pytest.fixture(scope="module")
@@ -170,3 +177,30 @@ def test_a_price_is_behind_masks_where_only_the_table_names_the_owners(study: St
         attacks=False,
     )
     assert not plain.basis and plain.epsilon == unnamed.epsilon
+
+
+class Understated(Histogram):
+    """Another author's histogram, which states that no record moves it."""
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """Its counts, at no sensitivity."""
+        own = super().parts(schema)
+        return {name: replace(part, sensitivity=Sensitivity.of(0)) for name, part in own.items()}
+
+
+@pytest.mark.parametrize("asked", [Histogram, Understated])
+def test_a_false_sensitivity_is_told_before_anything_is_charged(
+    study: Study, asked: type[Histogram], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was found among the attacks, after the training that it did not protect, and by no ``privfed run``."""
+    adopted = Policy({asked.kind: (Guard.of("laplace", spend="1"),)}, budget=Budget.of(1))
+    planned = [Planned(asked(0, (-1.0, 0.0, 1.0)), 1)]
+    monkeypatch.setattr(dry_run, "adopt", lambda *_: adopted)
+    monkeypatch.setattr(dry_run, "whole_plan", lambda *_: planned)
+    honest = asked is Histogram
+    with (
+        nullcontext()
+        if honest
+        else pytest.raises(StudyError, match="move counts further than declared")
+    ):
+        assert dry_run.dry_run(study, public_schema(study))

@@ -1,0 +1,67 @@
+"""Refusals in a ledger: a row for each at first and for many later on, so that no asker fills a disk by asking again."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from privfed.errors import LedgerError
+from privfed.exchange.messages import Head, Reason
+from privfed.ledger.store import Entry, Store
+
+#: Refusals of one study for one reason that have a row each. From then on a row tells of all since the one before, as
+#: soon as they are one of so many parts of all, and when the ledger is closed.
+EACH, PARTS = 64, 8
+
+
+@dataclass
+class _Refused:
+    """Refusals of one study for one reason: all, those that no row tells of yet, their kinds, and the last of them."""
+
+    every: int = 0
+    untold: int = 0
+    kinds: set[str] = field(default_factory=set)
+    last: tuple[str, str, dict[str, Any]] = field(default=("", "", {}))
+
+
+class Refusals:
+    """Counts the refusals of one opening of a ledger, and tells of them in its rows."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._counted: dict[tuple[str, Reason], _Refused] = {}
+
+    def record(self, principal: str, request: str, reason: Reason, body: dict[str, Any]) -> Head:
+        """Count one more refusal; the head after its row, or the end of the chain as it is."""
+        with self._store.exclusive() as end:
+            told = self._counted.setdefault((str(body.get("study", "")), reason), _Refused())
+            told.every, told.untold = told.every + 1, told.untold + 1
+            told.kinds.add(str(body.get("kind", "")))
+            told.last = principal, request, {**body, "reason": reason}
+            if told.every <= EACH or told.untold * PARTS >= told.every:
+                return self._tell(told)
+            return Head(end.seq, end.hash)
+
+    def close(self) -> None:
+        """Tell of all that no row tells of yet."""
+        with suppress(LedgerError):  # a full disk, or another process's
+            for told in self._counted.values():
+                if told.untold:
+                    with self._store.exclusive():
+                        self._tell(told)
+
+    def _tell(self, told: _Refused) -> Head:
+        """A row with what the last one was; of several kinds it says none, which pages count by."""
+        principal, request, body = told.last
+        if told.untold > 1:
+            body["count"] = told.untold
+        if len(told.kinds) > 1:
+            del body["kind"]
+        told.untold, told.kinds = 0, set()
+        return self._store.append("refused", principal, request, body)
+
+
+def refusals_in(entry: Entry) -> int:
+    """Of how many refusals a row tells."""
+    return int(entry.body.get("count", 1))
