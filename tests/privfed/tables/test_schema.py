@@ -61,7 +61,7 @@ def test_what_lists_categories_and_no_bounds_is_one() -> None:
 @pytest.mark.parametrize(
     ("plain", "says"),
     [
-        ({"colum": []}, "unknown key 'colum'; known are column, inferred, name, target"),
+        ({"colum": []}, r"unknown key 'colum'; did you mean 'column'\? Known are column, inferred"),
         ({"column": {"name": "a"}}, r"\[\[column\]\]"),
         ({"column": [3]}, "table of keys"),
         ({"name": 3, "column": [{"name": "a", "lower": 0, "upper": 1}]}, "name is text"),
