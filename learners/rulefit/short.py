@@ -95,9 +95,7 @@ class _Shortening:
             for slope, own in zip(self.slopes.T, fitted.covariance, strict=True):
                 spread = np.einsum("ij,ij->i", directions @ own, directions)
                 self.spread += slope**2 * np.maximum(spread, 0)
-        # zero for several classes, whose lists end at their most terms alone
-        several = fitted.outcome.kind == "classes"
-        self.variance = 0.0 if several else float(np.average(self.spread, weights=self.weights))
+        self.variance = float(np.average(self.spread, weights=self.weights))
         # beside what terms could be asked to follow
         self.spread += self.slopes**2 @ fitted.unexpressed
 
