@@ -253,24 +253,28 @@ def rows_found(
         rng: draws so many tables that chance is told by, the more of two: of the other clients' records, who may be
             few, and of this one's columns, each by itself and in its shape.
     """
-    width = rows.shape[1]
-    own = _whole(truth[client])[:, :width]
-    others = [_whole(table)[:, :width] for name, table in truth.items() if name != client]
-    pool = np.concatenate(others) if others else np.empty((0, width))
+    own, pool = (table[:, : rows.shape[1]] for table in own_and_others(truth, client))
     told = Counter(map(tuple, rows.tolist()))
 
     def there(table: np.ndarray) -> int:
         return sum((told & Counter(map(tuple, table.tolist()))).values())
 
-    chance = [max(map(there, _like(own, pool, rng))) for _ in range(draws)]
+    chance = [max(map(there, made_up(own, pool, rng))) for _ in range(draws)]
     return there(own), np.array(chance)
 
 
-def _like(own: np.ndarray, pool: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
+def own_and_others(truth: Truth, client: str) -> tuple[np.ndarray, np.ndarray]:
+    """A client's records, features and target, and everybody else's."""
+    own = _whole(truth[client])
+    others = [_whole(table) for name, table in truth.items() if name != client]
+    return own, np.concatenate([own[:0], *others])
+
+
+def made_up(own: np.ndarray, pool: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
     """As many records that the releases know nothing of, of others and made up."""
     if len(pool):
         yield np.asarray(rng.choice(pool, len(own)))
-    drawn = np.column_stack([rng.choice(column, len(own)) for column in own.T.astype(float)])
+    drawn = rng.permuted(own.astype(float), axis=0)
     for column in drawn.T:
         # of two values each is moved by itself, for between them there is nothing
         for some in [column] if len(own) > 2 else np.split(column, len(own)):
