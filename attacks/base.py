@@ -141,6 +141,18 @@ class Attack(ABC):
         told = {"partial": f"it failed with {kind}", "detail": {FAILED: kind}}
         return self.finding("findings before it failed", 0, **told, simulation=False)
 
+    def incomparable(self, *, drawn: bool) -> Finding:
+        """The finding of an attack on records that no others can be compared with: no pass.
+
+        ``drawn``: whether all that is read of an owner depends on one draw, of noise or of secret coins.
+        """
+        why = (
+            "one owner's noise or coins are one draw, and there is no other owner's to compare with"
+            if drawn
+            else "nobody to compare with: one owner, and no records held out"
+        )
+        return self.finding("records compared", 0, partial=why, simulation=False)
+
     def deadline(self) -> Deadline:
         """The bounds on this run, from now on."""
         self.bounds = Deadline(self.time_limit, self.max_work)

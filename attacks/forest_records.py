@@ -7,18 +7,23 @@ nodes, as far as both features were sketched there.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.sparse import csr_array
+from scipy.spatial import cKDTree
 
 from privfed.attacks.base import Attack, PublicSchema, Truth
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk, Severity
+from privfed.attacks.population import NEIGHBOURS
 from privfed.attacks.reading import formed, well_formed
 from privfed.attacks.sketches import NEAR, SKETCHES, counts_of, in_turn, pairs_of
-from privfed.attacks.verbatim import DRAWS, severity
 from privfed.exchange.transcript import Transcript
+
+COMMON = 0.5  #: A claim that whoever saw no release makes this likely is about nobody
+TINY = 1e-300  #: Least probability of a guess
+RARE = 0.01  #: How rarely guesses may do as well for records to count as pieced together
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,9 +108,9 @@ def told_nodes(transcript: Transcript, deadline: Deadline) -> list[ToldNode]:
 class PiecedRecords(Attack):
     """Pieces records together from a forest's sketches of small nodes.
 
-    A record counts if two of its values at least are joined and all that are belong to one raw
-    record. The baseline joins at random: :data:`DRAWS` times each claim takes values of the raw columns, each by
-    itself.
+    A claim is right where two of its values at least are joined and all that are belong to one raw record. Whoever
+    saw no release may join them as well: by how common each is, or because people alike have them together. A
+    record counts where that is less likely than not, and all right claims together are held to such guesses.
     """
 
     name: ClassVar[str] = "pieced_records"
@@ -141,25 +146,28 @@ class PiecedRecords(Attack):
                     partial=partial,
                 )
             ]
-        rng = np.random.default_rng(0)
         known = {client: rows for client, rows in claims.items() if client in truth}
-        found = [right(rows, truth[client].x) for client, rows in known.items()]
-        drawn = [
-            [right(_joined_at_random(rows, truth[c].x, rng), truth[c].x) for _ in range(DRAWS)]
-            for c, rows in known.items()
+        scored = [
+            Scored.of(rows, truth[client].x, [truth[o].x for o in truth if o != client])
+            for client, rows in known.items()
         ]
-        chance = np.sum(drawn, axis=0)
         values = sum(int((~np.isnan(rows)).sum()) for rows in known.values())
-        beyond = severity(sum(found), chance, 0) != Severity.NONE
+        right = np.concatenate([each.right for each in scored])
+        guess = np.concatenate([each.guess for each in scored])
+        chance = chance_of(right, guess)
         return [
             self.finding(
                 "records pieced together from small nodes",
-                sum(found),
+                sum(each.found for each in scored),
                 of=sum(len(truth[client].x) for client in known),
-                baseline=float(chance.mean()),
+                baseline=float(guess[guess < COMMON].sum()),
                 releases=(SKETCHES,),
-                severity=Severity.BREACH if beyond else Severity.NONE,
-                detail={"claimed": claimed, "values of a claim": values / max(claimed, 1)},
+                severity=Severity.BREACH if chance <= RARE else Severity.NONE,
+                detail={
+                    "claimed": claimed,
+                    "values of a claim": values / max(claimed, 1),
+                    "so many right by guessing, with probability at most": chance,
+                },
                 partial=partial,
             )
         ]
@@ -181,36 +189,84 @@ def _claims(nodes: list[ToldNode]) -> np.ndarray:
     return rows
 
 
-def _joined_at_random(
-    claims: np.ndarray, records: np.ndarray, rng: np.random.Generator
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Which of a client's claims are right, how likely a guess of each is, and how many records are found."""
+
+    right: np.ndarray
+    guess: np.ndarray
+    found: int
+
+    @classmethod
+    def of(cls, claims: np.ndarray, records: np.ndarray, others: Sequence[np.ndarray]) -> Self:
+        """Compare claims, NaN where they say nothing, with raw records; `others` are other people's.
+
+        Of each claim only those records are compared that fit its rarest value.
+        """
+        if not claims.size or not len(records):
+            return cls(np.zeros(0, bool), np.zeros(0), 0)
+        single = _single(records, claims)
+        reach = NEAR * np.maximum(np.ptp(single, axis=0), 1e-12)
+        order = np.argsort(single, axis=0)
+        first, last = np.empty(claims.shape, int), np.empty(claims.shape, int)
+        for place, (rows, values) in enumerate(zip(order.T, claims.T, strict=True)):
+            ranked, wide = single[rows, place], reach[place] * (1 + 1e-6)
+            first[:, place] = np.searchsorted(ranked, values - wide, side="left")
+            last[:, place] = np.searchsorted(ranked, values + wide, side="right")
+        named = ~np.isnan(claims)
+        often = np.where(named, last - first, len(records))
+        rarest = np.where(named, often, len(records) + 1).argmin(axis=1)
+        people = np.concatenate([_single(rows, claims) for rows in (records[:0], *others)])
+        guess = _guess(claims, often / len(records), rarest, people, reach) * len(records)
+        guess, told = np.clip(guess, TINY, 1.0), named.sum(axis=1) > 1
+        right, found = np.zeros(len(claims), bool), np.zeros(len(records), bool)
+        for row in np.flatnonzero(told):
+            place, own = rarest[row], named[row]
+            near = order[first[row, place] : last[row, place], place]
+            fits = np.abs(single[np.ix_(near, own)] - claims[row, own]) <= reach[own]
+            right[row] = fits.all(axis=1).any()
+            found[near[fits.all(axis=1)]] |= guess[row] < COMMON
+        return cls(right[told], guess[told], int(found.sum()))
+
+
+def _single(records: np.ndarray, claims: np.ndarray) -> np.ndarray:
+    """The columns that claims are about, as 32-bit floats."""
+    return np.asarray(records[:, : claims.shape[1]].astype(np.float32).astype(float))
+
+
+def _guess(
+    claims: np.ndarray,
+    share: np.ndarray,
+    rarest: np.ndarray,
+    people: np.ndarray,
+    reach: np.ndarray,
 ) -> np.ndarray:
-    """Claims about as many features, of values that stand in the records' columns and need not belong together."""
-    drawn = rng.permuted(records[:, : claims.shape[1]], axis=0)
-    rows = drawn[rng.integers(0, len(drawn), len(claims))] if len(drawn) else np.zeros_like(claims)
-    return np.where(np.isnan(claims), np.nan, rows)
+    """Probability that a record has all of a claim's values, for whoever knows how common each is, or other people.
 
-
-def right(claims: np.ndarray, records: np.ndarray) -> int:
-    """Number of raw records that a claim fits in all its values (not NaN), two at least.
-
-    Of each claim only those records are compared that fit its rarest value.
+    ``share`` is that of each value among the records. Other people are those most alike in the claim's rarest value.
     """
-    found = np.zeros(len(records), bool)
-    if not claims.size or not len(records):
-        return 0
-    single = records[:, : claims.shape[1]].astype(np.float32).astype(float)
-    reach = NEAR * np.maximum(np.ptp(single, axis=0), 1e-12)
-    order = np.argsort(single, axis=0)
-    first, last = np.empty(claims.shape, int), np.empty(claims.shape, int)
-    for place, (rows, values) in enumerate(zip(order.T, claims.T, strict=True)):
-        ranked, wide = single[rows, place], reach[place] * (1 + 1e-6)
-        first[:, place] = np.searchsorted(ranked, values - wide, side="left")
-        last[:, place] = np.searchsorted(ranked, values + wide, side="right")
-    named = ~np.isnan(claims)
-    rarest = np.where(named, last - first, len(records) + 1).argmin(axis=1)
-    for row in np.flatnonzero(named.sum(axis=1) > 1):
-        place, own = rarest[row], named[row]
-        near = order[first[row, place] : last[row, place], place]
-        fits = np.abs(single[np.ix_(near, own)] - claims[row, own]) <= reach[own]
-        found[near[fits.all(axis=1)]] = True
-    return int(found.sum())
+    guess = share.prod(axis=1)
+    for place in np.unique(rarest) if len(people) else []:
+        rows = np.flatnonzero(rarest == place)
+        count = [*range(1, min(NEIGHBOURS, len(people)) + 1)]
+        _, near = cKDTree(people[:, [place]]).query(claims[rows][:, [place]], k=count)
+        alike = np.ones(near.shape, bool)
+        for other in np.delete(np.arange(claims.shape[1]), place):
+            value = claims[rows, other][:, None]
+            alike &= (np.abs(people[near, other] - value) <= reach[other]) | np.isnan(value)
+        guess[rows] = np.maximum(guess[rows], share[rows, place] * alike.mean(axis=1))
+    return np.asarray(guess)
+
+
+def chance_of(right: np.ndarray, guess: np.ndarray) -> float:
+    """Probability that guesses are right of so many claims, or of rarer ones, at most.
+
+    A right claim weighs -ln of how likely its guess is. The sum's tail is bounded by its exponential moments
+    (Chernoff 1952), as if claims were independent, and by the probability that any guess is right.
+    """
+    if not right.any():
+        return 1.0
+    weight = -np.log(guess[right]).sum()
+    exponents = np.linspace(0, 1, 101)
+    bounds = [np.log1p(guess ** (1 - each) - guess).sum() - each * weight for each in exponents]
+    return min(float(np.exp(min(bounds))), float(guess.sum()))

@@ -101,9 +101,10 @@ class LeaveOneOut(Attack):
     def _told(self, doubts: Sequence[LeaveOneOutTest], partial: str) -> list[Finding]:
         scored = [each.scores() for each in doubts]
         members, outsiders = ([each[side] for each in scored] for side in (0, 1))
-        told = judged(members, outsiders, drawn=any(each.drawn for each in doubts))
+        drawn = any(each.drawn for each in doubts)
+        told = judged(members, outsiders, drawn=drawn)
         if told is None:
-            return []
+            return [self.incomparable(drawn=drawn)] if doubts else []
         detail: dict[str, Any] = {
             "the attacker knows": "every other record of the client, and no secret of its",
             "members in doubt": told.members,

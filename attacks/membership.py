@@ -48,7 +48,8 @@ class Membership(Attack):
     under the ROC curve, whose baseline is 1/2. All scores at one client share its one draw of noise, and within a draw,
     records that add alike are ranked by who knows more. So a member's noisy score is compared with
     those of outsiders at other clients, and the confidence interval is the wider of two: over
-    scores (Hanley and McNeil 1982), and over clients, a draw each (Student's t).
+    scores (Hanley and McNeil 1982), and over clients, a draw each (Student's t). A single client's exact numbers
+    are judged by its held-out records (``NAME, held out``), its noise not at all.
 
     It reads every kind whose query says what a record adds (``Query.contribution``).
     """
@@ -99,7 +100,7 @@ class Membership(Attack):
         outsiders = [np.concatenate([np.empty(0), *others.values()]) for others in scored]
         told = judged(members, outsiders, drawn=drawn)
         if told is None:
-            return None
+            return self.incomparable(drawn=drawn)
         found = self._told(told, scores.numbers, drawn, tuple(sorted(scores.kinds)), partial)
         return replace(found, exposed=dict(zip(clients, told.exposed, strict=True)))
 

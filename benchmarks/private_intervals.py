@@ -164,7 +164,7 @@ def ensemble_rows(model: RuleEnsemble, truth: str, frame: pd.DataFrame) -> list[
 
 
 def forest_rows(engine: PrivateModel, free: PrivateModel, truth: str) -> list[dict[str, Any]]:
-    """Of a forest: predictions and shapes."""
+    """Of a forest: predictions, importances and shapes."""
     more, further = records(20_000, truth, np.random.default_rng(1))
     few, forest, rows = more[:500], PrivateForest(engine), []
     reach = norm.ppf(0.95) * engine.score_deviations(few)[:, 0]
@@ -172,6 +172,15 @@ def forest_rows(engine: PrivateModel, free: PrivateModel, truth: str) -> list[di
     ends = np.column_stack([scores - reach, scores + reach])
     for name, aim in (("same", free.scores(few)[:, 0]), ("truth", further[:500])):
         rows += [row_of(f"forest's predictions, {name}", ends, aim)]
+    used = known_importances(truth) > 0
+    ends = forest.permutation_importances(0.9)[1]
+    ends[ends[:, 0] == 0, 0] = -ends[ends[:, 0] == 0, 1]  # no importance is less
+    aims = {"same": free.permutation_importances(0.9)[0], "truth": known_importances(truth)}
+    for name, aim in aims.items():
+        rows += [row_of(f"forest's importances, {name}", ends[used], aim[used])]
+    rows += [
+        row_of("forest's importances of what has no part", ends[~used], np.zeros((~used).sum()))
+    ]
     for column in SHAPES:
         heights, reach = forest.partial_dependence(column)
         ends = np.column_stack([heights - reach, heights + reach])
@@ -185,6 +194,20 @@ def forest_rows(engine: PrivateModel, free: PrivateModel, truth: str) -> list[di
             means = sums[held] / (len(few) * shares[held])
             rows += [row_of(f"forest's shapes, {name}", ends[held], means, shares[held])]
     return rows
+
+
+@lru_cache(maxsize=8)
+def known_importances(truth: str) -> np.ndarray:
+    """Permutation importances of the truth, over further records, shape (columns,)."""
+    rng = np.random.default_rng(1)
+    more, further = records(20_000, truth, rng)
+    found = []
+    for column in range(more.shape[1]):
+        moved = more.copy()
+        moved[:, column] = rng.permutation(more[:, column])
+        step = further - TRUTHS[truth](moved.T)
+        found.append(np.sqrt(np.mean(step**2) / 2))
+    return np.array(found)
 
 
 @lru_cache(maxsize=64)

@@ -89,29 +89,36 @@ def shape(
     column: Column,
     heights: np.ndarray | Mapping[str, np.ndarray],
     label: str,
-    intervals: np.ndarray | None = None,
+    intervals: np.ndarray | Mapping[str, np.ndarray] | None = None,
     cuts: Sequence[float] = (),
 ) -> Axes:
-    """What a column adds at :func:`places_of`, for each of several names or for one; its band has shape (places, 2)."""
+    """What a column adds at :func:`places_of`, for each of several names or for one; a band has shape (places, 2)."""
     places = places_of(column, cuts)
     ax = axes_of(ax, 6, 3.6)
     several = isinstance(heights, Mapping)
     curves = heights if isinstance(heights, Mapping) else {"": heights}
+    bands = intervals if isinstance(intervals, Mapping) else {"": intervals}
     marks = "os^Dv*P" if column.kind == "category" else ("-", "--", ":", "-.")
+    # categories' marks stand side by side, so that all are seen
+    beside = 0.6 / len(curves) if column.kind == "category" else 0.0
+    moved = [places + beside * (k - (len(curves) - 1) / 2) for k in range(len(curves))]
     lines = [
-        ax.plot(places, own, marks[k // 10 % len(marks)], color=None if several else BLUE)[0]
-        for k, own in enumerate(curves.values())
+        ax.plot(x, own, marks[k // 10 % len(marks)], color=None if several else BLUE)[0]
+        for k, (x, own) in enumerate(zip(moved, curves.values(), strict=True))
     ]
     for line, name in zip(lines, curves, strict=True):
         line.set_label(name)
     if several:
         ax.legend(lines, [_lines(shown(name), 48, 6) for name in curves], frameon=False)
+    for name, x, line in zip(curves, moved, lines, strict=True):
+        if (band := bands.get(name)) is None:
+            continue
+        if column.kind == "category":
+            ax.vlines(x, *band.T, color=line.get_color(), linewidth=1.2)
+        else:
+            ax.fill_between(x, *band.T, color=line.get_color(), alpha=0.2, linewidth=0)
     if column.kind == "category":
-        if intervals is not None:
-            ax.vlines(places, *intervals.T, color=BLUE, linewidth=1.2)
         _name_categories(ax, column.categories)
-    elif intervals is not None:
-        ax.fill_between(places, *intervals.T, color=BLUE, alpha=0.2, linewidth=0)
     ax.axhline(0, color=GREY, linewidth=0.8)
     ax.set_xlabel(wrapped(shown(column.name), 64))
     ax.set_ylabel(wrapped(label, 40))

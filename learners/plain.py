@@ -17,7 +17,7 @@ def plain(value: Any) -> Any:
     """Give a value as plain data; InputError if its type cannot be."""
     if isinstance(value, np.ndarray) and value.dtype.kind in KINDS:
         dtype = "str" if value.dtype.kind == "U" else value.dtype.name
-        values = [plain(one) for one in value.ravel().tolist()]
+        values = [plain(one) for one in _shortest(value.ravel()).tolist()]
         return {"dtype": dtype, "shape": list(value.shape), "values": values}
     if isinstance(value, np.generic):
         return plain(value.item())
@@ -32,6 +32,14 @@ def plain(value: Any) -> Any:
     raise InputError(
         f"a {type(value).__name__} is no plain data; write state() and restore(state) for it"
     )
+
+
+def _shortest(value: np.ndarray) -> np.ndarray:
+    """Of narrower floats the doubles with the fewest digits (0.1 for 0.10000000149011612), where they stand for the same."""
+    if value.dtype.kind != "f" or value.dtype == float:
+        return value
+    brief = value.astype(str).astype(float)
+    return np.where(brief.astype(value.dtype) == value, brief, value)
 
 
 def restored(data: Any) -> Any:

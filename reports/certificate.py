@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import platform
-import tomllib
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from math import isfinite
@@ -26,6 +25,8 @@ from privfed.questions.part import Unit
 from privfed.reports.account import ClientAccount
 from privfed.reports.budget import Report
 from privfed.reports.check_certificate import FORMAT, canonical, criteria, decided, digest
+from privfed.tables.toml_file import read_toml
+from privfed.tables.toml_table import section
 
 #: Packages whose versions a certificate names.
 LIBRARIES = ("privfed", "opendp", "dp-accounting", "numpy", "scikit-learn")
@@ -62,52 +63,27 @@ class Thresholds:
     def from_toml(cls, path: str | Path) -> Thresholds:
         """Read a file; InputError if it cannot be read, or a key is unknown, missing, or of another type."""
         where = f"thresholds file {path}"
-        try:
-            plain = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            why = (error.strerror or type(error).__name__).lower()
-            raise InputError(f"{where}: cannot be read ({why}); check its path") from None
-        except ValueError as error:
-            raise InputError(f"{where}: is no TOML: {error}") from None
-        known = [each.name for each in fields(cls)]
-        for key in plain:
-            if key not in known:
-                hint = did_you_mean(key, known)
-                raise InputError(
-                    f"{where}: unknown key {key!r}; known are {', '.join(known)}{hint}"
-                )
-        if "max_epsilon" not in plain:
-            raise InputError(f"{where}: max_epsilon is missing; write max_epsilon = 3.0")
         plain = {
             key: None if value == "none" and key in _OPTIONAL else value
-            for key, value in plain.items()
+            for key, value in read_toml(path, where, InputError).items()
         }
-        for key, value in plain.items():
-            if value is None:
-                continue
-            wanted, example = _TYPES[key]
-            if not isinstance(value, wanted) or (isinstance(value, bool) and wanted != (bool,)):
-                raise InputError(f"{where}: {key} must be {example}")
+        made = section(plain, cls, where, InputError, examples=_EXAMPLES)
+        for key, value in vars(made).items():
             if isinstance(value, float) and not isfinite(value):  # nothing lies above nan
                 raise InputError(f"{where}: {key} must be finite, such as 0.1")
-        plain |= {key: tuple(plain[key]) for key in ("units", "attacks") if key in plain}
-        return cls(**plain)
+        return made
 
 
-_NUMBERS = ("max_epsilon", "max_delta", "max_tpr_at_1_percent", "max_area", "min_audit_power")
-_NUMBER: tuple[tuple[type, ...], str] = ((int, float), "a number, such as 0.1")
 #: Thresholds that a file leaves out by "none".
-_OPTIONAL = ("max_tpr_at_1_percent", "max_area", "min_audit_power")
-_UNASKED = (_NUMBER[0], f'{_NUMBER[1]}, or "none"')
-#: Types of a file's values, and what to write.
-_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
-    **dict.fromkeys(_NUMBERS, _NUMBER),
-    **dict.fromkeys(_OPTIONAL, _UNASKED),
-    "units": ((list,), 'a list, such as ["record"]'),
-    "attacks": ((list,), 'a list, such as ["membership", "pool"]'),
-    "max_unprotected_releases": ((int,), "a whole number, such as 0"),
-    "consent": ((bool,), "true or false"),
-    "owners": ((dict,), 'a table, such as { ashford = "letter of 2026-11-20" }'),
+_OPTIONAL = {"max_tpr_at_1_percent": 0.1, "max_area": 0.7, "min_audit_power": 0.3}
+#: What to write into a file.
+_EXAMPLES = {
+    "max_epsilon": "max_epsilon = 3.0",
+    "max_delta": "max_delta = 1e-5",
+    "units": 'units = ["record"]',
+    "attacks": 'attacks = ["membership", "pool"]',
+    "owners": '[owners] with ashford = "letter of 2026-11-20"',
+    **{name: f'{name} = {value}, or "none"' for name, value in _OPTIONAL.items()},
 }
 
 

@@ -24,7 +24,7 @@ BESIDE = {
     "leaks": set(),
     "attacks": {"questions", "privacy", "exchange", "leaks"},
     "learners": {"tables", "questions", "privacy", "exchange"},
-    "reports": {"questions", "privacy", "exchange", "ledger", "accountants", "attacks"},
+    "reports": {"tables", "questions", "privacy", "exchange", "ledger", "accountants", "attacks"},
     "audits": {*FLOORS, "attacks", "learners"},
     "guards": {"questions", "privacy", "owner", "attacks", "audits"},
     "testing": {
@@ -43,6 +43,7 @@ ONLY = {
     ("attacks", "exchange"): {"messages", "transcript"},
     ("attacks", "questions"): {"query", "part", "plugins", "tree"},
     ("accountants", "questions"): {"exact"},
+    ("reports", "tables"): {"toml_file", "toml_table"},
     ("reports", "attacks"): {"finding"},
     ("accountants", "exchange"): {"messages"},
 }

@@ -39,6 +39,8 @@ from privfed.tables.schema import Schema, shown
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+PUBLISHED = "intervals are of the noise of a private model; give a private policy"
+
 
 class _FedForest(LearnerByWays):
     """What the classifier and the regressor share.
@@ -214,10 +216,16 @@ class _FedForest(LearnerByWays):
         places = pictures.places_of(column, cuts)
         heights, reach = model.partial_dependence(number)
         codes = np.searchsorted(cuts, places, side="right")
-        band = np.column_stack([heights - reach, heights + reach])[codes]
+        band = np.stack([heights - reach, heights + reach], axis=-1)[codes]
         name, classes = shown(self.schema_.columns[-1].name), getattr(self, "classes_", None)
-        of = name if classes is None else f"log-odds of {name} = {shown(str(classes[1]))}"
-        ax = pictures.shape(ax, column, heights[codes], f"adds to {of}", band, cuts)
+        if classes is not None and len(classes) > 2:
+            named = [str(one) for one in classes]
+            curves = dict(zip(named, heights[codes].T, strict=True))
+            bands = dict(zip(named, band.swapaxes(0, 1), strict=True))
+            ax = pictures.shape(ax, column, curves, f"adds to log-odds of each {name}", bands, cuts)
+        else:
+            of = name if classes is None else f"log-odds of {name} = {shown(str(classes[-1]))}"
+            ax = pictures.shape(ax, column, heights[codes], f"adds to {of}", band, cuts)
         used = bool(np.ptp(heights))
         return ax if used else pictures.titled(ax, f"the model does not use {shown(column.name)}")
 
@@ -275,9 +283,27 @@ class _FedForest(LearnerByWays):
             raise InputError("ONNX needs skl2onnx; install privfed[onnx]") from None
         return to_onnx(forest, np.zeros((1, len(self.schema_.features)), np.float32))
 
+    def importance_intervals(self, level: float = 0.9) -> pd.DataFrame:
+        """Permutation importances of a private model's features, with intervals.
+
+        How far the prediction moves where a feature has the value of another made-up record: the root of half the mean
+        square, of log-odds (of all classes', where there are more than two) or in the target's unit.
+
+        Returns:
+            columns importance, low and high, a row for each feature. A low end of zero: the feature may do nothing.
+
+        Raises:
+            InputError: the model is not private.
+        """
+        if not isinstance(self.model_, PrivateForest):
+            raise InputError(PUBLISHED)
+        found, ends = self.model_.permutation_importances(level)
+        columns = np.column_stack([found, ends])
+        return pd.DataFrame(columns, list(self.feature_names_in_), ["importance", "low", "high"])
+
     def _interval(self, X: pd.DataFrame | np.ndarray, level: float) -> np.ndarray:
         if not isinstance(self.model_, PrivateForest):
-            raise InputError("intervals are of the noise of a private model; give a private policy")
+            raise InputError(PUBLISHED)
         return self.model_.intervals(self._encode(X), level)
 
     def synthesize(self, rows: int, random_state: int | None = None) -> pd.DataFrame:

@@ -51,8 +51,6 @@ class PrivateForestWay(Way[ForestParams, LearnedForest]):
         """See the base."""
         outcome = _outcome(federation.schema, not self.params.classes)
         model = private.learn(federation, outcome, rng)
-        if outcome.kind == "classes":  # shape functions' alone, of which several classes have none
-            model = replace(model, errors=())
         return LearnedForest(PrivateForest(model), model.rounds)
 
 
@@ -157,13 +155,26 @@ class PrivateForest:
         return several if kind == "classes" else f"the log-odds of {name} = {names[1]}"
 
     def partial_dependence(self, column: int, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """What a column's codes add: log-odds, or the target's unit; and half the interval, both of shape (codes,)."""
+        """What a column's codes add, and half its interval: to the second class's log-odds, or in the target's unit.
+
+        Returns:
+            both of shape (codes,), of more than two classes (codes, classes).
+        """
         outcome = self.model.outcome
-        if outcome.kind == "classes":
-            raise InputError("shape functions are drawn of two classes or numbers; see describe()")
         unit = outcome.upper - outcome.lower if outcome.kind == "number" else 1.0
-        heights, deviations = self.model.partial_dependence(column)
+        outputs = range(outcome.classes) if outcome.classes > 2 else [outcome.classes - 1]
+        each = [self.model.partial_dependence(column, output) for output in outputs]
+        heights, deviations = (np.stack(own, axis=1) for own in zip(*each, strict=True))
+        if len(outputs) == 1:
+            heights, deviations = heights[:, 0], deviations[:, 0]
         return unit * heights, unit * deviations_of(level) * deviations
+
+    def permutation_importances(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """See :meth:`.PrivateModel.permutation_importances`; of a number in its unit."""
+        outcome = self.model.outcome
+        unit = outcome.upper - outcome.lower if outcome.kind == "number" else 1.0
+        found, ends = self.model.permutation_importances(level)
+        return unit * found, unit * ends
 
     def intervals(self, x: np.ndarray, level: float) -> np.ndarray:
         """Intervals of the second class's probability, or of a number's mean, shape (rows, 2).

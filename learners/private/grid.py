@@ -11,6 +11,7 @@ from privfed.tables.schema import Column, Schema
 
 MOST_CUTS = 250  #: Most cut-offs of one column: codes must fit a byte
 WHOLE = 32  #: Most values of whole numbers of which each gets a bin
+APART = 2.0**-40  #: Least distance of thresholds, as a fraction of the bounds' distance
 
 
 def one_bin_each(column: Column) -> bool:
@@ -34,9 +35,11 @@ def settled(knots: np.ndarray, column: Column) -> np.ndarray:
     if column.kind != "number":
         knots = np.ceil(knots)
     knots = np.unique(knots)
-    apart = 2.0**-40 * (high - low)
-    knots = knots[(knots > low + apart) & (knots <= high - apart)]
-    kept = np.concatenate([[True], np.diff(knots) > apart]) if len(knots) else np.zeros(0, bool)
+    # as fractions of the bounds: far from zero, a bound less 2^-40 of their distance rounds to the bound
+    places = (knots - low) / (high - low)
+    inside = (places > APART) & (places <= 1 - APART)
+    knots, places = knots[inside], places[inside]
+    kept = np.diff(places, prepend=-1.0) > APART
     return np.asarray(knots[kept])
 
 

@@ -17,6 +17,8 @@ from privfed.tables.schema import Schema
 
 UNKNOWN = "no gradient was released: nothing is known of how far the model is off"
 SHAPE_RECORDS = 300  #: Made-up records that a partial dependence is a mean over
+#: Scores of made-up records that a permutation importance is a mean over, and draws of their errors
+IMPORTANCE_RECORDS, ERROR_DRAWS = 2000, 300
 
 
 def deviations_of(level: float) -> float:
@@ -90,12 +92,13 @@ class PrivateModel:
         spread = [np.einsum("ij,ij->i", directions @ own, directions) for own in self.covariance]
         return np.asarray(np.sqrt(np.maximum(np.stack(spread, axis=1), 0)))
 
-    def partial_dependence(self, column: int) -> tuple[np.ndarray, np.ndarray]:
+    def partial_dependence(self, column: int, output: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Mean F by a column's code over made-up records, less its mean; and the root of its mean square error.
 
         Returns:
-            both of shape (codes,), of the first output: the latter of what noise, sampling and the basis' few trees miss
-            of the truth's mean over the records of a code. Of a model saved without :attr:`errors` its posterior std.
+            both of shape (codes,), of several classes of the log-odds of one against the rest: the latter of what noise,
+            sampling and the basis' few trees miss of the truth's mean over the records of a code. Of a model saved
+            without :attr:`errors` its posterior std.
 
         Raises:
             InputError: it is not known, for there was no round.
@@ -106,17 +109,73 @@ class PrivateModel:
         means, directions, functions = [], [], []
         for code in range(len(self.basis.grid.cuts[column]) + 1):
             codes[column] = code
-            scores = self.basis.scores(self.basis.cells(codes), self.weights)[:, 0]
-            means.append(weights @ scores)
-            directions.append(weights @ self.basis.matrix(codes) @ self.source.projection)
-            functions.append(weights @ self.of_others(codes))
+            scores = self.start + self.basis.scores(self.basis.cells(codes), self.weights)
+            own, slopes = self.outcome.log_odds(scores, output)
+            means.append(weights @ own)
+            heavy = slopes.T * weights
+            directions.append(heavy @ self.basis.matrix(codes) @ self.source.projection)
+            functions.append(heavy @ self.of_others(codes))
         shares = self.shares[column, : len(means)]
         shares = shares / shares.sum()
         heights, along, across = (np.array(own) for own in (means, directions, functions))
-        across, along = across - shares @ across, along - shares @ along
+        across -= np.tensordot(shares, across, axes=1)
+        along -= np.tensordot(shares, along, axes=1)
+        if self.errors:
+            each = [own.squares(across[:, k], along[:, k]) for k, own in enumerate(self.errors)]
+        else:
+            each = [self._deviations(along[:, k])[:, k] ** 2 for k in range(len(self.start))]
+        return heights - shares @ heights, np.sqrt(np.sum(each, axis=0))
+
+    def permutation_importances(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """How far F moves where a column has another made-up record's value (Breiman 2001, Section 10), with intervals.
+
+        The root T of half the mean square of these differences d: where columns do not hang together, of what F's
+        variance loses without the column (Sobol' 1993). With their errors e the truth's is the same of d + e: its
+        quantiles are the ends. The lower is that of T + d . e / |d| if this is less, for d may hold noise as well as
+        lack it, and zero where e alone may be as large as d. Of several classes F are all classes' log-odds.
+
+        Returns:
+            of shapes (columns,) and (columns, 2).
+
+        Raises:
+            InputError: nothing is known of the errors.
+        """
+        reach = deviations_of(level)
         if not self.errors:
-            return heights - shares @ heights, self._deviations(along)[:, 0]
-        return heights - shares @ heights, np.sqrt(self.errors[0].squares(across, along))
+            raise InputError(UNKNOWN)
+        rng = np.random.default_rng(0)
+        count = max(SHAPE_RECORDS, IMPORTANCE_RECORDS // len(self.start))
+        codes, weights, _ = self.source.draw(self.basis, count, rng)
+        chances = weights / weights.sum()
+        heavy = np.sqrt(chances / (2 * len(self.start)))[:, None]
+        found, ends = np.zeros(len(codes)), np.zeros((len(codes), 2))
+        for column in range(len(codes)):
+            moved = codes.copy()
+            moved[column] = codes[column, rng.choice(len(chances), len(chances), p=chances)]
+            seed = int(rng.integers(2**32))
+            pairs = zip(self._drawn(codes, seed), self._drawn(moved, seed), strict=True)
+            part, errors = (np.concatenate(heavy * (own - other)) for own, other in pairs)
+            found[column] = total = np.linalg.norm(part)
+            whole, alone = (np.linalg.norm(own, axis=0) for own in (part + errors, errors))
+            low, high = np.quantile(whole, [(1 - level) / 2, (1 + level) / 2])
+            if total > np.quantile(alone, (1 + level) / 2):
+                linear = total - reach * float(np.std(part[:, 0] @ errors)) / total
+                ends[column] = max(0.0, min(low, linear)), high
+            else:
+                ends[column] = 0.0, high
+        return found, ends
+
+    def _drawn(self, codes: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Scores or log-odds of records, and draws of their errors, shapes (outputs, records, 1) and (..., draws)."""
+        rng = np.random.default_rng(seed)
+        scores = self.start + self.basis.scores(self.basis.cells(codes), self.weights)
+        each = [self.outcome.log_odds(scores, k) for k in range(len(self.start))]
+        along, across = self.basis.matrix(codes) @ self.source.projection, self.of_others(codes)
+        slopes = np.array([slope for _, slope in each])
+        errors = np.zeros((*slopes.shape[:2], ERROR_DRAWS))
+        for own, slope in zip(self.errors, np.moveaxis(slopes, 2, 0), strict=True):
+            errors += slope[..., None] * own.drawn(across, along, ERROR_DRAWS, rng)
+        return np.array([own for own, _ in each])[..., None], errors
 
     def trees(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """The trees as a forest reads them.

@@ -441,6 +441,16 @@ class EstimationError:
         noise = directions @ self.noise @ directions.T
         return np.asarray((missed * self.variances) @ missed.T + noise), np.asarray(noise)
 
+    def drawn(
+        self, functions: np.ndarray, directions: np.ndarray, draws: int, rng: np.random.Generator
+    ) -> np.ndarray:
+        """Errors of functionals, all of them in one draw together, shape (functionals, draws)."""
+        values, vectors = np.linalg.eigh(self.noise)
+        missed = (functions - directions @ self.fitted) * np.sqrt(self.variances)
+        noise = directions @ (vectors * np.sqrt(np.maximum(values, 0)))
+        every = np.concatenate([missed, noise], axis=1)
+        return np.asarray(every @ rng.normal(size=(every.shape[1], draws)))
+
     def scaled(self, factor: float) -> EstimationError:
         """Of scores times a factor."""
         return replace(self, noise=factor**2 * self.noise, variances=factor**2 * self.variances)

@@ -77,9 +77,13 @@ class SyntheticSource:
         return codes, weighted(features, self.wanted, self.noise), features
 
 
+EXACT = 1e-6  #: Least std of noise in means: a huge budget adds none, and all records may be alike
+
+
 def weighted(features: np.ndarray, wanted: np.ndarray, noise: float) -> np.ndarray:
     """:func:`tilted`, the penalty being the noise's std and the synthetic records' own sampling."""
     spread, size = np.cov(features, rowvar=False, bias=True), features.shape[1]
+    noise = max(noise, EXACT)
     penalty = (noise**2 * np.eye(size) + spread / len(features)) * (size / 2)
     return tilted(features, wanted, penalty)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logsumexp, softmax
 
 from privfed.errors import QueryError
 from privfed.learners.private.grid import one_bin_each
@@ -83,6 +83,18 @@ class Outcome:
         powers = np.exp(scores - scores.max(axis=1, keepdims=True))
         total = sum(powers[:, k] for k in range(self.classes))
         return np.asarray(powers / np.asarray(total)[:, None])
+
+    def log_odds(self, scores: np.ndarray, output: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Of several classes the log-odds of one against the rest, else the scores; and how they move with each score.
+
+        Returns:
+            of shapes (records,) and (records, outputs).
+        """
+        if self.kind != "classes":
+            return scores[:, output], np.ones((len(scores), 1))
+        others = np.delete(scores, output, axis=1)
+        slopes = np.insert(-softmax(others, axis=1), output, 1.0, axis=1)
+        return scores[:, output] - logsumexp(others, axis=1), slopes
 
     def variances(self, predictions: np.ndarray) -> np.ndarray:
         """Derivative of the link by score: IRLS weights of the logistic loss, or 1.

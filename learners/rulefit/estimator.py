@@ -302,11 +302,10 @@ class _RuleFit(LearnerByWays):
         shapes = [model.shape_of(number, places) for model in self.models_]
         left_out = unseen(column, [model.terms_of(number) for model in self.models_])
         if isinstance(self.ensemble_, ClassEnsembles):
-            curves = {
-                name: heights
-                for name, (heights, _) in zip(self.ensemble_.classes, shapes, strict=True)
-            }
-            ax = pictures.shape(ax, column, curves, f"adds to {label}", None, cuts)
+            named = dict(zip(self.ensemble_.classes, shapes, strict=True))
+            curves = {name: heights for name, (heights, _) in named.items()}
+            bands = {name: band for name, (_, band) in named.items() if band is not None}
+            ax = pictures.shape(ax, column, curves, f"adds to {label}", bands, cuts)
         else:
             heights, band = shapes[0]
             band = None if band is None else unit * band

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
-from scipy.special import expit, logsumexp, softmax
+from scipy.special import expit
 
 from privfed.learners.private import PrivateModel
 from privfed.learners.rulefit.boosting import Boosting, grow_rules
@@ -88,22 +88,14 @@ class _Shortening:
             for rows in basis.blocks(SETTINGS.records)
         ]
         every = fitted.start + np.concatenate(added)
-        several = fitted.outcome.kind == "classes"
-        self.scores = every[:, output]
-        # of these scores in the engine's, shape (records, outputs)
-        self.slopes = np.ones((len(every), 1))
-        if several:
-            others = np.delete(every, output, axis=1)
-            self.scores = self.scores - logsumexp(others, axis=1)
-            self.slopes = np.insert(-softmax(others, axis=1), output, 1.0, axis=1)
+        self.scores, self.slopes = fitted.outcome.log_odds(every, output)
         self.logistic = fitted.outcome.kind != "number"
         self.directions, self.spread = directions, np.zeros(len(directions))
         if fitted.covariance is not None:
             for slope, own in zip(self.slopes.T, fitted.covariance, strict=True):
                 spread = np.einsum("ij,ij->i", directions @ own, directions)
                 self.spread += slope**2 * np.maximum(spread, 0)
-        # zero for several classes, whose lists end at their most terms alone
-        self.variance = 0.0 if several else float(np.average(self.spread, weights=self.weights))
+        self.variance = float(np.average(self.spread, weights=self.weights))
         # beside what terms could be asked to follow
         self.spread += self.slopes**2 @ fitted.unexpressed
 
@@ -389,9 +381,9 @@ def roundest(low: float, high: float, near: float) -> float:
         for part in (1.0, 0.5):
             unit = part * 10.0**exponent
             first, last = math.ceil(low / unit), math.floor(high / unit)
-            number = min(max(round(near / unit), first), last) * unit
+            number = round(min(max(round(near / unit), first), last) * unit, 1 - exponent)
             if low <= number <= high:
-                return float(f"{number:.12g}")
+                return number
     return near
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import MISSING, dataclass, field, fields, replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pandas as pd
 import tomli_w
@@ -36,7 +34,8 @@ from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 from privfed.tables.sources import read_table
 from privfed.tables.table_faults import check_table
-from privfed.tables.toml_file import naming, read_toml
+from privfed.tables.toml_file import check_keys, naming, read_toml
+from privfed.tables.toml_table import section
 
 #: File of an owner's public masking key; elsewhere it is called ``<client>.mask``.
 MASKING_KEY = "owner.mask"
@@ -88,18 +87,7 @@ class OwnerFile:
         cls, plain: Mapping[str, Any], where: str = "owner", folder: Path | None = None
     ) -> OwnerFile:
         """Read plain data."""
-        keys = [each.name for each in fields(cls) if each.name != "folder"]
-        for key in sorted(set(plain) - set(keys)):
-            close = get_close_matches(key, keys, 1)
-            hint = f"write {close[0]!r}" if close else f"known are {', '.join(keys)}"
-            raise InputError(f"{where}: unknown key {key!r}; {hint}")
-        for key, example in _EXAMPLES.items():
-            if key not in plain:
-                raise InputError(f"{where}: {key} is missing; write {example}")
-        try:
-            made = msgspec.convert(plain, cls)
-        except msgspec.ValidationError as error:
-            raise InputError(f"{where}: {str(error).replace('`', '')}") from None
+        made = section(plain, cls, where, InputError, examples=_EXAMPLES, without=["folder"])
         made._check(where)
         return replace(made, folder=folder or Path())
 
@@ -107,8 +95,7 @@ class OwnerFile:
         if not self.client or not self.sockets or not all(self.sockets):
             empty = f"write {_EXAMPLES['client']}, and {_EXAMPLES['sockets']}"
             raise InputError(f"{where}: empty name; {empty}")
-        for key in sorted(set(self.agreed) - {"schema", "policy"}):
-            raise InputError(f"{where}, [agreed]: unknown key {key!r}; known are policy, schema")
+        check_keys(self.agreed, {"schema", "policy"}, f"{where}, [agreed]", InputError)
         if self.block < 1:
             raise InputError(f"{where}: block must be at least 1")
         if not 0 <= self.test < 1:

@@ -13,10 +13,10 @@ from privfed.privacy.masked_sums import MaskedSums
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import readable
 from privfed.questions.part import Unit
-from privfed.study.reading import check_keys, section
 from privfed.tables.csv_text import PLAIN, WRITTEN, Text
 from privfed.tables.partition import check_alpha, named
-from privfed.tables.toml_file import naming
+from privfed.tables.toml_file import check_keys, naming
+from privfed.tables.toml_table import section
 
 Holder = TypeVar("Holder", "LearnerChoice", "PolicyChoice")
 Partition = Literal["iid", "column", "dirichlet", "quantity", "cohort"]
@@ -134,7 +134,7 @@ class ClientsChoice:
                 f"{where}: budget is the owners' total for all studies and goes with "
                 'ledgers = "folder"'
             )
-        check_keys(self.budget, {"epsilon", "delta"}, f"{where}, budget")
+        check_keys(self.budget, {"epsilon", "delta"}, f"{where}, budget", StudyError)
         if "epsilon" not in self.budget:
             raise StudyError(f'{where}: write budget = {{ epsilon = "8" }}')
         self.whole(Fraction(0))
@@ -267,7 +267,7 @@ def holding_learner(plain: Any, type_: type[Holder], where: str) -> Holder:
     """Read a table that may hold a learner's; unknown keys inside it are found as well."""
     faults, inner = Faults(), None
     with faults.collected():
-        made = section(plain, type_, where)
+        made = section(plain, type_, where, StudyError)
     with faults.collected():
         if isinstance(plain, Mapping) and isinstance(plain.get("learner"), Mapping):
             inner = holding_learner(plain["learner"], LearnerChoice, f"{where}, learner")

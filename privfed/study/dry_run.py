@@ -24,13 +24,13 @@ from privfed.study import LearnerChoice, PolicyChoice, Study
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.price import Left, Price, price
 from privfed.study.private_evaluation import whole_plan, with_evaluation
-from privfed.study.reading import in_words_of_toml, remedy
 from privfed.study.rescaled import rescaled
 from privfed.study.schema_of_study import has_table, public_schema
 from privfed.study.utility import told, utility
 from privfed.tables.partition import named
 from privfed.tables.schema import Schema
 from privfed.tables.toml_file import naming, read_toml
+from privfed.tables.toml_table import in_words_of_toml, remedy
 
 #: What an owner who takes part, the one with the most records, tries on all others.
 BY_OWNERS = {"name": "pool", "unknown": [""], "viewpoint": "largest"}

@@ -428,7 +428,8 @@ def _attacked(
     if not tried.attackable(transcript):
         return []
     known: Mapping[str, Any] = truth
-    if isinstance(prepared, Prepared) and (tried.controls or tried.viewpoint):
+    alone = len(prepared.owners) == 1  # compared with nobody but those held out
+    if isinstance(prepared, Prepared) and (tried.controls or tried.viewpoint or alone):
         known = prepared.controlled(None if tried.viewpoint else transcript)
     if isinstance(prepared, PreparedCohort) and isinstance(tried, Linkage):
         known = prepared.books()

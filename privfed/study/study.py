@@ -22,10 +22,10 @@ from privfed.study.choices import (
     holding_learner,
     policies,
 )
-from privfed.study.reading import check_keys, meant_keys, section, typed
 from privfed.tables.csv_text import FILES
 from privfed.tables.partition import named
-from privfed.tables.toml_file import InToml, naming, read_toml
+from privfed.tables.toml_file import InToml, check_keys, naming, read_toml
+from privfed.tables.toml_table import meant_keys, section, typed
 
 KEYS = "keys"  #: Folder of the owners' public keys, ``<client>.pub``, beside the study
 BUILT_IN = "diabetes"
@@ -79,13 +79,14 @@ class Study(InToml):
         """Read plain data (StudyError: all faults)."""
         faults = Faults()
         with faults.collected():
-            check_keys(plain, _TOP | set(_READERS), where)
+            check_keys(plain, _TOP | set(_READERS), where, StudyError)
         meant = meant_keys(plain, set(_EXAMPLES))
         for key in (key for key in _EXAMPLES if key not in plain and key not in meant):
             faults.add(StudyError(f"{where}: {_EXAMPLES[key]} is missing; write it"))
         read: dict[str, Any] = {}
         with faults.collected():
-            read |= typed({key: plain[key] for key in sorted(_TOP & set(plain))}, cls, where)
+            top = {key: plain[key] for key in sorted(_TOP & set(plain))}
+            read |= typed(top, cls, where, StudyError)
         for key, reader in _READERS.items():
             with faults.collected():
                 if key in plain:
@@ -217,14 +218,20 @@ _EXAMPLES = {
     "learner": '[learner] with name = "..."',
     "policy": '[[policy]] with name = "published"',
 }
+
+
+def _table(key: str, type_: type[Any]) -> Callable[[Any, str], Any]:
+    return lambda plain, where: section(plain, type_, f"{where}, [{key}]", StudyError)
+
+
 #: Reads each table of a study.
 _READERS: Mapping[str, Callable[[Any, str], Any]] = {
-    "data": lambda plain, where: section(plain, DataChoice, f"{where}, [data]"),
-    "clients": lambda plain, where: section(plain, ClientsChoice, f"{where}, [clients]"),
+    "data": _table("data", DataChoice),
+    "clients": _table("clients", ClientsChoice),
     "learner": lambda plain, where: holding_learner(plain, LearnerChoice, f"{where}, [learner]"),
     "policy": policies,
-    "about": lambda plain, where: section(plain, AboutChoice, f"{where}, [about]"),
-    "shadows": lambda plain, where: section(plain, ShadowChoice, f"{where}, [shadows]"),
+    "about": _table("about", AboutChoice),
+    "shadows": _table("shadows", ShadowChoice),
 }
 
 

@@ -19,7 +19,7 @@ from privfed.tables.toml_file import InToml, check_keys, naming, read_toml
 
 Kind = Literal["number", "integer", "category"]
 KINDS = ("number", "integer", "category")
-LARGEST = 1e100  #: Largest bound of a column, so that no square or width overflows
+LARGEST = 1e100  #: Largest bound of a column, so that no square or width overflows; its inverse is the least width
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,10 @@ class Column:
         if not max(abs(lower), abs(upper)) <= LARGEST:
             raise SchemaError(
                 f"column {self.name!r}: bounds beyond {LARGEST:g} overflow; write what values can be"
+            )
+        if not upper - lower >= 1 / LARGEST:
+            raise SchemaError(
+                f"column {self.name!r}: bounds less than {1 / LARGEST:g} apart underflow; write values in another unit"
             )
         if not (self.fill is None or isinstance(self.fill, str) or lower <= self.fill <= upper):
             raise SchemaError(f"column {self.name!r}: fill must lie between lower and upper")

@@ -49,10 +49,11 @@ def check_keys(
     names = sorted(known)
     if not isinstance(plain, Mapping):
         raise error(f"{where}: must be a table of keys; known are {', '.join(names)}")
-    faults = [
-        f"{where}: unknown key {key!r}; known are {', '.join(names)}{did_you_mean(key, names)}"
-        for key in sorted(set(plain) - set(names))
-    ]
+    faults = []
+    for key in sorted(set(plain) - set(names)):
+        hint = did_you_mean(key, names)
+        known = f"{hint} Known" if hint else "; known"
+        faults.append(f"{where}: unknown key {key!r}{known} are {', '.join(names)}")
     if faults:
         raise error(*faults)
 

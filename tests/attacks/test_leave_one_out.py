@@ -143,6 +143,13 @@ def test_scores_of_an_unknown_half_tell_on_whom_they_are(attack) -> None:  # typ
     assert found.low > 0.6 and found.severity == "some"
 
 
+@pytest.mark.parametrize(("query", "why"), [(Median(), "held out"), (Chance(), "one draw")])
+def test_a_single_owner_with_nobody_beside_it_is_not_looked_at(attack, query, why) -> None:  # type: ignore[no-untyped-def]
+    """Nothing to compare with is no pass."""
+    found = attack(query, 1)
+    assert found.state == "not looked" and why in found.why_not
+
+
 def test_it_keeps_to_what_an_attack_must(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kit for attacks, over medians."""
     transcript, truth = asked(Median(), 3, 20)

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
+from privfed.attacks.base import HELD_OUT
 from privfed.attacks.membership import (
     LikelihoodRatios,
     Membership,
@@ -385,3 +386,20 @@ def test_areas_above_outsiders_elsewhere_are_those_of_each_pair() -> None:
     assert areas_elsewhere(own, rest) == pytest.approx(np.array(expected), nan_ok=True)
     told = judged(own, rest, drawn=True)
     assert told is not None and told.area == pytest.approx(np.nanmean(expected))
+
+
+def test_a_single_owner_s_records_are_compared_with_those_held_out() -> None:
+    """Exact numbers tell the used from the held-out; without any, and of one draw of noise, nobody looked."""
+    owners, name = {"one": table(10, 1)}, "one" + HELD_OUT
+    held = {name: table(10, 2)}
+    exact = released(QUERIES[0], owners, "open", None)
+    (found,) = Membership().run(exact, {**owners, **held}, SCHEMA)
+    assert (found.value, found.severity) == (1.0, "some")
+    assert (found.detail["members"], found.detail["outsiders"]) == (10, 10)
+    noisy = released(QUERIES[0], owners, "laplace", "1")
+    for transcript, truth, why in (
+        (exact, owners, "no records held out"),
+        (noisy, {**owners, **held}, "are one draw"),
+    ):
+        (blind,) = Membership().run(transcript, truth, SCHEMA)
+        assert blind.state == "not looked" and why in blind.why_not

@@ -99,7 +99,7 @@ POLICIES = {
     "a negative epsilon": (('epsilon = "1"', 'epsilon = "-1"'), "epsilon must be greater than 0"),
     "NaN": (('epsilon = "1"', "epsilon = nan"), "epsilon must be finite"),
     "a decimal comma": (('epsilon = "1"', 'epsilon = "1,0"'), "must be a number, not '1,0'; write"),
-    "a misspelt key": (("spend =", "spned ="), "unknown key 'spned'; known are"),
+    "a misspelt key": (("spend =", "spned ="), "unknown key 'spned'; did you mean 'spend'"),
     "an unknown part": (
         ("spend =", 'parts = ["mass"]\nspend ='),
         "names the part 'mass'; its parts",

@@ -14,10 +14,11 @@ import pytest
 
 from privfed.attacks.shadow_models import WAYS
 from privfed.cli import BAD_INPUT, FINE, commands, ledgers, status
+from privfed.errors import StudyError
 from privfed.lazy import defer
 from privfed.privacy.limit import ASPECTS
 from privfed.study.choices import ShadowChoice
-from privfed.study.reading import typed
+from privfed.tables.toml_table import typed
 
 pytestmark = pytest.mark.usefixtures("short_audits")
 
@@ -127,7 +128,7 @@ def test_a_command_has_one_name() -> None:
 def test_names_that_are_written_twice_to_load_less_agree() -> None:
     """The command line and a study's file list what limits and shadow attacks list."""
     assert ledgers.ASPECTS == ASPECTS
-    assert typed({"ways": list(WAYS)}, ShadowChoice, "study")["ways"] == WAYS
+    assert typed({"ways": list(WAYS)}, ShadowChoice, "study", StudyError)["ways"] == WAYS
 
 
 def test_without_a_file_this_folder_s_study_is_priced_else_the_built_in_one(

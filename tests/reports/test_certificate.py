@@ -287,10 +287,15 @@ def test_a_refusal_or_a_nobody_is_not_signed(tmp_path: Path, key: Path) -> None:
     ("text", "told"),
     [
         ("max_delta = 1e-5", "max_epsilon is missing"),
-        ("max_epsilon = '3'", "must be a number"),
-        ("max_epsilon = true", "must be a number"),
+        ("max_epsilon = '3'", "got str at max_epsilon; write max_epsilon = 3.0"),
+        ("max_epsilon = true", "got bool at max_epsilon; write max_epsilon = 3.0"),
         ("max_epsilon = 3\nmax_epsilom = 2", "did you mean 'max_epsilon'"),
-        ("max_epsilon = 3\nattacks = 'pool'", "must be a list"),
+        (
+            "max_epsilon = 3\nattacks = 'pool'",
+            r'expected list, got str at attacks; write attacks = \["',
+        ),
+        ("max_epsilon = 3\nunits = ['recrod']", r'invalid enum .* write units = \["record"\]'),
+        ("max_epsilon = 3\nmax_area = 'no'", 'write max_area = 0.7, or "none"'),
         ("max_epsilon = ", "is no TOML: Invalid value"),
         ("max_epsilon = 3\nmax_area = nan", "max_area must be finite"),
         ("max_epsilon = inf", "max_epsilon must be finite"),
@@ -323,7 +328,7 @@ def test_what_is_none_is_not_asked(tmp_path: Path) -> None:
     held = Thresholds.from_toml(tmp_path / "thresholds.toml")
     assert held.max_tpr_at_1_percent is held.min_audit_power is None
     (tmp_path / "thresholds.toml").write_text('max_epsilon = "none"')
-    with pytest.raises(InputError, match=r"max_epsilon must be a number, such as 0.1$"):
+    with pytest.raises(InputError, match=r"write max_epsilon = 3.0$"):
         Thresholds.from_toml(tmp_path / "thresholds.toml")
 
 

@@ -256,8 +256,61 @@ def test_bands_of_partial_dependence_are_in_the_targets_unit() -> None:
         assert np.allclose(own.partial_dependence(1, level=0.9544997361036416)[1], 2 * reach)
 
 
+def test_a_partial_dependence_of_several_classes_is_of_each_ones_log_odds() -> None:
+    """Mean log-odds against the rest, by hand; errors of all scores are in its band, of the class's own the most."""
+    own = engine("classes")
+    heights, reach = own.partial_dependence(1)
+    model = own.model
+    codes, weights, _ = model.source.draw(model.basis, 300, np.random.default_rng(0))
+    means = []
+    for code in range(len(heights)):
+        codes[1] = code
+        scores = model.start + model.basis.scores(model.basis.cells(codes), model.weights)
+        means.append(np.average(logit(softmax(scores, axis=1)), weights=weights, axis=0))
+    assert heights.shape == reach.shape == (len(heights), 3)
+    assert np.allclose(np.diff(heights, axis=0), np.diff(means, axis=0))
+    quiet = replace(
+        model.errors[1],
+        noise=np.zeros_like(model.errors[1].noise),
+        variances=np.zeros_like(model.errors[1].variances),
+    )
+    less = PrivateForest(
+        replace(model, errors=(model.errors[0], quiet, model.errors[2]))
+    ).partial_dependence(1)[1]
+    assert (less < reach).all() and (less[:, 1] / reach[:, 1]).mean() < 0.8 < (less / reach)[
+        :, 0
+    ].mean()
+
+
+def test_importances_with_intervals_tell_what_moves_a_prediction() -> None:
+    """What is used has a low end above nought, what is not has none, and a higher level is wider."""
+    for name in ("binary", "number", "classes"):
+        learner = fitted(name)
+        found = learner.importance_intervals()
+        assert list(found.index) == list(BINARY.names)
+        assert (found["low"] <= found["importance"]).all() and (
+            found["importance"] <= found["high"]
+        ).all()
+        assert (found["low"] > 0).any() and (found["low"] >= 0).all()
+        wider = learner.importance_intervals(0.99)
+        assert (wider["low"] <= found["low"]).all() and (wider["high"] > found["high"]).all()
+
+
+def test_an_importance_is_how_far_a_permuted_column_moves_the_score() -> None:
+    """Of the records themselves instead of made-up ones: the root of half the mean square, of a number in its unit."""
+    for name in ("binary", "number"):
+        learner, model = fitted(name), engine(name).model
+        found, x = learner.importance_intervals(), encoded()
+        unit = model.outcome.upper - model.outcome.lower if name == "number" else 1.0
+        for column, told in enumerate(found["importance"]):
+            moved = x.copy()
+            moved[:, column] = x[np.random.default_rng(0).permutation(len(x)), column]
+            step = unit * (model.scores(x) - model.scores(moved))
+            assert told == pytest.approx(np.sqrt(np.mean(step**2) / 2), rel=0.15, abs=0.02 * unit)
+
+
 def test_what_is_known_of_private_models_alone_says_so() -> None:
-    """Intervals and scikit-learn's form of a published forest, shape functions of three classes."""
+    """Intervals and scikit-learn's form of a published forest."""
     learner = FedForestClassifier(n_estimators=2, max_depth=2)
     held = FRAME[[*BINARY.names, "hospital", "died"]]
     learner.fit(
@@ -267,11 +320,20 @@ def test_what_is_known_of_private_models_alone_says_so() -> None:
     )
     with pytest.raises(InputError, match="private policy"):
         learner.confidence_interval(FRAME)
+    with pytest.raises(InputError, match="private policy"):
+        learner.importance_intervals()
     with pytest.raises(InputError, match="forest_"):
         learner.to_sklearn()
-    with pytest.raises(InputError, match="two classes or numbers"):
-        fitted("classes").plot("age")
     assert len(fitted("number").plot("age").lines) == 2
+
+
+def test_a_shape_function_of_several_classes_is_a_curve_with_a_band_for_each() -> None:
+    """Named in the legend; of a category's values the intervals stand beside each other."""
+    axes = fitted("classes").plot("age")
+    assert [line.get_label() for line in axes.lines[:3]] == ["a", "b", "c"] and len(
+        axes.collections
+    ) == 3
+    assert axes.get_ylabel() == "adds to log-odds of each grade"
 
 
 def test_a_published_forest_has_no_trees_of_scikit_learn() -> None:

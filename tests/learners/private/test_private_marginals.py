@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from privfed.learners.private.grid import one_bin_each
 from privfed.learners.private.marginals import ColumnEstimate, held, total_of
 from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.support_posterior import with_full_bins
@@ -32,6 +34,30 @@ def test_held_counts_are_the_nearest_that_records_explain(
     for _ in range(20):
         other = rng.dirichlet(np.ones(len(noisy))) * total * rng.random()
         assert ((found - noisy) ** 2).sum() <= ((other - noisy) ** 2).sum() + 1e-6
+
+
+@given(
+    low=st.floats(-1e16, 1e16),
+    width=st.floats(1e-9, 1e12),
+    kind=st.sampled_from(["number", "integer"]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_every_bin_has_a_width_however_far_from_zero_the_bounds_are(
+    low: float, width: float, kind: Literal["number", "integer"], seed: int
+) -> None:
+    """As a fraction of the bounds, in each of three rounds, of which the next is made from noisy counts."""
+    if kind == "integer":
+        low, width = float(np.floor(low)), float(np.ceil(width))
+    assume(low + width > low)
+    column = Column("x", kind, low, low + width)
+    assume(not one_bin_each(column))
+    rng, found = np.random.default_rng(seed), ColumnEstimate.in_an_interval(column)
+    for _ in range(3):
+        assert (np.diff(found.places) > 0).all()
+        noisy = np.round(rng.dirichlet(np.full(len(found.counts), 0.2)) * 600)
+        found = found.updated(noisy, 25.0, 600)
+        assert np.isfinite(found.counts).all()
+        found = found.closer(64)
 
 
 def test_a_mass_in_one_bin_is_not_spread_by_noise() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -155,6 +156,18 @@ def test_intervals_hold_the_truth_of_three_classes() -> None:
     ):
         assert ((low <= truth) & (truth <= high)).mean() > 0.8
         assert (high - low).mean() < 0.4
+
+
+def test_the_more_noise_hides_of_a_class_the_fewer_terms_it_has() -> None:
+    """As of two classes: terms are told until what they miss is within the posterior's variance."""
+    engine, _, _ = simulated()
+    assert engine.covariance is not None
+    vague = replace(engine, covariance=np.asarray(engine.covariance) * 100)
+    terms = [
+        len(shortened(own, 20, np.random.default_rng(0), output=1).weights)
+        for own in (engine, vague)
+    ]
+    assert 1 < terms[1] < terms[0]
 
 
 def test_log_odds_against_the_rest_move_as_the_scores_do() -> None:

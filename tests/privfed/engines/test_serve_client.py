@@ -139,13 +139,14 @@ def test_it_refuses_to_start_on_a_wrong_schema(owner: Path, schema_text: str) ->
     [
         ('client = "north"\n', "", "client is missing"),
         ('client = "north"\n', 'client = ""\n', "empty name"),
-        ("study =", "studdy =", "write 'study'"),
+        ("study =", "studdy =", "did you mean 'study'"),
         ('[sockets]\nserver = "north.sock"\n', "", "sockets is missing"),
         ("north.csv", "south.csv", "cannot be read"),
         ("north.db", "nowhere/north.db", "make it"),
         ("north.key", "south.key", "privfed key"),
         ('study = "pilot"', "block = 0", "block must be at least 1"),
-        ('study = "pilot"', 'rounds = "week"', "rounds"),
+        ('study = "pilot"', 'rounds = "week"', "write one of asker, minute, hour, day"),
+        ('study = "pilot"', 'block = "two"', "got str at block; write a whole number, without"),
         ("[sockets]", "[agreed]\nlaw = '1'\n[sockets]", "unknown key 'law'"),
         ("north.sock", "n" * 200, "cannot be made"),
     ],
@@ -159,6 +160,16 @@ def test_a_slip_in_the_file_is_one_error(owner: Path, old: str, new: str, told: 
         chosen = OwnerFile.from_toml(owner)
         chosen.open_sockets(chosen.opened())
     assert "\n" not in str(caught.value)
+
+
+def test_all_slips_in_the_file_are_told_at_once(owner: Path) -> None:
+    """Each with what was meant."""
+    owner.write_text('tets = 0.2\nblock = "two"\n' + owner.read_text())
+    with pytest.raises(InputError, match=r"^2 faults") as caught:
+        OwnerFile.from_toml(owner)
+    unknown, misfit = caught.value.faults
+    assert "unknown key 'tets'; did you mean 'test'?" in unknown
+    assert misfit.endswith("got str at block; write a whole number, without quotes")
 
 
 def test_the_file_is_written_as_it_was_read(owner: Path) -> None:

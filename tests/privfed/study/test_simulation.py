@@ -334,6 +334,19 @@ def test_a_masked_total_has_everybody_s_held_out_records_beside_it(study: Study)
     assert 0 < len(each[one + HELD_OUT]) < len(prepared.test)
 
 
+def test_a_single_owner_s_records_are_compared_with_those_held_out(
+    study: Study, tmp_path: Path
+) -> None:
+    """Nobody else is there to compare them with, and what left exactly tells each of them."""
+    clients = replace(study.clients, count=1, names=None)
+    alone = replace(study, clients=clients, attacks=("membership",))
+    output, choice = Output(tmp_path), alone.policies[0]
+    simulation.run(prepare(alone), choice, output)
+    found, idle = simulation.attack(prepare(alone), output.transcript(choice.name))
+    (told,) = (each for each in found if each.attack == "membership")
+    assert (told.value, told.state, idle) == (1.0, "found", {})
+
+
 @pytest.mark.parametrize("method", ["run", "attackable"])
 def test_an_attack_that_fails_ends_no_study(
     study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str

@@ -26,6 +26,7 @@ NAN, INFINITE = float("nan"), float("inf")
         ({"name": "a", "lower": NAN, "upper": 1}, "lower must be a number below upper"),
         ({"name": "a", "lower": 0, "upper": INFINITE}, "bounds beyond 1e\\+100 overflow"),
         ({"name": "a", "lower": -1e308, "upper": 0}, "bounds beyond 1e\\+100 overflow"),
+        ({"name": "a", "lower": 0, "upper": 1e-101}, "less than 1e-100 apart underflow"),
         ({"name": "a", "lower": "0", "upper": "1"}, "no text"),
         ({"name": "a", "lower": 0, "upper": 1, "fill": 2}, "fill must lie between"),
         ({"name": "a", "lower": 0, "upper": 1, "fill": 10**400}, "fill must lie between"),
@@ -60,7 +61,7 @@ def test_what_lists_categories_and_no_bounds_is_one() -> None:
 @pytest.mark.parametrize(
     ("plain", "says"),
     [
-        ({"colum": []}, "unknown key 'colum'; known are column, inferred, name, target"),
+        ({"colum": []}, r"unknown key 'colum'; did you mean 'column'\? Known are column, inferred"),
         ({"column": {"name": "a"}}, r"\[\[column\]\]"),
         ({"column": [3]}, "table of keys"),
         ({"name": 3, "column": [{"name": "a", "lower": 0, "upper": 1}]}, "name is text"),

@@ -1,12 +1,14 @@
 """Reads a TOML table into a dataclass: unknown, missing and ill-typed keys, each with its remedy."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, fields
+from types import MappingProxyType
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from privfed.errors import Faults, StudyError, did_you_mean
+from privfed.errors import Faults, InputError, did_you_mean
+from privfed.tables.toml_file import check_keys
 
 T = TypeVar("T")
 #: What to write, by what was expected.
@@ -21,31 +23,35 @@ MEANT = {
 }
 
 
-def section(plain: Any, type_: type[T], where: str) -> T:
-    """Read one table (StudyError: all its faults)."""
-    known, faults = {f.name: f for f in fields(type_)}, Faults()  # type: ignore[arg-type]
-    values: dict[str, Any] = {}
+def section(
+    plain: Any,
+    type_: type[T],
+    where: str,
+    error: type[InputError],
+    *,
+    examples: Mapping[str, str] = MappingProxyType({}),
+    without: Collection[str] = (),
+) -> T:
+    """Read one table, called ``where`` in messages; raises ``error`` with all its faults.
+
+    ``examples`` say how keys are written; the fields ``without`` are no keys.
+    """
+    known = {f.name: f for f in fields(type_) if f.name not in without}  # type: ignore[arg-type]
+    values, faults = dict[str, Any](), Faults()
     with faults.collected():
-        check_keys(plain, set(known), where)
+        check_keys(plain, known, where, error)
     if isinstance(plain, Mapping):
         meant = meant_keys(plain, set(known))
         for name, key in known.items():
             required = key.default is MISSING and key.default_factory is MISSING
             if required and name not in plain and name not in meant:
-                faults.add(StudyError(f'{where}: {name} is missing; write {name} = "..."'))
+                example = examples.get(name, f'{name} = "..."')
+                faults.add(error(f"{where}: {name} is missing; write {example}"))
         with faults.collected():
-            values = typed({key: plain[key] for key in plain if key in known}, type_, where)
-    faults.tell(StudyError)
+            own = {key: plain[key] for key in plain if key in known}
+            values = typed(own, type_, where, error, examples)
+    faults.tell(error)
     return type_(**values)
-
-
-def check_keys(plain: Mapping[str, Any], known: set[str], where: str) -> None:
-    """Check that a table has no unknown keys (StudyError: it has, or is no table)."""
-    if not isinstance(plain, Mapping):
-        raise StudyError(f"{where}: must be a table of keys and values")
-    unknown = sorted(set(plain) - known)
-    if unknown:
-        raise StudyError(*(f"{where}: unknown key {key!r}; {_hint(key, known)}" for key in unknown))
 
 
 def meant_keys(plain: Mapping[str, Any], known: set[str]) -> set[str]:
@@ -54,22 +60,25 @@ def meant_keys(plain: Mapping[str, Any], known: set[str]) -> set[str]:
     return {key for key in known for hint in hints if repr(key) in hint}
 
 
-def _hint(key: str, known: set[str]) -> str:
-    return did_you_mean(key, known).removeprefix("; ") or f"known are {', '.join(sorted(known))}"
-
-
-def typed(plain: Mapping[str, Any], type_: type[Any], where: str) -> dict[str, Any]:
-    """Convert values to a dataclass's types; a StudyError names types of all misfits, never values."""
+def typed(
+    plain: Mapping[str, Any],
+    type_: type[Any],
+    where: str,
+    error: type[InputError],
+    examples: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Convert values to a dataclass's types; ``error`` names types of all misfits, never values."""
     hints, faults = get_type_hints(type_), Faults()
     made = {}
     for key, value in plain.items():
         try:
             made[key] = msgspec.convert(value, hints[key])
-        except msgspec.ValidationError as error:
-            told, hint = in_words_of_toml(error), remedy(error, hints[key])
+        except msgspec.ValidationError as misfit:
+            told, hint = in_words_of_toml(misfit), remedy(misfit, hints[key])
+            hint = f"; write {examples[key]}" if key in examples else hint
             told = told.replace(" - at $", f" at {key}") if " at " in told else f"{told} at {key}"
-            faults.add(StudyError(f"{where}: {told.replace(' | null', '')}{hint}"))
-    faults.tell(StudyError)
+            faults.add(error(f"{where}: {told.replace(' | null', '')}{hint}"))
+    faults.tell(error)
     return made
 
 
