@@ -28,7 +28,7 @@ class AdditiveNoise(Mechanism):
 
     @abstractmethod
     def scale(self, bound: Bound, spend: Fraction) -> float:
-        """Scale of the noise in grid units, no less than needed (ValueError: too wide for 64 bits)."""
+        """Scale of the noise in grid units, no less than needed (TooWide: 64 bits do not hold it)."""
 
     def loss(self, bound: Bound, spend: Fraction, scale: float) -> Loss:
         """State what parts of that joint sensitivity cost at that scale: the spend, no less."""

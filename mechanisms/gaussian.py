@@ -7,7 +7,7 @@ from typing import ClassVar
 from privfed.mechanisms.additive import AdditiveNoise
 from privfed.privacy.laws import Charged, DiscreteGaussian, Law
 from privfed.privacy.loss import Loss
-from privfed.privacy.mechanism import within_range
+from privfed.privacy.mechanism import WIDEST, within_range
 from privfed.questions.part import Bound
 
 
@@ -26,7 +26,7 @@ class Gaussian(AdditiveNoise):
 
     def scale(self, bound: Bound, spend: Fraction) -> float:
         """Sigma in grid units: exact sigma^2 is at least L2^2 / (2 rho)."""
-        variance = Fraction(bound.l2_squared) / (2 * spend)
+        variance = min(bound.l2_squared / (2 * spend), Fraction(2 * WIDEST) ** 2)
         sigma = math.sqrt(variance)
         while Fraction(sigma) ** 2 < variance:
             sigma = math.nextafter(sigma, math.inf)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from privfed.mechanisms.additive import AdditiveNoise
 from privfed.privacy.laws import DiscreteLaplace, Law
-from privfed.privacy.mechanism import within_range
+from privfed.privacy.mechanism import WIDEST, within_range
 from privfed.questions.exact import float_up
 from privfed.questions.part import Bound
 
@@ -24,4 +24,4 @@ class Laplace(AdditiveNoise):
 
     def scale(self, bound: Bound, spend: Fraction) -> float:
         """Scale of the noise in grid units, at least L1 / epsilon exactly."""
-        return within_range(float_up(Fraction(bound.l1) / spend))
+        return within_range(float_up(min(bound.l1 / spend, Fraction(2 * WIDEST))))

@@ -14,7 +14,7 @@ from privfed.privacy.accountant import Accountant
 from privfed.privacy.laws import Law, mapped
 from privfed.privacy.loss import QUERIED, Loss
 from privfed.privacy.masked_sums import MaskedProtection, all_masked
-from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection
+from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection, TooWide
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import mechanism_of
 from privfed.questions.part import Part, PartType
@@ -144,9 +144,11 @@ def check_supported(
 
 
 def priced(mechanism: Mechanism, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
-    """Price a mechanism at work, unless it states what cannot be right."""
+    """Price a mechanism at work, unless its noise is too wide, or it states what cannot be right."""
     try:
         return checked(mechanism, group, spend)
+    except TooWide as error:
+        raise Refused(Reason.UNSUPPORTED, f"mechanism {mechanism.name!r}: {error}") from None
     except PluginError as error:
         raise Refused(Reason.UNSOUND, f"mechanism {mechanism.name!r}: {error}") from None
     except Exception as error:

@@ -34,7 +34,7 @@ class Budget:
     def __post_init__(self) -> None:
         if not all(isinstance(each, Fraction) for each in (self.epsilon, self.delta)):
             raise PolicyError('a budget needs exact numbers; write Budget.of("0.5", "1e-5")')
-        if not self.epsilon > 0 or not 0 <= self.delta < 1:
+        if not self.epsilon > 0 or not 0 <= float(self.delta) < 1:  # as a float it is converted
             raise PolicyError(
                 'a budget needs epsilon above 0 and delta from 0 to below 1; write delta = "1e-5"'
             )

@@ -295,10 +295,14 @@ def joint(group: Mapping[str, BoundedPart]) -> Bound:
     return Bound(sum(b.l1 for b in bounds), sum(b.l2_squared for b in bounds))
 
 
+class TooWide(ValueError):
+    """Noise is wider than :data:`WIDEST`, which no fault of a mechanism is."""
+
+
 def within_range(scale: float) -> float:
-    """Give back a noise scale that 64-bit integers can hold (ValueError: above :data:`WIDEST`)."""
+    """Give back a noise scale that 64-bit integers can hold (TooWide: above :data:`WIDEST`)."""
     if not 0 < scale <= WIDEST:
-        raise ValueError("the spend is too small: 64-bit integers cannot hold its noise")
+        raise TooWide("the spend is too small: 64-bit integers cannot hold its noise")
     return scale
 
 

@@ -70,9 +70,11 @@ def group(loss: Loss, steps: int) -> Loss:
 
 
 def _group_delta(epsilon: Fraction, delta: Fraction, steps: int) -> Fraction:
+    """Delta times 1 + e^epsilon + ... + e^((steps - 1) epsilon), which may be more than floats hold."""
     one = float(epsilon)
-    factor = steps if one == 0 else math.expm1(steps * one) / math.expm1(one)
-    grown = round_up(float(delta) * factor)
+    largest = math.log(delta.numerator) - math.log(delta.denominator) + (steps - 1) * one
+    terms = math.expm1(-steps * one) / math.expm1(-one) if one else steps  # in the last one's size
+    grown = round_up(math.exp(min(largest, 0.0)) * terms * (1 + 1e-12))
     if grown >= 1:
         raise UnsupportedLoss(f"delta grows to 1 or more over a group of {steps}")
     return grown

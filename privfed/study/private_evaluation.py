@@ -30,6 +30,7 @@ from privfed.learners.evaluation import (
 from privfed.privacy.laws import DiscreteLaplace
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import accountant_of
+from privfed.questions.exact import shown
 from privfed.study.metrics import SCORES
 from privfed.tables.schema import Column, Schema
 
@@ -73,7 +74,7 @@ def with_evaluation(
     ``share`` None keeps :data:`SHARE` where such questions can be asked.
 
     Raises:
-        StudyError: a share is asked for, and they cannot be.
+        StudyError: a share is asked for, and they cannot be; or it leaves no epsilon.
     """
     whole, query = propose(epsilon), question_of(model, schema)
     budget, mechanism = whole.budget, MECHANISMS.get(accountant_of(whole).name)
@@ -86,7 +87,13 @@ def with_evaluation(
         return whole
     share, accountant = SHARE if share is None else share, accountant_of(whole)
     kept = tuple(share * part for part in accountant.ceiling(budget))
-    proposed = propose(accountant.left(kept, budget))
+    left = accountant.left(kept, budget)
+    if left == 0:
+        raise StudyError(
+            f"policy {whole.name!r}: epsilon {shown(epsilon)} is too small to keep a share of it for questions of the "
+            'model\'s errors; write a larger one, or evaluation = "0"'
+        )
+    proposed = propose(left)
     guard = Guard(mechanism, spend=kept[0], times=1)
     return replace(proposed, budget=budget, guards={**proposed.guards, query.kind: (guard,)})
 

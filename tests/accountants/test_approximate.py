@@ -41,6 +41,20 @@ def test_losses_with_a_delta_of_their_own_fit() -> None:
     assert not APPROXIMATE.fits(APPROXIMATE.add(total, Loss(Fraction(0), delta=SMALL * 5)), ceiling)
 
 
+def test_what_has_no_bound_is_not_added() -> None:
+    """A loss without epsilon or rho."""
+    with pytest.raises(UnsupportedLoss, match="nothing to add up"):
+        APPROXIMATE.amount(Loss.open("left as it was"))
+
+
+def test_an_odometer_asked_at_no_more_than_losses_may_take_says_so_much_more() -> None:
+    """At just the delta that the first ceiling left to the losses, nothing of it would be left to convert rho."""
+    ceiling = APPROXIMATE.ceiling(Budget.of("2", "1e-5"))
+    total = Fraction(1, 100), SMALL
+    told = APPROXIMATE.odometer(total, ceiling[1], [ceiling])
+    assert told == (odometer(total[0], ceiling[1], [ceiling[0]])[0], ceiling[1] + SMALL)
+
+
 def test_a_full_ceiling_keeps_the_budget() -> None:
     """What fits the ceiling exactly is within (epsilon, delta)."""
     for epsilon, delta in (("0.1", "1e-9"), ("1", "1e-5"), ("8", "1e-3")):

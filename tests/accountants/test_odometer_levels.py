@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed.accountants.zcdp import FINEST, LEVEL, ZeroConcentrated, checkpoints, odometer
+from privfed.questions.exact import RESOLUTION
 
 DELTA = Fraction(1, 10**5)
 NUMBERS = st.integers(0, 400)
@@ -96,6 +97,23 @@ def test_every_checkpoint_that_is_read_holds_the_total(rho: float) -> None:
     assert all(level >= rho * (1 - 1e-12) for level, _ in read_at)
     figure = float(odometer(Fraction(rho), DELTA, (SHARE, BUDGET))[0])
     assert figure >= rho + 2 * math.sqrt(rho * math.log(1e5))
+
+
+@given(st.fractions(Fraction(1, 10**6), 50), st.fractions(Fraction(1, 10**6), 50))
+def test_a_fixed_total_reads_itself_and_is_never_rounded_down(
+    one: Fraction, more: Fraction
+) -> None:
+    """No float holds a third: at the first share and at the ceiling there is a checkpoint just above, of their own."""
+    for rho in (one, one + more):
+        levels = [Fraction(level) for level, _ in checkpoints(rho, 1e-5, (one, one + more))]
+        assert all(level >= rho for level in levels)
+        assert min(levels) <= rho * (1 + Fraction(1, 10**15))
+    epsilon, _ = odometer(one, DELTA, (one, one + more))
+    assert (epsilon * RESOLUTION).denominator == 1
+    best = min(
+        c + 2 * math.sqrt(c * math.log(1 / d)) for c, d in checkpoints(one, 1e-5, (one, one + more))
+    )
+    assert epsilon > Fraction(best)
 
 
 def test_a_first_block_and_an_amended_budget_read_nearer_than_by_the_plain_levels() -> None:

@@ -242,6 +242,20 @@ def test_a_tiny_proposal_buys_nothing(make_gate: MakeGate, mechanism: str, spend
     assert events(gate) == ["refused"]
 
 
+@pytest.mark.parametrize("spend", ["1e-40", "1e-300"])
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_a_policys_own_spend_may_be_too_small(
+    make_gate: MakeGate, mechanism: str, spend: str
+) -> None:
+    """Its mechanism was said to state a cost that cannot be right; the owner is told what to change."""
+    gate = make_gate({LEVEL.kind: (Guard.of(mechanism, spend=spend),)}, accountant="zcdp")
+    assert reason(gate, request(query=LEVEL)) == Reason.UNSUPPORTED
+    (refused,) = gate.ledger.entries(events=("refused",))
+    assert refused.body["why"] == (
+        f"mechanism '{mechanism}': the spend is too small: 64-bit integers cannot hold its noise"
+    )
+
+
 def test_a_charge_outlives_the_gate(records: Records, tmp_path: Any) -> None:
     """A gate opened again on the same ledger goes on where the last one stopped."""
     policy = Policy({HALVES.kind: (Guard.of("laplace", spend="0.2"),)}, budget=Budget.of("0.3"))

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from privfed.accountants.approximate import ApproximateZeroConcentrated
@@ -46,6 +46,50 @@ def test_an_amended_or_exceeded_ceiling_certifies_nothing(accountant: Accountant
         assert stated.ceiling is None
         assert stated.delta in (budget.delta, STATED, STATED + total[1])
     assert accountant.stated(total, budget).epsilon >= accountant.odometer(total, budget.delta)[0]
+
+
+EPSILONS = st.fractions(Fraction(1, 10**4), 10**6) | st.integers(1, 40).map(Fraction)
+DELTAS = st.integers(1, 300).map(lambda power: Fraction(1, 10**power)) | st.just(Fraction(9, 10))
+
+
+@pytest.mark.parametrize("accountant", ACCOUNTANTS, ids=lambda a: a.name)
+@given(epsilon=EPSILONS, delta=DELTAS)
+@example(Fraction(10**6), Fraction(1, 10**300))
+def test_a_full_ceiling_is_within_every_budget(
+    accountant: Accountant, epsilon: Fraction, delta: Fraction
+) -> None:
+    """Rounded up on one way and down on the other: to the last digit, for what a person may write."""
+    told = accountant.guarantee(accountant.ceiling(Budget(epsilon, delta)), delta)
+    assert told[0] <= epsilon and told[1] <= delta
+    assert told[0] >= epsilon * (1 - Fraction(1, 10**4))
+
+
+@pytest.mark.parametrize("accountant", ACCOUNTANTS, ids=lambda a: a.name)
+def test_under_an_amended_budget_the_first_ceiling_still_bounds_what_fits_it(
+    accountant: Accountant,
+) -> None:
+    """At the delta that is told the smaller of the odometer's figure and of the filter's that was there before any charge."""
+    first, later = BUDGETS[0], BUDGETS[1]
+    ceiling = accountant.ceiling(first)
+    stated = accountant.stated(ceiling, later, amended=True, fixed=(ceiling,))
+    filtered = accountant.guarantee(ceiling, stated.delta)[0]
+    odometer, _ = accountant.odometer(ceiling, stated.delta, (ceiling,))
+    assert stated.epsilon == min(odometer, filtered)
+    assert filtered < odometer or isinstance(accountant, PureEpsilon)
+    beyond = accountant.ceiling(later)
+    told = accountant.stated(beyond, later, amended=True, fixed=(ceiling,))
+    assert told.epsilon == accountant.odometer(beyond, later.delta, (ceiling,))[0]
+
+
+@pytest.mark.parametrize("accountant", ACCOUNTANTS, ids=lambda a: a.name)
+def test_of_an_untouched_budget_all_is_left_and_of_a_crumb_nothing(accountant: Accountant) -> None:
+    """To the last digit; and what the rounding of shares leaves is told as nothing, as is less than nothing."""
+    budget = BUDGETS[1]
+    ceiling = accountant.ceiling(budget)
+    assert accountant.left(accountant.nothing, budget) == budget.epsilon
+    for rest in (ceiling[0] / 100_001, Fraction(0), -ceiling[0]):
+        assert accountant.left((ceiling[0] - rest, Fraction(0)), budget) == 0
+    assert accountant.left((ceiling[0] * Fraction(9, 10), Fraction(0)), budget) > 0
 
 
 @pytest.mark.parametrize("accountant", ACCOUNTANTS, ids=lambda a: a.name)

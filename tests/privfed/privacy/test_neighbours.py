@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from privfed.accountants import pld
@@ -66,6 +66,19 @@ def test_delta_grows_as_the_chain_of_inequalities_does(
     assert float(grown.delta) == pytest.approx(chained, rel=1e-9)
     assert float(grown.delta) >= chained * (1 - 1e-12)
     assert grown.epsilon == Fraction(epsilon) * steps
+
+
+@given(st.integers(2, 10**6), st.fractions(0, 10**4), st.integers(0, 300))
+@example(100, Fraction(8), 6)
+@example(2, Fraction(400), 300)
+def test_no_epsilon_is_too_large_for_a_group(steps: int, epsilon: Fraction, power: int) -> None:
+    """e^800 is no float: a page of two policies ended with Python's error after both had been paid for."""
+    loss, grows = Loss(epsilon, delta=Fraction(1, 10**power) / 2), (steps - 1) * float(epsilon)
+    try:
+        grown = group(loss, steps).delta
+        assert loss.delta < grown < 1 and grows < math.log(2) + power * math.log(10)
+    except UnsupportedLoss:
+        assert grows + math.log(steps) > power * math.log(10) - 1
 
 
 def test_laws_are_shifted_with_the_group() -> None:

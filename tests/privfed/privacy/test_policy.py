@@ -85,6 +85,7 @@ def test_every_field_is_in_the_digest(change: dict[str, object]) -> None:
         ({"budget": {}}, "needs epsilon"),
         ({"budget": {"epsilon": "1", "detla": "0"}}, "unknown key 'detla'"),
         ({"budget": {"epsilon": "1", "delta": "1"}}, 'below 1; write delta = "1e-5"'),
+        ({"budget": {"epsilon": "1", "delta": "0.99999999999999999999"}}, "below 1; write delta"),
         ({"guard": [lines(), lines(query=3)]}, "^policy: guard 2: every"),
         ({"guard": [lines(), lines(tmes=1)]}, r"^policy: guard 2: \[\[guard\]\]: unknown key"),
     ],

@@ -15,6 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.engines.local import LocalDisclosure
+from privfed.errors import StudyError
 from privfed.learners import GeneticTreeRegressor, RuleFitRegressor
 from privfed.learners.evaluation import EDGES, ClassScores, RegressionErrors
 from privfed.mechanisms.laplace import Laplace
@@ -52,6 +53,13 @@ def test_personal_models_take_no_share() -> None:
     assert with_evaluation(propose, Fraction(4), None, model, NUMERIC) == propose(Fraction(4))
     with pytest.raises(Exception, match="one model for all"):
         with_evaluation(propose, Fraction(4), SHARE, model, NUMERIC)
+
+
+def test_an_epsilon_too_small_for_a_share_says_so() -> None:
+    """What is left beside the share converts to epsilon 0; the learner's budget was said to be no number above 0."""
+    model = RuleFitRegressor()
+    with pytest.raises(StudyError, match="epsilon 1e-7 is too small to keep a share"):
+        with_evaluation(model.private, Fraction(1, 10**7), None, model, NUMERIC)
 
 
 CLASSES = Schema(
