@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from privfed.errors import LedgerError
+from privfed.errors import LedgerError, file_errors
 
 SIZE = 32  #: Bytes of a secret
 
@@ -60,11 +60,8 @@ def commitment(secret: bytes) -> str:
 @contextmanager
 def _kept(ledger: Path) -> Iterator[Path]:
     path = ledger.with_suffix(".secret")
-    try:
+    with file_errors(f"secret {path}", "kept", error=LedgerError):
         yield path
-    except OSError as error:
-        why = (error.strerror or type(error).__name__).lower()
-        raise LedgerError(f"secret {path}: cannot be kept ({why})") from None
 
 
 def new_secret() -> bytes:

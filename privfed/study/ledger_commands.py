@@ -19,7 +19,7 @@ from privfed.ledger.statement import Line, printable
 from privfed.ledger.verified_file import Verified, verified
 from privfed.owner.local_store import LocalStore
 from privfed.owner.noise_monitor import ENDING, read_tally
-from privfed.privacy.accountant import Accountant, Amount, Budget
+from privfed.privacy.accountant import Accountant, Amount, Budget, plus
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of
 from privfed.questions.exact import shown, shown_delta, shown_down
@@ -233,7 +233,7 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
 def share_of(ledger: Ledger, line: Line) -> str:
     """Format the fraction of the budget that a line's charges take in the accountant's currency; or nothing."""
     known = None if line.unprotected else currency(ledger)
-    total = tuple(a + b for a, b in zip(line.spent, line.reserved, strict=True))
+    total = plus(line.spent, line.reserved)
     return "" if known is None else percent_of(total, known[2])
 
 
