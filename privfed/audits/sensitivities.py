@@ -17,7 +17,7 @@ from privfed.tables.schema import Schema
 NAME = "audit of the stated sensitivities"  #: Findings of this audit are called so
 #: Records of the made-up tables, and tables of each size, which the questions of a kind share.
 SIZES, TRIES = (0, 1, 3, 30), 12
-QUESTIONS = 256  #: Most questions of a kind that are tried; each has a table of each size
+QUESTIONS = 64  #: Most questions of a kind that are tried; each has a table of each size
 LARGEST = 2**20  #: Most cells of a query that is tried
 SECRET = b"a made-up client's secret"
 

@@ -157,8 +157,6 @@ def covers(loss: Loss) -> bool:
     known = [charged for charged in loss.laws if not isinstance(charged.law, Unknown)]
     if loss.delta or not known:
         return True
-    if loss.epsilon is None and loss.rho is None:
-        return not loss.finite
     if loss.epsilon is not None:
         pure = all(charged.law.measure == "epsilon" or not charged.units for charged in known)
         if not pure or loss.epsilon < sum(each.law.loses(each.units) for each in known):

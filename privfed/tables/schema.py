@@ -76,6 +76,10 @@ class Column:
             raise SchemaError(
                 f"column {self.name!r}: bounds beyond {LARGEST:g} overflow; write what values can be"
             )
+        if float(lower) == float(upper):  # whole numbers beyond 2^53
+            raise SchemaError(
+                f"column {self.name!r}: to floats lower and upper are one number; write values less an offset"
+            )
         if not upper - lower >= 1 / LARGEST:
             raise SchemaError(
                 f"column {self.name!r}: bounds less than {1 / LARGEST:g} apart underflow; write values in another unit"

@@ -201,7 +201,7 @@ def test_what_is_not_tried_is_said() -> None:
         ("none", {"parts": []}, "of answers of more than 1,048,576 cells none was tried")
     ]
     many = [Sized(cells) for cells in range(1, QUESTIONS + 2)]
-    assert [partial for *_, partial in audited(*many)] == ["more than 256 questions are planned"]
+    assert [partial for *_, partial in audited(*many)] == ["more than 64 questions are planned"]
     (cohort,) = audited(OfSome(), mechanism="randomized_response")
     assert cohort == (
         "none",

@@ -231,6 +231,18 @@ def test_proposals_are_capped(make_gate: MakeGate) -> None:
     assert gate.ledger.spent(gate.accountant).total[0] == Fraction("0.4")
 
 
+def test_the_least_times_of_a_kinds_guards_holds(make_gate: MakeGate) -> None:
+    """An answer holds all parts, whichever guard is the stricter."""
+    once, twice = (
+        Guard.of("laplace", "counts", spend="0.1", times=1),
+        Guard.of("laplace", spend="0.1", times=2),
+    )
+    for guards in ((once, twice), (twice, replace(once, parts=("sums",)))):
+        gate = make_gate({LEVEL.kind: guards})
+        assert reason(gate, request("1", LEVEL)) is None
+        assert reason(gate, request("2", LEVEL)) == Reason.TIMES
+
+
 @pytest.mark.parametrize("spend", ["1e-190", "1e-30", "1e-16"])
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 def test_a_tiny_proposal_buys_nothing(make_gate: MakeGate, mechanism: str, spend: str) -> None:

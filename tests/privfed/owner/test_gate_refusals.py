@@ -14,6 +14,7 @@ from privfed.errors import InputError, PluginError, PolicyError
 from privfed.exchange.messages import Reason, Request
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.unprotected import Open
+from privfed.owner import gate as gate_module
 from privfed.questions.query import Query
 from privfed.questions.wire import encode
 from privfed.testing.queries import AboveMiddle, Histogram, LevelSums
@@ -44,6 +45,27 @@ def test_absurd_size(make_gate: MakeGate) -> None:
     assert reason(gate, request("1", AboveMiddle(0, 10**9))) == Reason.OVERSIZED
     assert reason(gate, request("2", AboveMiddle(0, 1001))) == Reason.OVERSIZED
     assert reason(gate, request("3", AboveMiddle(0, 1000))) is None
+
+
+def test_what_no_message_carries_is_refused_before_it_is_charged(
+    make_gate: MakeGate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight bytes a number, eight bits a byte: a larger answer would be paid for and never arrive."""
+    monkeypatch.setattr(gate_module, "MOST_BYTES", 16)
+    asked: dict[Query, Reason | None] = {
+        HALVES: None,
+        Histogram(0, (0.0, 0.3, 0.6, 1.0)): Reason.OVERSIZED,
+        AboveMiddle(0, 128): None,
+        AboveMiddle(0, 136): Reason.OVERSIZED,
+    }
+    guards = {
+        HALVES.kind: (Guard.of("laplace", spend="1"),),
+        AboveMiddle.kind: (Guard.of("randomized_response", spend="1"),),
+    }
+    gate = make_gate(guards)
+    for number, (query, expected) in enumerate(asked.items()):
+        assert reason(gate, request(str(number), query)) == expected
+    assert events(gate).count("reserved") == 2
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from privfed import Budget, Guard, LocalDisclosure, Policy, Schema
 from privfed.errors import PolicyError
-from privfed.exchange.messages import Release, Request
+from privfed.exchange.messages import Reason, Release, Request
 from privfed.exchange.survivors import PRIME, Opening, Survivors, cells_of, join, split, stream
 from privfed.owner import gate as gate_module
 from privfed.owner import masking
@@ -28,7 +28,7 @@ from privfed.privacy.noise import TestNoise
 from privfed.questions import wire
 from privfed.tables.schema import Column
 from privfed.testing.queries import Histogram
-from tests.asked_gate import reply
+from tests.asked_gate import reason, reply
 
 pytest.importorskip("cryptography")
 BINS = Histogram(0, (0.0, 0.25, 0.5, 0.75, 1.0))
@@ -369,6 +369,15 @@ def test_a_replay_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     view = masking.view_of
     monkeypatch.setattr(gate_module, "view_of", lambda r, *rest: view(replace(r, id=""), *rest))
     assert _difference(gates(least=0)) == 0
+
+
+def test_another_list_under_the_one_id_is_refused() -> None:
+    """An owner has agreed to one list; another under the same id is another question, as for any query."""
+    server = Server(gates())
+    assert server.agree(VICTIM, OWNERS)
+    other = Survivors(server.id, server.boxes(VICTIM, OWNERS[:4])).request("server")
+    assert reason(server.gates[VICTIM], other) == Reason.MISMATCH
+    server.gates[VICTIM].ledger.verify()
 
 
 def _difference(held: dict[str, Gate]) -> int:

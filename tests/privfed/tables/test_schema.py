@@ -27,6 +27,7 @@ NAN, INFINITE = float("nan"), float("inf")
         ({"name": "a", "lower": 0, "upper": INFINITE}, "bounds beyond 1e\\+100 overflow"),
         ({"name": "a", "lower": -1e308, "upper": 0}, "bounds beyond 1e\\+100 overflow"),
         ({"name": "a", "lower": 0, "upper": 1e-101}, "less than 1e-100 apart underflow"),
+        ({"name": "a", "lower": 2**70, "upper": 2**70 + 5}, "are one number; write values less"),
         ({"name": "a", "lower": "0", "upper": "1"}, "no text"),
         ({"name": "a", "lower": 0, "upper": 1, "fill": 2}, "fill must lie between"),
         ({"name": "a", "lower": 0, "upper": 1, "fill": 10**400}, "fill must lie between"),
