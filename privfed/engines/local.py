@@ -113,7 +113,7 @@ class LocalDisclosure(ChannelDisclosure):
         _warn_of_clipping(prepared, groups, known)
         books, secrets = _opened(_paths(groups, ledgers), seed, keys, registry)
         policies = _with_keys(policies, secrets)
-        tested = _held_out(held_out, client, known, individual)
+        tested = {} if held_out is None else _encoded(_split(held_out, client), known, individual)
         shared: dict[str, Any] = {"study": study, "amend": amend, "block": block}
         shared["queries"] = tuple(queries)
         gates: dict[str, Gate] = {}
@@ -229,12 +229,6 @@ def _encoded(
     return {
         name: Records.from_frame(part, known, individual, name) for name, part in groups.items()
     }
-
-
-def _held_out(
-    frame: pd.DataFrame | None, client: str, known: Schema, individual: str | None
-) -> dict[str, Records]:
-    return {} if frame is None else _encoded(_split(frame, client), known, individual)
 
 
 def _warn_of_clipping(

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -23,7 +22,7 @@ from privfed.owner.noise_monitor import ENDING, read_tally
 from privfed.privacy.accountant import Accountant, Amount, Budget, plus
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of
-from privfed.questions.exact import shown, shown_delta, shown_down
+from privfed.questions.exact import at_delta, shown, shown_delta, shown_down
 from privfed.study.output import STUDY, Output
 from privfed.study.persistent_ledgers import PersistentLedgers, files_in
 from privfed.study.price import percent_of
@@ -252,9 +251,7 @@ def left(ledger: Ledger) -> str:
     if not room:
         return "nothing of the budget"
     share = percent_of(taken, ceiling, rest=True)
-    return (
-        f"{share} of the budget, room for a study of epsilon {shown_down(room)}{_at(budget.delta)}"
-    )
+    return f"{share} of the budget, room for a study of epsilon {shown_down(room)}{at_delta(budget.delta)}"
 
 
 def closed(ledger: Ledger) -> str:
@@ -325,13 +322,9 @@ def _shares(
         told = (
             f"study {block.study}: a share of {percent_of(block.share, ceiling)}, {state} "
             f"{percent_of(block.spent, ceiling)} of the budget; epsilon {shown(epsilon)}"
-            f"{_at(delta)} given all that came before it, whatever comes after"
+            f"{at_delta(delta)} given all that came before it, whatever comes after"
         )
         yield block.study, told
-
-
-def _at(delta: Fraction) -> str:
-    return f" at delta {shown_delta(delta)}" if delta else ""
 
 
 def noise(name: str, path: Path, ledgers: int = 1, heads: Iterable[Head] = ()) -> tuple[str, bool]:
@@ -393,7 +386,7 @@ def _row(line: Line, share: str = "", taken: str = "") -> str:
         proven = (
             ", as far as is proven of a study that may stop at any time" if _rests(line) else ""
         )
-        parts.append(f"at most epsilon {shown(line.epsilon)} so far{_at(line.delta)}{proven}")
+        parts.append(f"at most epsilon {shown(line.epsilon)} so far{at_delta(line.delta)}{proven}")
     if line.ceiling is not None:
         parts.append(f"epsilon {shown(line.ceiling)} whatever is still asked")
     if line.remaining is not None and line.by != "all":

@@ -21,7 +21,13 @@ from privfed.privacy.mechanism import Protection
 from privfed.privacy.pairs import DominatingPair
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import accountant_of, mechanism_of
-from privfed.questions.exact import shown, shown_delta, shown_down, shown_percent
+from privfed.questions.exact import (
+    at_delta,
+    shown,
+    shown_delta,
+    shown_down,
+    shown_percent,
+)
 from privfed.questions.part import Part
 from privfed.questions.query import CohortQuery, LocalEffect
 from privfed.reports.words import in_words
@@ -473,10 +479,9 @@ def _total(price: Price) -> str:
         return (
             f"NO FINITE GUARANTEE ({why if price.unprotected else 'by the deltas of the losses'})"
         )
-    at = f" at delta {shown_delta(price.delta)}" if price.delta else ""
     held = "" if price.policy.budget else ", if queried as planned: no budget enforces it"
     basis = f" ({price.basis})" if price.basis else ""
-    return f"at most epsilon {shown(price.epsilon)}{at}{basis}{held}"
+    return f"at most epsilon {shown(price.epsilon)}{at_delta(price.delta)}{basis}{held}"
 
 
 def _of_a_shuffler(price: Price) -> list[str]:
