@@ -28,7 +28,7 @@ from privfed.owner.local_store import StudyThings
 from privfed.owner.masking import MaskingKey
 from privfed.owner.noise_monitor import NoiseSums, OtherOwners
 from privfed.privacy.accountant import STATED, Amount, PrivacyStatement
-from privfed.privacy.loss import told_basis
+from privfed.privacy.loss import basis_in_words
 from privfed.privacy.masked_sums import if_masks_fail
 from privfed.privacy.noise import SecureNoise, TestNoise
 from privfed.privacy.policy import Policy
@@ -333,7 +333,7 @@ def _line(name: str, gate: Gate) -> dict[str, Any]:
         **proved(gate, spent.total, unprotected),
         "unprotected": unprotected,
         "noise": "secure" if gate.secure else "test",
-        "basis": told_basis(spent.basis),
+        "basis": basis_in_words(spent.basis),
     }
     return row | _unmasked(gate, spent.total)
 
