@@ -25,6 +25,7 @@ from privfed.errors import (
     file_errors,
     may_be_a_record,
     no_column,
+    unknown,
 )
 from privfed.tables.csv_text import FILES, PLACE, PLAIN, Text, opened, proposed
 from privfed.tables.schema import Schema
@@ -95,7 +96,7 @@ def load_bundled(name: str, target: str | None = None) -> Dataset:
 def public_schema(name: str) -> Schema:
     """Give the public schema of a bundled set; its bounds are round public knowledge."""
     if name not in _LOADERS:
-        raise InputError(f"no public schema {name!r}; there are {', '.join(_LOADERS)}")
+        raise InputError(unknown("public schema", name, _LOADERS))
     with as_file(files("privfed.tables") / "schemas" / f"{name}.toml") as path:
         return Schema.from_toml(path)
 
