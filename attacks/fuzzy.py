@@ -86,11 +86,15 @@ def centred_target(table: Table, schema: PublicSchema | None) -> np.ndarray | No
 def match(claims: np.ndarray, records: np.ndarray, tolerance: float) -> np.ndarray:
     """Which records some claim hits within ``tolerance`` in every coordinate, one record a claim."""
     hit = np.zeros(len(records), dtype=bool)
+    order = np.argsort(records[:, -1])
+    ranked, reach = records[order, -1], tolerance * (1 + 1e-9)
     for claim in claims:
-        near = np.abs(records - claim).max(axis=1) if records.size else np.empty(0)
-        free = np.flatnonzero((near <= tolerance) & ~hit)
+        ends = np.searchsorted(ranked, [claim[-1] - reach, claim[-1] + reach])
+        places = np.sort(order[ends[0] : ends[1]])
+        near = np.abs(records[places] - claim).max(axis=1)
+        free = np.flatnonzero((near <= tolerance) & ~hit[places])
         if len(free):
-            hit[free[np.argmin(near[free])]] = True
+            hit[places[free[np.argmin(near[free])]]] = True
     return hit
 
 

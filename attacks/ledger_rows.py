@@ -228,7 +228,7 @@ def integer_points(columns: Sequence[PublicColumn], most: int) -> np.ndarray | N
 def whole_domain(example: Table, schema: PublicSchema) -> Table | None:
     """Every point that a record can lie at, or None if these are not few."""
     points = integer_points(_columns(schema), POINTS)
-    return None if points is None else _divided(example, schema, points)
+    return None if points is None else divided(example, points)
 
 
 def drawn_points(example: Table, schema: PublicSchema, *, number: int) -> Table:
@@ -240,14 +240,15 @@ def drawn_points(example: Table, schema: PublicSchema, *, number: int) -> Table:
             drawn.append(rng.uniform(low, high, number))
         else:
             drawn.append(rng.integers(round(low), round(high) + 1, number).astype(float))
-    return _divided(example, schema, np.column_stack(drawn))
+    return divided(example, np.column_stack(drawn))
 
 
 def _columns(schema: PublicSchema) -> list[PublicColumn]:
     return [*schema.features, *([] if schema.target is None else [schema.target])]
 
 
-def _divided(example: Table, schema: PublicSchema, points: np.ndarray) -> Table:
-    if schema.target is None:
-        return at_points(example, x=points, y=None)
-    return at_points(example, x=points[:, :-1], y=points[:, -1])
+def divided(example: Table, rows: np.ndarray) -> Table:
+    """Records of an example's kind, of rows of features and perhaps the target."""
+    width = example.x.shape[1]
+    y = rows[:, width] if rows.shape[1] > width else None
+    return at_points(example, x=rows[:, :width], y=y)

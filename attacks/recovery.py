@@ -17,7 +17,7 @@ from privfed.attacks.equations import (
     single_records,
     small_groups,
 )
-from privfed.attacks.finding import Finding, Risk
+from privfed.attacks.finding import Finding, Risk, Severity
 from privfed.attacks.fuzzy import (
     LEAVES,
     Cell,
@@ -28,8 +28,9 @@ from privfed.attacks.fuzzy import (
     prefixes,
     renamed,
 )
-from privfed.attacks.ledger_rows import integer_points
+from privfed.attacks.ledger_rows import divided, integer_points
 from privfed.attacks.reading import formed, well_formed
+from privfed.attacks.verbatim import DRAWS, made_up, own_and_others, severity
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 
 DOMAIN = 300_000  #: Most vectors of a domain that are enumerated
@@ -44,8 +45,8 @@ class Recovery(Attack):
     searched over the domain.
 
     A record counts as recovered when every feature (scaled and clipped as the tree does) and the
-    target are right to 1e-4 of their range. The baseline holds the same claims against other
-    clients' records.
+    target are right to 1e-4 of their range. The baseline holds the same claims against as many records that are
+    drawn: of other clients', and made up in the columns' shapes, whichever gives more.
     """
 
     name: ClassVar[str] = "recovery"
@@ -116,22 +117,25 @@ class Recovery(Attack):
         schema: PublicSchema | None,
         partial: str,
     ) -> Finding:
-        right, chance = 0, 0.0
-        for client in {entry.client for entry in claims} & set(truth):
+        attacked = [client for client in dict.fromkeys(e.client for e in claims) if client in truth]
+        rng, right, chance = np.random.default_rng(0), 0, np.zeros(DRAWS)
+        for client in attacked:
             of = [each for each in claims.items() if each[0].client == client]
-            hits = {name: _hits(of, truth[name], schema) for name in truth}
-            right += hits.pop(client)
-            chance += sum(hits.values()) / max(len(hits), 1)
-        attacked = {entry.client for entry in claims}
-        total = sum(len(truth[client].x) for client in attacked if client in truth)
+            own, others = own_and_others(truth, client)
+            hits = _hits(of, truth[client], schema)
+            right += hits
+            for draw in range(DRAWS if hits else 0):
+                drawn = (divided(truth[client], rows) for rows in made_up(own, others, rng))
+                chance[draw] += max(_hits(of, table, schema) for table in drawn)
+        total = sum(len(truth[client].x) for client in attacked)
         detail = {"claimed": sum(len(of) for of in claims.values()), **_methods(claims)}
         return self.finding(
             "records recovered exactly",
             right,
             of=total,
-            baseline=chance,
+            baseline=float(chance.mean()),
             releases=(LEAVES,),
-            severity="breach" if right > chance else "none",
+            severity="none" if severity(right, chance, 0) == Severity.NONE else "breach",
             detail={**detail, "precision": PRECISION},
             partial=partial,
         )

@@ -6,7 +6,7 @@ number of records alone: with no fewer levels than records the system has full r
 squares gives every value. The number of records is the sum of any feature's bins.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ from privfed.attacks.base import Attack, PublicSchema, Truth
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk, Severity
 from privfed.attacks.reading import well_formed
-from privfed.attacks.verbatim import DRAWS, more_draws, severity
+from privfed.attacks.verbatim import DRAWS, more_draws, severity, sources
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.leaks.shape import Shape
 
@@ -170,23 +170,30 @@ class SketchedValues(Attack):
             matches(known, column, near * float(np.ptp(column))) for _, known, column, _ in asked
         )
 
-        def by_chance(draws: int) -> np.ndarray:
-            rng, chance = np.random.default_rng(0), np.zeros(draws)
-            for client, known, column, feature in asked:
-                others = [table.x[:, feature] for name, table in truth.items() if name != client]
-                shape, pool = Shape.of(column.astype(float)), np.concatenate([np.empty(0), *others])
-                reach = near * float(np.ptp(column))
-                for draw in range(draws):
-                    drawn = _drawn(column, shape, pool, rng)
-                    chance[draw] += max(matches(known, each, reach) for each in drawn)
-            return chance
-
-        chance = by_chance(DRAWS)
+        chance = _by_chance(asked, truth, near, DRAWS)
         if severity(found, chance, 0) == Severity.SOME:
-            chance = by_chance(more_draws(cells))
+            chance = _by_chance(asked, truth, near, more_draws(cells))
         told: dict[str, Any] = {"of": cells, "baseline": float(chance.mean()), "partial": partial}
         grade = severity(found, chance, 0)
         return self.finding(metric, found, releases=(SKETCHES,), severity=grade, **told)
+
+
+def _by_chance(
+    asked: Sequence[tuple[str, np.ndarray, np.ndarray, int]], truth: Truth, near: float, draws: int
+) -> np.ndarray:
+    """How many cells of clients' columns would be found if they were drawn, of all columns together, by draw.
+
+    ``asked`` has the client, its known values, its column and the feature.
+    """
+    each, chance = sources(draws), np.zeros(draws)
+    for client, known, column, feature in asked:
+        others = [table.x[:, feature] for name, table in truth.items() if name != client]
+        shape, pool = Shape.of(column.astype(float)), np.concatenate([np.empty(0), *others])
+        reach = near * float(np.ptp(column))
+        for draw, rng in enumerate(each):
+            drawn = _drawn(column, shape, pool, rng)
+            chance[draw] += max(matches(known, cells, reach) for cells in drawn)
+    return chance
 
 
 def matches(known: np.ndarray, cells: np.ndarray, reach: float) -> int:

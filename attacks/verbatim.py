@@ -149,22 +149,18 @@ class Verbatim(Attack):
 
     def _rows(self, transcript: Transcript, kind: str, truth: Truth) -> Finding | None:
         """Whole records that left as rows of an exact table; none where no row is one."""
-        rng = np.random.default_rng(0)
         told = [
-            (rows, truth, client)
+            (client, rows)
             for client in transcript.clients
             if client in truth and len(rows := _tables(transcript.of(client=client), truth[client]))
         ]
-        each = [rows_found(*of, rng) for of in told]
-        found = sum(count for count, _ in each)
+        found, chance = rows_found(told, truth, sources(DRAWS))
         if not found:
             return None
         records = sum(len(truth[client].x) for client in transcript.clients if client in truth)
-        chance = np.sum([by_chance for _, by_chance in each], axis=0)
         if severity(found, chance, 0) != Severity.BREACH:
             draws = more_draws(records, SURE if found == records else OFTEN)
-            again = [rows_found(*of, rng, draws)[1] for of in told]
-            chance = np.sum(again, axis=0)
+            found, chance = rows_found(told, truth, sources(draws))
         grade = severity(found, chance, 0)
         if found == records > chance.max():
             # the table was handed over, however much of it chance would give
@@ -213,7 +209,7 @@ def _tally(
     draws: int,
 ) -> tuple[Tally, int]:
     """What is found of some owners' columns among their exact or noisy numbers, and of how many owners in time."""
-    tally, rng, read = Tally(chance=np.zeros((draws, 2))), np.random.default_rng(0), 0
+    tally, each, read = Tally(chance=np.zeros((draws, 2))), sources(draws), 0
     for client in owners:
         if deadline.over:
             break
@@ -226,12 +222,12 @@ def _tally(
         numbers = Numbers.of(parts)
         if not len(numbers.values):
             continue
-        moved = [Numbers.of([_moved(p, rng) for p in parts]) for _ in range(draws * noisy)]
+        moved = [Numbers.of([_moved(p, rng) for p in parts]) for rng in each if noisy]
         for column in _columns(truth, client, heard, schema):
             by_chance = (
                 [column.found(others) for others in moved]
                 if noisy
-                else [column.by_chance(numbers, rng) for _ in range(draws)]
+                else [column.by_chance(numbers, rng) for rng in each]
             )
             tally.add(column, numbers, by_chance)
     return tally, read
@@ -242,35 +238,47 @@ def more_draws(cells: int, most: int = OFTEN) -> int:
     return max(DRAWS, min(most, DRAWN // max(cells, 1)))
 
 
+def sources(draws: int) -> list[np.random.Generator]:
+    """A source of randomness for each draw, so that a longer look begins with the draws of a shorter one."""
+    return [np.random.default_rng([0, draw]) for draw in range(draws)]
+
+
 def rows_found(
-    rows: np.ndarray, truth: Truth, client: str, rng: np.random.Generator, draws: int = DRAWS
+    told: Sequence[tuple[str, np.ndarray]], truth: Truth, each: Sequence[np.random.Generator]
 ) -> tuple[int, np.ndarray]:
-    """How many of a client's records stand among released rows, each row counted for one record; and by chance.
+    """How many clients' records stand among released rows, each row counted for one record; and by chance.
 
     Args:
-        rows: the released rows, shape (rows, columns): features, and perhaps the target.
-        truth, client: the raw records by client, and whose rows they are.
-        rng: draws so many tables that chance is told by, the more of two: of the other clients' records, who may be
+        told: clients and their released rows, shape (rows, columns), of features and perhaps the target.
+        truth: the raw records by client.
+        each: draws a table that chance is told by, the more of two: of the other clients' records, who may be
             few, and of this one's columns, each by itself and in its shape.
     """
-    width = rows.shape[1]
-    own = _whole(truth[client])[:, :width]
-    others = [_whole(table)[:, :width] for name, table in truth.items() if name != client]
-    pool = np.concatenate(others) if others else np.empty((0, width))
-    told = Counter(map(tuple, rows.tolist()))
+    found, chance = 0, np.zeros(len(each))
+    for client, rows in told:
+        own, pool = (table[:, : rows.shape[1]] for table in own_and_others(truth, client))
+        left = Counter(map(tuple, rows.tolist()))
 
-    def there(table: np.ndarray) -> int:
-        return sum((told & Counter(map(tuple, table.tolist()))).values())
+        def there(table: np.ndarray, left: Counter[tuple[float, ...]] = left) -> int:
+            return sum((left & Counter(map(tuple, table.tolist()))).values())
 
-    chance = [max(map(there, _like(own, pool, rng))) for _ in range(draws)]
-    return there(own), np.array(chance)
+        found += there(own)
+        chance += [max(map(there, made_up(own, pool, rng))) for rng in each]
+    return found, chance
 
 
-def _like(own: np.ndarray, pool: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
+def own_and_others(truth: Truth, client: str) -> tuple[np.ndarray, np.ndarray]:
+    """A client's records, features and target, and everybody else's."""
+    own = _whole(truth[client])
+    others = [_whole(table) for name, table in truth.items() if name != client]
+    return own, np.concatenate([own[:0], *others])
+
+
+def made_up(own: np.ndarray, pool: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
     """As many records that the releases know nothing of, of others and made up."""
     if len(pool):
         yield np.asarray(rng.choice(pool, len(own)))
-    drawn = np.column_stack([rng.choice(column, len(own)) for column in own.T.astype(float)])
+    drawn = rng.permuted(own.astype(float), axis=0)
     for column in drawn.T:
         # of two values each is moved by itself, for between them there is nothing
         for some in [column] if len(own) > 2 else np.split(column, len(own)):

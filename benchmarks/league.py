@@ -33,7 +33,7 @@ import numpy as np
 import pandas as pd
 from peers import problem as peers
 from peers.problem import Feature, Problem
-from result_rows import RESULTS, arguments, code, commit, machine, today, write_rows
+from result_rows import RESULTS, arguments, code, commit, machine, seeds_of, today, write_rows
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 from sklearn.model_selection import train_test_split
 
@@ -219,7 +219,7 @@ def predicted(problem: Problem, method: str, python: str | None = None) -> tuple
 
 def cells(given: argparse.Namespace) -> Iterator[tuple[str, str, str, str, int]]:
     """Set, task, method, epsilon and split of each row, the splits outermost, so that early rows compare all."""
-    for split in range(given.first_seed, given.first_seed + given.seeds):
+    for split in seeds_of(given):
         for name in given.data:
             for task in ("classes", "numbers") if load(name)[1] else ("classes",):
                 for epsilon in given.epsilons if task in given.tasks else ():

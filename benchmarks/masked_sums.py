@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from league import DELTA, TARGETS, load, predictions, schema_of
-from result_rows import RESULTS, arguments, progress, read_rows, write_rows
+from result_rows import RESULTS, arguments, progress, read_rows, seeds_of, write_rows
 from sklearn.metrics import roc_auc_score
 
 from privfed import LocalDisclosure, Schema
@@ -89,7 +89,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     cells = [(d, e, k, m) for d in given.data for e in given.epsilons for k in given.owners
              for m in (False, True) if k > 1 or not m]  # fmt: skip
-    seeds = range(given.first_seed, given.first_seed + given.seeds)
+    seeds = seeds_of(given)
     rows: list[dict[str, object]] = []
     if given.results:
         rows = [{"code": "", **row} for row in read_rows(RESULTS / f"{given.results}.csv")]

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from result_rows import PRIVATE_KEYS, arguments, progress, write_rows
+from result_rows import arguments, progress, seeds_of, write_private
 from scipy.special import expit, logit
 from scipy.stats import norm
 
@@ -252,7 +252,7 @@ def main() -> None:
         kept = pd.read_csv(chosen.out, dtype={"epsilon": str})
     rows: list[dict[str, Any]] = kept.to_dict("records")  # type: ignore[assignment]
     known = {tuple(row[key] for key in RUN) for row in rows}
-    for seed in progress(range(chosen.first_seed, chosen.first_seed + chosen.seeds), "runs"):
+    for seed in progress(seeds_of(chosen), "runs"):
         for setting in settings:
             run = dict(zip(RUN, (*setting, seed), strict=True))
             if (*setting, seed) not in known:
@@ -276,7 +276,7 @@ def main() -> None:
             f"{count.min()} to {count.max()} runs, two owners; coverage of 90 % intervals by factor of their "
             "width; the spread is the mean's standard error over runs"
         )
-        write_rows(table, chosen.results, PRIVATE_KEYS, seed=str(chosen.first_seed), note=note)
+        write_private(table, chosen, note, str(chosen.first_seed))
 
 
 if __name__ == "__main__":

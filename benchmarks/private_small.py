@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from league import DATA, DELTA, load, schema_of
-from result_rows import PRIVATE_KEYS, arguments, write_rows
+from result_rows import arguments, seeds_of, write_private
 from sklearn.datasets import make_moons
 from sklearn.metrics import log_loss
 
@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("--results", help="name of a table in benchmarks/results")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    seeds = range(given.first_seed, given.first_seed + given.seeds)
+    seeds = seeds_of(given)
     lines = []
     for name in given.tables:
         if name not in MADE_UP and not (DATA / f"{name}.csv").exists():
@@ -223,13 +223,11 @@ def main() -> None:
                      "spread": round(float(spread[learner]), 4)}
                     for learner in each
                 ]  # fmt: skip
-    if given.results:
-        note = (
-            f"tables of benchmarks/private_small.py, drawn anew for each of {given.seeds} seeds; "
-            f"{given.clients} clients, delta {DELTA}, {HELD_OUT} records held out; ± over seeds"
-        )
-        seed = f"{seeds[0]} to {seeds[-1]}"
-        write_rows(lines, given.results, PRIVATE_KEYS, seed=seed, note=note)
+    note = (
+        f"tables of benchmarks/private_small.py, drawn anew for each of {given.seeds} seeds; "
+        f"{given.clients} clients, delta {DELTA}, {HELD_OUT} records held out; ± over seeds"
+    )
+    write_private(lines, given, note)
 
 
 if __name__ == "__main__":

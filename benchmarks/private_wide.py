@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from league import DELTA, TARGETS, forest, load, schema_of, scores
-from result_rows import PRIVATE_KEYS, arguments, write_rows
+from result_rows import arguments, seeds_of, write_private
 from sklearn.model_selection import train_test_split
 
 from privfed import Column, Schema
@@ -86,19 +86,17 @@ def main() -> None:
     parser.add_argument("--results", help="name of a table in benchmarks/results")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    seeds = range(given.first_seed, given.first_seed + given.seeds)
+    seeds = seeds_of(given)
     rows: list[dict[str, Any]] = []
     for name in given.data:
         for epsilon in given.epsilons:
             rows += lines(name, epsilon, given.bounds, seeds)
             print(pd.DataFrame(rows[-len(given.bounds) :]).to_string(index=False), flush=True)
-    if given.results:
-        note = (
-            f"{len(seeds)} splits, {4 * len(seeds)} of sets below 1,500 records and {2 * len(seeds)} below 5,000; "
-            f"five clients, delta {DELTA}, 20 % held out; numbers are cut at the median; ± over splits"
-        )
-        seed = f"from {seeds[0]} on"
-        write_rows(rows, given.results, PRIVATE_KEYS, seed=seed, note=note)
+    note = (
+        f"{len(seeds)} splits, {4 * len(seeds)} of sets below 1,500 records and {2 * len(seeds)} below 5,000; "
+        f"five clients, delta {DELTA}, 20 % held out; numbers are cut at the median; ± over splits"
+    )
+    write_private(rows, given, note, f"from {seeds[0]} on")
 
 
 if __name__ == "__main__":

@@ -83,6 +83,11 @@ def arguments(
     return parser
 
 
+def seeds_of(given: argparse.Namespace) -> range:
+    """As many seeds as ``--seeds`` says, from ``--first-seed`` on."""
+    return range(given.first_seed, given.first_seed + given.seeds)
+
+
 def progress(items: Iterable[T], name: str) -> Iterable[T]:
     """Show progress over some items on a terminal."""
     bar: Iterable[T] = tqdm(items, desc=name, disable=None)
@@ -126,6 +131,19 @@ def write_rows(
     path.parent.mkdir(parents=True, exist_ok=True)
     table.to_csv(path, index=False, lineterminator="\n", float_format=float_format)
     return path
+
+
+def write_private(
+    rows: pd.DataFrame | Sequence[dict[str, Any]],
+    given: argparse.Namespace,
+    note: str,
+    seed: str | None = None,
+) -> None:
+    """Write rows of private learners side by side, where ``--results`` names a table."""
+    seeds = seeds_of(given)
+    told = f"{seeds[0]} to {seeds[-1]}" if seed is None else seed
+    if given.results:
+        write_rows(rows, given.results, PRIVATE_KEYS, seed=told, note=note)
 
 
 def check_rows(table: pd.DataFrame, path: Path, keys: Sequence[str]) -> None:

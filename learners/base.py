@@ -489,14 +489,14 @@ class PersonalLearner(FederatedLearner):
                 f"each client has a model of its own, and there is none for all; write {write}, say"
             )
         simulated: Mapping[str, Any] = vars(self).get("_simulated", {})
-        if client in simulated and client not in self._taken:
-            return simulated[client]
-        if client not in self._taken:
+        if client not in (here := {**simulated, **self._taken}):
             raise InputError(
-                f"the model of client {client!r} is not here, for it never left that client; call "
+                f"client {client!r} keeps no model: its policy allows none, or its records gave none"
+                if simulated
+                else f"the model of client {client!r} is not here, for it never left that client; call "
                 "take_home(client, shelf) where its shelf is"
             )
-        return self._taken[client]
+        return here[client]
 
     def _score(
         self, measure: Callable[[np.ndarray], float], X: pd.DataFrame | np.ndarray, client: Any

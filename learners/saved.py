@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from privfed.errors import InputError
+from privfed.errors import InputError, file_errors
 from privfed.learners.base import FederatedLearner
 from privfed.questions import plugins
 from privfed.tables.toml_file import naming
@@ -51,12 +51,10 @@ def load(path: str | Path, *, learner: type[FederatedLearner] | None = None) -> 
         PluginError: the learner that it names is not installed.
     """
     try:
-        if Path(path).stat().st_size > LARGEST:
-            raise InputError(f"model file {path}: is larger than {LARGEST} bytes")
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        why = (error.strerror or type(error).__name__).lower()
-        raise InputError(f"model file {path}: cannot be read ({why}); {_WANTED}") from None
+        with file_errors(f"model file {path}", instead=_WANTED):
+            if Path(path).stat().st_size > LARGEST:
+                raise InputError(f"model file {path}: is larger than {LARGEST} bytes")
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
         raise InputError(f"model file {path}: is no JSON; {_WANTED}") from None
     with naming(f"model file {path}"):

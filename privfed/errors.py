@@ -134,6 +134,19 @@ class Faults:
             raise kind(*faults)
 
 
+@contextmanager
+def file_errors(
+    where: str, done: str = "read", instead: str = "", error: type[PrivfedError] = InputError
+) -> Iterator[None]:
+    """Raise what the system says of a file as one error: it cannot be ``done``, why, and what to do ``instead``."""
+    try:
+        yield
+    except OSError as fault:
+        why = (fault.strerror or type(fault).__name__).lower()
+        remedy = f"; {instead}" if instead else ""
+        raise error(f"{where}: cannot be {done} ({why}){remedy}") from None
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint at the name that was meant, to end a message with; empty where none is near."""
     close = get_close_matches(str(name), [str(one) for one in known], 1)

@@ -16,7 +16,15 @@ from privfed.ledger.allowances import Allowances, people_of
 from privfed.ledger.refusals import refusals_in
 from privfed.ledger.statement import fixed_totals
 from privfed.ledger.study_blocks import StudyBlock
-from privfed.privacy.accountant import STATED, Accountant, Amount, Budget, PrivacyStatement, plus
+from privfed.privacy.accountant import (
+    STATED,
+    Accountant,
+    Amount,
+    Budget,
+    PrivacyStatement,
+    fraction_of,
+    plus,
+)
 from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of, dearest_of
@@ -221,8 +229,7 @@ class _Gauge:
         key = (block.share, tight.method, tight.epsilon)
         if key not in self.risks:
             self.risks[key] = Risk.of(self._curve(tight, block.share))
-        ceiling = self.accountant.ceiling(self.policy.budget)
-        share = max(a / b for a, b in zip(block.share, ceiling, strict=True) if b)
+        share = fraction_of(block.share, self.accountant.ceiling(self.policy.budget))
         return BlockAccount(
             tight.epsilon,
             float(delta),

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from privfed.attacks.finding import Finding
-from privfed.errors import InputError, Note, did_you_mean
+from privfed.errors import InputError, Note, did_you_mean, file_errors
 from privfed.exchange.signing import Signer
 from privfed.questions.part import Unit
 from privfed.reports.account import ClientAccount
@@ -200,7 +200,5 @@ def _attacked(found: Finding) -> dict[str, Any]:
 
 
 def _bytes(path: Path) -> bytes:
-    try:
+    with file_errors(f"file {path}"):
         return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"file {path}: {(error.strerror or '').lower()}") from None

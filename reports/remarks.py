@@ -155,7 +155,8 @@ def faults(policy: PolicyReport) -> str:
     counts = ", ".join(f"{client} {count}" for client, count in each.items())
     return (
         f"Answers that failed inside a gate: {counts}. They were replaced by noise around zero if noise "
-        "was due, else by a failure; only a real gate's owner can count these"
+        "was due, by nothing where an owner keeps a model of its own, else by a failure; only a real gate's owner can "
+        "count these"
     )
 
 

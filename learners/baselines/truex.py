@@ -93,10 +93,11 @@ class TruexTreeClassifier(BaselineClassifier):
         rows = []
         for column in schema.features:
             low, high = column.bounds
-            between = np.arange(np.ceil(low), np.floor(high)) + 0.5
-            few = column.kind != "number" and len(between) < self.n_bins
-            few = few or column.kind == "category"
-            rows.append(between if few else np.linspace(low, high, self.n_bins + 1)[1:-1])
+            few = column.kind != "number" and np.floor(high) - np.ceil(low) < self.n_bins
+            if few or column.kind == "category":
+                rows.append(np.arange(np.ceil(low), np.floor(high)) + 0.5)
+            else:
+                rows.append(np.linspace(low, high, self.n_bins + 1)[1:-1])
         return padded(rows, max(map(len, rows)))
 
     def _predicted(self, x: Rows, client: Any) -> np.ndarray:

@@ -112,8 +112,9 @@ class Trie:
             return None
         number = np.maximum(number, -2 - number)
         left = int(self._children(number, np.array([feature]), last=False)[0])
-        cut = float(self._cut.all[(left - len(self.roots)) // 2])
-        return None if left == _NONE else (left, left + 1, cut)
+        if left == _NONE:
+            return None
+        return left, left + 1, float(self._cut.all[(left - len(self.roots)) // 2])
 
     @property
     def bytes(self) -> int:

@@ -141,5 +141,5 @@ def _placeholder(schema: Schema) -> Terms:
     features = len(schema.features)
     middle = (schema.lower + schema.upper) / 2
     cuts = tuple((float(m),) for m in middle)
-    cutoffs = Cutoffs(cuts, schema.lower, schema.upper, np.ones(features))
+    cutoffs = Cutoffs(cuts, schema.lower, schema.upper, schema.upper - schema.lower)
     return Terms(cutoffs, np.zeros((0, features, 2), np.uint8), ())

@@ -17,7 +17,7 @@ from privfed.cli.common import (
     folder_argument,
     policy_option,
 )
-from privfed.errors import InputError, LedgerError, unknown
+from privfed.errors import InputError, LedgerError
 from privfed.lazy import defer
 
 #: What a budget statement may be split by: ``privfed.privacy.limit.ASPECTS``, without its imports.
@@ -61,7 +61,10 @@ def verify(folder: Path, head: tuple[str, ...], public: Path | None, witness: st
         return _verified(str(folder), None, [gone.head], registry)
     if head or public:
         raise InputError("a head belongs to one ledger; give that ledger's file, not a folder")
-    told = [_verified(*one, registry) for one in ledger_commands.awaited(folder, registry)]
+    told = [
+        _verified(one.name, one.path, one.heads, registry)
+        for one in ledger_commands.awaited(folder, registry)
+    ]
     return max(told, default=FINE)
 
 
@@ -147,15 +150,13 @@ def noise(folder: Path, policy: str | None, client: str | None) -> int:
     """
     from privfed.study import ledger_commands
 
-    files = ledger_commands.files(folder, policy, client)
-    heads = ledger_commands.published(folder, policy)
-    status = FINE
-    for name, path in files.items():
-        known = [heads[name]] if name in heads else []
+    ledgers, status = ledger_commands.held(folder, policy, client), FINE
+    for one in ledgers:
         try:
-            line, convicted = ledger_commands.noise(name, path, len(files), known)
+            path = ledger_commands.check_there(one.path, one.heads)
+            line, convicted = ledger_commands.noise(one.name, path, len(ledgers), one.heads)
         except LedgerError as error:
-            status = _broken(name, error)
+            status = _broken(one.name, error)
             continue
         click.echo(line)
         status = BREACH if convicted else status
@@ -359,9 +360,8 @@ def _verified(
     from privfed.study.ledger_commands import check_there, intact
 
     try:
-        check_there(path, heads)
-        assert path is not None
-        click.echo(f"intact {where}: {intact(verified(path, registry, heads, public))}")
+        told = verified(check_there(path, heads), registry, heads, public)
+        click.echo(f"intact {where}: {intact(told)}")
     except LedgerError as error:
         return _broken(where, error)
     return FINE
@@ -382,33 +382,10 @@ class _Ledgers:
     def __iter__(self) -> Iterator[Any]:
         from privfed.study import ledger_commands
 
-        for name, owner, path, heads in self._chosen():
+        for held in ledger_commands.held(self.folder, self.policy, self.client):
             try:
-                ledger_commands.check_there(path, heads)
-                with ledger_commands.opened(path, heads) as one:
-                    yield name, owner or one.dataset, one
+                path = ledger_commands.check_there(held.path, held.heads)
+                with ledger_commands.opened(path, held.heads) as one:
+                    yield held.policy, one.dataset, one
             except LedgerError as error:
-                self.status = _broken(path or owner, error)
-
-    def _chosen(self) -> Iterator[tuple[str, str, Any, list[Any]]]:
-        from privfed.ledger.registry import Registry
-        from privfed.study import ledger_commands
-        from privfed.study.output import Output
-
-        if ledger_commands.is_plain(self.folder, self.policy):
-            files = ledger_commands.chosen(self.folder, self.client)
-            if self.folder.is_file() or self.client is not None:
-                yield from (("", "", path, []) for path in files.values())
-                return
-            for owner, path, heads in ledger_commands.awaited(self.folder, Registry()):
-                yield "", owner, path, heads
-            return
-        output = Output.opened(self.folder)
-        if self.policy is not None and self.policy not in output.policies:
-            raise InputError(unknown("policy", self.policy, output.policies))
-        for name in output.policies if self.policy is None else (self.policy,):
-            files, seen = output.ledger_files(name), output.heads(name)
-            if self.client is not None and self.client not in files:
-                raise InputError(unknown("client", self.client, files))
-            for owner in files if self.client is None else (self.client,):
-                yield name, owner, files[owner], [seen[owner]] if owner in seen else []
+                self.status = _broken(held.path or held.owner, error)

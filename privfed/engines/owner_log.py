@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from privfed.errors import InputError, LedgerError
+from privfed.errors import LedgerError, file_errors
 from privfed.ledger import Entry, Ledger
 
 log = logging.getLogger("privfed.owner")
@@ -36,11 +36,8 @@ class JsonLines(logging.Formatter):
 
 def handler(path: Path | None = None) -> logging.Handler:
     """Writes lines to standard error, or to a file of the owner's alone, with older ones beside it."""
-    try:
+    with file_errors(f"log {path}", "written", "name another file"):
         made = logging.StreamHandler() if path is None else _OwnFile(path)
-    except OSError as error:
-        why = (error.strerror or type(error).__name__).lower()
-        raise InputError(f"log {path}: cannot be written ({why}); name another file") from None
     made.setFormatter(JsonLines())
     return made
 

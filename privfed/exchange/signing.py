@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from privfed.errors import InputError, LedgerError
+from privfed.errors import InputError, LedgerError, file_errors
 from privfed.exchange.messages import Envelope, Head
 from privfed.questions import wire
 
@@ -59,11 +59,8 @@ def read_public(path: str | Path) -> bytes:
 
 
 def _read(path: str | Path, where: str, way_out: str) -> bytes:
-    try:
+    with file_errors(where, instead=way_out):
         key = Path(path).read_bytes()
-    except OSError as error:
-        why = (error.strerror or type(error).__name__).lower()
-        raise InputError(f"{where}: cannot be read ({why}); {way_out}") from None
     if len(key) != KEY:
         raise InputError(f"{where}: is no key, which has {KEY} bytes; {way_out}")
     return key

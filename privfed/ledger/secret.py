@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from privfed.errors import LedgerError
+from privfed.errors import LedgerError, file_errors
 
 SIZE = 32  #: Bytes of a secret
 ENDING = ".secret"  #: Ending of its file
@@ -77,11 +77,8 @@ def commitment(secret: bytes) -> str:
 
 @contextmanager
 def _kept(ledger: Path) -> Iterator[Path]:
-    try:
+    with file_errors(f"secret {own_beside(ledger, ENDING)}", "kept", error=LedgerError):
         yield beside(ledger, ENDING)
-    except OSError as error:
-        why = (error.strerror or type(error).__name__).lower()
-        raise LedgerError(f"secret {own_beside(ledger, ENDING)}: cannot be kept ({why})") from None
 
 
 def new_secret() -> bytes:

@@ -236,7 +236,7 @@ def _proved(
     fixed: tuple[Amount, ...],
 ) -> Line:
     """Say what is proved of a line: under its own ceiling, or at the whole budget's delta."""
-    total = tuple(a + b for a, b in zip(line.spent, line.reserved, strict=True))
+    total = plus(line.spent, line.reserved)
     whole = _budget("all", "", terms)
     stated = accountant.stated(total, line.budget or whole, amended=amended, fixed=fixed)
     proved = replace(line, epsilon=stated.epsilon, delta=stated.delta)

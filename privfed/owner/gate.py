@@ -441,9 +441,9 @@ class Gate:
         shelf = self.shelf.of(self.study, request.principal)
         view = LocalView(own.records, own.schema, own.secret, self._kept, shelf)
         with suppress(LedgerError):  # a full disk may tell how much is kept
-            self.shelf.apply(
-                request.principal, request.id, request.kind, lambda: query.take_effect(view)
-            )
+            asked = request.principal, request.id, request.kind
+            if not self.shelf.apply(*asked, lambda: query.take_effect(view)):
+                self.faults[request.kind] += 1
         return self._sealed(request, {})
 
     def _sealed(

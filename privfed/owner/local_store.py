@@ -137,8 +137,8 @@ class LocalStore(MutableMapping[str, Any]):
 
     # --- what the gate calls ---------------------------------------------------------------------
 
-    def apply(self, principal: str, request: str, kind: str, effect: Callable[[], None]) -> None:
-        """Do the effect of a request once, with the mark that it is done, or nothing.
+    def apply(self, principal: str, request: str, kind: str, effect: Callable[[], None]) -> bool:
+        """Do the effect of a request once, with the mark that it is done, or nothing; false if it failed just now.
 
         An effect that fails keeps nothing and is marked as failed, for the owner alone. LedgerError:
         the file cannot be written; nothing has happened.
@@ -146,8 +146,12 @@ class LocalStore(MutableMapping[str, Any]):
         with self._transaction() as db:
             sql = "SELECT 1 FROM effects WHERE principal = ? AND request = ?"
             if db.execute(sql, (principal, request)).fetchone() is None:
-                mark = (principal, request, kind, self._tried(db, effect))
-                db.execute("INSERT INTO effects VALUES (?, ?, ?, ?)", mark)
+                done = self._tried(db, effect)
+                db.execute(
+                    "INSERT INTO effects VALUES (?, ?, ?, ?)", (principal, request, kind, done)
+                )
+                return done
+        return True
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

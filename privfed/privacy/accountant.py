@@ -171,6 +171,11 @@ class Accountant(ABC):
         return all(a <= b for a, b in zip(total, ceiling, strict=True))
 
 
+def fraction_of(part: Amount, whole: Amount) -> Fraction:
+    """The largest fraction that a part takes of a whole, in any of its components."""
+    return max((a / b for a, b in zip(part, whole, strict=True) if b), default=Fraction(0))
+
+
 def plus(total: Amount, more: Amount, times: int = 1) -> Amount:
     """Add an amount, some number of times over."""
     return tuple(

@@ -263,9 +263,7 @@ class Policy(InToml):
         plain, faults = read_toml(path, where, PolicyError), Faults()
         with faults.collected(), naming(where):
             made = cls.from_dict(plain, where)
-        for group, name in _named(plain):
-            with faults.collected(), naming(where):
-                plugins.check(group, name)
+        plugins.check_all(_named(plain), where, faults)
         faults.tell(PolicyError)
         return made
 

@@ -4,11 +4,13 @@ Plugins are imported when first loaded; no class is ever built from a name found
 """
 
 import sys
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from privfed.errors import PluginError, did_you_mean
+from privfed.errors import Faults, PluginError, did_you_mean
+from privfed.tables.toml_file import naming
 
 #: The kinds of plugin, and what one of each is called.
 GROUPS = {
@@ -55,6 +57,13 @@ def check(group: str, name: str) -> None:
         hint = did_you_mean(name, points)
         hint = f"{hint} `privfed plugins {group}` lists all" if hint else listed
         raise PluginError(f"no {GROUPS[group]} called {name!r}{hint}")
+
+
+def check_all(named: Iterable[tuple[str, str]], where: str, faults: Faults) -> None:
+    """Collect what :func:`check` finds of groups and names that a file, called ``where``, names."""
+    for group, name in named:
+        with faults.collected(), naming(where):
+            check(group, name)
 
 
 def load(group: str, name: str) -> Any:

@@ -127,9 +127,7 @@ def read_study(path: Path) -> Study:
     plain = read_toml(path, where, StudyError)
     with faults.collected(), naming(where):
         study = Study.from_dict(plain, where, path.resolve().parent)
-    for group, name in _named(plain):
-        with faults.collected(), naming(where):
-            plugins.check(group, name)
+    plugins.check_all(_named(plain), where, faults)
     faults.tell(StudyError)
     return study
 

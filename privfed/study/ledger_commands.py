@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from privfed.audits.noise import audit_noise
@@ -20,7 +21,7 @@ from privfed.ledger.statement import Line, printable
 from privfed.ledger.verified_file import Verified, verified
 from privfed.owner.local_store import LocalStore
 from privfed.owner.noise_monitor import ENDING, read_tally
-from privfed.privacy.accountant import Accountant, Amount, Budget
+from privfed.privacy.accountant import Accountant, Amount, Budget, plus
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of
 from privfed.questions.exact import shown, shown_delta, shown_down
@@ -72,36 +73,38 @@ def chosen(path: Path, client: str | None) -> dict[str, Path]:
     return files if client is None else {client: files[client]}
 
 
-def files(path: Path, policy: str | None, client: str | None) -> dict[str, Path]:
-    """Return the ledgers of an output or a plain folder, or the file itself, by name; or InputError."""
+class Held(NamedTuple):
+    """One of the ledgers at a path, and all heads of it that were published there."""
+
+    policy: str  #: in a study's output; empty elsewhere
+    owner: str  #: by the file's name
+    path: Path | None  #: None where a ledger that answered before is gone
+    heads: list[Head]
+
+    @property
+    def name(self) -> str:
+        """Its owner, with the policy in a study's output."""
+        return f"{self.policy}, {self.owner}" if self.policy else self.owner
+
+
+def held(path: Path, policy: str | None, client: str | None) -> list[Held]:
+    """Return the ledgers of an output or a plain folder, or the file itself; or InputError."""
     if is_plain(path, policy):
-        return chosen(path, client)
-    output = Output.opened(path)
-    if policy is not None and policy not in output.policies:
-        raise InputError(unknown("policy", policy, output.policies))
-    each = {name: output.ledger_files(name) for name in output.policies if policy in (None, name)}
-    owners = {owner for own in each.values() for owner in own}
+        if path.is_file() or client is not None:
+            return [Held("", owner, file, []) for owner, file in chosen(path, client).items()]
+        return list(awaited(path, Registry()))
+    policies = Output.opened(path).policies
+    if policy is not None and policy not in policies:
+        raise InputError(unknown("policy", policy, policies))
+    there = [one for one in awaited(path, Registry(), policy) if one.path is not None]
+    owners = {one.owner for one in there}
     if client is not None and client not in owners:
         raise InputError(unknown("client", client, sorted(owners)))
-    return {
-        f"{name}, {owner}": file
-        for name, own in each.items()
-        for owner, file in own.items()
-        if client in (None, owner)
-    }
+    return [one for one in there if client in (None, one.owner)]
 
 
-def published(path: Path, policy: str | None) -> dict[str, Head]:
-    """Return the heads that an output keeps of its ledgers, by the names of :func:`files`; of a plain folder none."""
-    if is_plain(path, policy):
-        return {}
-    output = Output.opened(path)
-    heads = {name: output.heads(name) for name in output.policies}
-    return {f"{name}, {owner}": head for name, own in heads.items() for owner, head in own.items()}
-
-
-def awaited(folder: Path, registry: Registry) -> Iterator[tuple[str, Path | None, list[Head]]]:
-    """Yield name, file and published heads of the ledgers that should be in a folder, gone or not."""
+def awaited(folder: Path, registry: Registry, policy: str | None = None) -> Iterator[Held]:
+    """Yield the ledgers that should be in a folder, gone or not."""
     lasting = PersistentLedgers(folder.resolve())
     gone = {
         unquote(one.path.stem): one.head for one in registry.under(folder) if not one.path.is_file()
@@ -110,14 +113,13 @@ def awaited(folder: Path, registry: Registry) -> Iterator[tuple[str, Path | None
         files = {owner: path for owner, path in files_in(folder.resolve()).items() if _begun(path)}
         heads = {**gone, **lasting.earlier_heads()}
         for owner in dict.fromkeys([*files, *heads]):
-            yield owner, files.get(owner), [heads[owner]] if owner in heads else []
+            yield Held("", owner, files.get(owner), [heads[owner]] if owner in heads else [])
         return
     output = Output.opened(folder)
-    for name in output.policies:
-        seen, held = output.heads(name), output.ledger_files(name)
-        for client in dict.fromkeys([*held, *seen]):
-            heads_ = [seen[client]] if client in seen else []
-            yield f"{name}, {client}", held.get(client), heads_
+    for name in output.policies if policy is None else (policy,):
+        seen, files = output.heads(name), output.ledger_files(name)
+        for owner in dict.fromkeys([*files, *seen]):
+            yield Held(name, owner, files.get(owner), [seen[owner]] if owner in seen else [])
 
 
 def _begun(path: Path) -> bool:
@@ -128,10 +130,11 @@ def _begun(path: Path) -> bool:
         return True
 
 
-def check_there(path: Path | None, heads: Sequence[Head]) -> None:
-    """Check that a ledger that answered before has a file (LedgerError: it is gone)."""
+def check_there(path: Path | None, heads: Sequence[Head]) -> Path:
+    """Check that a ledger that answered before has a file, and return it (LedgerError: it is gone)."""
     if path is None:
         raise LedgerError(f"it answered before (head {heads[0]}), and there is no such file")
+    return path
 
 
 def amendments(path: Path, epsilon: str, delta: str | None) -> tuple[str, dict[str, Policy]]:
@@ -234,7 +237,7 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
 def share_of(ledger: Ledger, line: Line) -> str:
     """Format the fraction of the budget that a line's charges take in the accountant's currency; or nothing."""
     known = None if line.unprotected else currency(ledger)
-    total = tuple(a + b for a, b in zip(line.spent, line.reserved, strict=True))
+    total = plus(line.spent, line.reserved)
     return "" if known is None else percent_of(total, known[2])
 
 

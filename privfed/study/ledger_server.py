@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from privfed.errors import LedgerError
@@ -82,13 +82,13 @@ class LedgerServer(LoopbackServer):
         for number, folder in enumerate(self.folders):
             if folder.is_file():
                 ledger_commands.check_ledger_file(folder)
-                ledgers: Any = [(unquote(folder.stem), folder, [])]
+                ledgers = [ledger_commands.Held("", unquote(folder.stem), folder, [])]
             else:
-                ledgers = ledger_commands.awaited(folder, self.registry)
-            for name, path, heads in ledgers:
-                one = path.resolve() if path else (number, name)
-                known = found.setdefault(one, (number, name, path, []))
-                known[3].extend(heads)
+                ledgers = list(ledger_commands.awaited(folder, self.registry))
+            for each in ledgers:
+                one = each.path.resolve() if each.path else (number, each.name)
+                known = found.setdefault(one, (number, each.name, each.path, []))
+                known[3].extend(each.heads)
         yield from found.values()
 
     def _view(
@@ -102,10 +102,7 @@ class LedgerServer(LoopbackServer):
     ) -> LedgerView:
         place, folder = _place(number, name), self.folders[number]
         try:
-            if path is None:
-                raise LedgerError(
-                    f"it answered before (head {heads[0]}), and there is no such file"
-                )
+            path = ledger_commands.check_there(path, heads)
             told = verified(path, self.registry, heads)
             noise, convicted = ledger_commands.noise("", path, ledgers, heads)
             with closing(Ledger.read(path)) as ledger:

@@ -20,7 +20,7 @@ from privfed import __version__
 from privfed.attacks.finding import Finding, corrected
 from privfed.attacks.fitted_tree_risks import LabelledRecords, by_shadows, confidence, structural
 from privfed.attacks.fitted_trees import FittedTrees
-from privfed.errors import InputError, no_column
+from privfed.errors import InputError, file_errors, no_column
 from privfed.reports.model import model_page
 from privfed.study import confined_reader
 from privfed.study.exposed import exposed
@@ -49,11 +49,8 @@ def read_model(path: Path) -> FittedTrees:
             )
         if form == "pickle" and os.name != "posix":
             raise InputError("this system cannot confine a pickle; write it with skops.io.dump")
-        try:
+        with file_errors(f"model {path}", instead="check its path"):
             stored = path.read_bytes()
-        except OSError as error:
-            why = (error.strerror or type(error).__name__).lower()
-            raise InputError(f"cannot be read ({why}); check its path") from None
         arrays = _confined(stored, form)
         if "refused" in arrays:
             raise InputError(_text(arrays["refused"]))

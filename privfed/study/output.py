@@ -32,7 +32,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from privfed.errors import InputError, Note
+from privfed.errors import InputError, Note, file_errors
 from privfed.exchange.masked_totals import in_time
 from privfed.exchange.messages import Head
 from privfed.exchange.transcript import Transcript
@@ -65,12 +65,9 @@ def written_whole(folder: str | Path, *, overwrite: bool = False) -> Iterator[Pa
     target = Path(folder).resolve()
     _clear(target)
     _check_free(target, overwrite)
-    try:
+    with file_errors(f"--out {target}", "written"):
         target.parent.mkdir(parents=True, exist_ok=True)
         partial, lock = _locked(target)
-    except OSError as error:
-        why = (error.strerror or type(error).__name__).lower()
-        raise InputError(f"--out {target}: cannot be written ({why})") from None
     try:
         yield partial
         write_text(partial / CONTENTS, "\n".join([CONTENTS, *entries(partial)]) + "\n")
@@ -269,11 +266,8 @@ def write_out(out: Path, text: str, *, overwrite: bool) -> None:
     """Write the file of a command's ``--out``, in one step; InputError if it exists or cannot be."""
     if out.exists() and not overwrite:
         raise InputError(f"--out {out}: exists already; name another file, or add --overwrite")
-    try:
+    with file_errors(f"--out {out}", "written"):
         write_text(out, text)
-    except OSError as error:
-        why = (error.strerror or type(error).__name__).lower()
-        raise InputError(f"--out {out}: cannot be written ({why})") from None
 
 
 def check_empty(folder: Path) -> None:

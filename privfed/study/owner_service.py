@@ -12,9 +12,9 @@ from privfed.engines.owner_side import OwnerSide
 from privfed.errors import LedgerError
 from privfed.ledger.study_blocks import committed
 from privfed.owner.noise_monitor import read_tally
+from privfed.privacy.accountant import fraction_of
 from privfed.study.ledger_commands import currency
 from privfed.study.loopback import NOT_FOUND, HttpResponse, LoopbackServer
-from privfed.study.price import fraction_of
 
 #: Each metric's type and what it says.
 METRICS = {

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from privfed.errors import BudgetError, LedgerError, Note, PolicyError, StudyError
+from privfed.errors import BudgetError, LedgerError, Note, PolicyError, StudyError, file_errors
 from privfed.exchange.channel import read_heads
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
@@ -72,11 +72,8 @@ class PersistentLedgers:
 
     def registry(self) -> Registry:
         """Return where the ledgers' heads are remembered; makes the ledgers' folder, or a StudyError."""
-        try:
+        with file_errors(str(self), "written", "name another folder", StudyError):
             self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            why = (error.strerror or type(error).__name__).lower()
-            raise StudyError(f"{self}: cannot be written ({why}); name another folder") from None
         return Registry(witness=self.witness)
 
     def check_outside(self, out: Path) -> None:

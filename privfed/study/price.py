@@ -12,7 +12,7 @@ from privfed.errors import PluginError, PolicyError, UnsupportedLoss
 from privfed.ledger.study_blocks import kept
 from privfed.owner.guards import assign, bounded_under, stated_by
 from privfed.owner.opendp_maps import checked
-from privfed.privacy.accountant import Accountant, Amount, plus
+from privfed.privacy.accountant import Accountant, Amount, fraction_of, plus
 from privfed.privacy.laws import BitFlips
 from privfed.privacy.limit import Limit
 from privfed.privacy.loss import MASKED, Loss, is_masked, told_basis
@@ -102,9 +102,8 @@ class Price:
         if self.policy.budget is None or line.loss is None or not line.loss.finite:
             return None
         accountant = accountant_of(self.policy)
-        ceiling = accountant.ceiling(self.policy.budget)
         taken = _times(accountant, accountant.nothing, line)
-        return max(a / b for a, b in zip(taken, ceiling, strict=True) if b)
+        return fraction_of(taken, accountant.ceiling(self.policy.budget))
 
     def percent(self, line: KindPrice) -> str:
         """Format a line's fraction of the budget, rounded up."""
@@ -336,7 +335,7 @@ def _times(accountant: Accountant, total: Amount, line: KindPrice) -> Amount:
         one = accountant.amount(line.loss)
     except UnsupportedLoss as error:
         raise PolicyError(f"{line.kind!r}, mechanism {line.mechanism!r}: {error}") from None
-    return tuple(a + b * line.times for a, b in zip(total, one, strict=True))
+    return plus(total, one, line.times)
 
 
 @dataclass(frozen=True)
@@ -366,11 +365,6 @@ def left_of(left: Left, policy: Policy) -> str:
     if budget is None:
         return "no bound"
     return shown_down(accountant.left(left.spent, budget))
-
-
-def fraction_of(part: Amount, whole: Amount) -> Fraction:
-    """The largest fraction that a part takes of a whole, in any of its components."""
-    return max((a / b for a, b in zip(part, whole, strict=True) if b), default=Fraction(0))
 
 
 def percent_of(part: Amount, whole: Amount, *, rest: bool = False) -> str:

@@ -6,10 +6,10 @@ from fractions import Fraction
 
 from privfed.errors import StudyError
 from privfed.learners.base import FederatedLearner
-from privfed.privacy.accountant import Budget
+from privfed.privacy.accountant import Budget, fraction_of
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import accountant_of
-from privfed.study.price import Price, price
+from privfed.study.price import price
 from privfed.study.private_evaluation import whole_plan
 from privfed.tables.schema import Schema
 
@@ -45,20 +45,15 @@ def rescaled(policy: Policy, epsilon: Fraction, model: FederatedLearner, schema:
         ),
     )
 
-    def taken(tried: Policy) -> Fraction:
-        return _taken(price(whole_plan(model, schema, tried), schema, tried))
-
     accountant = accountant_of(policy)
+
+    def taken(tried: Policy) -> Fraction:
+        assert tried.budget is not None
+        priced = price(whole_plan(model, schema, tried), schema, tried)
+        return fraction_of(priced.amount, accountant.ceiling(tried.budget))
+
     before, after = (accountant.ceiling(p.budget) for p in (policy, within) if p.budget)
     return _spending(within, after[0] / before[0], taken, min(taken(policy), Fraction(1)))
-
-
-def _taken(priced: Price) -> Fraction:
-    """Return the fraction of the budget that a plan takes."""
-    budget = priced.policy.budget
-    assert budget is not None
-    ceiling = accountant_of(priced.policy).ceiling(budget)
-    return max(a / b for a, b in zip(priced.amount, ceiling, strict=True) if b)
 
 
 def _spending(

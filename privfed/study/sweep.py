@@ -39,7 +39,7 @@ from tqdm.auto import tqdm
 
 from privfed import __version__
 from privfed.attacks.finding import Finding
-from privfed.errors import DataWarning, InputError, Note, PrivfedError, StudyError
+from privfed.errors import DataWarning, InputError, Note, PrivfedError, StudyError, file_errors
 from privfed.interrupts import interrupted
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import text
@@ -246,12 +246,9 @@ class Sweep:
 
         InputError: it holds something else, cannot be written, or another sweep runs in it.
         """
-        try:
+        with file_errors(f"--out {self.folder}", "written"):
             self.cells.mkdir(parents=True, exist_ok=True)
             lock = (self.folder / ".lock").open("w")
-        except OSError as error:
-            why = (error.strerror or type(error).__name__).lower()
-            raise InputError(f"--out {self.folder}: cannot be written ({why})") from None
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

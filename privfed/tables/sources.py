@@ -18,7 +18,14 @@ from zipfile import BadZipFile
 import numpy as np
 import pandas as pd
 
-from privfed.errors import NO_HEADER, InputError, did_you_mean, may_be_a_record, no_column
+from privfed.errors import (
+    NO_HEADER,
+    InputError,
+    did_you_mean,
+    file_errors,
+    may_be_a_record,
+    no_column,
+)
 from privfed.tables.csv_text import FILES, PLACE, PLAIN, Text, opened, proposed
 from privfed.tables.schema import Schema
 from privfed.tables.table_faults import rows
@@ -170,10 +177,8 @@ def _header(path: Path, where: str, text: Text, least: int = 2) -> list[str]:
 def _readable(path: Path, where: str, text: Text) -> Iterator[None]:
     """Say why a file cannot be read: it is not there, or is in another encoding."""
     try:
-        yield
-    except OSError as error:
-        why = (error.strerror or type(error).__name__).lower()
-        raise InputError(f"{where}: cannot be read ({why}); check its path") from None
+        with file_errors(where, instead="check its path"):
+            yield
     except UnicodeError:
         likely = proposed(path).encoding
         likely = "latin-1" if likely == text.encoding else likely

@@ -10,7 +10,7 @@ from typing import Any
 
 import tomli_w
 
-from privfed.errors import InputError, did_you_mean
+from privfed.errors import InputError, did_you_mean, file_errors
 
 
 class InToml(ABC):
@@ -32,10 +32,8 @@ class InToml(ABC):
 def read_toml(path: str | Path, where: str, error: type[InputError]) -> dict[str, Any]:
     """Read a file, called ``where`` in messages; raises ``error`` if there is none, or no TOML."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as fault:
-        why = (fault.strerror or type(fault).__name__).lower()
-        raise error(f"{where}: cannot be read ({why}); check its path") from None
+        with file_errors(where, instead="check its path", error=error):
+            return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         raise error(f"{where}: is no UTF-8 text; save it as UTF-8") from None
     except tomllib.TOMLDecodeError as fault:

@@ -10,6 +10,7 @@ import pytest
 
 from privfed.attacks.equations import (
     NormalEquations,
+    ReconstructedRecord,
     few_records,
     known_domain,
     single_records,
@@ -239,3 +240,24 @@ def test_a_record_that_two_releases_give_counts_once() -> None:
     twice = Transcript((*released(truth["one"]), *released(truth["one"])))
     (found,) = Recovery().run(twice, truth, SCHEMA)
     assert found.value == found.of == 3
+
+
+def test_claims_that_anybody_s_table_has_are_found_by_chance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Sixty records of sixteen kinds, beside another owner's one: as many drawn ones are hit as often."""
+    kinds = np.array(list(product((0.0, 1.0), repeat=4)))
+    features = tuple(Column(f"c{i}", "integer", 0, 1) for i in range(3))
+    schema = Schema(features, Column("y", "integer", 0, 1))
+    rows = kinds[np.random.default_rng(1).integers(0, 16, 60)]
+    truth = {
+        name: Records(schema, own[:, :3], own[:, 3]) for name, own in (("a", rows), ("b", rows[:1]))
+    }
+    claims = [
+        ReconstructedRecord(np.append(1, row[:3] - 0.5), row[3] - 0.5, 0, "") for row in kinds
+    ]
+    monkeypatch.setattr(Recovery, "claims", lambda *_, **__: claims)
+    transcript = Transcript(tuple(replace(e, client="a") for e in released(truth["a"])))
+    (found,) = Recovery().run(transcript, truth, schema)
+    assert found.value == pytest.approx(16, abs=1) == found.baseline
+    assert found.severity == "none"

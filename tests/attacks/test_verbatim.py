@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from privfed.attacks import sketches, verbatim
 from privfed.attacks.verbatim import Verbatim, numbers_inside
 from privfed.exchange.messages import Release, ReleasedPart
 from privfed.exchange.transcript import Transcript, TranscriptEntry
@@ -294,3 +295,24 @@ def test_a_rare_coincidence_is_no_record_of_this_one() -> None:
 def test_bits_of_individuals_hold_no_numbers_to_look_for(truth: dict[str, Records]) -> None:
     """Nothing is read, and so nothing is said to have been looked at."""
     assert Verbatim().run(released(np.ones((30, 2), bool), PartType.BITS), truth, SCHEMA) == []
+
+
+@pytest.mark.parametrize("noise", [None, DiscreteLaplace(2.0)])
+def test_a_longer_look_begins_with_a_shorter_one_s_draws(noise: Law | None) -> None:
+    """Two looks at one release agree on what is found, and on what chance gives in each draw of both."""
+    schema = Schema((Column("a", "integer", 0, 99), Column("b", "integer", 0, 99)))
+    rng = np.random.default_rng(0)
+    truth = {n: Records(schema, rng.integers(0, 40, (25, 2)).astype(float)) for n in ("one", "two")}
+    rows = rng.integers(0, 40, (25, 2))
+    transcript = Transcript((*released(rows, PartType.COUNTS, noise=noise),))
+    owners = {"one": truth["one"]}
+    asked = transcript, noise is not None, owners, truth, schema, Verbatim().deadline()
+    shorter, longer = (verbatim._tally(*asked, draws)[0] for draws in (20, 200))
+    assert (shorter.forms, shorter.values) == (longer.forms, longer.values)
+    assert np.array_equal(shorter.chance, longer.chance[:20]) and longer.chance.std() > 0
+    told = [(name, rows.astype(float)) for name in truth]
+    few, many = (verbatim.rows_found(told, truth, verbatim.sources(draws)) for draws in (20, 200))
+    assert few[0] == many[0] and np.array_equal(few[1], many[1][:20])
+    columns = [("one", np.unique(rows[:9, 0].astype(float)), truth["one"].x[:, 0], 0)] * 2
+    brief, long = (sketches._by_chance(columns, truth, 0.0, draws) for draws in (20, 200))
+    assert np.array_equal(brief, long[:20]) and long.std() > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -41,6 +42,22 @@ def test_kinds(name: str) -> None:
         check_is_fitted(learner)
     with pytest.raises(NotFittedError):
         learner.predict(X)
+
+
+@pytest.mark.parametrize("bounds", [(0, 1e-12), (0, 1e12), (1e9, 1e9 + 10)])
+@pytest.mark.parametrize("name", sorted(plugins.available("learners")))
+def test_a_plan_is_priced_whatever_the_bounds(name: str, bounds: tuple[float, float]) -> None:
+    """Its queries have parts for columns of billionths and of millions, and for those far from zero."""
+    learner: FederatedLearner = plugins.load("learners", name)()
+    number = Column("y", "number", *bounds)
+    target = number if is_regressor(learner) else Column("y", categories=("no", "yes"))
+    schema = Schema((Column("x", "number", *bounds), target), "y")
+    policies = [learner.published()]
+    with suppress(PolicyError):  # a baseline has no other
+        policies.append(learner.private(4, schema=schema))
+    for policy in policies:
+        for line in learner.plan(schema, policy):
+            line.query.parts(schema)
 
 
 @pytest.mark.parametrize(

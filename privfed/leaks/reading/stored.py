@@ -4,55 +4,126 @@ Nothing in them is run: of the former bytes are looked up, of the latter plain t
 and no function that the file's schema names.
 """
 
+import io
+import math
+import pickletools
 import re
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from typing import Any
 
 import numpy as np
 
-#: What joblib writes before an array's bytes, after the opcode of its wrapper: how long the padding is, and it.
-_ARRAY = re.compile(rb"b([\x01-\x10])(\xff{1,16})")
-_KIND = re.compile(rb"[\x02\x03]([fiuV][0-9]{1,2})")
-_TEXT = re.compile(rb"[\x20-\x7e]{4,}")
-_SANE = (1e-9, 1e15)  #: Sizes between which eight or four bytes are taken for a number
+#: The keys of what joblib writes in front of an array's bytes, and how it names a type.
+_WRAPPED = {"shape", "order", "dtype", "allow_mmap"}
+_PADDED = "numpy_array_alignment_bytes"
+_TYPE = re.compile(r"[<>|=]?([fiucbSUV][0-9]{1,4})")
+_TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_SANE = (1e-9, 1e15)  #: Sizes between which eight bytes of a tree's node are taken for a number
 _MAGIC = b"SQLite format 3\0"
 _JOURNAL = 18  #: Where the header says that a log stands beside the file, which is not there
 
 
 def joblib_arrays(data: bytes) -> Iterator[tuple[str, object]]:
-    """Arrays that joblib wrote as they lie in memory, of every type that was named before, and the texts between.
+    """What joblib wrote: arrays, as they lie in memory between a pickle's opcodes, the numbers and the texts.
 
-    What stands behind an array's end, up to the next one, is read with it; few of those opcodes are sane numbers.
+    Columns of one table, each a matrix of one row, are put together.
     """
     if data[:1] != b"\x80" or b"joblib.numpy_pickle" not in data:
         return
-    found = [m for m in _ARRAY.finditer(data) if len(m[2]) >= m[1][0]]
-    begins = [one.start(2) + one[1][0] for one in found]
-    ends = [*(one.start() for one in found[1:]), len(data)]
-    kinds: list[str] = []
-    for at, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        header = data[ends[at - 1] - 512 if at else 0 : found[at].start()]
-        named = [kind.decode() for kind in _KIND.findall(header)]
-        kinds = list(dict.fromkeys([*named, *kinds]))
-        for kind in kinds:
-            yield from _array(data[begin:end], kind)
-    yield "joblib file", b"\n".join(_TEXT.findall(data)).decode("ascii")
+    stream, rows, told = io.BytesIO(data), [], _Opcodes()
+    while stream.tell() < len(data):  # an array of objects is a pickle of its own
+        with suppress(ValueError):
+            for opcode, argument, _ in pickletools.genops(stream):
+                told.read(opcode.name, argument)
+                if opcode.name == "BUILD" and set(told.said) >= _WRAPPED:
+                    for array in told.arrays(stream):
+                        one = array.ndim == 2 and len(array) == 1
+                        rows += [array] * one
+                        yield from [("joblib file", array)] * (not one)
+                    told.said.clear()
+            continue
+        break
+    for width in {row.size for row in rows}:
+        yield "joblib file", np.vstack([row for row in rows if row.size == width])
+    yield "joblib file", told.numbers
+    yield "joblib file", "\n".join(told.texts)
 
 
-def _array(data: bytes, kind: str) -> Iterator[tuple[str, np.ndarray]]:
-    """Sane numbers of a type; of records of a fixed width, as a tree's nodes are, those of each field of eight bytes."""
-    width = int(kind[1:])
-    records = kind[0] == "V" and width % 8 == 0 and width > 0
-    if not records and (kind[0] == "V" or width not in (2, 4, 8) or kind == "f2"):
+class _Opcodes:
+    """What a pickle's opcodes say: numbers, texts, and since the last array what is said of the next one."""
+
+    def __init__(self) -> None:
+        self.numbers: list[float] = []
+        self.texts: list[str] = []
+        self.said: list[Any] = []
+        self._memos: list[dict[int, Any]] = [{}]  # of a pickle, and of one inside it
+
+    def read(self, name: str, argument: Any) -> None:
+        """Read one opcode: put a value down, make a shape of whole numbers, or look up what was put down before."""
+        memo = self._memos[-1]
+        if name == "PROTO":
+            self._memos.append({})
+        elif name == "STOP":
+            self._memos.pop()
+        elif name == "MEMOIZE" or name.endswith("PUT"):
+            memo[len(memo) if argument is None else int(argument)] = (
+                self.said[-1] if self.said else None
+            )
+        elif name.endswith("GET"):
+            self.said.append(memo.get(int(argument)))
+        elif name == "MARK":
+            self.said.append(_Opcodes)
+        elif name == "STACK_GLOBAL":
+            self.said[-2:] = [None]
+        elif name.endswith("TUPLE") or name in _TUPLES:
+            self._together(_TUPLES.get(name))
+        elif isinstance(argument, str):
+            self.texts.append(argument)
+            self.said.append(argument)
+        elif type(argument) in (int, float) and name != "FRAME":
+            self.numbers.append(argument)
+            self.said.append(argument)
+
+    def _together(self, count: int | None) -> None:
+        """Make so many whole numbers, or all since the last mark, one tuple; other tuples are left as they are."""
+        begin = len(self.said) - (count or 0)
+        if count is None:
+            begin = max((at for at, one in enumerate(self.said) if one is _Opcodes), default=0)
+            del self.said[begin : begin + 1]
+        if begin >= 0 and all(type(one) is int for one in self.said[begin:]):
+            self.said[begin:] = [tuple(self.said[begin:])]
+
+    def arrays(self, stream: io.BytesIO) -> Iterator[np.ndarray]:
+        """The array whose bytes follow; of records of a fixed width, as a tree's nodes are, those of each field."""
+        after = {
+            one: self.said[at + 1 :] for at, one in enumerate(self.said) if isinstance(one, str)
+        }
+        shape, order = after["shape"][0], after["order"][0]
+        kinds = [one for one in after["dtype"] if isinstance(one, str) and _TYPE.fullmatch(one)]
+        if not kinds or not isinstance(shape, tuple):
+            return
+        swapped = ">" in after["dtype"]
+        dtype = np.dtype(f"{'>' if swapped else '<'}{kinds[0].lstrip('<>|=')}")
+        if _PADDED in after:
+            stream.seek(stream.read(1)[0], io.SEEK_CUR)
+        count = math.prod(shape)
+        whole = stream.read(count * dtype.itemsize)
+        if dtype.kind == "V":
+            yield from _fields(whole, dtype.itemsize)
+        elif dtype.kind in "fiucb" and len(whole) == count * dtype.itemsize:
+            yield np.frombuffer(whole, dtype).reshape(shape, order="F" if order == "F" else "C")
+
+
+def _fields(data: bytes, width: int) -> Iterator[np.ndarray]:
+    """The sane numbers of each field of eight bytes."""
+    if width % 8 or not width:
         return
-    whole = data[: len(data) // width * width]
-    numbers = np.frombuffer(whole, "<f8" if records else f"<{kind}").astype(float)
-    fields = numbers.reshape(-1, width // 8).T if records else numbers[None]
-    for field in fields:
+    for field in np.frombuffer(data[: len(data) // width * width], "<f8").reshape(-1, width // 8).T:
         size = np.abs(field)
         sane = field[(size == 0) | ((size > _SANE[0]) & (size < _SANE[1]))]
         if len(sane):
-            yield "joblib file", sane
+            yield sane
 
 
 def sqlite_tables(data: bytes) -> Iterator[tuple[str, object]]:

@@ -31,17 +31,20 @@ class Looked:
 
 @dataclass
 class Suite:
-    """The settings of a suite, and what its assertions saw; while recording, findings are accepted."""
+    """The settings of a suite, and what its assertions saw."""
 
     off: tuple[str, ...] = ()  #: Families of rules that are switched off
     #: What a reviewer reads of accepted findings, by their digests.
     accepted: dict[str, str] = field(default_factory=dict)
-    recording: bool = False
+    recording: bool = False  #: Whether findings that fail a test are accepted
     test: str = ""
     seen: list[Looked] = field(default_factory=list)
+    #: By digest, the findings of the last assertion that nobody had accepted.
+    last: dict[str, str] = field(default_factory=dict)
     #: Digests of accepted findings that were met, and the tests that ran.
     used: set[str] = field(default_factory=set)
     ran: set[str] = field(default_factory=set)
+    stopped: set[str] = field(default_factory=set)  #: Tests that ended where a finding was accepted
     #: The raw tables of the running test, none of whose values is to be printed.
     tables: list[RawTable] = field(default_factory=list)
 
@@ -50,17 +53,24 @@ class Suite:
     ) -> list[Evidence]:
         """The findings that nobody has accepted, by digests of test, path (without raw texts), rule."""
         new = []
+        self.last.clear()
         for one in found:
             text = "\0".join((self.test, hidden(one.where), one.rule))
             key = hashlib.sha256(text.encode()).hexdigest()[:24]
-            if self.recording:
-                self.accepted.setdefault(key, f"{self.test}: {one.rule}")
             if key in self.accepted:
                 self.used.add(key)
             else:
                 new.append(one)
+                self.last[key] = f"{self.test}: {one.rule}"
         self.seen.append(replace(looked, accepted=len(found) - len(new)))
         return new
+
+    def accept_last(self) -> None:
+        """Accept what the last assertion found."""
+        self.accepted |= self.last
+        self.used |= set(self.last)
+        self.stopped |= {told.rpartition(": ")[0] for told in self.last.values()}
+        self.seen[-1] = replace(self.seen[-1], accepted=self.seen[-1].findings)
 
     def told(self) -> dict[str, Any]:
         """All that a worker tells the session, as plain data."""
@@ -70,6 +80,7 @@ class Suite:
             ],
             "used": sorted(self.used),
             "ran": sorted(self.ran),
+            "stopped": sorted(self.stopped),
             "accepted": self.accepted,
         }
 
@@ -81,6 +92,7 @@ class Suite:
         ]
         self.used |= set(told["used"])
         self.ran |= set(told["ran"])
+        self.stopped |= set(told["stopped"])
         self.accepted |= told["accepted"]
 
     def summary(self) -> list[str]:
@@ -104,6 +116,11 @@ class Suite:
             )
         unread = sum((Counter(one.unread) for one in self.seen), Counter[str]())
         lines += [f"not read in full: {count} x {why}" for why, count in unread.most_common(SHOWN)]
+        if self.stopped:
+            lines.append(
+                f"{_many(len(self.stopped), 'test')} ended where a finding was accepted: update the baseline again "
+                "for what may follow there"
+            )
         stale = len(set(self.accepted) - self.used)
         return [*lines, f"{_many(stale, 'accepted finding')} not met again"] if stale else lines
 

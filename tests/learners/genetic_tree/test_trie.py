@@ -238,3 +238,10 @@ def test_the_bounded_score_is_r_squared() -> None:
     expected = np.clip(1 - errors / spread, -1, 1)
     assert scores(trie, genes, bounded=True) == pytest.approx(expected)
     assert confusions(_trie(*_client(5, 60, 2, 9)[:1], 2, 5), genes).sum() == 5 * 24
+
+
+def test_a_feature_that_cuts_nothing_has_no_children() -> None:
+    """Nor where nothing else was cut yet."""
+    table = Ranked.of(np.zeros((2, 1)), np.array([0, 1]), classes=2)
+    records = np.arange(2)
+    assert Trie(table, [(records, records)], DEPTH).children(0, 0) is None

@@ -36,7 +36,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.tree import DecisionTreeRegressor
 
-from privfed.testing import flatten
+from privfed.testing import RawValueLeft, assert_no_raw, flatten
 
 #: What every container below holds.
 VALUE = 47.31234567890123
@@ -414,17 +414,44 @@ def test_a_column_of_many_records_can_be_allowed() -> None:
     assert whole.less(["left*"]) is None and whole.less(["left*['id']", "left*['score']"]) is None
 
 
+@pytest.mark.parametrize("protocol", [2, 4, 5])
 @pytest.mark.parametrize("compress", [0, 3, ("bz2", 3)])
-def test_a_file_of_joblib_holds_its_arrays(compress: Any) -> None:
-    """Which lie there as in memory, between a pickle's opcodes; the second one's type is a memo of the first's."""
+def test_a_file_of_joblib_holds_its_arrays(compress: Any, protocol: int) -> None:
+    """Which lie there as in memory, between a pickle's opcodes, in their shapes; what is said twice is a memo of the first."""
     joblib = pytest.importorskip("joblib")
     first, second = np.random.default_rng(0).normal(50, 9, (2, 40, 3)).round(2)
+    left = {
+        "objects": np.array(["ab", 7.25], dtype=object),
+        "a": first,
+        "b": second.astype("<f4"),
+        "c": np.asfortranarray(second),
+        "d": second.astype(">i2"),
+        "e": first.reshape(2, 5, 4, 3),
+        "f": first.reshape(-1),
+        "g": {"x": 3.5},
+    }
     stream = io.BytesIO()
-    joblib.dump({"a": first, "b": second.astype("<f4"), "c": second}, stream, compress=compress)
+    joblib.dump(left, stream, compress=compress, protocol=protocol)
     leaves = [leaf.value for leaf in flatten(stream.getvalue())]
-    numbers = np.concatenate([one.ravel() for one in leaves if isinstance(one, np.ndarray)])
-    for array in (first, second.astype("<f4"), second):
-        assert np.isin(array, numbers).all()
+    arrays = [one for one in leaves if isinstance(one, np.ndarray)]
+    for name in "abcdef":
+        whole = np.asarray(left[name])
+        assert any(one.shape == whole.shape and (one == whole).all() for one in arrays), name
+    assert {3.5, 7.25} <= set(np.concatenate([one.ravel() for one in arrays]).tolist())
+    assert any("ab" in one for one in leaves if isinstance(one, str))
+
+
+@pytest.mark.parametrize("compress", [0, 3])
+def test_a_table_in_a_file_of_joblib_is_found(compress: int) -> None:
+    """Small whole numbers, of which no value says anything by itself: they keep their places in rows and columns."""
+    joblib = pytest.importorskip("joblib")
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.integers(18, 90, 12), "visits": rng.poisson(3, 12)})
+    table = table.assign(score=rng.integers(0, 11, 12)).assign(ward=rng.integers(1, 9, 12))
+    stream = io.BytesIO()
+    joblib.dump(table, stream, compress=compress)
+    with pytest.raises(RawValueLeft, match="joblib file"):
+        assert_no_raw(stream.getvalue(), table)
 
 
 @pytest.mark.parametrize("log", [False, True])

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,17 +76,21 @@ def cohort(tmp_path: Path) -> Callable[..., Path]:
     return written
 
 
+def metrics_of(command: str, study: Path, out: Path) -> Any:
+    """Carry a study out; what is measured of its private policy."""
+    assert status([command, str(study), "--out", str(out)]) == FINE
+    return json.loads((out / "private" / "metrics.json").read_text())
+
+
 def test_a_cohort_s_study_runs_and_is_reported(
     cohort: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Both common structures are found; the ledger verifies; the report has a finite epsilon."""
     out = tmp_path / "out"
-    path = cohort(STUDY.replace('"test"', '"secure"'))
-    assert status(["audit", str(path), "--out", str(out)]) == FINE
+    metrics = metrics_of("audit", cohort(STUDY.replace('"test"', '"secure"')), out)
     model = json.loads((out / "private" / "model.json").read_text())
     shapes = sorted("G" if rule["rule"].startswith("G") else "&" for rule in model["rules"])
     assert shapes == ["&", "G"]
-    metrics = json.loads((out / "private" / "metrics.json").read_text())
     assert metrics["simulation"] is True
     assert (metrics["individuals"], metrics["value"]) == (200, 1.0)
     (private,) = json.loads((out / "report.json").read_text())["policies"]
@@ -236,31 +241,30 @@ def test_charges_in_blocks_are_refused(
     assert "leave block at 1" in capsys.readouterr().err
 
 
-def test_a_cohort_s_price_is_the_sum_of_its_plan(
-    cohort: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+WHOLE = ("at most epsilon 20", "OVER")
+UNDECIDED = ("up to ε 12 in total, for any number of queries", "templates    x1")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "said", "unsaid"),
+    [
+        *((strategy, *WHOLE) for strategy in ("levels", "equal", "adaptive", "parts", "sampled")),
+        *((strategy, *UNDECIDED) for strategy in ("adaptive", "uct")),
+    ],
+)
+def test_every_strategy_s_price_is_its_epsilon(
+    cohort: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+    strategy: str,
+    said: str,
+    unsaid: str,
 ) -> None:
-    """Twelve for structures and eight for parameters, before any rule is read: it fits."""
-    assert status(["price", str(cohort(people=0))]) == FINE
-    told = capsys.readouterr().out
-    assert "at most epsilon 20" in told
-    assert "OVER" not in told
-
-
-def price_of(strategy: str, cohort: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> str:
-    """What a price says of a strategy."""
+    """The sum of its plan, however many questions there are; of a search that decides itself how often it asks, in words."""
     path = cohort(STUDY.replace('"levels"', f'"{strategy}"'), people=0)
     assert status(["price", str(path)]) == FINE
-    return capsys.readouterr().out
-
-
-@pytest.mark.parametrize("strategy", ["equal", "adaptive", "parts", "sampled"])
-def test_every_strategy_s_price_is_its_epsilon(
-    cohort: Callable[..., Path], capsys: pytest.CaptureFixture[str], strategy: str
-) -> None:
-    """However many questions there are, structures cost their epsilon and parameters theirs."""
-    told = price_of(strategy, cohort, capsys)
-    assert "at most epsilon 20" in told
-    assert "OVER" not in told
+    told = capsys.readouterr().out
+    assert said in told
+    assert unsaid not in told
 
 
 def test_a_price_names_every_question_of_the_levels(
@@ -273,16 +277,6 @@ def test_a_price_names_every_question_of_the_levels(
     amounts = [float(line.split("ε ")[1].split()[0]) for line in lines]
     assert len(amounts) == 4 and amounts == sorted(amounts)
     assert sum(amounts) == pytest.approx(12, abs=1e-2), "each is rounded up to four digits"
-
-
-@pytest.mark.parametrize("strategy", ["adaptive", "uct"])
-def test_a_search_that_decides_itself_is_priced_in_words(
-    cohort: Callable[..., Path], capsys: pytest.CaptureFixture[str], strategy: str
-) -> None:
-    """Nobody knows beforehand how often it asks, and the price says so."""
-    told = price_of(strategy, cohort, capsys)
-    assert "up to ε 12 in total, for any number of queries" in told
-    assert "templates    x1" not in told
 
 
 @pytest.mark.parametrize("command", ["price", "run"])
@@ -333,9 +327,8 @@ def test_where_no_rule_is_valid_coverage_is_undefined(
 ) -> None:
     """Neither 1 nor 0 in any file, and words on the console and the page."""
     out = tmp_path / "out"
-    path = cohort(STUDY.replace("min_support = 0.2", "min_support = 0.9"))
-    assert status(["run", str(path), "--out", str(out)]) == FINE
-    metrics = json.loads((out / "private" / "metrics.json").read_text())
+    rare = cohort(STUDY.replace("min_support = 0.2", "min_support = 0.9"))
+    metrics = metrics_of("run", rare, out)
     assert (metrics["value"], metrics["scores"]["precision"]) == (None, None)
     assert "no rule is valid; nothing found" in capsys.readouterr().out
     page = (out / "report.html").read_text()

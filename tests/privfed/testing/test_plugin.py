@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -132,11 +133,13 @@ def test_accepted_findings_are_counted_as_findings_are() -> None:
     """Two findings of one rule at one place are one line of the baseline, and two of the findings."""
     suite = Suite(test="test_x", recording=True)
     twice = [Evidence("verbatim", "a raw value", 40.0, lambda: "a[0]", str)] * 2
+    assert suite.judged(twice, Looked(2), str) == twice
+    suite.accept_last()
     assert suite.judged(twice, Looked(2), str) == []
     assert len(suite.accepted) == 1
     session = Suite()
     session.hear(suite.told())
-    assert session.summary()[0].endswith("2 findings, 2 of them accepted by the baseline")
+    assert session.summary()[0].endswith("4 findings, 4 of them accepted by the baseline")
 
 
 LEAKY = """
@@ -195,6 +198,44 @@ def test_findings_are_accepted_by_a_baseline(pytester: pytest.Pytester) -> None:
     (pytester.path / "leaks.json").write_text("[]")
     broken = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     assert "is no baseline" in broken.stdout.str()
+
+
+EXPECTED = """
+import pytest
+from privfed.testing import assert_no_raw
+from test_leaky import TABLE
+
+LEFT = {"who": TABLE["name"][7]}
+
+def test_expected():
+    with pytest.raises(AssertionError):
+        assert_no_raw(LEFT, TABLE)
+    try:
+        assert_no_raw(LEFT, TABLE)
+    except AssertionError:
+        assert_no_raw([LEFT], TABLE)
+
+@pytest.mark.xfail(strict=True)
+def test_known_failure():
+    assert_no_raw(LEFT, TABLE)
+"""
+
+
+def test_what_a_test_expects_is_not_accepted(pytester: pytest.Pytester) -> None:
+    """Findings that a test catches and known failures are none of the baseline; what fails a test is."""
+    pytester.makepyfile(test_leaky=LEAKY, test_expected=EXPECTED)
+    pytester.makeini("[pytest]\nprivfed_baseline = leaks.json")
+    first = ("-p", "no:cacheprovider", "--privfed-update-baseline")
+    done = pytester.runpytest_subprocess(*first, "-n", "1")
+    done.assert_outcomes(passed=3, xfailed=1)
+    done.stdout.fnmatch_lines(["2 tests ended where a finding was accepted: *again*"])
+    accepted = json.loads((pytester.path / "leaks.json").read_text())["accepted"]
+    assert sorted(text.split("::")[1].split(":")[0] for text in accepted.values()) == [
+        "test_expected",
+        "test_leak",
+    ]
+    again = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    again.assert_outcomes(passed=3, xfailed=1)
 
 
 def test_rules_are_switched_off_in_the_settings(pytester: pytest.Pytester) -> None:
