@@ -253,7 +253,6 @@ class Ledger(Custody):
             block = self._study_blocks(plain).get(study)
             if block is None or block.sealed:
                 return self.head
-            self._forget_blocks()
             state = {BLOCKS: {**plain, study: {**plain[study], "sealed": True}}}
             return self.sign(self._store.append("sealed", "", "", {"study": study}, state=state))
 
