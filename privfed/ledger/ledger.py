@@ -238,9 +238,7 @@ class Ledger(Custody):
             return self.sign(self._store.append("share", "", "", body, state=state))
 
     def _same_share(self, block: StudyBlock, share: Amount) -> Head:
-        if any(
-            a > b for a, b in zip(share, block.unspent, strict=True)
-        ):  # nothing, once it is sealed
+        if any(a > b for a, b in zip(share, block.unspent, strict=True)):
             why = "is sealed" if block.sealed else "has a share, which never grows"
             raise BudgetError(
                 f"{self._store}: study {block.study!r} {why}; give the new try a name of its own (the "
