@@ -371,6 +371,9 @@ def test_exports_hold_every_row(path: Path) -> None:
     rows = list(csv.DictReader(io.StringIO("".join(ledger.export("csv")))))
     assert len(rows) == 6
     assert rows[1]["principal"] == "'=cmd()"
+    ledger.reserve(charge(9), PURE, yes, block=3)
+    *_, block = csv.DictReader(io.StringIO("".join(ledger.export("csv"))))
+    assert (block["event"], block["count"], rows[2]["count"]) == ("block", "3", "")
     with pytest.raises(InputError, match="not 'xml'"):
         ledger.export("xml")
 
