@@ -238,7 +238,7 @@ class Ledger(Custody):
             return self.sign(self._store.append("share", "", "", body, state=state))
 
     def _same_share(self, block: StudyBlock, share: Amount) -> Head:
-        if block.sealed or any(a > b for a, b in zip(share, block.unspent, strict=True)):
+        if any(a > b for a, b in zip(share, block.unspent, strict=True)):
             why = "is sealed" if block.sealed else "has a share, which never grows"
             raise BudgetError(
                 f"{self._store}: study {block.study!r} {why}; give the new try a name of its own (the "
@@ -253,7 +253,6 @@ class Ledger(Custody):
             block = self._study_blocks(plain).get(study)
             if block is None or block.sealed:
                 return self.head
-            self._forget_blocks()
             state = {BLOCKS: {**plain, study: {**plain[study], "sealed": True}}}
             return self.sign(self._store.append("sealed", "", "", {"study": study}, state=state))
 

@@ -305,10 +305,10 @@ def _json_lines(entries: Iterable[Entry]) -> Iterator[str]:
         yield json.dumps(plain, ensure_ascii=False, sort_keys=True) + "\n"
 
 
-#: The columns of an exported table.
+#: The columns of an exported table; ``count`` is of how many charges or refusals a row tells, if not of one.
 TABLE = [
     *("seq", "time", "event", "principal", "request", "study", "round", "client", "kind"),
-    *("policy", "loss", "unit", "relation", "secure", "reason", "payload_bytes", "hash"),
+    *("policy", "loss", "count", "unit", "relation", "secure", "reason", "payload_bytes", "hash"),
 ]
 
 

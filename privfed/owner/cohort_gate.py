@@ -7,6 +7,7 @@ refused as a whole if it exceeds any of their budgets.
 from __future__ import annotations
 
 import hmac
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from privfed.owner.gate import Gate
 from privfed.owner.guards import Quote, Refused
 from privfed.privacy.accountant import Amount
 from privfed.privacy.policy import Policy
+from privfed.questions.part import Part
 from privfed.questions.query import CohortQuery, Query
 
 
@@ -80,9 +82,19 @@ class CohortGate(Gate):
             asked = query.asked(self.people)
         except QueryError:
             raise Refused(Reason.MALFORMED) from None
+        if not _distinct(asked, self.people):
+            raise Refused(Reason.MALFORMED)
         self._number = len(asked)
         self._asked = slice(None) if self._number == self.people else asked
         return super()._prepare(request)
+
+    def _parts(self, query: Query) -> Mapping[str, Part]:
+        """What a query declares, of as many individuals as it says that it asks: no others are charged."""
+        parts = super()._parts(query)
+        told = (dict(zip(part.axes, part.shape, strict=True)) for part in parts.values())
+        if any(sizes.get("individual", self._number) != self._number for sizes in told):
+            raise Refused(Reason.MALFORMED)
+        return parts
 
     def _charge(self, request: Request, quote: Quote) -> Charge:
         """A charge that says, for the ledger, how many are asked and of how many."""
@@ -125,6 +137,12 @@ class CohortGate(Gate):
             self._check_roster(entry)
             self._allowances.follow(entry, self.accountant, self._kinds)
         self._seen = head
+
+
+def _distinct(asked: np.ndarray, people: int) -> bool:
+    """Whether positions are those of different individuals, so that each is charged for all that is asked of her."""
+    inside = len(asked) == 0 or (asked.min() >= 0 and asked.max() < people)
+    return bool(inside) and int(np.bincount(asked, minlength=1).max()) <= 1
 
 
 def _keyed(roster: str, secret: bytes) -> str:

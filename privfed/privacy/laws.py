@@ -33,6 +33,7 @@ SIGMA = 3.0  #: Least sigma, in grid units, that is accounted by a continuous cu
 #: coordinate; coordinates are independent, so that the vector's pair is dominated too.
 PADDING = 1 / 20
 DOWN = 1 - 1e-12  #: How far a computed lower bound is drawn down, relatively: more than floats err
+FAIR = 1e-9  #: Least loss of a bit that floats near one half tell
 DEPTH, POINTS = 40.0, 2**16  #: Of a window: log-probability below the largest, and points
 #: Names and forms of laws in releases and ledgers of format 3.
 ALIASES = {"flip": "randomized_response", "randomized-response": "randomized_response"}
@@ -405,7 +406,7 @@ class BitFlips(Law):
 
     @property
     def _odds(self) -> float:
-        return math.log((1 - self.flip) / self.flip)
+        return math.log1p((1 - 2 * self.flip) / self.flip)
 
     @cached_property
     def std(self) -> float:
@@ -425,7 +426,9 @@ class BitFlips(Law):
         return units * pure_renyi(self._odds, orders) if units else np.zeros(orders.shape)
 
     def opendp(self, units: int) -> float | None:
-        """See :class:`Law`."""
+        """See :class:`Law`; none where a float of the chance of the truth tells less than a millionth of the loss."""
+        if self._odds < FAIR:
+            return None
         truth = -float_up(self.flip - 1)  # rounded to 1 it would cost more than any spend
         measurement: Any = make_randomized_response_bool(prob=truth)
         return float(measurement.map(1)) * units

@@ -65,13 +65,31 @@ def test_charge_beside_opendp(spend: Fraction) -> None:
     assert abs(mapped / float(spend) - 1) <= 1e-6
 
 
-@settings(max_examples=100)
-@given(st.fractions(1, 10**6) | st.fractions(30, 45))
-@example(Fraction(34))
-@example(Fraction(40))
-def test_no_spend_is_too_large(spend: Fraction) -> None:
-    """OpenDP's map takes the chance of the truth as a float, which rounds to 1: above 33 it was found unsound."""
-    assert checked(RandomizedResponse(), bits(), spend).loss.epsilon == spend
+@given(
+    st.fractions(1, 10**6) | st.fractions(30, 45) | st.fractions(0, Fraction(1, 1000)),
+    st.integers(0, 18),
+    st.sampled_from([1, 3, 1000]),
+)
+@example(Fraction(34), 0, 1)
+@example(Fraction(40), 0, 1)
+@example(Fraction(1, 10**5), 0, 1000)
+def test_no_spend_is_too_large_or_too_small(spend: Fraction, power: int, bound: int) -> None:
+    """Its own loss, and OpenDP's map, are of floats near 1 and near one half: above 33 and below 1e-4 it was found unsound."""
+    spend = (spend or Fraction(1)) / 10**power
+    loss = checked(RandomizedResponse(), bits(bound), spend * bound).loss
+    assert loss.epsilon == spend * bound
+
+
+@given(st.integers(1, 2**63 - 1) | st.integers(1, 63).map(lambda power: 2**63 - 2**power))
+@example(1)
+@example(2**63 - 1)
+def test_a_flips_loss_is_known_to_twelve_digits(threshold: int) -> None:
+    """ln((1 - q) / q), and never more, however near q is to one half: by sixty digits."""
+    with localcontext() as context:
+        context.prec = 60
+        exactly = (Decimal(2**64 - threshold) / Decimal(threshold)).ln()
+        lost = Decimal(float(BitFlips(Fraction(threshold, 2**64)).loses(1)))
+        assert exactly * (1 - Decimal("2e-12")) <= lost <= exactly
 
 
 @pytest.mark.parametrize("bound", [1, 3])

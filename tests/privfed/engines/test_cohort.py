@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -28,9 +29,10 @@ from privfed.privacy.accountant import Budget
 from privfed.privacy.limit import Limit
 from privfed.privacy.noise import TestNoise
 from privfed.privacy.policy import Guard, Policy
-from privfed.questions.part import Unit
-from privfed.questions.query import Query
+from privfed.questions.part import Bound, Part, PartType, Sensitivity, Unit
+from privfed.questions.query import CohortQuery, Query, View
 from privfed.reports.account import read
+from privfed.tables.schema import Schema
 from privfed.testing.queries import AboveMiddle
 
 BOOK = generate(Profile(20, 200, 80, 3, 1.5, 3, stems=4), 1)
@@ -122,6 +124,51 @@ def test_allowances_agree_with_naive_fractions(plan: list[tuple[int, int, int, i
         for individual in asked if fits else []:
             naive[individual] += spend
     assert gate.allowances()[:, 0].tolist() == [float(total) for total in naive]
+
+
+@dataclass(frozen=True)
+class Evading(CohortQuery):
+    """Another author's question to all twenty, which says of others, or of fewer, that it asks them."""
+
+    said: tuple[int, ...]
+    answers: int = 20
+    kind: ClassVar[str] = "test.evading"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """One bit each."""
+        one = Sensitivity(Bound(1, 1), Bound(1, 1), Bound(1, 1))
+        return {"bits": Part(PartType.BITS, ("individual",), (self.answers,), one)}
+
+    def asked(self, people: int) -> np.ndarray:
+        """Whom it says."""
+        return np.array(self.said, dtype=np.int64)
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Yes."""
+        return {"bits": np.ones(self.answers, dtype=bool)}
+
+
+@pytest.mark.parametrize(
+    ("said", "answers", "fine"),
+    [
+        (range(20), 20, True),
+        ((3, 1), 2, True),
+        ((), 20, False),
+        (range(19), 20, False),
+        ((1, 1), 2, False),
+        ((-1, 3), 2, False),
+        ((20,), 1, False),
+    ],
+)
+def test_nobody_answers_who_is_not_charged(said: Sequence[int], answers: int, fine: bool) -> None:
+    """A plugin's word on whom it asks is held to the size of its answer, and names each individual once."""
+    guards = {Evading.kind: (Guard.of("randomized_response", spend="0.1"),)}
+    policy = Policy(guards, unit="individual", budget=Budget.of("1"))
+    gate = CohortGate("cohort", BOOK, policy, Ledger(None, "cohort"), queries=[Evading])
+    told = _ask(gate, Evading(tuple(said), answers))
+    assert isinstance(told, Release if fine else Refusal)
+    charged = sorted(said) if fine else []
+    assert np.flatnonzero(gate.allowances()[:, 0]).tolist() == charged
 
 
 def test_budgets_survive_the_process(tmp_path: Path) -> None:

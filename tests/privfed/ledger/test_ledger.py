@@ -144,6 +144,22 @@ def test_a_block_is_drawn_by_equal_charges_only(path: Path) -> None:
     assert ledger.spent(PURE).total[0] == Fraction(5, 10)
 
 
+@pytest.mark.parametrize("per", ["round", "month", "kind"])
+@pytest.mark.parametrize("limited", [True, False])
+def test_a_block_of_one_limits_total_is_not_drawn_for_anothers(per: str, limited: bool) -> None:
+    """What was reserved for this round or month is charged to it; without such a limit rounds and months share a block."""
+    now = [datetime(2026, 1, 1, tzinfo=UTC)]
+    ledger = Ledger(None, "d", clock=lambda: now[0])
+    limits = (Limit((per,), Budget.of("1")),) if limited else ()
+    ledger.adopt(Policy({"k": (Guard.of("laplace", spend="0.1"),)}, limits=limits), "s")
+    for number, (round_, month) in enumerate([("1", 1), ("1", 1), ("2", 2)]):
+        now[0] = datetime(2026, month, 1, tzinfo=UTC)
+        asked = Charge("server", str(number), "k", "q", Loss.pure("0.1"), "s", round=round_)
+        assert ledger.reserve(asked, PURE, yes, block=4).refused is None
+    shared = not limited or per == "kind"
+    assert ledger.spent(PURE).total[0] == Fraction(4 if shared else 8, 10)
+
+
 def test_an_unanswered_draw_is_no_trace_and_no_answer(path: Path) -> None:
     """A crash between draw and reply leaves the id free; the charge stays spent in its block."""
     ledger = Ledger(path, "d")
@@ -355,6 +371,9 @@ def test_exports_hold_every_row(path: Path) -> None:
     rows = list(csv.DictReader(io.StringIO("".join(ledger.export("csv")))))
     assert len(rows) == 6
     assert rows[1]["principal"] == "'=cmd()"
+    ledger.reserve(charge(9), PURE, yes, block=3)
+    *_, block = csv.DictReader(io.StringIO("".join(ledger.export("csv"))))
+    assert (block["event"], block["count"], rows[2]["count"]) == ("block", "3", "")
     with pytest.raises(InputError, match="not 'xml'"):
         ledger.export("xml")
 

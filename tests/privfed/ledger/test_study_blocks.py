@@ -150,6 +150,20 @@ def test_a_study_that_another_process_sealed_draws_no_more_of_its_block(tmp_path
     ledger.verify()
 
 
+def test_the_end_of_one_study_costs_another_nothing() -> None:
+    """It gave up what the other had reserved ahead, and the answer that this was computing."""
+    ledger = begun()
+    for study in ("one", "two"):
+        ledger.reserve_share(study, part("0.4"), ZCDP)
+    charges = [Charge("server", str(n), "k", "q", rho("0.1"), "two") for n in range(4)]
+    for charge in charges:
+        assert ledger.reserve(charge, ZCDP, lambda spent: None, block=4).refused is None
+        ledger.seal_study("one")
+        ledger.release(charge, b"")
+    assert len(list(ledger.entries(events=("block",)))) == 1
+    ledger.verify()
+
+
 @pytest.mark.parametrize("event", ["share", "sealed"])
 def test_a_share_that_was_edited_is_found(event: str, tmp_path: Path) -> None:
     """Another amount, or a study opened again, does not follow from the chain."""
