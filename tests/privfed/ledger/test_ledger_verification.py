@@ -225,14 +225,28 @@ def test_heads_are_written_and_read() -> None:
     assert Head.parse(str(head)) == head
 
 
-def test_draws_beyond_a_block_are_found(path: Path) -> None:
-    """A drawn row must name a block that has a charge left, of the same loss."""
+@pytest.mark.parametrize(
+    ("times", "change", "sound"),
+    [
+        (3, {}, True),
+        (4, {}, False),
+        (1, {"loss": {"epsilon": "0.05"}}, False),
+        (1, {"block": 2}, False),
+    ],
+    ids=["its charges", "one more", "another loss", "no block"],
+)
+def test_draws_beyond_a_block_are_found(
+    path: Path, times: int, change: dict[str, Any], sound: bool
+) -> None:
+    """A drawn row must name a block that has a charge left, of the same loss; of this one's four one is used."""
     ledger = Ledger(path, "d")
+    (block,) = ledger.entries(events=("block",))
+    own = {"block": block.seq, "kind": "k", "query": "q", "loss": block.body["loss"]}
     with ledger._store.exclusive():
-        drawn = {"block": 2, "kind": "k", "query": "q", "loss": {"epsilon": "0.1"}}
-        ledger._store.append("drawn", "s", "q", drawn)
-    with pytest.raises(LedgerError, match="draws what was not reserved"):
-        ledger.verify()
+        for number in range(times):
+            ledger._store.append("drawn", "s", f"q{number}", {**own, **change})
+    ledger.close()
+    assert objects(path) != sound
 
 
 def test_a_release_without_its_charge_is_found(path: Path) -> None:
