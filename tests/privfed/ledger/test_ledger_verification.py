@@ -18,7 +18,7 @@ from privfed.errors import InputError, LedgerError
 from privfed.exchange.messages import Head, Release, ReleasedPart
 from privfed.ledger import Charge, Ledger
 from privfed.ledger.store import encode_body, fits, link
-from privfed.privacy.laws import DiscreteGaussian
+from privfed.privacy.laws import Charged, DiscreteGaussian, DiscreteLaplace
 from privfed.privacy.loss import Loss
 from privfed.questions import wire
 from privfed.questions.part import PartType
@@ -247,6 +247,36 @@ def test_draws_beyond_a_block_are_found(
             ledger._store.append("drawn", "s", f"q{number}", {**own, **change})
     ledger.close()
     assert objects(path) != sound
+
+
+class Halving(PureEpsilon):
+    """A planted fault: adds half of every loss, under the honest one's name."""
+
+    def amount(self, loss: Loss) -> tuple[Fraction, ...]:
+        """Half of it."""
+        return tuple(part / 2 for part in super().amount(loss))
+
+
+@pytest.mark.parametrize(
+    ("loss", "accountant", "why"),
+    [
+        (Loss.pure("0.1"), Halving(), "does not add what its loss costs"),
+        (
+            Loss.pure("0.1", Charged(DiscreteLaplace(5.0), 1)),
+            PureEpsilon(),
+            "a loss is smaller than that of its own noise",
+        ),
+    ],
+)
+def test_a_gate_that_charges_too_little_is_found(
+    loss: Loss, accountant: PureEpsilon, why: str, tmp_path: Path
+) -> None:
+    """Chain, totals and state follow from each other; what was added, and the laws of the noise, contradict them."""
+    ledger = Ledger(tmp_path / "ledger.db", "d")
+    one = replace(charge(1), loss=loss)
+    assert ledger.reserve(one, accountant, lambda spent: None).refused is None
+    with pytest.raises(LedgerError, match=why):
+        ledger.verify()
 
 
 def test_a_release_without_its_charge_is_found(path: Path) -> None:
