@@ -279,6 +279,19 @@ def test_a_gate_that_charges_too_little_is_found(
         ledger.verify()
 
 
+@pytest.mark.parametrize("replaces", ["", "cd" * 32])
+def test_no_key_takes_anothers_place_unseen(tmp_path: Path, replaces: str) -> None:
+    """One that says it is the first, or follows one that never signed, would not be told as a lost key's successor."""
+    pytest.importorskip("cryptography")
+    ledger, public = Ledger(tmp_path / "ledger.db", "d", key=bytes(range(32))), "ab" * 32
+    ledger.verify()
+    with ledger._store.exclusive():
+        row = {"public": public, "replaces": replaces, "signature": ""}
+        ledger._store.append("key", "", "", row, state={"key": public})
+    with pytest.raises(LedgerError, match="replaces a key that was not in use"):
+        ledger.verify()
+
+
 def test_a_release_without_its_charge_is_found(path: Path) -> None:
     """Every reply answers one charge of the same question, once."""
     ledger = Ledger(path, "d")
