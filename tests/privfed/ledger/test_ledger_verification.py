@@ -121,6 +121,7 @@ def test_a_forged_history_is_found_by_a_published_head(path: Path, tmp_path: Pat
     seq = honest.head.seq
     assert objects(path, Head(seq, "0" * 64))
     assert objects(path, honest.head, Head(seq, "0" * 64))
+    assert objects(path, Head(seq, "0" * 64), honest.head)
 
 
 def _rewritten(path: Path, seq: int, change: dict[str, object]) -> None:
