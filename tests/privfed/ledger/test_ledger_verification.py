@@ -18,7 +18,7 @@ from privfed.errors import InputError, LedgerError
 from privfed.exchange.messages import Head, Release, ReleasedPart
 from privfed.ledger import Charge, Ledger
 from privfed.ledger.store import encode_body, fits, link
-from privfed.privacy.laws import DiscreteGaussian
+from privfed.privacy.laws import Charged, DiscreteGaussian, DiscreteLaplace
 from privfed.privacy.loss import Loss
 from privfed.questions import wire
 from privfed.questions.part import PartType
@@ -121,6 +121,7 @@ def test_a_forged_history_is_found_by_a_published_head(path: Path, tmp_path: Pat
     seq = honest.head.seq
     assert objects(path, Head(seq, "0" * 64))
     assert objects(path, honest.head, Head(seq, "0" * 64))
+    assert objects(path, Head(seq, "0" * 64), honest.head)
 
 
 def _rewritten(path: Path, seq: int, change: dict[str, object]) -> None:
@@ -225,13 +226,70 @@ def test_heads_are_written_and_read() -> None:
     assert Head.parse(str(head)) == head
 
 
-def test_draws_beyond_a_block_are_found(path: Path) -> None:
-    """A drawn row must name a block that has a charge left, of the same loss."""
+@pytest.mark.parametrize(
+    ("times", "change", "sound"),
+    [
+        (3, {}, True),
+        (4, {}, False),
+        (1, {"loss": {"epsilon": "0.05"}}, False),
+        (1, {"block": 2}, False),
+    ],
+    ids=["its charges", "one more", "another loss", "no block"],
+)
+def test_draws_beyond_a_block_are_found(
+    path: Path, times: int, change: dict[str, Any], sound: bool
+) -> None:
+    """A drawn row must name a block that has a charge left, of the same loss; of this one's four one is used."""
     ledger = Ledger(path, "d")
+    (block,) = ledger.entries(events=("block",))
+    own = {"block": block.seq, "kind": "k", "query": "q", "loss": block.body["loss"]}
     with ledger._store.exclusive():
-        drawn = {"block": 2, "kind": "k", "query": "q", "loss": {"epsilon": "0.1"}}
-        ledger._store.append("drawn", "s", "q", drawn)
-    with pytest.raises(LedgerError, match="draws what was not reserved"):
+        for number in range(times):
+            ledger._store.append("drawn", "s", f"q{number}", {**own, **change})
+    ledger.close()
+    assert objects(path) != sound
+
+
+class Halving(PureEpsilon):
+    """A planted fault: adds half of every loss, under the honest one's name."""
+
+    def amount(self, loss: Loss) -> tuple[Fraction, ...]:
+        """Half of it."""
+        return tuple(part / 2 for part in super().amount(loss))
+
+
+@pytest.mark.parametrize(
+    ("loss", "accountant", "why"),
+    [
+        (Loss.pure("0.1"), Halving(), "does not add what its loss costs"),
+        (
+            Loss.pure("0.1", Charged(DiscreteLaplace(5.0), 1)),
+            PureEpsilon(),
+            "a loss is smaller than that of its own noise",
+        ),
+    ],
+)
+def test_a_gate_that_charges_too_little_is_found(
+    loss: Loss, accountant: PureEpsilon, why: str, tmp_path: Path
+) -> None:
+    """Chain, totals and state follow from each other; what was added, and the laws of the noise, contradict them."""
+    ledger = Ledger(tmp_path / "ledger.db", "d")
+    one = replace(charge(1), loss=loss)
+    assert ledger.reserve(one, accountant, lambda spent: None).refused is None
+    with pytest.raises(LedgerError, match=why):
+        ledger.verify()
+
+
+@pytest.mark.parametrize("replaces", ["", "cd" * 32])
+def test_no_key_takes_anothers_place_unseen(tmp_path: Path, replaces: str) -> None:
+    """One that says it is the first, or follows one that never signed, would not be told as a lost key's successor."""
+    pytest.importorskip("cryptography")
+    ledger, public = Ledger(tmp_path / "ledger.db", "d", key=bytes(range(32))), "ab" * 32
+    ledger.verify()
+    with ledger._store.exclusive():
+        row = {"public": public, "replaces": replaces, "signature": ""}
+        ledger._store.append("key", "", "", row, state={"key": public})
+    with pytest.raises(LedgerError, match="replaces a key that was not in use"):
         ledger.verify()
 
 

@@ -70,6 +70,21 @@ def test_a_loosened_policy_is_refused_or_recorded(tmp_path: Path) -> None:
     ledger.verify()
 
 
+def test_what_was_reserved_ahead_under_a_superseded_policy_is_not_drawn(tmp_path: Path) -> None:
+    """The charge is paid for, and its policy is no longer in force all the same."""
+    ledger = Ledger(tmp_path / "ledger.db", "d")
+    first = gate(ledger, policy("0.1"), block=4)
+    assert outcome(first, "a") == outcome(first, "b") == "release"
+    gate(ledger, policy("0.05"), amend=True)
+    assert outcome(first, "c") == Reason.SUPERSEDED
+    assert [e.event for e in ledger.entries(events=("block", "drawn"))] == [
+        "block",
+        "drawn",
+        "drawn",
+    ]
+    ledger.verify()
+
+
 def test_two_gates_with_different_budgets_cannot_share_a_ledger(tmp_path: Path) -> None:
     """One budget for one data set: the second gate is told, and the first goes on."""
     path = tmp_path / "ledger.db"
