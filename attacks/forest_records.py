@@ -27,7 +27,7 @@ RARE = 0.01  #: How rarely guesses may do as well for records to count as pieced
 
 
 @dataclass(frozen=True, eq=False)
-class ToldNode:
+class ReleasedNode:
     """A node of which all values of some features are known, in any order."""
 
     values: Mapping[int, np.ndarray]
@@ -42,7 +42,7 @@ class _Column:
     told: np.ndarray
 
 
-def pieced(nodes: Sequence[ToldNode], features: Sequence[int]) -> np.ndarray:
+def pieced(nodes: Sequence[ReleasedNode], features: Sequence[int]) -> np.ndarray:
     """Join values that share their nodes.
 
     The first feature is the anchor. Two values are joined if they were told in the same nodes, one
@@ -63,7 +63,7 @@ def pieced(nodes: Sequence[ToldNode], features: Sequence[int]) -> np.ndarray:
     return np.asarray(rows[(~np.isnan(rows)).sum(axis=1) > 1])
 
 
-def _column(nodes: Sequence[ToldNode], feature: int) -> _Column:
+def _column(nodes: Sequence[ReleasedNode], feature: int) -> _Column:
     each = [np.unique(node.values.get(feature, np.empty(0))) for node in nodes]
     sizes = np.array([len(values) for values in each], dtype=int)
     values, places = np.unique(np.concatenate([np.empty(0), *each]), return_inverse=True)
@@ -84,9 +84,9 @@ def _matches(one: _Column, other: _Column) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(first), np.asarray(second)
 
 
-def told_nodes(transcript: Transcript, deadline: Deadline) -> list[ToldNode]:
+def released_nodes(transcript: Transcript, deadline: Deadline) -> list[ReleasedNode]:
     """The nodes of one client all of whose values were told, one sketch at a time."""
-    found: list[ToldNode] = []
+    found: list[ReleasedNode] = []
     for sketch, bins in in_turn(transcript):
         if deadline.over:
             break
@@ -101,7 +101,7 @@ def told_nodes(transcript: Transcript, deadline: Deadline) -> list[ToldNode]:
         for pairs in np.split(np.arange(len(features)), np.cumsum(sizes)[:-1]):
             own = {int(features[pair]): knots[pair] for pair in pairs if whole[pair]}
             if len(own) > 1:
-                found.append(ToldNode(own))
+                found.append(ReleasedNode(own))
     return found
 
 
@@ -128,7 +128,7 @@ class PiecedRecords(Attack):
         claims = {}
         for place in deadline.range(len(clients)):
             with formed(self.name, schema is not None or truth):
-                nodes = told_nodes(transcript.of(client=clients[place]), deadline)
+                nodes = released_nodes(transcript.of(client=clients[place]), deadline)
                 claims[clients[place]] = _claims(nodes)
             read += not deadline.over
         partial = deadline.partial(read, len(clients), "clients")
@@ -173,7 +173,7 @@ class PiecedRecords(Attack):
         ]
 
 
-def _claims(nodes: list[ToldNode]) -> np.ndarray:
+def _claims(nodes: list[ReleasedNode]) -> np.ndarray:
     """Rows over all told features, by number; the anchor is the one of most values."""
     features = sorted({feature for node in nodes for feature in node.values})
     if len(features) < 2:

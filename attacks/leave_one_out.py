@@ -120,13 +120,7 @@ class LeaveOneOut(Attack):
         return [
             self.finding(
                 "share of pairs of a used and an unused record told apart by answers that are no sums",
-                told.area,
-                of=1.0,
-                low=told.low,
-                high=told.high,
-                chance=told.chance,
-                baseline=0.5,
-                measure="area",
+                **told.figures,
                 releases=tuple(sorted({one.query.kind for each in doubts for one in each.asked})),
                 severity="some" if told.low > 0.5 else "none",
                 detail=detail,

@@ -118,18 +118,12 @@ class Membership(Attack):
             detail["note"] = f"{told.clients} draws of noise: fewer than the {DRAWS} that 1 % needs"
         return self.finding(
             f"share of pairs of a used and an unused record told apart by {numbers}",
-            told.area,
-            of=1.0,
-            low=told.low,
-            high=told.high,
-            chance=told.chance,
-            baseline=0.5,
+            **told.figures,
             releases=kinds,
             # However high, it may be what the stated epsilon allows: only an audit convicts a claim.
             severity="none" if told.low <= 0.5 else "some",
             detail=detail,
             # Pairs of a few clients share their draws: only many draws make an interval.
-            measure="area",
             limit="area" if not drawn or told.clients >= DRAWS else "",
             partial=partial,
         )
@@ -161,6 +155,12 @@ class Judged:
     def high(self) -> float:
         """The interval's upper end."""
         return min(1.0, self.area + self.half)
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """The area as a finding has it, beside that of a coin, with its interval and chance."""
+        ends = {"low": self.low, "high": self.high, "chance": self.chance}
+        return {"value": self.area, "of": 1.0, "baseline": 0.5, "measure": "area", **ends}
 
 
 def judged(

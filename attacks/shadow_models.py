@@ -20,7 +20,7 @@ from sklearn.ensemble import RandomForestRegressor
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding
 from privfed.attacks.roc import FOUND_AT, RocCurve, area_chance, clopper_pearson, exposure
-from privfed.errors import InputError
+from privfed.errors import InputError, unknown
 
 #: Trains a model: features and outcomes in, something that predicts out.
 Train = Callable[[np.ndarray, np.ndarray], Any]
@@ -152,7 +152,7 @@ def membership_scores(target: np.ndarray, known: Shadows, *, way: Way = "lira") 
         InputError: an unknown way, scores of other records, or a record that no shadow left out.
     """
     if way not in WAYS:
-        raise InputError(f"{way!r} is no way to read a model; there are {', '.join(WAYS)}")
+        raise InputError(unknown("way to read a model", way, WAYS))
     if np.shape(target) != known.scores.shape[1:]:
         raise InputError("the target's scores are of other records than the shadows'")
     counts = known.inside.sum(axis=0), (~known.inside).sum(axis=0)

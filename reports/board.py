@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from privfed.errors import InputError
+from privfed.errors import InputError, unknown
 from privfed.questions.exact import shown, shown_delta
 from privfed.reports import remarks
 from privfed.reports.budget import AT_HOME, PolicyReport, Report
@@ -47,7 +47,7 @@ def chosen(report: Report, name: str = "") -> PolicyReport:
     """
     named = {policy.name: policy for policy in report.policies}
     if name and name not in named:
-        raise InputError(f"no policy {name!r} in the study; there are {', '.join(named)}")
+        raise InputError(unknown("policy", name, named))
     if name:
         return report.standing(named[name])
     finite = [policy for policy in report.policies if policy.finite and not policy.silent]

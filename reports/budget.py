@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from privfed.accountants.risk import Risk, Tradeoff
 from privfed.attacks.finding import FAILED, Finding
 from privfed.exchange.messages import EXPLANATIONS, Reason
-from privfed.privacy.loss import is_masked, told_basis
+from privfed.privacy.loss import basis_in_words, is_masked
 from privfed.questions.exact import text
 from privfed.reports.account import BlockAccount, ClientAccount, PolicyAccount
 from privfed.reports.composed import Composed, coarsest, composed
@@ -149,7 +149,7 @@ class PolicyReport:
     def basis(self) -> str:
         """What the guarantee rests on beside what is derived, in words; or nothing."""
         names = {name for client in self.clients for name in client.basis}
-        basis, masked = told_basis(names), self.account.policy.masked
+        basis, masked = basis_in_words(names), self.account.policy.masked
         return basis + masked.told(self.unmasked) if masked and is_masked(names) else basis
 
     @property

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from privfed.attacks.finding import Finding
-from privfed.errors import InputError, Note, did_you_mean, file_errors
+from privfed.errors import InputError, Note, did_you_mean, file_errors, unknown
 from privfed.exchange.signing import Signer
 from privfed.questions.part import Unit
 from privfed.reports.account import ClientAccount
@@ -103,7 +103,7 @@ def certificate(
     """
     named = {own.name: own for own in report.policies}
     if policy not in named:
-        raise InputError(f"no policy {policy!r} in the study; there are {', '.join(named)}")
+        raise InputError(unknown("policy", policy, named))
     own, limits = report.standing(named[policy]), Thresholds.from_toml(thresholds)
     counted = report.policies if report.study.together else [own]
     held = asdict(limits)

@@ -8,7 +8,7 @@ from typing import Any
 from scipy.stats import t as student
 
 from privfed.attacks.finding import Finding
-from privfed.questions.exact import shown, shown_delta, shown_percent
+from privfed.questions.exact import at_delta, shown, shown_percent
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.epsilons import Epsilons, epsilons
 from privfed.reports.metrics import MetricValue
@@ -161,8 +161,8 @@ def _guarantee(policy: PolicyReport) -> str:
         return "nothing released"
     if not policy.finite or policy.epsilon is None:
         return "no finite one, and a breach" if policy.breached else "no finite one"
-    at = f" at delta {shown_delta(policy.delta)}" if policy.delta else ""
-    return f"epsilon {shown(policy.epsilon)}{at} for each {policy.account.policy.unit}"
+    unit = policy.account.policy.unit
+    return f"epsilon {shown(policy.epsilon)}{at_delta(policy.delta)} for each {unit}"
 
 
 def _spent(policy: PolicyReport) -> str:
@@ -276,6 +276,6 @@ def _together(before: Report, now: Report) -> Line:
         elif whole.epsilon is None:
             told.append("no finite guarantee")
         else:
-            at = f" at delta {shown_delta(whole.delta)}" if whole.delta else ""
+            at = at_delta(whole.delta)
             told.append(f"epsilon {shown(whole.epsilon)}{at} for each {whole.unit}")
     return Line("if all are carried out", *told)

@@ -9,7 +9,7 @@ from privfed.accountants.risk import Tradeoff
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.errors import PolicyError, UnsupportedLoss
 from privfed.privacy.accountant import STATED, Accountant, Amount
-from privfed.privacy.loss import Loss, pure_to_zcdp, told_basis
+from privfed.privacy.loss import Loss, basis_in_words, pure_to_zcdp
 from privfed.privacy.neighbours import Neighbours, group
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import float_up
@@ -53,7 +53,7 @@ def composed(policies: Sequence[PolicyAccount]) -> Composed | None:
             max(one.delta for one in each),
             max(one.detection for one in each),
             unit,
-            basis=told_basis(basis),
+            basis=basis_in_words(basis),
         )
     except (UnsupportedLoss, PolicyError) as why:
         return Composed(None, 0.0, 1.0, unit, str(why))

@@ -24,7 +24,7 @@ def spending(policy: str, client: str, line: Line, share: str = "") -> str:
     delta = shown_delta(line.delta) if bounded else "-"
     what = printable(line.name or "everything")
     mark = "" if line.secure else "  TEST NOISE, protects nobody"
-    mark += f"  {line.told_basis}" if line.told_basis else ""
+    mark += f"  {line.basis_in_words}" if line.basis_in_words else ""
     mark += "  its share, given all before it" if line.share else ""
     return (
         f"{policy:12} {client:16} {what:24} {line.releases:>8} {line.unprotected:>11} "

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from privfed.attacks.finding import Finding
-from privfed.questions.exact import shown, shown_delta
+from privfed.questions.exact import at_delta, shown, shown_delta
 from privfed.reports.budget import AT_HOME, PolicyReport, Report
 from privfed.reports.composed import Composed
 from privfed.reports.metrics import MetricValue
@@ -79,9 +79,9 @@ def _together(composed: Composed, report: Report) -> str:
     case = "" if report.study.together else alternatives
     if composed.epsilon is None:
         return f"NO FINITE GUARANTEE{case}, because {composed.why}"
-    at = f" at delta {shown_delta(composed.delta)}" if composed.delta else ""
     case += f" ({composed.basis})" if composed.basis else ""
-    return f"epsilon {shown(composed.epsilon)}{at} for each {composed.unit}{case}"
+    at, unit = at_delta(composed.delta), composed.unit
+    return f"epsilon {shown(composed.epsilon)}{at} for each {unit}{case}"
 
 
 def _guarantee(policy: PolicyReport) -> str:
@@ -97,8 +97,7 @@ def _guarantee(policy: PolicyReport) -> str:
         return "NOTHING RELEASED"
     basis = f" ({policy.basis})" if policy.basis else ""
     weak = ", weak" if policy.strength == "weak" else ""
-    at = f" at delta {shown_delta(policy.delta)}" if policy.delta else ""
-    return f"epsilon {shown(policy.epsilon or 0.0)}{at}{weak}{basis}"
+    return f"epsilon {shown(policy.epsilon or 0.0)}{at_delta(policy.delta)}{weak}{basis}"
 
 
 def _performance(policy: PolicyReport, withheld: bool) -> str:

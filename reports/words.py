@@ -3,7 +3,7 @@
 import re
 
 from privfed.errors import PluginError
-from privfed.privacy.loss import Loss, told_basis
+from privfed.privacy.loss import Loss, basis_in_words
 from privfed.questions import plugins
 from privfed.questions.exact import shown, shown_delta
 
@@ -44,5 +44,5 @@ def in_words(loss: Loss) -> str:
         told.append(f"rho {shown(loss.rho)}")
     if loss.delta:
         told.append(f"δ {shown_delta(loss.delta)}")
-    basis = f" ({told_basis(loss.basis)})" if loss.basis else ""
+    basis = f" ({basis_in_words(loss.basis)})" if loss.basis else ""
     return ("nothing" if told == ["ε 0"] else ", ".join(told)) + basis

@@ -81,7 +81,7 @@ def status(arguments: Sequence[str] | None = None) -> int:
         click.echo(error.format_message())
         return BAD_INPUT
     except click.ClickException as error:
-        return bad(error.format_message())
+        return bad(_usage(error))
     except (KeyboardInterrupt, click.exceptions.Abort):
         return _interrupted()
     except BrokenPipeError:
@@ -106,6 +106,14 @@ def status(arguments: Sequence[str] | None = None) -> int:
         ):  # Path.resolve until 3.12
             return bad(f"a symbolic link leads back to itself; check the path. {KEPT}")
         return _fault(error)
+
+
+def _usage(error: click.ClickException) -> str:
+    """What is wrong with the arguments, and where the right ones are told."""
+    text, context = error.format_message(), getattr(error, "ctx", None)
+    if context is None:
+        return text
+    return f"{text}{'' if text.endswith(('.', '?')) else '.'} See {context.command_path} --help"
 
 
 def _interrupted() -> int:

@@ -49,7 +49,7 @@ def new_study(folder: Path, yes: bool, **given: Any) -> int:
     said = {key: value for key, value in given.items() if value is not None}
     answers = said if yes else _asked(said)
     if "table" not in answers:
-        raise click.UsageError("--yes needs --table")
+        raise click.UsageError("--yes needs --table", click.get_current_context())
     answers.setdefault("target", _last(answers["table"]))
     paths = NewStudy(folder, **answers).write()
     for path in paths:

@@ -150,7 +150,7 @@ def noise(folder: Path, policy: str | None, client: str | None) -> int:
     """
     from privfed.study import ledger_commands
 
-    ledgers, status = ledger_commands.held(folder, policy, client), FINE
+    ledgers, status = ledger_commands.ledgers_at(folder, policy, client), FINE
     for one in ledgers:
         try:
             path = ledger_commands.check_there(one.path, one.heads)
@@ -382,7 +382,7 @@ class _Ledgers:
     def __iter__(self) -> Iterator[Any]:
         from privfed.study import ledger_commands
 
-        for held in ledger_commands.held(self.folder, self.policy, self.client):
+        for held in ledger_commands.ledgers_at(self.folder, self.policy, self.client):
             try:
                 path = ledger_commands.check_there(held.path, held.heads)
                 with ledger_commands.opened(path, held.heads) as one:

@@ -378,7 +378,7 @@ def price(study: Path | None, epsilon: str | None, delta: str | None, utility: b
 
     chosen = _study(study).at(epsilon, delta)
     prices = dry_run.prices(chosen)
-    left, last = dry_run.owners_left(chosen, prices), {one.policy.name: one for one in prices}
+    left, last = dry_run.balances(chosen, prices), {one.policy.name: one for one in prices}
     for one in prices:
         click.echo(priced(one, left[one.name]))
         if utility and last[one.policy.name] is one:

@@ -62,7 +62,10 @@ class FlowerDisclosure(RemoteDisclosure):
             return list(grid.get_node_ids())
 
         def send(batches: Mapping[int, bytes], seconds: float) -> Iterator[tuple[int, bytes]]:
-            messages = [_message(node, data) for node, data in batches.items()]
+            messages = [
+                Message(content_of(data), node, f"query.{ACTION}", ttl=LIFE)
+                for node, data in batches.items()
+            ]
             latest = monotonic() + seconds
             sent = set(grid.push_messages(messages) if messages else ())
             awaited.update(sent)
@@ -114,10 +117,6 @@ def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T])
     if not done:
         raise failed[0]
     return done[0]
-
-
-def _message(node: int, data: bytes) -> Message:
-    return Message(content_of(data), node, f"query.{ACTION}", ttl=LIFE)
 
 
 def guard(gate: UpdateGate) -> Callable[[Message, Context, Callable[..., Message]], Message]:

@@ -28,7 +28,7 @@ from privfed.owner.local_store import StudyThings
 from privfed.owner.masking import MaskingKey
 from privfed.owner.noise_monitor import NoiseSums, OtherOwners
 from privfed.privacy.accountant import STATED, Amount, PrivacyStatement
-from privfed.privacy.loss import told_basis
+from privfed.privacy.loss import basis_in_words
 from privfed.privacy.masked_sums import if_masks_fail
 from privfed.privacy.noise import SecureNoise, TestNoise
 from privfed.privacy.policy import Policy
@@ -113,7 +113,7 @@ class LocalDisclosure(ChannelDisclosure):
         _warn_of_clipping(prepared, groups, known)
         books, secrets = _opened(_paths(groups, ledgers), seed, keys, registry)
         policies = _with_keys(policies, secrets)
-        tested = _held_out(held_out, client, known, individual)
+        tested = {} if held_out is None else _encoded(_split(held_out, client), known, individual)
         shared: dict[str, Any] = {"study": study, "amend": amend, "block": block}
         shared["queries"] = tuple(queries)
         gates: dict[str, Gate] = {}
@@ -231,12 +231,6 @@ def _encoded(
     }
 
 
-def _held_out(
-    frame: pd.DataFrame | None, client: str, known: Schema, individual: str | None
-) -> dict[str, Records]:
-    return {} if frame is None else _encoded(_split(frame, client), known, individual)
-
-
 def _warn_of_clipping(
     prepared: Mapping[str, Records], tables: Mapping[str, pd.DataFrame], known: Schema
 ) -> None:
@@ -339,7 +333,7 @@ def _line(name: str, gate: Gate) -> dict[str, Any]:
         **proved(gate, spent.total, unprotected),
         "unprotected": unprotected,
         "noise": "secure" if gate.secure else "test",
-        "basis": told_basis(spent.basis),
+        "basis": basis_in_words(spent.basis),
     }
     return row | _unmasked(gate, spent.total)
 

@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import Protocol, TypeVar
 
 from privfed.engines.local import LocalDisclosure
-from privfed.errors import InputError
+from privfed.errors import InputError, unknown
 from privfed.exchange.channel import ChannelDisclosure
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ def local(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) ->
 def engine(name: str) -> Engine:
     """Return the simulation of an engine (InputError: no such engine, or it is not installed)."""
     if name not in ENGINES:
-        raise InputError(f"no engine {name!r}; there are {', '.join(ENGINES)}")
+        raise InputError(unknown("engine", name, ENGINES))
     module, attribute, extra = ENGINES[name]
     try:
         found: Engine = getattr(import_module(module), attribute)

@@ -11,7 +11,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from privfed.errors import NobodyAnswered
+from privfed.errors import NobodyAnswered, unknown
 from privfed.exchange.masked_totals import with_totals
 from privfed.exchange.messages import Absent, Reason, Refusal, Release, ReleasedPart, Reply
 from privfed.exchange.transcript import Transcript, in_one_line, several
@@ -248,7 +248,7 @@ class Disclosure(ABC):
         asked = list(clients)
         for client in asked:
             if client not in self.clients:
-                raise ValueError(f"no client {client!r}; the clients are {', '.join(self.clients)}")
+                raise ValueError(unknown("client", client, self.clients))
         return asked
 
     def _questions(

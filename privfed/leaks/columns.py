@@ -1,5 +1,5 @@
-"""Vectors with an entry for each record, which may order, divide or scale them as a column does:
-codes, one-hot vectors, ranks, logarithms, hashes."""
+"""Vectors with an entry for each record, which may order, divide or scale them as a column does, or have its values:
+codes, one-hot vectors, ranks, logarithms, hashes, sorted columns."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from functools import cached_property, partial
 import numpy as np
 
 from privfed.leaks.artefact import Block, Released
+from privfed.leaks.chance import densities
 from privfed.leaks.evidence import Evidence
 from privfed.leaks.precision import NO_GRADE, decimals_of
 from privfed.leaks.reading.leaf import Leaf
+from privfed.leaks.shape import step_of
 from privfed.leaks.table import RawTable
 
 SHORTEST = 8  #: Shortest table whose order or division says something
@@ -70,12 +72,12 @@ def vectors_of(released: Released, records: int) -> list[Vector]:
 
 def alike(rule: str, vectors: list[Vector], table: RawTable) -> Evidence | None:
     """The vector that follows a column by one rule, most surprisingly."""
-    names = [*table.names, *(text.name for text in table.texts)]
-    columns = [*table.numbers.T, *table.codes.T]
+    names = [*table.names, *(text.name for text in table.texts if rule != SAME)]
+    columns = [*table.numbers.T, *(table.codes.T if rule != SAME else ())]
     best, vector, name = 0.0, vectors[0], ""
     for called, column in zip(names, columns, strict=True):
-        prepared = _Prepared.of(column)
-        if prepared is not None:
+        prepared = _Prepared(column)
+        if prepared.complete and (rule == SAME or not prepared.structured):
             for one in vectors:
                 log = RULES[rule](prepared, one)
                 if log < best:
@@ -98,12 +100,25 @@ class _Prepared:
 
     values: np.ndarray
 
-    @classmethod
-    def of(cls, column: np.ndarray) -> _Prepared | None:
-        """None for columns that are constant, incomplete, or structured by themselves."""
-        if not np.isfinite(column).all() or _structured(column):
-            return None
-        return cls(column)
+    @cached_property
+    def complete(self) -> bool:
+        """Whether every entry is a number."""
+        return bool(np.isfinite(self.values).all())
+
+    @cached_property
+    def structured(self) -> bool:
+        """Whether it is so by itself."""
+        return _structured(self.values)
+
+    @cached_property
+    def log_chance(self) -> float:
+        """Log chance of its values, in their order, if each were drawn from their distribution."""
+        different = self.ordered[self.starts]
+        cell = step_of(different) or float(np.spacing(np.float32(np.abs(different).max())))
+        dense = densities(different, np.arange(len(different))) * cell / len(different)
+        share = self.sizes / len(self.values)
+        likely = np.where(self.sizes > 1, share, np.minimum(dense, 1.0))
+        return float(self.sizes @ np.log(likely))
 
     @cached_property
     def order(self) -> np.ndarray:
@@ -111,10 +126,14 @@ class _Prepared:
         return np.argsort(self.values, kind="stable")
 
     @cached_property
+    def ordered(self) -> np.ndarray:
+        """Its values, ascending."""
+        return np.asarray(self.values[self.order])
+
+    @cached_property
     def starts(self) -> np.ndarray:
         """Where in that order each group begins."""
-        ordered = self.values[self.order]
-        return np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+        return np.flatnonzero(np.r_[True, self.ordered[1:] != self.ordered[:-1]])
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -150,6 +169,17 @@ def _log_factorial(counts: np.ndarray) -> np.ndarray:
 def _log_ways(sizes: np.ndarray) -> float:
     """Logarithm of the number of arrangements of groups of these sizes."""
     return float(_log_factorial(sizes.sum()) - _log_factorial(sizes).sum())
+
+
+def _same(column: _Prepared, vector: Vector) -> float:
+    """Log chance that entries are the column's values, in its order or in any other."""
+    if not vector.complete:
+        return 0.0
+    mine, theirs = vector.by_value.ordered, column.ordered
+    if mine[0] != theirs[0] or mine[-1] != theirs[-1] or not np.array_equal(mine, theirs):
+        return 0.0
+    placed = not column.structured and np.array_equal(vector.values, column.values)
+    return min(0.0, column.log_chance + (0.0 if placed else _log_ways(column.sizes)))
 
 
 def _ordered(column: _Prepared, vector: Vector) -> float:
@@ -215,7 +245,9 @@ def _permuted(column: _Prepared, vector: Vector) -> float:
     return 0.0
 
 
+SAME = "the values of a column"
 RULES: dict[str, Callable[[_Prepared, Vector], float]] = {
+    SAME: _same,
     "a vector in the order of a column": _ordered,
     "a vector that divides the records as a column does": _divided,
     "a sorted column, scaled and shifted": _stretched,

@@ -16,7 +16,7 @@ from privfed.ledger.store import Entry
 from privfed.ledger.study_blocks import StudyBlock
 from privfed.privacy.accountant import Accountant, Amount, Budget, plus
 from privfed.privacy.limit import ASPECTS, Limit
-from privfed.privacy.loss import Loss, told_basis
+from privfed.privacy.loss import Loss, basis_in_words
 from privfed.privacy.masked_sums import MaskedSums, if_masks_fail
 from privfed.privacy.policy_objects import installed_accountant
 from privfed.questions.exact import shown, text
@@ -48,7 +48,7 @@ class Line:
     share: Amount = ()  #: of a study: what it reserved of the budget, or nothing
 
     @property
-    def told_basis(self) -> str:
+    def basis_in_words(self) -> str:
         """What the figures rest on, and what they are if the masks of its sums fail, in words; or nothing."""
         if self.unmasked is None:
             return self.basis
@@ -224,7 +224,7 @@ def _line(
         spent.times + reserved.times,
         budget,
         secure=name not in sums.test,
-        basis=told_basis({*spent.basis, *reserved.basis}),
+        basis=basis_in_words({*spent.basis, *reserved.basis}),
     )
 
 

@@ -170,7 +170,7 @@ def is_masked(basis: Iterable[str]) -> bool:
     return any(each.partition(":")[0] == MASKED for each in basis)
 
 
-def told_basis(basis: Iterable[str]) -> str:
+def basis_in_words(basis: Iterable[str]) -> str:
     """Say in words what a figure rests on beside what is derived; nothing where all of it is."""
     words = {
         CLAIMED: "on the word of {}, not derived here",

@@ -98,6 +98,11 @@ def shown_delta(value: Fraction | float, digits: int = 4) -> str:
     return f"{float(_rounded(value, digits, ROUND_CEILING)):g}"
 
 
+def at_delta(value: Fraction | float) -> str:
+    """Write a delta behind its epsilon: `` at delta 1e-05``, nothing for 0."""
+    return f" at delta {shown_delta(value)}" if value else ""
+
+
 def _shown(value: Fraction | float, digits: int, rounding: str) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return "inf"

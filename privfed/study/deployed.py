@@ -24,7 +24,7 @@ from privfed.engines.batches import schema_digest
 from privfed.engines.journal import Journal
 from privfed.engines.owner_file import MASKING_KEY, OwnerFile, with_masking_keys
 from privfed.engines.remote import RemoteDisclosure
-from privfed.errors import InputError, NobodyAnswered, Note, PrivfedError, StudyError
+from privfed.errors import InputError, NobodyAnswered, Note, PrivfedError, StudyError, unknown
 from privfed.exchange.channel import HeadStore
 from privfed.exchange.disclosure import ReplayDisclosure
 from privfed.exchange.signing import Identity, Signer, read_public
@@ -77,7 +77,7 @@ class Deployment:
         named = {choice.name: choice for choice in study.policies}
         name = policy_name or next(iter(named))
         if name not in named:
-            raise InputError(f"no policy {name!r} in the study; there are {', '.join(named)}")
+            raise InputError(unknown("policy", name, named))
         return cls(study, named[name], Path(out))
 
     @property
@@ -242,7 +242,7 @@ class Deployment:
     def propose(self, folder: Path, client: str) -> OwnerFile:
         """Write a data owner's files into a new folder: schema, policy, key and owner.toml."""
         if client not in self.clients:
-            raise InputError(f"no client {client!r}; the clients are {', '.join(self.clients)}")
+            raise InputError(unknown("client", client, self.clients))
         check_empty(folder)
         dry_run(self.study, self.schema, attacks=False, deployed=True)
         schema, adopted = self.schema, self.proposed

@@ -22,7 +22,7 @@ from privfed.privacy.policy_objects import accountant_of, kinds_of, mechanism_of
 from privfed.questions import plugins
 from privfed.study import LearnerChoice, PolicyChoice, Study
 from privfed.study.persistent_ledgers import PersistentLedgers
-from privfed.study.price import Left, Price, price
+from privfed.study.price import Balance, Price, price
 from privfed.study.private_evaluation import whole_plan, with_evaluation
 from privfed.study.rescaled import rescaled
 from privfed.study.schema_of_study import has_table, public_schema
@@ -106,16 +106,16 @@ def known_owners(study: Study) -> list[str]:
     return list(named(clients.count, clients.names))
 
 
-def owners_left(study: Study, prices: Sequence[Price]) -> dict[str, list[Left]]:
+def balances(study: Study, prices: Sequence[Price]) -> dict[str, list[Balance]]:
     """Return what each owner's ledger holds, by policy; owners are those known without records."""
     ledgers = PersistentLedgers.of(study)
     names = ["each client"] if ledgers is None else list(ledgers.files()) or ["each client"]
     names = known_owners(study) or names
     return {
         price.name: (
-            [Left(name, accountant_of(price.policy).nothing) for name in names]
+            [Balance(name, accountant_of(price.policy).nothing) for name in names]
             if ledgers is None or price.deployed
-            else ledgers.left(study, price.policy, names)
+            else ledgers.balances(study, price.policy, names)
         )
         for price in prices
     }

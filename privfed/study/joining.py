@@ -19,7 +19,7 @@ from privfed.study.dry_run import dry_run, learner
 from privfed.study.ledger_commands import check_ledger, writable
 from privfed.study.output import new_folder
 from privfed.study.persistent_ledgers import PersistentLedgers
-from privfed.study.price import Left, Price, percent_of, price, priced
+from privfed.study.price import Balance, Price, percent_of, price, priced
 from privfed.study.private_evaluation import asks_evaluation, whole_plan
 
 
@@ -47,7 +47,7 @@ class Joining:
     owner: OwnerFile  #: of the further study, in a folder of its own inside hers
     deployment: Deployment
     price: Price  #: under her own budget, unit and accountant
-    left: Sequence[Left]  #: what her ledger has spent or reserved for other studies
+    left: Sequence[Balance]  #: what her ledger has spent or reserved for other studies
 
     @classmethod
     def of(cls, folder: Path, deployment: Deployment) -> Joining:
@@ -97,7 +97,7 @@ class Joining:
             agreed={"schema": schema_digest(deployment.schema)},
             folder=folder / name,
         )
-        return cls(owner, deployment, cost, ledger.left(study, adopted, [known.client]))
+        return cls(owner, deployment, cost, ledger.balances(study, adopted, [known.client]))
 
     def summary(self) -> str:
         """What she is asked to agree to: kinds, noise, share, and who asks."""

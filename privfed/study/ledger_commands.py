@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -24,7 +23,7 @@ from privfed.owner.noise_monitor import ENDING, read_tally
 from privfed.privacy.accountant import Accountant, Amount, Budget, plus
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of
-from privfed.questions.exact import shown, shown_delta, shown_down
+from privfed.questions.exact import at_delta, shown, shown_delta, shown_down
 from privfed.study.output import STUDY, Output
 from privfed.study.persistent_ledgers import PersistentLedgers, files_in
 from privfed.study.price import percent_of
@@ -73,7 +72,7 @@ def chosen(path: Path, client: str | None) -> dict[str, Path]:
     return files if client is None else {client: files[client]}
 
 
-class Held(NamedTuple):
+class LedgerAt(NamedTuple):
     """One of the ledgers at a path, and all heads of it that were published there."""
 
     policy: str  #: in a study's output; empty elsewhere
@@ -87,11 +86,11 @@ class Held(NamedTuple):
         return f"{self.policy}, {self.owner}" if self.policy else self.owner
 
 
-def held(path: Path, policy: str | None, client: str | None) -> list[Held]:
+def ledgers_at(path: Path, policy: str | None, client: str | None) -> list[LedgerAt]:
     """Return the ledgers of an output or a plain folder, or the file itself; or InputError."""
     if is_plain(path, policy):
         if path.is_file() or client is not None:
-            return [Held("", owner, file, []) for owner, file in chosen(path, client).items()]
+            return [LedgerAt("", owner, file, []) for owner, file in chosen(path, client).items()]
         return list(awaited(path, Registry()))
     policies = Output.opened(path).policies
     if policy is not None and policy not in policies:
@@ -103,23 +102,25 @@ def held(path: Path, policy: str | None, client: str | None) -> list[Held]:
     return [one for one in there if client in (None, one.owner)]
 
 
-def awaited(folder: Path, registry: Registry, policy: str | None = None) -> Iterator[Held]:
+def awaited(folder: Path, registry: Registry, policy: str | None = None) -> Iterator[LedgerAt]:
     """Yield the ledgers that should be in a folder, gone or not."""
     lasting = PersistentLedgers(folder.resolve())
     gone = {
         unquote(one.path.stem): one.head for one in registry.under(folder) if not one.path.is_file()
     }
-    if is_plain(folder) or (not (folder / STUDY).is_file() and (gone or lasting.book.is_file())):
+    if is_plain(folder) or (
+        not (folder / STUDY).is_file() and (gone or lasting.earlier_heads_file.is_file())
+    ):
         files = {owner: path for owner, path in files_in(folder.resolve()).items() if _begun(path)}
         heads = {**gone, **lasting.earlier_heads()}
         for owner in dict.fromkeys([*files, *heads]):
-            yield Held("", owner, files.get(owner), [heads[owner]] if owner in heads else [])
+            yield LedgerAt("", owner, files.get(owner), [heads[owner]] if owner in heads else [])
         return
     output = Output.opened(folder)
     for name in output.policies if policy is None else (policy,):
         seen, files = output.heads(name), output.ledger_files(name)
         for owner in dict.fromkeys([*files, *seen]):
-            yield Held(name, owner, files.get(owner), [seen[owner]] if owner in seen else [])
+            yield LedgerAt(name, owner, files.get(owner), [seen[owner]] if owner in seen else [])
 
 
 def _begun(path: Path) -> bool:
@@ -253,9 +254,7 @@ def left(ledger: Ledger) -> str:
     if not room:
         return "nothing of the budget"
     share = percent_of(taken, ceiling, rest=True)
-    return (
-        f"{share} of the budget, room for a study of epsilon {shown_down(room)}{_at(budget.delta)}"
-    )
+    return f"{share} of the budget, room for a study of epsilon {shown_down(room)}{at_delta(budget.delta)}"
 
 
 def closed(ledger: Ledger) -> str:
@@ -326,13 +325,9 @@ def _shares(
         told = (
             f"study {block.study}: a share of {percent_of(block.share, ceiling)}, {state} "
             f"{percent_of(block.spent, ceiling)} of the budget; epsilon {shown(epsilon)}"
-            f"{_at(delta)} given all that came before it, whatever comes after"
+            f"{at_delta(delta)} given all that came before it, whatever comes after"
         )
         yield block.study, told
-
-
-def _at(delta: Fraction) -> str:
-    return f" at delta {shown_delta(delta)}" if delta else ""
 
 
 def noise(name: str, path: Path, ledgers: int = 1, heads: Iterable[Head] = ()) -> tuple[str, bool]:
@@ -394,13 +389,13 @@ def _row(line: Line, share: str = "", taken: str = "") -> str:
         proven = (
             ", as far as is proven of a study that may stop at any time" if _rests(line) else ""
         )
-        parts.append(f"at most epsilon {shown(line.epsilon)} so far{_at(line.delta)}{proven}")
+        parts.append(f"at most epsilon {shown(line.epsilon)} so far{at_delta(line.delta)}{proven}")
     if line.ceiling is not None:
         parts.append(f"epsilon {shown(line.ceiling)} whatever is still asked")
     if line.remaining is not None and line.by != "all":
         parts.append(f"epsilon {shown_down(line.remaining)} remaining")
-    if line.told_basis:
-        parts.append(line.told_basis)
+    if line.basis_in_words:
+        parts.append(line.basis_in_words)
     if not line.secure:
         parts.append("TEST NOISE, which protects nobody")
     return (share or named) + ("; " if share else ": ") + "; ".join(parts)

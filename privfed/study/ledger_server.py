@@ -82,7 +82,7 @@ class LedgerServer(LoopbackServer):
         for number, folder in enumerate(self.folders):
             if folder.is_file():
                 ledger_commands.check_ledger_file(folder)
-                ledgers = [ledger_commands.Held("", unquote(folder.stem), folder, [])]
+                ledgers = [ledger_commands.LedgerAt("", unquote(folder.stem), folder, [])]
             else:
                 ledgers = list(ledger_commands.awaited(folder, self.registry))
             for each in ledgers:

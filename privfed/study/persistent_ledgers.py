@@ -28,7 +28,7 @@ from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of
 from privfed.questions.exact import shown, shown_delta
 from privfed.study.choices import PolicyChoice
-from privfed.study.price import Left, Price, lacking, left_of
+from privfed.study.price import Balance, Price, lacking, remaining
 from privfed.study.study import Study
 from privfed.tables.schema import Schema
 
@@ -62,13 +62,13 @@ class PersistentLedgers:
         return {owner: path for owner, path in files_in(self.folder).items() if Ledger.begun(path)}
 
     @property
-    def book(self) -> Path:
+    def earlier_heads_file(self) -> Path:
         """The file of heads that earlier versions kept beside the folder; it is still read."""
         return self.folder.with_name(self.folder.name + HEADS)
 
     def earlier_heads(self) -> dict[str, Head]:
         """Return the heads that earlier versions kept beside the folder."""
-        return read_heads(self.book) if self.book.is_file() else {}
+        return read_heads(self.earlier_heads_file) if self.earlier_heads_file.is_file() else {}
 
     def registry(self) -> Registry:
         """Return where the ledgers' heads are remembered; makes the ledgers' folder, or a StudyError."""
@@ -174,7 +174,7 @@ class PersistentLedgers:
                 f"{self}: hold a budget, and study {study.name!r} would release {what}, which no budget "
                 "covers; give it ledgers of its own, or a public schema and a finite guarantee"
             )
-        left = self.left(study, price.policy, owners)
+        left = self.balances(study, price.policy, owners)
         _check_times(study, price, left)
         check_affordable(study, price, left, self.folder)
 
@@ -236,7 +236,7 @@ class PersistentLedgers:
                     "name of its own (the budget goes on)"
                 )
 
-    def left(self, study: Study, adopted: Policy, owners: Sequence[str]) -> list[Left]:
+    def balances(self, study: Study, adopted: Policy, owners: Sequence[str]) -> list[Balance]:
         """Return what each owner has spent or reserved for other studies; LedgerError: see :meth:`check_heads`."""
         self.check_heads(owners)
         files, accountant, found = self.files(), accountant_of(adopted), []
@@ -250,7 +250,7 @@ class PersistentLedgers:
                     blocks = ledger.study_blocks().values()
                     others = [one for one in blocks if one.study != study.name]
                     holding = tuple(one.study for one in others if any(one.unspent))
-            found.append(Left(owner, spent, times, holding))
+            found.append(Balance(owner, spent, times, holding))
         return found
 
     @contextmanager
@@ -280,7 +280,7 @@ def _told(division: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} = {value!r}" for key, value in ordered if value is not None)
 
 
-def _check_times(study: Study, price: Price, left: Sequence[Left]) -> None:
+def _check_times(study: Study, price: Price, left: Sequence[Balance]) -> None:
     """Check the plan against each kind's maximum number of answers in this study."""
     for one in left:
         for line in price.lines:
@@ -294,13 +294,13 @@ def _check_times(study: Study, price: Price, left: Sequence[Left]) -> None:
                 )
 
 
-def check_affordable(study: Study, price: Price, left: Sequence[Left], folder: Path) -> None:
+def check_affordable(study: Study, price: Price, left: Sequence[Balance], folder: Path) -> None:
     """Refuse a study whose price exceeds an owner's rest: a BudgetError with both, by kind."""
     short, budget = sorted(lacking(price, left), key=lambda one: one.owner), price.policy.budget
     if budget is None or not (short or price.over):
         return
     has = ", ".join(
-        f"{one.owner} has epsilon {left_of(one, price.policy)}" for one in short[:NAMED]
+        f"{one.owner} has epsilon {remaining(one, price.policy)}" for one in short[:NAMED]
     )
     has += f", and {len(short) - NAMED} more have too little" if len(short) > NAMED else ""
     why = f"less is left: {has}" if short else f"it exceeds {', '.join(price.over)}"

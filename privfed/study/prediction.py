@@ -9,14 +9,17 @@ import numpy as np
 import pandas as pd
 
 from privfed.errors import InputError
-from privfed.learners.base import FederatedLearner, PersonalLearner
+from privfed.learners.base import FederatedLearner, NoCommonModel, PersonalLearner
 from privfed.learners.saved import load
 from privfed.owner.local_store import LocalStore
 from privfed.study.scaffold import form_of
-from privfed.tables.schema import Schema
+from privfed.tables.schema import Schema, shown
 from privfed.tables.sources import read_table
 from privfed.tables.table_faults import check_table
 from privfed.tables.toml_file import naming
+
+#: What to write for a model of which each client keeps its own part.
+_HOMES = "model file {}: each client has a model of its own; write --client {} --shelf PATH ({})"
 
 
 def predict(
@@ -38,12 +41,20 @@ def predict(
     learnt = load(model)
     if shelf is not None:
         _take_home(learnt, client, shelf)
-    with naming(f"data file {table}"):
-        frame = read_table(table, text=form_of(table), schema=learnt.schema_)
-        if frame.empty:
-            raise InputError("holds no records; give at least one")
-        check_table(frame, Schema(learnt.schema_.features))
-        return _predicted(learnt, frame, client)
+    if isinstance(learnt, PersonalLearner) and shelf is None and client in learnt.clients_:
+        raise InputError(
+            _HOMES.format(model, client, "the .shelf file beside that client's ledger")
+        )
+    try:
+        with naming(f"data file {table}"):
+            frame = read_table(table, text=form_of(table), schema=learnt.schema_)
+            if frame.empty:
+                raise InputError("holds no records; give at least one")
+            check_table(frame, Schema(learnt.schema_.features))
+            return _predicted(learnt, frame, client)
+    except NoCommonModel:
+        clients = f"there is none for all; clients are {', '.join(map(shown, learnt.clients_))}"
+        raise InputError(_HOMES.format(model, "NAME", clients)) from None
 
 
 def synthesize(model: Path, rows: int, random_state: int | None = None) -> pd.DataFrame:

@@ -15,13 +15,19 @@ from privfed.owner.opendp_maps import checked
 from privfed.privacy.accountant import Accountant, Amount, fraction_of, plus
 from privfed.privacy.laws import BitFlips
 from privfed.privacy.limit import Limit
-from privfed.privacy.loss import MASKED, Loss, is_masked, told_basis
+from privfed.privacy.loss import MASKED, Loss, basis_in_words, is_masked
 from privfed.privacy.masked_sums import all_masked
 from privfed.privacy.mechanism import Protection
 from privfed.privacy.pairs import DominatingPair
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import accountant_of, mechanism_of
-from privfed.questions.exact import shown, shown_delta, shown_down, shown_percent
+from privfed.questions.exact import (
+    at_delta,
+    shown,
+    shown_delta,
+    shown_down,
+    shown_percent,
+)
 from privfed.questions.part import Part
 from privfed.questions.query import CohortQuery, LocalEffect
 from privfed.reports.words import in_words
@@ -78,7 +84,7 @@ class Price:
     def basis(self) -> str:
         """What the total would rest on beside what is derived, in words; or nothing."""
         names = {name for line in self.lines if line.loss for name in line.loss.basis}
-        told, masked = told_basis(names), self.policy.masked
+        told, masked = basis_in_words(names), self.policy.masked
         told += "; " * bool(told and self.unnamed) + UNNAMED * self.unnamed
         return told + masked.told(self.unmasked) if masked and is_masked(names) else told
 
@@ -339,7 +345,7 @@ def _times(accountant: Accountant, total: Amount, line: KindPrice) -> Amount:
 
 
 @dataclass(frozen=True)
-class Left:
+class Balance:
     """One owner's ledger before a study."""
 
     owner: str  #: the owner's name
@@ -350,7 +356,7 @@ class Left:
     holding: tuple[str, ...] = ()
 
 
-def lacking(price: Price, left: Sequence[Left]) -> list[Left]:
+def lacking(price: Price, left: Sequence[Balance]) -> list[Balance]:
     """Return the owners whose budget a study would exceed."""
     budget, accountant = price.policy.budget, accountant_of(price.policy)
     if budget is None:
@@ -359,7 +365,7 @@ def lacking(price: Price, left: Sequence[Left]) -> list[Left]:
     return [one for one in left if not accountant.fits(plus(one.spent, price.amount), ceiling)]
 
 
-def left_of(left: Left, policy: Policy) -> str:
+def remaining(left: Balance, policy: Policy) -> str:
     """Format an owner's remaining epsilon for one more study, rounded down; to 0 below 0.001 % of the budget."""
     budget, accountant = policy.budget, accountant_of(policy)
     if budget is None:
@@ -376,7 +382,7 @@ def percent_of(part: Amount, whole: Amount, *, rest: bool = False) -> str:
     return shown_percent(taken)
 
 
-def any_fits(prices: Sequence[Price], left: Mapping[str, Sequence[Left]]) -> bool:
+def any_fits(prices: Sequence[Price], left: Mapping[str, Sequence[Balance]]) -> bool:
     """Whether some policy with a budget fits what is left, or some at all if none has a budget."""
     bounded = [price for price in prices if price.policy.budget is not None]
     return any(
@@ -391,7 +397,7 @@ def any_fits(prices: Sequence[Price], left: Mapping[str, Sequence[Left]]) -> boo
 NAMED = 20  #: Most owners with the same share that a price names
 
 
-def priced(price: Price, left: Sequence[Left] = ()) -> str:
+def priced(price: Price, left: Sequence[Balance] = ()) -> str:
     """Format a price as a table: kinds, number of answers, fraction of each owner's budget."""
     budget = price.policy.budget
     total = _total(price)
@@ -442,11 +448,11 @@ def _unmasked(loss: Loss) -> Loss:
     return replace(loss, basis=tuple(x for x in loss.basis if not x.startswith(MASKED)))
 
 
-def _of_owner(price: Price, left: Left) -> str:
+def _of_owner(price: Price, left: Balance) -> str:
     """Format what remains of one owner's budget, or why a study does not fit it."""
     budget = price.policy.budget
     assert budget is not None
-    own, before = shown(budget.epsilon), left_of(left, price.policy)
+    own, before = shown(budget.epsilon), remaining(left, price.policy)
     ceiling = accountant_of(price.policy).ceiling(budget)
     if lacking(price, [left]):
         asked = percent_of(price.amount, ceiling)
@@ -456,7 +462,7 @@ def _of_owner(price: Price, left: Left) -> str:
             f"{asked} is asked, {unspent} remains){kept(left.holding)}"
         )
     spent = plus(left.spent, price.amount)
-    after = left_of(Left(left.owner, spent), price.policy)
+    after = remaining(Balance(left.owner, spent), price.policy)
     rest = " and ".join(percent_of(each, ceiling, rest=True) for each in (left.spent, spent))
     return (
         f"epsilon {before} of {own} remains before, {after} after ({rest} of the budget in its own "
@@ -473,10 +479,9 @@ def _total(price: Price) -> str:
         return (
             f"NO FINITE GUARANTEE ({why if price.unprotected else 'by the deltas of the losses'})"
         )
-    at = f" at delta {shown_delta(price.delta)}" if price.delta else ""
     held = "" if price.policy.budget else ", if queried as planned: no budget enforces it"
     basis = f" ({price.basis})" if price.basis else ""
-    return f"at most epsilon {shown(price.epsilon)}{at}{basis}{held}"
+    return f"at most epsilon {shown(price.epsilon)}{at_delta(price.delta)}{basis}{held}"
 
 
 def _of_a_shuffler(price: Price) -> list[str]:

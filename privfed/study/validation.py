@@ -15,7 +15,7 @@ from sklearn.model_selection import ParameterGrid
 from tqdm.auto import tqdm
 
 from privfed.engines.local import LocalDisclosure
-from privfed.errors import InputError, NobodyAnswered
+from privfed.errors import InputError, NobodyAnswered, unknown
 from privfed.learners.base import FederatedClassifier, FederatedLearner, FederatedRegressor
 from privfed.questions.exact import Number
 from privfed.study.metrics import measure
@@ -202,7 +202,7 @@ def grid_search(
     """
     known = learner.get_params()
     for name in (name for name in grid if name not in known):
-        raise InputError(f"grid: no parameter {name!r}; there are {', '.join(sorted(known))}")
+        raise InputError(f"grid: {unknown('parameter', name, sorted(known))}")
     settings = list(ParameterGrid(dict(grid)))
     tried = [clone(learner).set_params(**chosen) for chosen in settings]
     rows = [

@@ -71,7 +71,7 @@ def looks_european(cells: Iterable[str]) -> bool:
     return any("," in text for text in texts) and all(_EUROPEAN.fullmatch(text) for text in texts)
 
 
-def told_of_commas(cells: Iterable[str]) -> str:
+def comma_remedy(cells: Iterable[str]) -> str:
     """What to write where commas are all that keeps texts from being numbers; else empty."""
     texts = [cell.strip() for cell in cells if cell.strip()]
     grouped = any("," in text for text in texts) and all(map(_ENGLISH.fullmatch, texts))

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from privfed.errors import SchemaError, no_column
-from privfed.tables.csv_text import told_of_commas
+from privfed.tables.csv_text import comma_remedy
 from privfed.tables.schema import DATE, Column, Schema
 
 #: Kinds of values that pandas would turn into numbers of its own, such as nanoseconds, by numpy's letter.
@@ -200,7 +200,7 @@ def _encode_numbers(
         fact = f"column {column.name!r} is numeric but text stands in {_cells(len(text))}"
         remedy = 'clean them (a missing value is an empty cell), or declare kind = "category" in the schema'
         held = series.iloc[text].astype(str)
-        remedy = told_of_commas(held) or (DAYS if held.str.fullmatch(DATE).all() else remedy)
+        remedy = comma_remedy(held) or (DAYS if held.str.fullmatch(DATE).all() else remedy)
         faults.append(Fault(fact, text, remedy))
     if column.kind == "integer":
         broken = np.flatnonzero(np.isfinite(numbers) & (numbers != np.floor(numbers)))

@@ -21,10 +21,12 @@ import pandas as pd
 from privfed.errors import (
     NO_HEADER,
     InputError,
+    Note,
     did_you_mean,
     file_errors,
     may_be_a_record,
     no_column,
+    unknown,
 )
 from privfed.tables.csv_text import FILES, PLACE, PLAIN, Text, opened, proposed
 from privfed.tables.schema import Schema
@@ -95,7 +97,7 @@ def load_bundled(name: str, target: str | None = None) -> Dataset:
 def public_schema(name: str) -> Schema:
     """Give the public schema of a bundled set; its bounds are round public knowledge."""
     if name not in _LOADERS:
-        raise InputError(f"no public schema {name!r}; there are {', '.join(_LOADERS)}")
+        raise InputError(unknown("public schema", name, _LOADERS))
     with as_file(files("privfed.tables") / "schemas" / f"{name}.toml") as path:
         return Schema.from_toml(path)
 
@@ -107,11 +109,14 @@ def load_csv(
     text: Text = PLAIN,
     schema: Schema | None = None,
 ) -> Dataset:
-    """Load a file of ``FILES`` with a header row; its last column is the target unless one is named."""
+    """Load a file of ``FILES`` with a header row; its last column is the target unless one is named.
+
+    Columns without a name, such as pandas' and R's row numbers, are left out with a note.
+    """
     where = f"data file {path}"
     header = _header(Path(path), where, text)
     frame = _rows(Path(path), where, header, text, schema)
-    chosen = header[-1] if target is None else target
+    chosen = _named(header)[-1] if target is None else target
     return Dataset(Path(path).name.split(".")[0], _checked(frame, chosen, where), chosen)
 
 
@@ -131,7 +136,11 @@ def read_table(
 
 def columns(path: str | Path, *, text: Text = PLAIN) -> list[str]:
     """Names of a file's columns; no record is read."""
-    return _header(Path(path), f"data file {path}", text)
+    return _named(_header(Path(path), f"data file {path}", text))
+
+
+def _named(header: list[str]) -> list[str]:
+    return [name for name in header if name]
 
 
 def load_openml(name: str, target: str | None = None) -> Dataset:
@@ -148,24 +157,27 @@ def load_openml(name: str, target: str | None = None) -> Dataset:
 
 
 def _header(path: Path, where: str, text: Text, least: int = 2) -> list[str]:
+    """The columns' names, empty for those that have none."""
     with _readable(path, where, text):
         if path.suffix == ".xlsx":
             first = _sheet(path, header=None, nrows=1)
-            header = [str(cell) for row in first.to_numpy() for cell in row if pd.notna(cell)]
+            header = [str(cell) * pd.notna(cell) for row in first.to_numpy() for cell in row]
         else:
             with opened(path, text.encoding) as lines:
                 header = next(csv.reader(lines, delimiter=text.sep), [])
     if header:
         header[0] = header[0].removeprefix("\ufeff")
+    header = [name if name.strip() else "" for name in header]
+    named = _named(header)
     others = [sep for sep in ";\t|," if sep != text.sep and sep in "".join(header)]
-    if len(header) < least or (len(header) == 1 and others):
+    if len(named) < least or (len(header) == 1 and others):
         hint = ""
         if others:
             hint = f"; is it split otherwise? write sep = {json.dumps(others[0])} {PLACE}"
         split = {",": "commas", "\t": "tabs"}.get(text.sep, repr(text.sep))
         many = f"{least} column{'s' * (least > 1)}"
         raise InputError(f"{where}: needs a header row of at least {many} split by {split}{hint}")
-    twice = sorted({name for name in header if header.count(name) > 1})
+    twice = sorted({name for name in named if named.count(name) > 1})
     if twice and may_be_a_record(header):
         raise InputError(f"{where}: {NO_HEADER}")
     if twice:
@@ -205,8 +217,19 @@ def _sheet(path: Path, **options: Any) -> pd.DataFrame:
 def _rows(
     path: Path, where: str, header: list[str], text: Text, schema: Schema | None
 ) -> pd.DataFrame:
-    texts = [] if schema is None else [name for name in header if name not in schema.numbers]
-    options: dict[str, Any] = {"dtype": dict.fromkeys(texts, str)} | _missing(header, schema)
+    named = _named(header)
+    texts = [] if schema is None else [name for name in named if name not in schema.numbers]
+    options: dict[str, Any] = {"dtype": dict.fromkeys(texts, str)} | _missing(named, schema)
+    if nameless := len(header) - len(named):
+        what = (
+            "a column has no name and is"
+            if nameless == 1
+            else f"{nameless} columns have no name and are"
+        )
+        warnings.warn(
+            f"{where}: {what} left out; to use it, name it in the header", Note, stacklevel=2
+        )
+        options["usecols"] = [place for place, name in enumerate(header) if name]
     try:
         with warnings.catch_warnings(), _readable(path, where, text):
             if path.suffix == ".xlsx":

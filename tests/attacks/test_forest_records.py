@@ -13,7 +13,7 @@ import pytest
 from privfed import Column, LocalDisclosure, Policy, Schema
 from privfed.attacks import forest_records
 from privfed.attacks.finding import Finding
-from privfed.attacks.forest_records import PiecedRecords, Scored, ToldNode, pieced
+from privfed.attacks.forest_records import PiecedRecords, ReleasedNode, Scored, pieced
 from privfed.attacks.sketches import NEAR
 from privfed.exchange.transcript import Transcript
 from privfed.learners import FedForestClassifier
@@ -79,7 +79,7 @@ def test_values_that_share_their_nodes_belong_together() -> None:
     """Three records in pairs: the overlap tells whose is whose; one pair alone tells nothing."""
     records = np.array([[1.0, 30.0], [2.0, 10.0], [3.0, 20.0]])
     pairs = [
-        ToldNode({f: np.sort(records[[i, j], f]) for f in (0, 1)}) for i, j in ((0, 1), (1, 2))
+        ReleasedNode({f: np.sort(records[[i, j], f]) for f in (0, 1)}) for i, j in ((0, 1), (1, 2))
     ]
     told = pieced(pairs, (0, 1))
     assert sorted(map(tuple, told)) == sorted(map(tuple, records))

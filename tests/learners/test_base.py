@@ -51,7 +51,7 @@ def test_a_plan_is_priced_whatever_the_bounds(name: str, bounds: tuple[float, fl
     learner: FederatedLearner = plugins.load("learners", name)()
     number = Column("y", "number", *bounds)
     target = number if is_regressor(learner) else Column("y", categories=("no", "yes"))
-    schema = Schema((Column("x", "number", *bounds), target), "y")
+    schema = Schema((Column("x", "number", *bounds),), target)
     policies = [learner.published()]
     with suppress(PolicyError):  # a baseline has no other
         policies.append(learner.private(4, schema=schema))

@@ -280,9 +280,12 @@ def test_an_earlier_output_is_not_overwritten_unasked(
         (["sweep", "--epsilon", "1;2"], "--epsilon must be a number, not '1;2'"),
         (["sweep", "--epsilon", "1,nan"], "--epsilon must be finite"),
         (["sweep", "--runs", "0"], "0 is not in the range"),
-        (["audti"], "No such command 'audti'"),
-        (["audit", "--ouf", "x"], "No such option"),
+        (["audti"], r"No such command 'audti'\..* See privfed --help"),
+        (["audit", "--ouf", "x"], r"No such option '--ouf'\..* See privfed audit --help"),
         (["ledger", "export", "x", "--format", "xml"], "'xml' is not one of"),
+        (["ledger", "export"], r"Missing argument '\w+'\. See privfed ledger export --help"),
+        (["run", "a.toml", "b.toml"], r"extra argument \(b\.toml\)\. See privfed run --help"),
+        (["study", "new", "x", "--yes"], r"--yes needs --table\. See privfed study new --help"),
     ],
 )
 def test_a_bad_argument_is_one_line(

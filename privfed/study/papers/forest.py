@@ -50,18 +50,12 @@ def methods(
     *, classes: bool, client_splits: bool = False, network: bool = True, depth: int = 10
 ) -> Methods:
     """What is compared, by name; each is built for a seed."""
+    kind, few = ("Classifier", "sqrt") if classes else ("Regressor", None)
     own: Any = FedForestClassifier if classes else FedForestRegressor
-    central: Any = (
-        baselines.CentralForestClassifier if classes else baselines.CentralForestRegressor
+    central, local, histogram, averaged = (
+        getattr(baselines, name + kind)
+        for name in ("CentralForest", "LocalForest", "HistogramForest", "FedAvgNetwork")
     )
-    local: Any = baselines.LocalForestClassifier if classes else baselines.LocalForestRegressor
-    histogram: Any = (
-        baselines.HistogramForestClassifier if classes else baselines.HistogramForestRegressor
-    )
-    averaged: Any = (
-        baselines.FedAvgNetworkClassifier if classes else baselines.FedAvgNetworkRegressor
-    )
-    few = "sqrt" if classes else None
     found: Methods = {
         CENTRAL: lambda s: central(max_features=few, random_state=s, max_depth=depth),
         OURS: lambda s: own(random_state=s, max_depth=depth),

@@ -22,7 +22,7 @@ from privfed.engines.flower import guard
 from privfed.engines.updates import UpdateGate
 from privfed.ledger import Ledger
 from privfed.privacy.accountant import Budget
-from privfed.privacy.loss import Loss, told_basis
+from privfed.privacy.loss import Loss, basis_in_words
 from privfed.privacy.policy import Guard, Policy
 
 ROUNDS, DELTA = 4, 1e-6
@@ -101,7 +101,7 @@ def test_a_round_costs_what_opacus_says_and_four_little_more_than_it_says_of_the
     assert all(math.isclose(float(row.epsilon or 0), says) for row in rows)
     assert {row.delta for row in rows} == {Fraction("1e-6")}
     spent = gate.gate.ledger.spent(gate.gate.accountant)
-    assert told_basis(spent.basis) == "on the word of training, not derived here"
+    assert basis_in_words(spent.basis) == "on the word of training, not derived here"
     together = gate.gate.accountant.guarantee(spent.total, Fraction("1e-5"))[0]
     assert engine.get_epsilon(1e-5) < float(together) < 1.6 * engine.get_epsilon(1e-5)
 

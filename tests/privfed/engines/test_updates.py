@@ -25,7 +25,7 @@ from privfed.ledger import Ledger
 from privfed.mechanisms.unprotected import Training
 from privfed.owner.masking import MaskingKey
 from privfed.privacy.accountant import Budget
-from privfed.privacy.loss import Loss, told_basis
+from privfed.privacy.loss import Loss, basis_in_words
 from privfed.privacy.masked_sums import MaskedSums
 from privfed.privacy.noise import TestNoise
 from privfed.privacy.policy import Guard, Policy
@@ -199,7 +199,7 @@ def test_what_training_protected_costs_what_its_accountant_says_and_every_total_
     loss = Loss.from_dict(next(own.gate.ledger.entries(events=("reserved",))).body["loss"])
     assert (loss.epsilon, loss.delta, loss.laws) == (Fraction(1, 2), Fraction("1e-6"), ())
     spent = own.gate.ledger.spent(own.gate.accountant)
-    assert told_basis(spent.basis) == "on the word of training, not derived here"
+    assert basis_in_words(spent.basis) == "on the word of training, not derived here"
     while own.release([np.ones(3)], round=left + 1) is not None:
         left += 1
     assert left == 4  # five deltas of 1e-6 are half of the budget's; the other half converts rho

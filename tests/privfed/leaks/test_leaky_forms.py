@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import io
 import json
 import pickle
 import uuid
@@ -182,6 +183,42 @@ def test_a_part_of_a_table_is_caught_column_by_column(how: str) -> None:
     with pytest.raises(RawValueLeft, match="a record, column by column"):
         assert_no_raw(left.get(how, arrays), table)
     assert_no_raw(arrays, table, allow=["left['*"], may_be_empty=True)
+
+
+def _form(records: int, seed: int) -> pd.DataFrame:
+    """A few whole numbers of some people."""
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame({"age": rng.integers(18, 90, records), "visits": rng.poisson(3, records)})
+    return table.assign(score=rng.integers(0, 11, records), ward=rng.integers(1, 9, records))
+
+
+@pytest.mark.parametrize("records", [10, 40, 300])
+@pytest.mark.parametrize("how", ["sorted", "shuffled", "one sorted", "arrays by name"])
+def test_a_column_of_whole_numbers_is_caught_in_any_order(records: int, how: str) -> None:
+    """No row is left, and no value says anything; that all of them are there does."""
+    table, stream = _form(records, 0), io.BytesIO()
+    np.savez_compressed(stream, age=table["age"], score=table["score"], ward=table["ward"])
+    mixed = np.random.default_rng(5).permuted(table.to_numpy(), axis=0)
+    left: dict[str, object] = {
+        "sorted": np.sort(table.to_numpy(), axis=0),
+        "shuffled": pd.DataFrame(mixed, columns=table.columns),
+        "one sorted": {"ages": sorted(table["age"].tolist())},
+        "arrays by name": stream.getvalue(),
+    }
+    with pytest.raises(RawValueLeft, match="column"):
+        assert_no_raw(left[how], table)
+
+
+@pytest.mark.parametrize("records", [10, 40, 300])
+def test_columns_that_anybody_has_are_not_caught_in_any_order(records: int) -> None:
+    """Sorted columns of other people, counts up to the number of records, and what many share."""
+    table, others = _form(records, 0), _form(records, 1)
+    count = np.random.default_rng(2).permutation(records) + 1
+    table = table.assign(number=count, arm=count % 2)
+    other = np.sort(others.to_numpy(), axis=0)
+    innocent = [other, range(1, records + 1), [*range(records, 0, -1)], np.sort(count % 2)]
+    for left in innocent:
+        assert_no_raw(left, table)
 
 
 def test_names_are_caught_and_categories_are_not() -> None:

@@ -294,7 +294,7 @@ def test_a_study_is_stated_by_its_share_and_not_by_what_everything_adds_up_to() 
     whole, one, two = ledger.budget("study")
     assert (one.epsilon, one.share) == (ZCDP.guarantee(part("0.6"), BUDGET.delta)[0], part("0.6"))
     assert two.epsilon == ZCDP.guarantee(part("0.3"), BUDGET.delta)[0]
-    assert before[1].epsilon == one.epsilon and one.told_basis == ""
+    assert before[1].epsilon == one.epsilon and one.basis_in_words == ""
     assert one.epsilon is not None and whole.epsilon is not None
     assert one.epsilon < whole.epsilon <= BUDGET.epsilon
     assert not any(line.share for line in ledger.budget("kind"))

@@ -25,7 +25,7 @@ from privfed.privacy.laws import (
     mapped,
     proven,
 )
-from privfed.privacy.loss import Loss, covers, told_basis
+from privfed.privacy.loss import Loss, basis_in_words, covers
 from privfed.privacy.mechanism import spreads
 from privfed.privacy.noise import TestNoise
 from privfed.questions import wire
@@ -216,11 +216,11 @@ def test_a_basis_reaches_every_sum(words: list[str], data: st.DataObject) -> Non
 
 def test_a_basis_in_words() -> None:
     """Plain words, each kind once; nothing where all is derived."""
-    assert told_basis(()) == ""
-    told = told_basis(["claimed:b", "opendp:c", "claimed:a"])
+    assert basis_in_words(()) == ""
+    told = basis_in_words(["claimed:b", "opendp:c", "claimed:a"])
     assert told == "by OpenDP's map of c; on the word of b, a, not derived here"
     masks = [
-        told_basis(each) for each in (["masked:0"], ["masked:3", "masked:1"], ["masked:2 of 9"])
+        basis_in_words(each) for each in (["masked:0"], ["masked:3", "masked:1"], ["masked:2 of 9"])
     ]
     assert [each.partition(" with the server")[0] for each in masks] == [
         "if no owner colludes",

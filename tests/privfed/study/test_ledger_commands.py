@@ -26,7 +26,7 @@ from privfed.reports.budget import PolicyReport
 from privfed.reports.remarks import unspent
 from privfed.study.ledger_commands import _row, left, share_of
 from privfed.study.ledger_commands import budget as lines
-from privfed.study.price import Left, left_of, percent_of
+from privfed.study.price import Balance, percent_of, remaining
 from privfed.tables.schema import Column, Schema
 from privfed.testing.queries import LevelSums
 
@@ -128,7 +128,7 @@ def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:
     assert ledger.budget()[0].remaining == room == ledger.budget("study")[0].remaining
     assert federation.budget().remaining[0] == float(room)
     assert f"room for a study of epsilon {shown_down(room)} at" in left(ledger)
-    assert left_of(Left("a", ledger.taken(accountant)), policy) == shown_down(room)
+    assert remaining(Balance("a", ledger.taken(accountant)), policy) == shown_down(room)
     account = read(policy, {"a": ledger}, {})
     assert unspent(PolicyReport(account, (), {}, {})).endswith(f"up to ε {shown_down(room)}")
     rest = accountant.ceiling(budget)[0] - ledger.taken(accountant)[0]
@@ -136,7 +136,7 @@ def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:
     ledger.reserve_share("three", (rest * Fraction(999999, 10**6), Fraction(0)), accountant)
     assert accountant.left(ledger.taken(accountant), budget) == 0, "what rounding leaves is nothing"
     assert left(ledger) == "nothing of the budget"
-    assert left_of(Left("a", ledger.taken(accountant)), policy) == "0"
+    assert remaining(Balance("a", ledger.taken(accountant)), policy) == "0"
     assert read(policy, {"a": ledger}, {}).clients[0].room == 0, "nor on the page"
 
 

@@ -294,7 +294,7 @@ def test_owners_join_a_second_masked_study_under_the_same_keys(
             ledger.verify()
             block = ledger.study_blocks()["Second"]
             (line,) = (x for x in ledger.budget("study") if x.name == "Second")
-        assert alone is not None and f"if the masks fail, epsilon {alone[1]}" in line.told_basis
+        assert alone is not None and f"if the masks fail, epsilon {alone[1]}" in line.basis_in_words
         assert all(0 < a <= b or a == b for a, b in zip(block.spent, block.share, strict=True))
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from privfed.cli import BAD_INPUT, FINE, status
-from privfed.learners import RuleFitClassifier, RuleSearch, load, save
+from privfed.learners import GeneticTreeClassifier, RuleFitClassifier, RuleSearch, load, save
 from privfed.testing.hospitals import NAMES, QUICK, gates, patients
 
 FRAME = patients(200)
@@ -128,6 +128,19 @@ def test_slips(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "exists already" in bad(capsys, model, table, "--out", table)
     assert pd.read_csv(table).shape == FRAME.shape
     assert status(["predict", str(model), str(table), "--out", str(table), "--overwrite"]) == FINE
+
+
+def test_a_model_of_a_client_s_own_needs_its_shelf(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What to write on the command line is said, with and without a client."""
+    learner = GeneticTreeClassifier(population_size=4, generations=1, max_depth=2)
+    model, table = tmp_path / "model.json", tmp_path / "table.csv"
+    save(learner.fit(gates(FRAME, learner.published())), model)
+    FRAME.to_csv(table, index=False)
+    told = bad(capsys, model, table)
+    assert "write --client NAME --shelf PATH" in told and "clients are C, A, B" in told
+    assert "write --client B --shelf PATH" in bad(capsys, model, table, "--client", "B")
 
 
 def test_all_that_a_table_lacks_is_told_at_once(

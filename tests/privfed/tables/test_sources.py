@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn import datasets
 
-from privfed.errors import InputError
+from privfed.errors import InputError, Note
 from privfed.tables.csv_text import Text, looks_european
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 from privfed.tables.sources import (
     bundled,
+    columns,
     load,
     load_csv,
     load_openml,
@@ -197,3 +199,34 @@ def test_contradictory_marks_are_refused(options: dict[str, str], fault: str) ->
 def test_commas_before_decimals_are_noticed(cells: list[str], european: bool) -> None:
     """Every cell is such a number, and one at least has a comma: a code is none."""
     assert looks_european(cells) is european
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (",age,weight,risk\n0,30,70,1\n1,40,80,2\n", "a column has no name and is"),
+        ("age,weight,risk,\n30,70,1,\n40,80,2,\n", "a column has no name and is"),
+        (",age, ,weight,risk\n0,30,,70,1\n1,40,,80,2\n", "2 columns have no name and are"),
+    ],
+)
+def test_columns_without_a_name_are_left_out_with_a_note(
+    tmp_path: Path, text: str, what: str
+) -> None:
+    """Row numbers as pandas and R write them, and what separators at the ends of lines make."""
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    with pytest.warns(Note, match=f"table.csv: {what} left out; to use it, name it"):
+        dataset = load_csv(path)
+    assert list(dataset.frame) == columns(path) == ["age", "weight", "risk"]
+    assert dataset.target == "risk" and dataset.frame.to_numpy().tolist() == [
+        [30, 70, 1],
+        [40, 80, 2],
+    ]
+
+
+def test_a_nameless_column_of_a_sheet_is_left_out_with_a_note(tmp_path: Path) -> None:
+    """Row numbers, as pandas writes them."""
+    pytest.importorskip("openpyxl")
+    pd.DataFrame({"age": [30, 40], "risk": [1, 2]}).to_excel(tmp_path / "table.xlsx")
+    with pytest.warns(Note, match="a column has no name and is left out"):
+        assert list(read_table(tmp_path / "table.xlsx")) == ["age", "risk"]
