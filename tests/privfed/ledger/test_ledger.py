@@ -168,6 +168,24 @@ def test_an_unanswered_draw_is_no_trace_and_no_answer(path: Path) -> None:
     assert Ledger(path, "d").find("server", "r1") is None
 
 
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "DELETE FROM entries WHERE seq = (SELECT MAX(seq) FROM entries)",
+        "UPDATE entries SET hash = '00' || substr(hash, 3) WHERE seq = (SELECT MAX(seq) FROM entries)",
+    ],
+    ids=["removed", "changed"],
+)
+def test_rows_that_go_while_a_gate_has_the_file_open_are_missed(path: Path, edit: str) -> None:
+    """It would go on from an older end of the chain, and charge again what was forgotten."""
+    ledger = Ledger(path, "d")
+    fill(ledger, 4)
+    edited(path, edit)
+    for again in range(2):
+        with pytest.raises(LedgerError, match="removed or changed while it was open"):
+            ledger.reserve(charge(10 + again), PURE, yes)
+
+
 def test_another_data_set_is_refused(path: Path) -> None:
     """The error names both data sets and says what to do."""
     Ledger(path, "d").close()

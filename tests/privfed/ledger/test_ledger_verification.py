@@ -280,6 +280,16 @@ def test_a_gate_that_charges_too_little_is_found(
         ledger.verify()
 
 
+def test_a_row_from_before_its_predecessor_is_found(path: Path) -> None:
+    """An earlier month's limit would be charged for it."""
+    ledger = Ledger(path, "d")
+    with ledger._store.exclusive():
+        ledger._store._now = "2001-01-01T00:00:00.000000+00:00"
+        ledger._store.append("noted", "", "", {})
+    with pytest.raises(LedgerError, match="is older than the one before"):
+        ledger.verify()
+
+
 @pytest.mark.parametrize("replaces", ["", "cd" * 32])
 def test_no_key_takes_anothers_place_unseen(tmp_path: Path, replaces: str) -> None:
     """One that says it is the first, or follows one that never signed, would not be told as a lost key's successor."""

@@ -15,9 +15,10 @@ from ledger_trials import charge, reply
 from privfed.accountants.pure import PureEpsilon
 from privfed.cli import BAD_INPUT, BREACH, FINE, status
 from privfed.errors import InputError, LedgerError
+from privfed.exchange.messages import Head
 from privfed.exchange.signing import Signer, read_key, read_public
 from privfed.ledger import Ledger
-from privfed.ledger.registry import Registry
+from privfed.ledger.registry import KnownLedger, Registry
 from privfed.ledger.verified_file import verified
 
 
@@ -48,6 +49,15 @@ def test_a_ledger_that_grew_is_known_by_its_last_head(tmp_path: Path, registry: 
     assert told.known == (told.head,)
     assert {stat.S_IMODE(one.stat().st_mode) for one in registry.folder.iterdir()} == {0o600}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_an_earlier_head_replaces_no_later_one(tmp_path: Path, registry: Registry) -> None:
+    """Of two processes the one that was behind may come last, and the ledger may have moved."""
+    for seq, place in ((2, "a"), (7, "a"), (5, "b")):
+        head = Head(seq, f"{seq:064x}")
+        registry.keep(KnownLedger("ab", "clinic", tmp_path / place, head))
+    (known,) = registry.known()
+    assert (known.head, known.path) == (Head(7, f"{7:064x}"), tmp_path / "b")
 
 
 def test_a_deleted_ledger_is_not_begun_anew_unseen(tmp_path: Path, registry: Registry) -> None:

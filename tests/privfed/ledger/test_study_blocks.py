@@ -282,6 +282,15 @@ def test_blocks_and_amendments_read_back_in_order(tmp_path: Path) -> None:
     ledger.verify()
 
 
+def test_an_odometers_first_total_is_the_first_studys_share() -> None:
+    """As its page says, whatever other studies reserved before the first charge."""
+    ledger = begun()
+    for study, share in (("one", "0.2"), ("two", "0.7")):
+        ledger.reserve_share(study, part(share), ZCDP)
+    assert ask(ledger, 1, rho("0.1"), "two")
+    assert ledger.fixed_totals(ZCDP) == (part("0.2"), CEILING)
+
+
 def test_a_study_is_stated_by_its_share_and_not_by_what_everything_adds_up_to() -> None:
     """By study, each block has its own guarantee for ever; the total alone is the odometer's."""
     ledger = begun()

@@ -16,7 +16,7 @@ from privfed.errors import PluginError
 from privfed.exchange.messages import Reason, Release, Request
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
-from privfed.owner.guards import as_declared, capped
+from privfed.owner.guards import KEPT, as_declared, capped
 from privfed.owner.opendp_maps import checked
 from privfed.privacy.laws import Charged, SumOfGaussians
 from privfed.privacy.loss import Loss, lost
@@ -204,6 +204,14 @@ def test_equal_questions_are_quoted_once(
     assert asked == ["1/10", "1/5"]
     losses = [e.body["loss"]["epsilon"] for e in gate.ledger.entries() if e.event == "reserved"]
     assert losses == ["0.1", "0.1", "0.1", "0.2"]
+
+
+def test_proposals_of_a_servers_choice_fill_no_memory(make_gate: Callable[..., Gate]) -> None:
+    """Each is another quote; a few hundred are kept."""
+    gate = make_gate({LevelSums.kind: (Guard.of("laplace", spend="1"),)})
+    for number in range(1, KEPT + 10):
+        gate.dry_run(Request.of(str(number), LevelSums(((),)), spend=Fraction(number, 1000)))
+    assert 1 <= len(gate._guards._kept) <= KEPT
 
 
 def test_a_part_made_of_lists_is_quoted_all_the_same(make_gate: Callable[..., Gate]) -> None:
