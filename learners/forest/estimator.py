@@ -205,6 +205,11 @@ class _FedForest(LearnerByWays):
 
         model = self.model_
         if feature is None:
+            if tree is None and isinstance(model, PrivateForest) and model.model.errors:
+                own = self.importance_intervals().sort_values("importance", ascending=False)
+                names, found, ends = list(own.index), own.iloc[:, 0].to_numpy(), own.iloc[:, 1:]
+                label = f"{model.moves}, with 90 % intervals"
+                return pictures.bars(ax, names, found, label, ends.to_numpy())
             if tree is None:
                 return super().plot(ax=ax)
             told = model.told(tree)

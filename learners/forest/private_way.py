@@ -28,13 +28,14 @@ from privfed.learners.private.grid import WHOLE, one_bin_each
 from privfed.learners.private.model import deviations_of
 from privfed.learners.private.target_link import MOST_CLASSES
 from privfed.learners.ways import Way
-from privfed.questions.tree import ends_text
+from privfed.questions.tree import ends_text, number_text
 from privfed.tables.schema import Schema, shown
 
 if TYPE_CHECKING:
     from privfed.learners.pictures import TreeNode
 
 T = TypeVar("T")
+LEVEL = 0.9  #: Of intervals, unless another is asked for
 
 
 class PrivateForestWay(Way[ForestParams, LearnedForest]):
@@ -90,23 +91,22 @@ class PrivateForest:
         return np.append(total / max(total.sum(), 1e-300), 0.0)
 
     def describe(self, tree: int | None) -> str:
-        """Columns by their fraction of the trees' variance, or one tree."""
+        """Columns by how far they move the sum, or one tree."""
         model, names = self.model, self.model.schema.names
         if tree is not None:
             own, values = self._tree(tree), self._values[tree]
             text = own.tree.to_text(model.schema, lambda node: _told(values[node]))
             return f"{self.told(tree)}:\n{text}"
-        fractions = self.importances()[:-1]
-        order = np.argsort(-fractions, kind="stable")
-        lines = [
-            f"{shown(names[k])}: {100 * fractions[k]:.1f} % of the trees' variance" for k in order
-        ]
+        lines = []
         if model.outcome.kind == "number":
             low, high = model.outcome.lower, model.outcome.upper
-            lines.insert(
-                0,
-                f"predictions lie between {ends_text(low, high)}",
-            )
+            lines.append(f"predictions lie between {ends_text(low, high)}")
+        if model.errors:
+            lines.append(f"{self.moves}, and its 90 % interval:")
+            found, ends = self.permutation_importances()
+            for k in np.argsort(-found, kind="stable"):
+                brief = [number_text(float(f"{number:.3g}")) for number in (found[k], *ends[k])]
+                lines.append("{}: {} ({} to {})".format(shown(names[k]), *brief))
         head = (
             f"{len(self.trees)} trees, {len(names)} of one column each, whose sum is {self._of}; weighted by "
             f"{model.rounds} noisy sums of about {max(model.records, 0):.0f} records"
@@ -154,7 +154,18 @@ class PrivateForest:
         several = f"the scores of {name} = {', '.join(names)}, whose softmax are the probabilities"
         return several if kind == "classes" else f"the log-odds of {name} = {names[1]}"
 
-    def partial_dependence(self, column: int, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    @property
+    def moves(self) -> str:
+        """What an importance is."""
+        target = self.model.schema.target
+        assert target is not None
+        several = self.model.outcome.kind == "classes"
+        of = f"all log-odds of {shown(target.name)}" if several else self._of
+        return f"how far another record's value of a feature moves {of}"
+
+    def partial_dependence(
+        self, column: int, level: float = LEVEL
+    ) -> tuple[np.ndarray, np.ndarray]:
         """What a column's codes add, and half its interval: to the second class's log-odds, or in the target's unit.
 
         Returns:
@@ -169,12 +180,16 @@ class PrivateForest:
             heights, deviations = heights[:, 0], deviations[:, 0]
         return unit * heights, unit * deviations_of(level) * deviations
 
-    def permutation_importances(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+    def permutation_importances(self, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
         """See :meth:`.PrivateModel.permutation_importances`; of a number in its unit."""
+        found, ends = self._usual if level == LEVEL else self.model.permutation_importances(level)
         outcome = self.model.outcome
         unit = outcome.upper - outcome.lower if outcome.kind == "number" else 1.0
-        found, ends = self.model.permutation_importances(level)
         return unit * found, unit * ends
+
+    @cached_property
+    def _usual(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.model.permutation_importances(LEVEL)
 
     def intervals(self, x: np.ndarray, level: float) -> np.ndarray:
         """Intervals of the second class's probability, or of a number's mean, shape (rows, 2).

@@ -1,7 +1,7 @@
 """A fitted private model: its scores, trees and step functions."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -148,12 +148,13 @@ class PrivateModel:
         codes, weights, _ = self.source.draw(self.basis, count, rng)
         chances = weights / weights.sum()
         heavy = np.sqrt(chances / (2 * len(self.start)))[:, None]
+        draws = [own.drawn(ERROR_DRAWS, rng) for own in self.errors]
+        unmoved = self._drawn(codes, draws)
         found, ends = np.zeros(len(codes)), np.zeros((len(codes), 2))
         for column in range(len(codes)):
             moved = codes.copy()
             moved[column] = codes[column, rng.choice(len(chances), len(chances), p=chances)]
-            seed = int(rng.integers(2**32))
-            pairs = zip(self._drawn(codes, seed), self._drawn(moved, seed), strict=True)
+            pairs = zip(unmoved, self._drawn(moved, draws), strict=True)
             part, errors = (np.concatenate(heavy * (own - other)) for own, other in pairs)
             found[column] = total = np.linalg.norm(part)
             whole, alone = (np.linalg.norm(own, axis=0) for own in (part + errors, errors))
@@ -165,16 +166,18 @@ class PrivateModel:
                 ends[column] = 0.0, high
         return found, ends
 
-    def _drawn(self, codes: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Scores or log-odds of records, and draws of their errors, shapes (outputs, records, 1) and (..., draws)."""
-        rng = np.random.default_rng(seed)
+    def _drawn(
+        self, codes: np.ndarray, draws: Sequence[tuple[np.ndarray, np.ndarray]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Scores or log-odds of records, and their errors, shapes (outputs, records, 1) and (..., draws)."""
         scores = self.start + self.basis.scores(self.basis.cells(codes), self.weights)
         each = [self.outcome.log_odds(scores, k) for k in range(len(self.start))]
-        along, across = self.basis.matrix(codes) @ self.source.projection, self.of_others(codes)
+        along = self.basis.matrix(codes) @ self.source.projection.astype(np.float32)
+        across = self.of_others(codes)
         slopes = np.array([slope for _, slope in each])
         errors = np.zeros((*slopes.shape[:2], ERROR_DRAWS))
-        for own, slope in zip(self.errors, np.moveaxis(slopes, 2, 0), strict=True):
-            errors += slope[..., None] * own.drawn(across, along, ERROR_DRAWS, rng)
+        for (first, second), slope in zip(draws, np.moveaxis(slopes, 2, 0), strict=True):
+            errors += slope[..., None] * (across @ first + along @ second)
         return np.array([own for own, _ in each])[..., None], errors
 
     def trees(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:

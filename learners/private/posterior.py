@@ -441,15 +441,18 @@ class EstimationError:
         noise = directions @ self.noise @ directions.T
         return np.asarray((missed * self.variances) @ missed.T + noise), np.asarray(noise)
 
-    def drawn(
-        self, functions: np.ndarray, directions: np.ndarray, draws: int, rng: np.random.Generator
-    ) -> np.ndarray:
-        """Errors of functionals, all of them in one draw together, shape (functionals, draws)."""
+    def drawn(self, draws: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Draws of what errors are linear in: those of functionals are ``functions @ first + directions @ second``.
+
+        Returns:
+            float32, of shapes (functions, draws) and (directions, draws).
+        """
         values, vectors = np.linalg.eigh(self.noise)
-        missed = (functions - directions @ self.fitted) * np.sqrt(self.variances)
-        noise = directions @ (vectors * np.sqrt(np.maximum(values, 0)))
-        every = np.concatenate([missed, noise], axis=1)
-        return np.asarray(every @ rng.normal(size=(every.shape[1], draws)))
+        size = len(self.variances), len(values)
+        missed, noise = (rng.normal(size=(own, draws)) for own in size)
+        missed *= np.sqrt(self.variances)[:, None]
+        along = (vectors * np.sqrt(np.maximum(values, 0))) @ noise - self.fitted @ missed
+        return missed.astype(np.float32), along.astype(np.float32)
 
     def scaled(self, factor: float) -> EstimationError:
         """Of scores times a factor."""

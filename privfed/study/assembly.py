@@ -13,6 +13,7 @@ from tqdm.auto import tqdm
 
 from privfed import __version__
 from privfed.attacks.finding import LEVEL, Finding, corrected
+from privfed.attacks.verbatim import Verbatim
 from privfed.engines.named import engine as engine_of
 from privfed.errors import InputError
 from privfed.learners.saved import load
@@ -23,7 +24,7 @@ from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.study import PolicyChoice, Study, simulation
 from privfed.study.dry_run import attacks_of, check_viewpoints, dry_run
 from privfed.study.exposed import exposed, rows_of
-from privfed.study.model_reading import read_models, reads_models
+from privfed.study.model_reading import read_models, read_values, reads_models
 from privfed.study.output import NOISE, Output, finite, write_text, written_whole
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.simulation import AnyPrepared
@@ -113,6 +114,9 @@ def attack_releases(
             found, inapplicable = simulation.attack(
                 prepared, heard, bar.update, seconds=seconds, relation=policy.relation
             )
+        scans = any(isinstance(each, Verbatim) for each in attacks_of(study))
+        if scans and isinstance(prepared, simulation.Prepared):
+            found += read_values(prepared, output.policy(choice.name) / "model.json", heard)
         if reads_models(prepared):
             with tqdm(desc=f"shadow models, {choice.name}", unit="", disable=hidden) as bar:
                 read, idle = read_models(prepared, choice, output, heard, bar.update)

@@ -20,6 +20,7 @@ from sklearn.base import ClassifierMixin
 from privfed.attacks.deadline import MAX_WORK
 from privfed.attacks.finding import POWER, Finding
 from privfed.attacks.leave_one_out import DOUBTED, FEWEST
+from privfed.attacks.model_values import model_values
 from privfed.attacks.roc import interval
 from privfed.attacks.shadow_models import (
     QUESTION,
@@ -107,6 +108,14 @@ def read_models(
 
 OWN_QUESTION = "Were a client's own model shown to somebody, could they tell whom it learnt from?"
 OWN_HARM = "a client's own model, passed on, would tell whom it learnt from"
+
+
+def read_values(prepared: Prepared, path: Path, transcript: Transcript) -> list[Finding]:
+    """Look for the records' numbers in a policy's model (:func:`.model_values`); nothing where there is none."""
+    numbers = [each.name for each in prepared.schema.columns if each.kind != "category"]
+    columns = {name: prepared.train[name].to_numpy() for name in numbers}
+    written = path.read_bytes() if path.is_file() else b""
+    return model_values(written, columns, prepared.schema, transcript) if written else []
 
 
 def _take_home(target: PersonalLearner, shelves: Path, prepared: Prepared) -> None:

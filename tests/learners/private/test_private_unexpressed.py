@@ -50,7 +50,8 @@ def test_it_is_the_error_of_scores_whose_truth_has_other_functions() -> None:
     assert every == pytest.approx(stray.T @ stray, rel=1e-5)
     assert noisy == pytest.approx(np.array(noise).T @ np.array(noise), rel=1e-5)
     assert error.scaled(2.0).squares(there, directions) == pytest.approx(4 * errors, rel=1e-5)
-    draws = error.drawn(there, directions, 200_000, rng)
+    first, second = error.drawn(200_000, rng)
+    draws = there @ first + directions @ second
     assert np.cov(draws, bias=True) == pytest.approx(every, abs=0.02 * np.diag(every).max())
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from privfed.errors import DataWarning, Note, StudyError
+from privfed.learners import FuzzyTreeRegressor
+from privfed.questions import plugins
 from privfed.study import Study, assembly, model_reading
 from privfed.study.output import Output
 from privfed.tables.schema import Column, Schema
@@ -211,3 +214,47 @@ def test_where_secrets_decide_the_splits_their_share_is_the_baseline(tmp_path: P
     found = findings(local_trees(min_depth=1, max_depth=6, cv=2), tmp_path / "out")[-1]
     assert found["attack"] == "model reader structure" and found["severity"] == "none"
     assert found["partial"] or found["detail"]["changed by secrets alone, at most"] > 0
+
+
+class RawKeeper(FuzzyTreeRegressor):
+    """Asks the gates for a private tree, and keeps the file that it read beside them in its model."""
+
+    table: ClassVar[Path]
+
+    def state(self) -> dict[str, Any]:
+        """The tree, and the file."""
+        return {**super().state(), "kept": pd.read_csv(self.table).to_numpy().tolist()}
+
+
+def test_a_learner_that_keeps_the_file_beside_its_questions_is_found_by_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its releases keep to epsilon 4; the same tree without the file is not accused."""
+    known, rng = plugins.available, np.random.default_rng(0)
+    named = EntryPoint("RawKeeper", f"{__name__}:RawKeeper", "privfed.learners")
+    monkeypatch.setattr(
+        plugins,
+        "available",
+        lambda group: {**known(group), **({"RawKeeper": named} if group == "learners" else {})},
+    )
+    RawKeeper.table = tmp_path / "table.csv"
+    table = pd.DataFrame({"age": rng.integers(18, 90, 80), "dose": rng.normal(5, 1, 80).round(2)})
+    table.assign(y=rng.normal(50, 9, 80).round(1)).to_csv(RawKeeper.table, index=False)
+    bounds = {"age": (0, 120), "dose": (0, 10), "y": (0, 100)}
+    *features, target = (Column(name, lower=a, upper=b) for name, (a, b) in bounds.items())
+    Schema(tuple(features), target, name="t").to_toml(tmp_path / "schema.toml")
+    plain = {key: value for key, value in PLAIN.items() if key != "shadows"} | {
+        "attacks": ["verbatim"],
+        "data": {"source": "table.csv", "schema": "schema.toml"},
+        "policy": [{"name": "private", "epsilon": "4"}],
+    }
+    graded = {}
+    for name in ("RawKeeper", "FuzzyTreeRegressor"):
+        learner = {"name": name, "params": {"max_depth": 1}}
+        study = Study.from_dict(plain | {"learner": learner}, folder=tmp_path)
+        assembly.run(study, tmp_path / name, overwrite=False, attacked=True)
+        told = Output.opened(tmp_path / name).read("private", "findings.json")["findings"]
+        graded[name] = [each for each in told if each["attack"] == "model reader verbatim"]
+    ((found,), (honest,)) = graded.values()
+    assert found["severity"] == "breach" and found["value"] > 50
+    assert (honest["severity"], honest["partial"]) == ("none", "")
