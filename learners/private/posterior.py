@@ -62,11 +62,11 @@ class MarginalLikelihood:
         stray = float(((np.log(scales / unit) - SETTINGS.log_scale_mean) ** 2).sum())
         return self.likelihood(scales) - stray / (2 * SETTINGS.log_scale_std**2)
 
-    def mean_squares(self, scales: np.ndarray, unit: float) -> np.ndarray:
-        """Posterior means of the squared scales, shape (groups,), were all some factor times these."""
+    def factor_chances(self, scales: np.ndarray, unit: float) -> np.ndarray:
+        """Posterior probabilities of :data:`SCALE_FACTORS`, were the scales all one of them times these."""
         logs = np.array([self.density(factor * scales, unit) for factor in SCALE_FACTORS])
         chances = np.exp(logs - logs.max())
-        return np.asarray(chances @ SCALE_FACTORS**2 / chances.sum() * scales**2)
+        return np.asarray(chances / chances.sum())
 
     def likeliest(self, scales: np.ndarray, unit: float) -> np.ndarray:
         """Maximise the posterior density of the scales, shape (groups,), coordinate by coordinate.
@@ -420,7 +420,10 @@ class EstimationError:
 
     noise: np.ndarray  #: covariance of K noise, sampling included, shape (directions, directions)
     fitted: np.ndarray  #: K A, float32, shape (directions, functions psi)
-    variances: np.ndarray  #: D's diagonal, shape (functions psi,)
+    variances: (
+        np.ndarray
+    )  #: D's diagonal, shape (functions psi,): a mean over :data:`SCALE_FACTORS`
+    chances: np.ndarray  #: probabilities of these
 
     def squares(self, functions: np.ndarray, directions: np.ndarray) -> np.ndarray:
         """Mean square errors of functionals, shape (functionals,).
@@ -450,7 +453,8 @@ class EstimationError:
         values, vectors = np.linalg.eigh(self.noise)
         size = len(self.variances), len(values)
         missed, noise = (rng.normal(size=(own, draws)) for own in size)
-        missed *= np.sqrt(self.variances)[:, None]
+        squares = SCALE_FACTORS**2 / (self.chances @ SCALE_FACTORS**2)
+        missed *= np.sqrt(np.outer(self.variances, rng.choice(squares, draws, p=self.chances)))
         along = (vectors * np.sqrt(np.maximum(values, 0))) @ noise - self.fitted @ missed
         return missed.astype(np.float32), along.astype(np.float32)
 
@@ -465,7 +469,7 @@ def estimation_error(
     local: Linearization,
     sampling: float,
     functions: np.ndarray,
-    variances: np.ndarray,
+    scales: tuple[np.ndarray, np.ndarray],
     output: int = 0,
 ) -> EstimationError:
     """The errors of weights, K being the mean over priors.
@@ -476,7 +480,7 @@ def estimation_error(
         local: where the curvature is taken.
         sampling: as in :meth:`.WeightPosterior.weights`.
         functions: psi of the posterior's synthetic records, shape (records, functions psi).
-        variances: of their weights, D's diagonal, shape (functions psi,).
+        scales: their weights' variances D, shape (functions psi,), and the probabilities of :data:`SCALE_FACTORS`.
         output: whose scores.
     """
     own, curvature = priors[0][1], local.curvatures[output]
@@ -488,4 +492,4 @@ def estimation_error(
     heavy = own.outcome.variances(local.predictions)[:, output] * own.shares * own.records
     told = (own.leading.features * (heavy / len(functions))[:, None]).T.astype(functions.dtype)
     fitted = gain.astype(functions.dtype) @ (told @ functions)
-    return EstimationError(gain @ rest @ gain.T, fitted, variances)
+    return EstimationError(gain @ rest @ gain.T, fitted, *scales)

@@ -19,6 +19,7 @@ from privfed.learners.private.main_effects import MainEffects
 from privfed.learners.private.marginals import Shares, padded
 from privfed.learners.private.model import PrivateModel
 from privfed.learners.private.posterior import (
+    SCALE_FACTORS,
     EstimationError,
     NoisyMoments,
     Prior,
@@ -368,11 +369,13 @@ class _Learning:
     ) -> tuple[EstimationError, ...]:
         """Of each output's last step, against a truth of other trees and of scales that the sums leave open."""
         assert steps.last is not None and steps.evidence is not None
-        squares = steps.evidence.mean_squares(steps.posterior.prior.scales, steps.unit)
+        likeliest = steps.posterior.prior.scales
+        chances = steps.evidence.factor_chances(likeliest, steps.unit)
+        squares = chances @ SCALE_FACTORS**2 * likeliest**2
         each = np.repeat(squares, [group.stop - group.start for group in others.groups])
-        functions, variances = others.matrix(codes), each * scale_factors**2
+        functions, scales = others.matrix(codes), (each * scale_factors**2, chances)
         return tuple(
-            estimation_error(*steps.last, functions, variances, output=own)
+            estimation_error(*steps.last, functions, scales, output=own)
             for own in range(self.outcome.classes)
         )
 

@@ -298,7 +298,7 @@ def test_a_client_predicts_at_home_by_its_shelf(
         told.append(pd.read_csv(StringIO(capsys.readouterr().out))["y"].tolist())
     assert told[0][0] == told[0][1] and told[1][0] > told[1][1]
     assert status(["predict", str(model), str(data), "--client", "south"]) == BAD_INPUT
-    assert "is not here" in capsys.readouterr().err
+    assert "write --client south --shelf PATH" in capsys.readouterr().err
     assert status(["predict", str(model), str(data), *own[2:]]) == BAD_INPUT
     assert "--shelf goes with --client" in capsys.readouterr().err
     assert status(["predict", str(model), str(data), *own[:3], "none.shelf"]) == BAD_INPUT

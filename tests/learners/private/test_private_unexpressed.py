@@ -13,12 +13,14 @@ from scipy.special import expit, ndtri
 from privfed import Column, LocalDisclosure, Schema
 from privfed.learners import private
 from privfed.learners.private.model import PrivateModel
-from privfed.learners.private.posterior import NoisyMoments, estimation_error
+from privfed.learners.private.posterior import SCALE_FACTORS, NoisyMoments, estimation_error
 from tests.learners.private.test_private_evidence import posterior
 
 SCHEMA = Schema(
     tuple(Column(f"x{k}", "number", -1, 1) for k in range(4)), Column("y", "integer", 0, 1)
 )
+#: Whether all of a truth's functions are small or large is as likely as not.
+CHANCES = np.isin(SCALE_FACTORS, [0.5, 2.0]) / 2
 X = np.random.default_rng(9).uniform(-1, 1, (400, 4))
 
 
@@ -30,7 +32,7 @@ def test_it_is_the_error_of_scores_whose_truth_has_other_functions() -> None:
     local, priors = own.at(np.zeros((4, 1))), [(0.3, own), (0.7, own.scaled(np.array([0.1])))]
     fitted, there, directions = (rng.normal(size=size) for size in ((300, 6), (5, 6), (5, 4)))
     variances = rng.uniform(0.1, 0.6, 6)
-    error = estimation_error(priors, told, local, 1.0, fitted, variances)
+    error = estimation_error(priors, told, local, 1.0, fitted, (variances, CHANCES))
     found = error.squares(there, directions)
 
     def scores(sums: np.ndarray) -> np.ndarray:
@@ -53,6 +55,9 @@ def test_it_is_the_error_of_scores_whose_truth_has_other_functions() -> None:
     first, second = error.drawn(200_000, rng)
     draws = there @ first + directions @ second
     assert np.cov(draws, bias=True) == pytest.approx(every, abs=0.02 * np.diag(every).max())
+    truth, heavy = ((there @ first) ** power for power in (2, 4))
+    tails = np.mean([0.5**4, 2.0**4]) / np.mean([0.5**2, 2.0**2]) ** 2  # 1 if there is one scale
+    assert heavy.mean(axis=1) / truth.mean(axis=1) ** 2 == pytest.approx(3 * tails, rel=0.1)
 
 
 def score(x: np.ndarray, truth: str) -> np.ndarray:
