@@ -17,7 +17,7 @@ EACH, PARTS = 64, 8
 
 @dataclass
 class _Refused:
-    """Refusals of one study for one reason: all, those that no row tells of yet, their kinds, and the last of them."""
+    """Refusals of one study for one reason: all, those that no row tells of yet, two of their kinds, and the last."""
 
     every: int = 0
     untold: int = 0
@@ -37,7 +37,8 @@ class Refusals:
         with self._store.exclusive() as end:
             told = self._counted.setdefault((str(body.get("study", "")), reason), _Refused())
             told.every, told.untold = told.every + 1, told.untold + 1
-            told.kinds.add(str(body.get("kind", "")))
+            if len(told.kinds) < 2:  # an asker chooses the names
+                told.kinds.add(str(body.get("kind", "")))
             told.last = principal, request, {**body, "reason": reason}
             if told.every <= EACH or told.untold * PARTS >= told.every:
                 return self._tell(told)
@@ -57,7 +58,7 @@ class Refusals:
         if told.untold > 1:
             body["count"] = told.untold
         if len(told.kinds) > 1:
-            del body["kind"]
+            body.pop("kind", None)
         told.untold, told.kinds = 0, set()
         return self._store.append("refused", principal, request, body)
 

@@ -77,6 +77,8 @@ def test_nothing_a_server_names_keeps_refusals_apart(make_gate: MakeGate) -> Non
         asked = request(str(number), principal=f"server {number}")
         object.__setattr__(asked, "kind", f"kind {number}")
         gate.answer(asked)
+        (counted,) = gate.ledger._refusals._counted.values()
+        assert len(counted.kinds) <= 2
     assert len(_told(gate.ledger)) < 2 * EACH
     for entry in gate.ledger.entries(events=("refused",)):
         assert ("kind" in entry.body) is (refusals_in(entry) == 1)
