@@ -61,6 +61,18 @@ class Quoting(Twice):
 
 
 @dataclass(frozen=True)
+class Spread(Twice):
+    """A planted fault: its L1 norm is right, and the squared L2 norm is that of two cells moved by one each."""
+
+    kind: ClassVar[str] = "test.spread"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """A record moves one cell by two."""
+        moved = Sensitivity(Bound(2, 2), Bound(4, 16))
+        return {"counts": Part(PartType.COUNTS, ("all",), (1,), moved)}
+
+
+@dataclass(frozen=True)
 class Stating(Twice):
     """States of another change than a record more or less what it is made to state."""
 
@@ -141,7 +153,7 @@ def audited(
     guard = Guard.of(mechanism, **({} if mechanism == "open" else {"spend": 1}))
     policy = Policy({query.kind: (guard,)}, budget=None if mechanism == "open" else Budget.of(1))
     found = audit_sensitivities([Planned(one, 1) for one in queries] * 2, SCHEMA, policy)
-    assert all(one.releases == (query.kind,) for one in found)
+    assert all(one.releases == (query.kind,) and not one.simulation for one in found)
     return [(one.severity, dict(one.detail), one.partial) for one in found]
 
 
@@ -151,10 +163,12 @@ def test_an_honest_sensitivity_is_not_contradicted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("false", "part"), [(Halved(), "counts"), (Quoting(), "seen")], ids=lambda each: str(each)
+    ("false", "part"),
+    [(Halved(), "counts"), (Spread(), "counts"), (Quoting(), "seen")],
+    ids=lambda each: str(each),
 )
 def test_a_false_sensitivity_is_disproved(false: Query, part: str) -> None:
-    """Halved, or none at all for what is a record's own value."""
+    """Halved, in one of its norms, or none at all for what is a record's own value."""
     assert audited(false) == [("breach", {"parts": [part]}, "")]
 
 
