@@ -420,9 +420,8 @@ class EstimationError:
 
     noise: np.ndarray  #: covariance of K noise, sampling included, shape (directions, directions)
     fitted: np.ndarray  #: K A, float32, shape (directions, functions psi)
-    variances: (
-        np.ndarray
-    )  #: D's diagonal, shape (functions psi,): a mean over :data:`SCALE_FACTORS`
+    #: D's diagonal, shape (functions psi,), a mean over :data:`SCALE_FACTORS`
+    variances: np.ndarray
     chances: np.ndarray  #: probabilities of these
 
     def squares(self, functions: np.ndarray, directions: np.ndarray) -> np.ndarray:
