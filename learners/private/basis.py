@@ -4,7 +4,7 @@ A record has one bin in each column and one leaf in each tree, so that sums over
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -172,6 +172,23 @@ class Basis:
         places = np.concatenate([self.bins[columns, codes], *leaves])
         lines = self.values[columns, codes] * self.linear[:, None]
         return BasisIndices(places + self.starts[:, None], lines)
+
+    def by_column(self, codes: np.ndarray, column: int, weights: np.ndarray) -> np.ndarray:
+        """Weighted sums of those functions of a block that hang on one column, shape (records, outputs)."""
+        places, groups = [self.bins[column, codes[column]][None]], [np.array([column])]
+        begin = self.columns
+        for own in self.trees:
+            mine = np.flatnonzero((own.features == column).any(axis=1))
+            few = replace(own, features=own.features[mine], cuts=own.cuts[mine])
+            places.append(few.reached(codes))
+            groups.append(begin + mine)
+            begin += own.count
+        total = np.multiply.outer(
+            self.values[column, codes[column]] * self.linear[column], weights[column]
+        )
+        for group, place in zip(np.concatenate(groups), np.concatenate(places), strict=True):
+            total += self.scales[group] * weights[self.starts[group] + place]
+        return np.asarray(total)
 
     def scores(self, cells: BasisIndices, weights: np.ndarray) -> np.ndarray:
         """Weighted sums of a block's functions, shape (records, outputs), each record's from itself alone.

@@ -1,7 +1,7 @@
 """A fitted private model: its scores, trees and step functions."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -148,13 +148,18 @@ class PrivateModel:
         codes, weights, _ = self.source.draw(self.basis, count, rng)
         chances = weights / weights.sum()
         heavy = np.sqrt(chances / (2 * len(self.start)))[:, None]
-        draws = [own.drawn(ERROR_DRAWS, rng) for own in self.errors]
-        unmoved = self._drawn(codes, draws)
+        forms, tables = (self.basis, replace(self.basis, trees=self.others)), self._drawn(rng)
+        sums = sum(form.matrix(codes) @ own for form, own in zip(forms, tables, strict=True))
+        unmoved = self._against(sums)
         found, ends = np.zeros(len(codes)), np.zeros((len(codes), 2))
         for column in range(len(codes)):
             moved = codes.copy()
             moved[column] = codes[column, rng.choice(len(chances), len(chances), p=chances)]
-            pairs = zip(unmoved, self._drawn(moved, draws), strict=True)
+            step = sum(
+                form.by_column(moved, column, own) - form.by_column(codes, column, own)
+                for form, own in zip(forms, tables, strict=True)
+            )
+            pairs = zip(unmoved, self._against(sums + step), strict=True)
             part, errors = (np.concatenate(heavy * (own - other)) for own, other in pairs)
             found[column] = total = np.linalg.norm(part)
             whole, alone = (np.linalg.norm(own, axis=0) for own in (part + errors, errors))
@@ -166,18 +171,25 @@ class PrivateModel:
                 ends[column] = 0.0, high
         return found, ends
 
-    def _drawn(
-        self, codes: np.ndarray, draws: Sequence[tuple[np.ndarray, np.ndarray]]
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _drawn(self, rng: np.random.Generator) -> list[np.ndarray]:
+        """Weights of the functions and of the other ones, by which scores and draws of their errors are sums.
+
+        Returns:
+            two arrays, float32, shape (functions, outputs x (1 + draws)).
+        """
+        each = [own.drawn(ERROR_DRAWS, rng) for own in self.errors]
+        projected = [self.source.projection @ second for _, second in each]
+        own = [np.column_stack(both) for both in zip(self.weights.T, projected, strict=True)]
+        others = [np.insert(first, 0, 0.0, axis=1) for first, _ in each]
+        return [np.concatenate(tables, axis=1).astype(np.float32) for tables in (own, others)]
+
+    def _against(self, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scores or log-odds of records, and their errors, shapes (outputs, records, 1) and (..., draws)."""
-        scores = self.start + self.basis.scores(self.basis.cells(codes), self.weights)
+        both = sums.reshape(len(sums), len(self.start), -1)
+        scores = self.start + both[..., 0]
         each = [self.outcome.log_odds(scores, k) for k in range(len(self.start))]
-        along = self.basis.matrix(codes) @ self.source.projection.astype(np.float32)
-        across = self.of_others(codes)
         slopes = np.array([slope for _, slope in each])
-        errors = np.zeros((*slopes.shape[:2], ERROR_DRAWS))
-        for (first, second), slope in zip(draws, np.moveaxis(slopes, 2, 0), strict=True):
-            errors += slope[..., None] * (across @ first + along @ second)
+        errors = np.einsum("krj,rjd->krd", slopes, both[..., 1:])
         return np.array([own for own, _ in each])[..., None], errors
 
     def trees(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:

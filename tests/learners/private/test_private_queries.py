@@ -263,6 +263,19 @@ def test_small_blocks_and_no_cache_give_the_same(
     assert all(np.array_equal(whole[name], pieces[name]) for name in whole)
 
 
+@given(st.integers(0, 2**32 - 1), st.integers(0, 2))
+def test_what_hangs_on_a_column_is_all_that_changes_with_it(seed: int, column: int) -> None:
+    """Weighted sums before and after differ by those of its line, its bins and the trees that ask for it."""
+    rng = np.random.default_rng(seed)
+    basis = basis_of(rng)
+    codes = np.array([rng.integers(0, size, 20) for size in basis.grid.sizes]).astype(np.uint8)
+    moved, weights = codes.copy(), rng.normal(size=(basis.size, 2))
+    moved[column] = rng.permutation(codes[column])
+    step = basis.by_column(moved, column, weights) - basis.by_column(codes, column, weights)
+    whole = basis.scores(basis.cells(moved), weights) - basis.scores(basis.cells(codes), weights)
+    assert np.allclose(step, whole)
+
+
 def test_codes_are_kept_for_one_grid_alone() -> None:
     """Another grid's question on the same view is not answered by the first one's codes."""
     rng = np.random.default_rng(0)
