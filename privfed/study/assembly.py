@@ -116,7 +116,8 @@ def attack_releases(
             )
         scans = any(isinstance(each, Verbatim) for each in attacks_of(study))
         if scans and isinstance(prepared, simulation.Prepared):
-            found += read_values(prepared, output.policy(choice.name) / "model.json", heard)
+            model = output.policy(choice.name) / "model.json"
+            found += read_values(prepared, model, heard, policy.budget)
         if reads_models(prepared):
             with tqdm(desc=f"shadow models, {choice.name}", unit="", disable=hidden) as bar:
                 read, idle = read_models(prepared, choice, output, heard, bar.update)

@@ -37,6 +37,7 @@ from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.baselines.pooled import RawBaseline
 from privfed.learners.saved import load
 from privfed.owner.local_store import ENDING, LocalStore
+from privfed.privacy.accountant import Budget
 from privfed.questions.query import CALL, ROW
 from privfed.questions.threads import one_thread
 from privfed.questions.tree import Tree
@@ -110,12 +111,16 @@ OWN_QUESTION = "Were a client's own model shown to somebody, could they tell who
 OWN_HARM = "a client's own model, passed on, would tell whom it learnt from"
 
 
-def read_values(prepared: Prepared, path: Path, transcript: Transcript) -> list[Finding]:
+def read_values(
+    prepared: Prepared, path: Path, transcript: Transcript, budget: Budget | None
+) -> list[Finding]:
     """Look for the records' numbers in a policy's model (:func:`.model_values`); nothing where there is none."""
     numbers = [each.name for each in prepared.schema.columns if each.kind != "category"]
     columns = {name: prepared.train[name].to_numpy() for name in numbers}
     written = path.read_bytes() if path.is_file() else b""
-    return model_values(written, columns, prepared.schema, transcript) if written else []
+    allowed = (math.inf, 0.0) if budget is None else (float(budget.epsilon), float(budget.delta))
+    told = columns, prepared.schema, transcript, allowed
+    return model_values(written, *told) if written else []
 
 
 def _take_home(target: PersonalLearner, shelves: Path, prepared: Prepared) -> None:

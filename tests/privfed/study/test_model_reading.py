@@ -229,7 +229,7 @@ class RawKeeper(FuzzyTreeRegressor):
 def test_a_learner_that_keeps_the_file_beside_its_questions_is_found_by_its_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its releases keep to epsilon 4; the same tree without the file is not accused."""
+    """Its releases keep to epsilon 4; epsilon 60 may tell as much, and the same tree without the file is not accused."""
     known, rng = plugins.available, np.random.default_rng(0)
     named = EntryPoint("RawKeeper", f"{__name__}:RawKeeper", "privfed.learners")
     monkeypatch.setattr(
@@ -239,22 +239,30 @@ def test_a_learner_that_keeps_the_file_beside_its_questions_is_found_by_its_mode
     )
     RawKeeper.table = tmp_path / "table.csv"
     table = pd.DataFrame({"age": rng.integers(18, 90, 80), "dose": rng.normal(5, 1, 80).round(2)})
+    table[["pulse", "weight"]] = rng.normal(70, 9, (80, 2)).round(1)
     table.assign(y=rng.normal(50, 9, 80).round(1)).to_csv(RawKeeper.table, index=False)
-    bounds = {"age": (0, 120), "dose": (0, 10), "y": (0, 100)}
+    bounds = {
+        "age": (0, 120),
+        "dose": (0, 10),
+        "pulse": (0, 200),
+        "weight": (0, 200),
+        "y": (0, 100),
+    }
     *features, target = (Column(name, lower=a, upper=b) for name, (a, b) in bounds.items())
     Schema(tuple(features), target, name="t").to_toml(tmp_path / "schema.toml")
     plain = {key: value for key, value in PLAIN.items() if key != "shadows"} | {
         "attacks": ["verbatim"],
         "data": {"source": "table.csv", "schema": "schema.toml"},
-        "policy": [{"name": "private", "epsilon": "4"}],
     }
     graded = {}
-    for name in ("RawKeeper", "FuzzyTreeRegressor"):
+    for name, epsilon in (("RawKeeper", "4"), ("RawKeeper", "60"), ("FuzzyTreeRegressor", "4")):
+        plain["policy"] = [{"name": "private", "epsilon": epsilon}]
         learner = {"name": name, "params": {"max_depth": 1}}
         study = Study.from_dict(plain | {"learner": learner}, folder=tmp_path)
-        assembly.run(study, tmp_path / name, overwrite=False, attacked=True)
-        told = Output.opened(tmp_path / name).read("private", "findings.json")["findings"]
-        graded[name] = [each for each in told if each["attack"] == "model reader verbatim"]
-    ((found,), (honest,)) = graded.values()
+        assembly.run(study, out := tmp_path / (name + epsilon), overwrite=False, attacked=True)
+        told = Output.opened(out).read("private", "findings.json")["findings"]
+        graded[out] = [each for each in told if each["attack"] == "model reader verbatim"]
+    ((found,), (allowed,), (honest,)) = graded.values()
     assert found["severity"] == "breach" and found["value"] > 50
+    assert allowed["severity"] == "some" and allowed["value"] > 50
     assert (honest["severity"], honest["partial"]) == ("none", "")
