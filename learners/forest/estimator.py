@@ -295,7 +295,8 @@ class _FedForest(LearnerByWays):
         square, of log-odds (of all classes', where there are more than two) or in the target's unit.
 
         Returns:
-            columns importance, low and high, a row for each feature. A low end of zero: the feature may do nothing.
+            columns importance, low and high, a row for each feature: between these is what the model of the same
+            records without noise has. A low end of zero: the feature may do nothing.
 
         Raises:
             InputError: the model is not private.

@@ -102,7 +102,7 @@ class PrivateForest:
             low, high = model.outcome.lower, model.outcome.upper
             lines.append(f"predictions lie between {ends_text(low, high)}")
         if model.errors:
-            lines.append(f"{self.moves}, and its 90 % interval:")
+            lines.append(f"{self.moves} (90 % interval of what that would be without noise):")
             found, ends = self.permutation_importances()
             for k in np.argsort(-found, kind="stable"):
                 brief = [number_text(float(f"{number:.3g}")) for number in (found[k], *ends[k])]

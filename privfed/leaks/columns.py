@@ -35,16 +35,6 @@ class Vector:
     values: np.ndarray
 
     @cached_property
-    def complete(self) -> bool:
-        """Whether every entry is a number."""
-        return bool(np.isfinite(self.values).all())
-
-    @cached_property
-    def structured(self) -> bool:
-        """Whether it is so by itself."""
-        return _structured(self.values)
-
-    @cached_property
     def by_value(self) -> _Prepared:
         """Its groups of equal entries."""
         return _Prepared(self.values)
@@ -173,7 +163,7 @@ def _log_ways(sizes: np.ndarray) -> float:
 
 def _same(column: _Prepared, vector: Vector) -> float:
     """Log chance that entries are the column's values, in its order or in any other."""
-    if not vector.complete:
+    if not vector.by_value.complete:
         return 0.0
     mine, theirs = vector.by_value.ordered, column.ordered
     if mine[0] != theirs[0] or mine[-1] != theirs[-1] or not np.array_equal(mine, theirs):
@@ -184,7 +174,7 @@ def _same(column: _Prepared, vector: Vector) -> float:
 
 def _ordered(column: _Prepared, vector: Vector) -> float:
     """Log chance that a vector's order follows the column's, up or down; 0 where it does not."""
-    if not vector.complete or vector.structured:
+    if not vector.by_value.complete or vector.by_value.structured:
         return 0.0
     mine = vector.by_value  # nothing is sorted of a column whose order is another
     theirs = column.values[mine.order]
@@ -201,7 +191,7 @@ def _ordered(column: _Prepared, vector: Vector) -> float:
 
 def _divided(column: _Prepared, vector: Vector) -> float:
     """Log chance that a vector is constant on the column's groups and tells them, or one, apart."""
-    if vector.structured or len(column.sizes) > len(vector.values) // 2:
+    if vector.by_value.structured or len(column.sizes) > len(vector.values) // 2:
         return 0.0
     known = np.nan_to_num(vector.values)[column.order]
     if not (known == known[column.starts][column.groups]).all():
@@ -215,7 +205,7 @@ def _divided(column: _Prepared, vector: Vector) -> float:
 
 def _stretched(column: _Prepared, vector: Vector) -> float:
     """Log chance that sorted entries are a times the sorted column plus b."""
-    if len(vector.values) < 4 or not vector.complete:
+    if len(vector.values) < 4 or not vector.by_value.complete:
         return 0.0
     mine, theirs = column.values, np.sort(vector.values)
     varied = decimals_of(mine[mine != 0]) == NO_GRADE
@@ -236,7 +226,7 @@ def _permuted(column: _Prepared, vector: Vector) -> float:
     Records with equal values may stand in any order among themselves.
     """
     values, size = vector.values, len(vector.values)
-    base = values.min() if vector.complete else -1
+    base = values.min() if vector.by_value.complete else -1
     if base not in (0, 1) or not np.array_equal(np.sort(values), np.arange(size) + base):
         return 0.0
     steps = np.diff(column.values[(values - base).astype(int)])
