@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from privfed.errors import InputError, unknown
+from privfed.errors import InputError, number_of, unknown
 from privfed.questions.exact import shown, shown_delta
 from privfed.reports import remarks
 from privfed.reports.budget import AT_HOME, PolicyReport, Report
@@ -109,10 +109,10 @@ def _left(policy: PolicyReport) -> Iterator[str]:
     if policy.handed_over:
         raw = "unmodified records in some of them"
     raw = f"; no table, and {raw}" if policy.finite or policy.handed_over else ""
-    yield f"{number(policy.released)} answers, {size(total)} {whole}, of {len(kinds)} kinds{raw}."
+    yield f"{number_of(policy.released, 'answer')}, {size(total)} {whole}, of {number_of(len(kinds), 'kind')}{raw}."
     for line in kinds:
         how = "with noise" if line.protected else "without a finite guarantee"
-        yield f"{line.about.rstrip('.')}: {number(line.released)} times, {how}."
+        yield f"{line.about.rstrip('.')}: {number_of(line.released, 'time')}, {how}."
 
 
 def _risk(policy: PolicyReport) -> Iterator[str]:

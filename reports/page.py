@@ -11,6 +11,7 @@ import jinja2
 
 from privfed.accountants.risk import RECORD, Subject
 from privfed.attacks.finding import Finding
+from privfed.errors import number_of
 from privfed.questions.exact import shown, shown_delta, shown_down, shown_percent
 from privfed.questions.part import Unit
 from privfed.reports import charts, remarks
@@ -60,6 +61,7 @@ def _environment() -> jinja2.Environment:
         "protected": lambda policy: subject(policy).one,
     }
     environment.globals |= {
+        "number_of": number_of,
         "guarantees": GUARANTEES,
         "at_home": AT_HOME,
         "subject": subject,

@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Any, Literal
 
 from privfed.attacks.finding import Finding
+from privfed.errors import number_of
 from privfed.questions.exact import shown, shown_delta
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.page import claim, figure, number, verdict
@@ -169,7 +170,7 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         "base",
         "Query model",
         "Interactive: the asking side may choose each question by the earlier answers.",
-        f"{policy.released} releases and {refused} refusals in the ledgers",
+        f"{number_of(policy.released, 'release')} and {number_of(refused, 'refusal')} in the ledgers",
         "A total that holds only for questions fixed in advance.",
         "met" if policy.finite and bounded else "not met",
     )
@@ -181,7 +182,7 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         if not policy.finite
         else "Each owner's own gate adds the noise; nobody else is trusted."
         if masked is None
-        else f"Shares of noise behind masks, against the server and {masked.colluding} colluding owners, in "
+        else f"Shares of noise behind masks, against the server and {number_of(masked.colluding, 'colluding owner')}, in "
         f"totals of {masked.fewest} owners or more.",
         "the gate's code; "
         + ("one process" if report.simulated else "a process of each owner's own"),

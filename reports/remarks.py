@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from privfed.errors import number_of
 from privfed.privacy.policy_objects import dearest_of
 from privfed.questions.exact import shown, shown_down, shown_percent
 
@@ -208,7 +209,7 @@ def to_do(report: Report, policy: PolicyReport) -> Iterator[str]:
     if not policy.secure:
         yield "Do not use this run: its noise was for a test and can be recomputed."
     if not policy.account.finite:
-        yield f"Do not let this model or its releases out: {policy.unprotected} of {policy.released} answers have no finite guarantee."
+        yield f"Do not let this model or its releases out: {policy.unprotected} of {number_of(policy.released, 'answer')} {'has' if policy.unprotected == 1 else 'have'} no finite guarantee."
     elif policy.strength == "weak":
         yield (
             "Decide whether so weak a guarantee is enough. If not, do not release the model, and run a new study "
@@ -217,7 +218,7 @@ def to_do(report: Report, policy: PolicyReport) -> Iterator[str]:
     if policy.useless:
         yield "Do not use the model: it predicts no better than a constant."
     elif policy.saving and policy.scores[0].name == "accuracy":
-        yield "Use the model's probabilities, which are better than a constant's; the classes that it predicts are not."
+        yield "Use the model's probabilities alone: on the held-out records they were better than a constant's, and the classes that it predicts were not."
     if report.simulated and report.study.ledgers is None:
         yield 'Before real data: set ledgers that last (ledgers = "folder" under [clients]).'
     if missing := report.study.about.missing:

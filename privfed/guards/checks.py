@@ -24,6 +24,7 @@ from privfed.audits.threshold_tests import (
     PrivacyClaim,
     judge,
 )
+from privfed.errors import number_of
 from privfed.guards.adapters import Given, rounds
 from privfed.guards.trial import BIG, BIGGER, BIGGEST, GuardTrial, Pair
 from privfed.owner.noise_monitor import NoiseSums
@@ -111,7 +112,7 @@ class Form(NamedTuple):
     def __str__(self) -> str:
         if self.cells is None:
             return "nothing leaves"
-        return f"{self.cells} cells" + ("" if self.finite else ", not finite")
+        return number_of(self.cells, "cell") + ("" if self.finite else ", not finite")
 
 
 def _form(trial: GuardTrial, given: Given) -> Form:

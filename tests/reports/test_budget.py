@@ -108,7 +108,10 @@ def test_a_study_s_own_cost_is_that_of_its_dearest_block() -> None:
     account = replace(_policy(first).account, clients=(first, other))
     text = _page(PolicyReport(account))
     assert PolicyReport(account).worst_off is other
-    assert "reserved 25 % to 50 % of each owner" in text and "study's block: ε 3 at" in text
+    assert (
+        "reserved 25 % to 50 % of the rho that each owner" in text
+        and "study's block: ε 3 at" in text
+    )
 
 
 @pytest.mark.parametrize(("own", "said"), [(2.0, True), (3.0, False)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -165,6 +166,16 @@ def test_an_attack_that_finds_more_than_the_bound_without_any_release_is_said_to
     )
 
 
+@pytest.mark.parametrize("changes", [{}, {"line": EXACT}])
+def test_one_is_told_as_one(changes: dict[str, Any]) -> None:
+    """One owner, one answer of one kind: no page and no line tells of one in the plural."""
+    report = Report(Study.built_in(), (report_of(**changes),))
+    for told in (page(report), board(report), regulator(report), summary(report)):
+        words = re.sub(r"<svg.*?</svg>|<style.*?</style>|<[^>]+>", " ", told, flags=re.DOTALL)
+        assert not re.findall(r"(?<![\d.,-])1 (?!is\b|has\b|was\b)[a-z]+s\b", words)
+    assert "1 release, " in summary(report) and "1 answer, " in board(report)
+
+
 def test_a_model_of_a_rare_class_that_it_never_predicts_is_judged_by_its_losses_too() -> None:
     """Accuracy is the constant's, log loss is better: told on every page, and nobody is told to discard it."""
     rare = {**SCORED, "value": 0.8, "baseline": 0.8, "scores": {"log loss": 0.46}}
@@ -175,7 +186,7 @@ def test_a_model_of_a_rare_class_that_it_never_predicts_is_judged_by_its_losses_
     assert "0.8 (constant 0.8, no better), log loss 0.46 (constant 0.5)" in summary(report)
     for told in (page(report), board(report), regulator(report)):
         assert "Do not use the model" not in told and "og loss 0.46" in told
-    assert "probabilities, which are better than a constant" in board(report)
+    assert "on the held-out records they were better than a constant" in board(report)
     worse = report_of(metrics={**rare, "scores": {"log loss": 0.6}})
     assert worse.useless and not worse.saving
 
