@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 #: What is known of masks among owners whom only the table names.
 UNNAMED = (
-    "behind masks where its sums are masked; what is left if they fail follows from the number of owners, which "
-    "the table alone tells: write names instead, or count, to have it priced"
+    "behind masks where its sums are masked; write names or count under [clients] to have what holds if they "
+    "fail priced too, which depends on the number of owners"
 )
 
 
@@ -406,6 +406,7 @@ def priced(price: Price, left: Sequence[Balance] = ()) -> str:
     of = "" if budget is None else f", of a budget of epsilon {shown(budget.epsilon)}"
     where = "" if price.policy.unit == "client" else " of each client"
     lines = [f"{price.name}: {total}{of}, for each {price.policy.unit}{where}{over}"]
+    lines += [f"  this stands {price.basis}"] if price.basis and price.epsilon is not None else []
     lines += _of_a_person(price) + _of_a_shuffler(price)
     lines.append(
         f"  {'budget':>8}  {'kind':24} {'times':5} {'mechanism':20} cost per answer, parts"
@@ -480,8 +481,7 @@ def _total(price: Price) -> str:
             f"NO FINITE GUARANTEE ({why if price.unprotected else 'by the deltas of the losses'})"
         )
     held = "" if price.policy.budget else ", if queried as planned: no budget enforces it"
-    basis = f" ({price.basis})" if price.basis else ""
-    return f"at most epsilon {shown(price.epsilon)}{at_delta(price.delta)}{basis}{held}"
+    return f"at most epsilon {shown(price.epsilon)}{at_delta(price.delta)}{held}"
 
 
 def _of_a_shuffler(price: Price) -> list[str]:
