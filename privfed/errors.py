@@ -178,10 +178,14 @@ def no_column(
         return f"no column {name!r} {of.split(';')[0]}" + (f"; {NO_HEADER}" if listed else "")
     if not listed:
         return f"no column {name!r} {of.split(';')[0]}{hint}"
-    shown = [each if each == each.strip() else repr(each) for each in names]  # blanks are seen
-    return f"no column {name!r} {of} columns are {', '.join(shown)}{hint}"
+    shown = [
+        each if each == each.strip() else repr(each) for each in names[:LISTED]
+    ]  # blanks are seen
+    more = f" and {number_of(len(names) - LISTED, 'other')}" if len(names) > LISTED else ""
+    return f"no column {name!r} {of} columns are {', '.join(shown)}{more}{hint}"
 
 
+LISTED = 30  #: Most columns that a message names
 #: What to do about a table without a header.
 NO_HEADER = "its first row holds numbers or dates, as a record does: write a header row with the columns' names above the records"
 

@@ -9,7 +9,7 @@ from privfed.errors import InputError, number_of, unknown
 from privfed.questions.exact import shown, shown_delta
 from privfed.reports import remarks
 from privfed.reports.budget import AT_HOME, PolicyReport, Report
-from privfed.reports.page import SUBJECTS, claim, figure, number, size, strongest, verdict
+from privfed.reports.page import SUBJECTS, claim, number, size, strongest, verdict
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _worth(policy: PolicyReport) -> Iterator[str]:
     if policy.scores:
         first = policy.scores[0]
         for score in (first, *policy.saving):
-            told = f"{score.name.capitalize()} {figure(score)}"
+            told = f"{score.name.capitalize()} {score.told}"
             if score.constant is not None:
                 told += f"; predicting a constant: {number(score.constant)}"
             yield f"{told}."

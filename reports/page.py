@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -18,7 +17,7 @@ from privfed.reports import charts, remarks
 from privfed.reports.account import ClientAccount, KindLine
 from privfed.reports.budget import AT_HOME, PolicyReport, Report, Strength
 from privfed.reports.epsilons import AT_MOST, drawn
-from privfed.reports.metrics import MetricValue
+from privfed.reports.metrics import MetricValue, measured
 from privfed.reports.provenance import provenance
 
 #: Names of privacy units in sentences.
@@ -77,7 +76,6 @@ def _environment() -> jinja2.Environment:
         "suppression": suppression,
         "remarks": remarks.remarks,
         "said": remarks,
-        "figure": figure,
         "score_names": score_names,
         "constants": constants,
         "score_of": score_of,
@@ -113,16 +111,10 @@ def page(report: Report, models: Mapping[str, str] | None = None) -> str:
 
 
 def number(value: Any) -> str:
-    """Format a number: integers with separators, others with four digits."""
+    """Format a number, if it is one."""
     if value is None:
         return "none"
-    if not isinstance(value, int | float):
-        return str(value)
-    if not math.isfinite(value):
-        return "∞"
-    if float(value).is_integer() and abs(value) < 1e12:
-        return f"{int(value):,}"
-    return f"{value:,.2f}" if abs(value) >= 100 else f"{value:.4g}"
+    return measured(value) if isinstance(value, int | float) else str(value)
 
 
 def percent(value: float) -> str:
@@ -244,11 +236,6 @@ def rules_each(policy: PolicyReport) -> float:
     people, records = (policy.metrics.get(name) for name in ("individuals", "records"))
     counts = records.values() if isinstance(records, Mapping) else ()
     return sum(counts) / people if people else 0.0
-
-
-def figure(score: MetricValue) -> str:
-    """Format a score, with its deviation over several runs or its interval."""
-    return score.told if score.deviation or score.interval else number(score.value)
 
 
 def score_of(policy: PolicyReport, name: str) -> MetricValue | None:

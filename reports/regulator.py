@@ -11,7 +11,7 @@ from privfed.attacks.finding import Finding
 from privfed.errors import number_of
 from privfed.questions.exact import shown, shown_delta
 from privfed.reports.budget import PolicyReport, Report
-from privfed.reports.page import claim, figure, number, verdict
+from privfed.reports.page import claim, number, verdict
 
 State = Literal["met", "not met", "examined", "not examined", "outside"]
 #: From which epsilon on SP 800-226 sees little meaning, up to which a strong guarantee, and a large delta.
@@ -79,7 +79,7 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         state,
     )
     scores = ", ".join(
-        f"{score.name} {figure(score)}"
+        f"{score.name} {score.told}"
         + ("" if score.constant is None else f" (constant {number(score.constant)})")
         for score in policy.scores
     )

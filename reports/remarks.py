@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from privfed.errors import number_of
 from privfed.privacy.policy_objects import dearest_of
 from privfed.questions.exact import shown, shown_down, shown_percent
+from privfed.reports.metrics import measured
 
 if TYPE_CHECKING:
     from privfed.reports.budget import PolicyReport, Report
@@ -139,8 +140,8 @@ def tails(policy: PolicyReport) -> str:
     low, high = told["limits"]
     return (
         f"{100 * told['records']:.2f} % of the held-out records, with {100 * told['variance']:.0f} % of the target's variance, lie "
-        f"beyond {low:.4g} to {high:.4g}, between which this model predicts. Root mean squared error within: "
-        f"{told['inside']:.4g} (constant {told['constant']:.4g}; R squared {told['r2']:.2f}), beyond: {told['outside']:.4g}"
+        f"beyond {measured(low)} to {measured(high)}, between which this model predicts. Root mean squared error within: "
+        f"{measured(told['inside'])} (constant {measured(told['constant'])}; R squared {told['r2']:.2f}), beyond: {measured(told['outside'])}"
     )
 
 
@@ -186,7 +187,7 @@ def left(policy: PolicyReport) -> Iterator[str]:
             if rest > (1 - ALL_BUT) * float(client.budget):
                 room = f"room for a study of epsilon {shown_down(rest)}"
             whole = client.epsilon >= client.budget and room.startswith("room")
-            proven = ", as far as is proven of a study that may stop at any time" if whole else ""
+            proven = " (a loose bound, for it holds wherever a study stops)" if whole else ""
             spent = f"at most epsilon {shown(client.epsilon)} of {shown(client.budget)} is spent{proven}; {room}"
             owners.setdefault(spent, []).append(client.client)
     for spent, names in owners.items():

@@ -8,7 +8,7 @@ from privfed.errors import number_of
 from privfed.questions.exact import at_delta, shown, shown_delta
 from privfed.reports.budget import AT_HOME, PolicyReport, Report
 from privfed.reports.composed import Composed
-from privfed.reports.metrics import MetricValue
+from privfed.reports.metrics import MetricValue, measured
 from privfed.reports.page import figure_of, verdict
 from privfed.reports.remarks import remarks
 
@@ -119,7 +119,7 @@ def _performance(policy: PolicyReport, withheld: bool) -> str:
 def _score(score: MetricValue, *, judged: bool = False) -> str:
     """Return a score with its deviation and the constant baseline's; ``judged``, also that it is no better."""
     worse = ", no better" if judged and score.useless else ""
-    constant = "" if score.constant is None else f" (constant {score.constant:.4g}{worse})"
+    constant = "" if score.constant is None else f" (constant {measured(score.constant)}{worse})"
     return f"{score.name} {score.told}{constant}"
 
 

@@ -386,9 +386,7 @@ def _row(line: Line, share: str = "", taken: str = "") -> str:
     parts += [f"{name} {shown(s)} spent + {shown(r)} reserved" for name, s, r in pairs]
     parts += [f"{taken} of the budget"] if taken else []
     if line.epsilon is not None and not share:
-        proven = (
-            ", as far as is proven of a study that may stop at any time" if _rests(line) else ""
-        )
+        proven = " (a loose bound, for it holds wherever a study stops)" if _rests(line) else ""
         parts.append(f"at most epsilon {shown(line.epsilon)} so far{at_delta(line.delta)}{proven}")
     if line.ceiling is not None:
         parts.append(f"epsilon {shown(line.ceiling)} whatever is still asked")

@@ -57,7 +57,7 @@ def test_what_is_left_of_a_budget_is_told_with_what_it_may_pay() -> None:
 def test_a_whole_budget_that_leaves_room_says_why() -> None:
     """A filter's bound of a part is no better than of the whole: both figures stand side by side."""
     (told, *_) = remains(Report(Study.built_in(), ()), report_of(epsilon=8.0, room=Fraction(1)))
-    assert "at most epsilon 8 of 8 is spent, as far as is proven" in told and "room for" in told
+    assert "at most epsilon 8 of 8 is spent (a loose bound" in told and "room for" in told
     (told, *_) = remains(Report(Study.built_in(), ()), report_of(epsilon=8.0, room=Fraction(0)))
     assert told.endswith("8 of 8 is spent; nothing is left.")
 
@@ -164,6 +164,21 @@ def test_an_attack_that_finds_more_than_the_bound_without_any_release_is_said_to
     assert not any(
         said[:10] in text for text in remarks(report_of(found=(replace(listed, baseline=0.01),)))
     )
+
+
+def test_figures_in_the_targets_unit_are_rounded_alike_everywhere() -> None:
+    """An error in a currency is a number with separators, on every page and line; no power of ten."""
+    wages = {**SCORED, "value": 8492.63, "baseline": 16945.3, "better": "lower"}
+    wages["beyond"] = {"limits": [24250.4, 83060.1], "records": 0.07, "variance": 0.3} | {
+        "inside": 8203.2,
+        "constant": 14980.7,
+        "r2": 0.7,
+        "outside": 11540.9,
+    }
+    report = Report(Study.built_in(), (report_of(metrics=wages),))
+    for told in (page(report), board(report), regulator(report), summary(report)):
+        assert "8,493" in told and "16,945" in told and not re.search(r"\de\+\d", told)
+    assert "beyond 24,250 to 83,060" in summary(report)
 
 
 @pytest.mark.parametrize("changes", [{}, {"line": EXACT}])

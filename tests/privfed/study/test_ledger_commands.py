@@ -97,7 +97,7 @@ def test_why_more_than_the_budget_is_spent_so_far_is_said() -> None:
         epsilon=Fraction("12.64"),
         remaining=Fraction(5),
     )
-    assert ", as far as is proven of a study that may stop at any time" in _row(line)
+    assert "(a loose bound, for it holds wherever a study stops)" in _row(line)
     assert "as far as" not in _row(replace(line, remaining=Fraction(0)))
     assert "as far as" not in _row(replace(line, epsilon=Fraction(8)))
 
