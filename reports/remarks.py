@@ -139,9 +139,9 @@ def tails(policy: PolicyReport) -> str:
         return ""
     low, high = told["limits"]
     return (
-        f"{100 * told['records']:.2f} % of the held-out records, with {100 * told['variance']:.0f} % of the target's variance, lie "
+        f"{measured(100 * told['records'], 3)} % of the held-out records, with {measured(100 * told['variance'], 2)} % of the target's variance, lie "
         f"beyond {measured(low)} to {measured(high)}, between which this model predicts. Root mean squared error within: "
-        f"{measured(told['inside'])} (constant {measured(told['constant'])}; R squared {told['r2']:.2f}), beyond: {measured(told['outside'])}"
+        f"{measured(told['inside'])} (constant {measured(told['constant'])}; R squared {measured(told['r2'], 2)}), beyond: {measured(told['outside'])}"
     )
 
 

@@ -172,13 +172,14 @@ def test_figures_in_the_targets_unit_are_rounded_alike_everywhere() -> None:
     wages["beyond"] = {"limits": [24250.4, 83060.1], "records": 0.07, "variance": 0.3} | {
         "inside": 8203.2,
         "constant": 14980.7,
-        "r2": 0.7,
+        "r2": -0.0012,
         "outside": 11540.9,
     }
     report = Report(Study.built_in(), (report_of(metrics=wages),))
     for told in (page(report), board(report), regulator(report), summary(report)):
         assert "8,493" in told and "16,945" in told and not re.search(r"\de\+\d", told)
-    assert "beyond 24,250 to 83,060" in summary(report)
+    assert "7 % of the held-out records, with 30 % of" in summary(report)
+    assert "beyond 24,250 to 83,060" in summary(report) and "R squared -0.0012)" in summary(report)
 
 
 @pytest.mark.parametrize("changes", [{}, {"line": EXACT}])
