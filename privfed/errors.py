@@ -214,5 +214,5 @@ def may_be_a_record(names: Iterable[object]) -> bool:
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """The message on a name that is none: which there are, and which may have been meant."""
     names = [str(one) for one in known]
-    listed = ", ".join(names) or "none"
-    return f"no {what} {name!r}; there are {listed}{did_you_mean(name, names)}"
+    listed = f"there {'is' if len(names) == 1 else 'are'} {', '.join(names) or 'none'}"
+    return f"no {what} {name!r}; {listed}{did_you_mean(name, names)}"
