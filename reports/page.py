@@ -227,7 +227,7 @@ def caveat(policy: PolicyReport) -> str:
         return told
     return (
         f"{told} A person holds {number(held)} rules here on average, with a total ε of up to "
-        f"{number(held * max(losses))} on average."
+        f"{shown(held * max(losses))} on average."
     )
 
 
