@@ -9,6 +9,7 @@ from privfed.errors import InputError, number_of, unknown
 from privfed.questions.exact import shown, shown_delta
 from privfed.reports import remarks
 from privfed.reports.budget import AT_HOME, PolicyReport, Report
+from privfed.reports.metrics import judged_by
 from privfed.reports.page import SUBJECTS, caveat, claim, number, size, strongest, verdict
 
 
@@ -174,7 +175,7 @@ def _worth(policy: PolicyReport) -> Iterator[str]:
             yield f"{told}."
         if first.undecided:
             yield "The constant lies within the interval: whether the model is better is not known."
-        by = "on records held out" if "held_out" in policy.metrics else "against the truth"
+        by = judged_by(policy.metrics)
         yield f"{(policy.metrics.get('released') or f'Measured in the simulation, {by}').capitalize()}."
 
 

@@ -325,7 +325,8 @@ def _described(column: Mapping[str, Any]) -> str:
     kind = column.get("kind", "number")
     allowed = ", ".join(map(str, column.get("categories", ())))
     if not allowed:
-        allowed = f"{column.get('lower', '')} to {column.get('upper', '')}"
+        ends = (str(column.get(end, "")) for end in ("lower", "upper"))
+        allowed = " to ".join(end.removesuffix(".0") for end in ends)
     text = column.get("description", "")
     return f"{column['name']} ({kind}: {allowed}){f': {text}' if text else ''}"
 
@@ -431,7 +432,7 @@ def model_card(source: Source) -> str:
     said, name = answers(report, policy), report.study.name
     target = next((c for c in source.columns if c["name"] == source.schema.get("target")), {})
     classes = target.get("kind") == "category" or any(s.name == "accuracy" for s in policy.scores)
-    task = f"tabular-{'classification' if classes else 'regression'}"
+    task = f"tabular-{'classification' if classes else 'regression'}" if target else "other"
     result = {
         "task": {"type": task},
         "dataset": {"type": "private", "name": str(source.schema.get("name") or name)},
@@ -441,7 +442,7 @@ def model_card(source: Source) -> str:
         "library_name": "privfed",
         "tags": ["federated-learning", "interpretable"]
         + ["differential-privacy"] * (policy.finite and not policy.silent),
-        "pipeline_tag": task,
+        **({"pipeline_tag": task} if target else {}),
         "model-index": [{"name": name, "results": [result]}],
     }
     about = source.about

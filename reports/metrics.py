@@ -75,6 +75,11 @@ class MetricValue:
         return known and not self.undecided and not self.useless
 
 
+def judged_by(metrics: Mapping[str, Any]) -> str:
+    """By what a simulation's scores were measured; a search predicts for nobody who was held out."""
+    return "on records held out" if "held_out" in metrics else "against the truth"
+
+
 def scores(metrics: Mapping[str, Any]) -> tuple[MetricValue, ...]:
     """Return all scores in a policy's ``metrics.json``, the headline first; means over several runs."""
     repeated = metrics.get("runs", {})

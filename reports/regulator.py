@@ -11,6 +11,7 @@ from privfed.attacks.finding import Finding
 from privfed.errors import number_of
 from privfed.questions.exact import shown, shown_delta
 from privfed.reports.budget import PolicyReport, Report
+from privfed.reports.metrics import judged_by
 from privfed.reports.page import claim, number, verdict
 
 State = Literal["met", "not met", "examined", "not examined", "outside"]
@@ -87,7 +88,10 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         "middle",
         "Utility",
         scores or "not measured",
-        (policy.metrics.get("released") or "held-out records of the simulation")
+        (
+            policy.metrics.get("released")
+            or f"measured in the simulation, {judged_by(policy.metrics)}"
+        )
         if scores
         else "none",
         "A model that is no better than a constant; where the constant lies within the interval, or one "

@@ -96,6 +96,7 @@ def test_a_board_reads_of_a_cohort_whom_the_guarantee_does_not_cover() -> None:
     assert "Persons are not protected" in said and "total ε of up to 16 on average" in said
     assert "Persons with several rules: k rules of one person" in said
     assert "3 of 4 valid rules found. Coverage 0.75. Measured" in said and "held out" not in said
+    assert "measured in the simulation, against the truth" in words(regulator(report(one)))
 
 
 def test_an_audit_has_one_figure_on_all_pages() -> None:
