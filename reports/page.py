@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -68,6 +69,7 @@ def _environment() -> jinja2.Environment:
         "verdict": verdict,
         "strongest": strongest,
         "figure_of": figure_of,
+        "reach_of": reach_of,
         "share": share,
         "cost": cost,
         "claim": claim,
@@ -285,7 +287,16 @@ def figure_of(found: Finding, value: float | None) -> str:
         return "none"
     if is_share(found):
         return percent(value)
-    # of cells or records there are whole ones alone, whatever a mean or an interval comes to
+    return number(round(value)) if _is_count(found) and value >= COUNTED else number(value)
+
+
+def reach_of(found: Finding) -> str:
+    """Format what an attack would have found: of cells or records a whole number, which is no less."""
+    least = found.detectable
+    return figure_of(found, math.ceil(least) if least is not None and _is_count(found) else least)
+
+
+def _is_count(found: Finding) -> bool:
+    """Whether it counts cells or records, of which there are whole ones, whatever a mean or an interval comes to."""
     of = 0.0 if found.of is None else float(found.of)
-    counted = of > 1 and of.is_integer() and float(found.value).is_integer()
-    return number(round(value)) if counted and value >= COUNTED else number(value)
+    return of > 1 and of.is_integer() and float(found.value).is_integer()

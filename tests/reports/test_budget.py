@@ -30,7 +30,17 @@ from privfed.reports.board import answers, chosen
 from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.reports.charts import timeline
 from privfed.reports.letters import board
-from privfed.reports.page import claim, cost, figure_of, number, page, percent, size, verdict
+from privfed.reports.page import (
+    claim,
+    cost,
+    figure_of,
+    number,
+    page,
+    percent,
+    reach_of,
+    size,
+    verdict,
+)
 from privfed.reports.remarks import to_do
 from privfed.reports.text import summary
 from privfed.study import Study
@@ -489,6 +499,8 @@ def test_counts_are_whole() -> None:
     found = replace(SCARE, value=7.0, of=36_970.0)
     assert figure_of(found, 28_040.1) == "28,040" and figure_of(found, 5.912) == "5.912"
     assert figure_of(replace(found, value=0.4, of=0.5), 12.5) == "12.5"
+    assert reach_of(replace(found, detectable=3.682)) == "4"  # cells that would have been found
+    assert reach_of(replace(found, value=0.4, of=0.5, detectable=0.482)) == "0.482"
 
 
 def test_an_attack_that_did_not_look_has_no_figure() -> None:
