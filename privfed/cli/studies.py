@@ -337,7 +337,7 @@ def predict(
     from privfed.study import prediction
 
     predicted = prediction.predict(model, table, client, shelf)
-    written = f"wrote {len(predicted)} predictions to {out}"
+    written = f"wrote {number_of(len(predicted), 'prediction')} to {out}"
     return _write(predicted.to_csv(index=False), out, overwrite, written)
 
 

@@ -362,7 +362,10 @@ def noise(name: str, path: Path, ledgers: int = 1, heads: Iterable[Head] = ()) -
         )
     else:
         told = "NOT LOOKED"
-    return f"{name}: {cells} cells of noise; {told}{unread}", found.severity == "breach"
+    return (
+        f"{name}: {number_of(cells, 'cell')} of noise; {told}{unread}",
+        found.severity == "breach",
+    )
 
 
 def _rests(line: Line) -> bool:

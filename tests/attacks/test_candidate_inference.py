@@ -315,7 +315,7 @@ def test_time_that_is_up_keeps_what_was_found() -> None:
     """A partial finding says so; no time at all is bad input."""
     transcript = released([WIDE], OWNERS, "open", None)
     assert CandidateInference(time_limit=1e-9).run(transcript, OWNERS, SCHEMA) == []
-    assert Deadline(1e-9).partial(2, 5, "clients") == "2 of 5 clients in 1e-09 seconds"
+    assert Deadline(1e-9).partial(2, 5, "clients") == "2 of 5 clients in 1e-09 s"
     assert Deadline(60).partial(5, 5, "clients") == ""
     with pytest.raises(InputError, match="time_limit must be above 0"):
         CandidateInference(time_limit=0)
