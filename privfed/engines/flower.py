@@ -174,7 +174,7 @@ class MaskedFedAvg(FedAvg):  # type: ignore[misc, unused-ignore]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """The model with the mean of all updates; PolicyError: the owners' policies do not agree."""
         valid, _ = self._check_and_log_replies(replies, is_train=True, validate=False)
-        shares = [share for m in valid if (share := content_bytes(m, SHARE))]
+        shares = {share for m in valid if (share := content_bytes(m, SHARE))}  # none counts twice
         mean = mean_update(shares, [each.shape for each in self._sent.to_numpy_ndarrays()])
         if mean is None:
             log.warning("round %d: a share is missing; the model stays as it was", server_round)

@@ -388,11 +388,12 @@ def test_flower_averages_masked_updates(silent: bool) -> None:
 
         replies.append(guard(own)(message, Context(1, 1, {}, RecordDict(), {}), train))
     assert not any(reply.content.array_records for reply in replies)
-    arrays, _ = strategy.aggregate_train(4, replies[silent:])
+    replies.append(replies[1])  # comes twice, and counts once
+    arrays, told = strategy.aggregate_train(4, replies[silent:])
     if silent:
         assert arrays is None
         return
-    assert arrays is not None
+    assert arrays is not None and told is not None and told["num-examples"] == 3
     for got, old, mean in zip(arrays.to_numpy_ndarrays(), before, MEAN, strict=True):
         np.testing.assert_allclose(got, old + mean, atol=0.01)
 
