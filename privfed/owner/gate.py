@@ -160,7 +160,7 @@ class Gate:
         """
         message = _read(data)
         if message is None:
-            refused = self._refuse(Request("", "", b""), Reason.UNREADABLE)
+            refused = self._refuse(Request("", "", b"", principal), Reason.UNREADABLE)
             return wire.encode(self.ledger.seal(refused))
         asked = message.about if isinstance(message, DryRun) else message
         asked = replace(asked, principal=principal or asked.principal, round=round or asked.round)
