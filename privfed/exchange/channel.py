@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import warnings
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,7 +14,7 @@ from typing import Any
 import msgspec
 import tenacity
 
-from privfed.errors import ChannelError, InputError, LedgerError, WireError
+from privfed.errors import ChannelError, InputError, LedgerError, Note, QueryError, WireError
 from privfed.exchange.disclosure import Disclosure, distinct, places
 from privfed.exchange.messages import (
     Absent,
@@ -195,13 +196,17 @@ class ChannelDisclosure(Disclosure):
         self.session = session or secrets.token_hex(8)
         self._keys, self._parallel = dict(keys or {}), parallel
         self._met: set[str] = set()  # clients whose key was seen in use
+        self._asking: dict[str, Query] = {}  # this round's queries by their requests' ids
+        self._misfits: set[str] = set()  # clients that answered in another form
         self._asked = self._round = 0
 
     def _ask(
         self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None
     ) -> Mapping[str, Sequence[Reply]]:
         self._meet(questions)
-        requests = {place: self._request(q, spend) for place, q in distinct(questions).items()}
+        different = distinct(questions)
+        requests = {place: self._request(q, spend) for place, q in different.items()}
+        self._asking = {requests[place].id: query for place, query in different.items()}
         self._round += 1
         encoded = {place: wire.encode(request) for place, request in requests.items()}
         asked = {client: places(queries) for client, queries in questions.items()}
@@ -311,9 +316,26 @@ class ChannelDisclosure(Disclosure):
         self._check_signed(client, opened)
         if isinstance(reply, DryRunReply) or reply.request not in (request, ""):
             return Absent(client, request)
+        if not self._fits(client, reply):
+            return Absent(client, request)
         if envelope.head is not None:
             self._check(client, envelope.head)
         return reply
+
+    def _fits(self, client: str, reply: Reply | DryRunReply) -> bool:
+        """Whether a release has the form that its question declares; numbers of another form cannot be added up."""
+        query = self._asking.get(reply.request)
+        if not isinstance(reply, Release) or query is None or _answers(query, reply, self.schema):
+            return True
+        if client not in self._misfits:
+            self._misfits.add(client)
+            warnings.warn(
+                f"client {client!r} answers {query.kind} in another form than the question has, and so counts as "
+                "absent; give its side the version of privfed, and of plugins, that this one has",
+                Note,
+                stacklevel=2,
+            )
+        return False
 
     def _check_signed(self, client: str, opened: Opened) -> None:
         """Check a reply of any kind against its owner's key, if that is known."""
@@ -340,6 +362,18 @@ def check_follows(client: str, last: Head | None, head: Head) -> None:
                 "its owner to verify the ledger against both, and for its public key"
             )
         )
+
+
+def _answers(query: Query, release: Release, schema: Schema) -> bool:
+    """Whether a release is one to a query, by its digest and by what the query declares."""
+    try:
+        declared = query.parts(schema)
+    except QueryError:  # which every gate refuses
+        return False
+    return release.query == query.digest and all(
+        name in declared and part.fits(declared[name], masked=bool(release.view))
+        for name, part in release.parts.items()
+    )
 
 
 def _offered(opened: Opened | None) -> bool:
