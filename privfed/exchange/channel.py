@@ -23,12 +23,14 @@ from privfed.exchange.messages import (
     Envelope,
     Head,
     Release,
+    ReleasedPart,
     Reply,
     Request,
 )
 from privfed.exchange.signing import Identity
 from privfed.exchange.survivors import with_opened
 from privfed.questions import wire
+from privfed.questions.part import Part
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
@@ -371,9 +373,22 @@ def _answers(query: Query, release: Release, schema: Schema) -> bool:
     except QueryError:  # which every gate refuses
         return False
     return release.query == query.digest and all(
-        name in declared and part.fits(declared[name], masked=bool(release.view))
+        name in declared and _formed(part, declared[name], masked=bool(release.view))
         for name, part in release.parts.items()
     )
+
+
+def _formed(part: ReleasedPart, declared: Part, masked: bool) -> bool:
+    """Whether a part has the form that its question declares; a masked share's grid may be finer."""
+    steps = declared.grid / part.grid if part.grid > 0 else Fraction(0)
+    alike = part.type == declared.type and (steps == 1 or (masked and steps.denominator == 1))
+    sizes = part.units.shape
+    shaped = len(sizes) == len(declared.shape) and all(
+        told in (-1, size) for told, size in zip(declared.shape, sizes, strict=True)
+    )
+    whole = part.units.dtype.kind in "bi" or not declared.exact
+    hidden = part.mask is None or (part.mask.dtype == bool and part.mask.shape == sizes)
+    return alike and shaped and whole and hidden
 
 
 def _offered(opened: Opened | None) -> bool:

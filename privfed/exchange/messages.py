@@ -14,7 +14,7 @@ import numpy as np
 from privfed.errors import InputError, WireError
 from privfed.privacy.laws import Law
 from privfed.questions import wire
-from privfed.questions.part import Part, PartType
+from privfed.questions.part import PartType
 from privfed.questions.query import REMEMBERED, Query
 
 
@@ -113,18 +113,6 @@ class ReleasedPart:
     mechanism: str = ""  #: what protected it
     #: the distribution of the noise on each cell; ``None`` if none was added
     noise: Law | None = None
-
-    def fits(self, declared: Part, masked: bool) -> bool:
-        """Whether it has the form that a question declares of it; a masked share's grid may be finer."""
-        steps = declared.grid / self.grid if self.grid > 0 else Fraction(0)
-        alike = self.type == declared.type and (steps == 1 or (masked and steps.denominator == 1))
-        sizes = self.units.shape
-        shaped = len(sizes) == len(declared.shape) and all(
-            told in (-1, size) for told, size in zip(declared.shape, sizes, strict=True)
-        )
-        whole = self.units.dtype.kind in "bi" or not declared.exact
-        masked = self.mask is None or (self.mask.dtype == bool and self.mask.shape == sizes)
-        return alike and shaped and whole and masked
 
     @property
     def values(self) -> np.ma.MaskedArray:

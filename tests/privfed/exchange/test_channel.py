@@ -359,9 +359,9 @@ def test_an_answer_to_another_question_is_none(field: str) -> None:
 
     def change(told: Release) -> Release:
         (part,) = told.parts.values()
-        return replace(
-            told, **{"query": {"query": other.digest}, "parts": {"parts": {"other": part}}}[field]
-        )
+        if field == "query":
+            return replace(told, query=other.digest)
+        return replace(told, parts={"other": part})
 
     with pytest.warns(Note, match="another form"), pytest.raises(NobodyAnswered):
         federation({"b": bent(gate, change)}).ask(QUERY)
