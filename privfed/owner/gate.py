@@ -440,10 +440,10 @@ class Gate:
         own = self._view
         shelf = self.shelf.of(self.study, request.principal)
         view = LocalView(own.records, own.schema, own.secret, self._kept, shelf)
+        asked, done = (request.principal, request.id, request.kind), False
         with suppress(LedgerError):  # a full disk may tell how much is kept
-            asked = request.principal, request.id, request.kind
-            if not self.shelf.apply(*asked, lambda: query.take_effect(view)):
-                self.faults[request.kind] += 1
+            done = self.shelf.apply(*asked, lambda: query.take_effect(view))
+        self.faults[request.kind] += not done
         return self._sealed(request, {})
 
     def _sealed(
