@@ -40,7 +40,7 @@ _HEXFLOAT = re.compile(r"[-+]?0x[01]\.[0-9a-f]+p[-+]?\d+")
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{16,}(?:\r?\n[A-Za-z0-9+/_-]{16,})*={0,6}")
 _ALPHABET = f"{string.ascii_letters}{string.digits}+/_-"
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
-_COLOUR = re.compile(
+COLOUR = re.compile(
     r"\x1b\[[\d;:]*[A-Za-z]"
 )  #: What a terminal takes for a colour, or for a place
 #: What only mail has: a letter of several bytes, each by its number, or a line that goes on behind its end.
@@ -141,7 +141,7 @@ def encoded_in(text: str) -> Iterator[tuple[str, object]]:
         bare = _LITERAL.sub("", text)
         yield "escapes", _ESCAPE.sub(lambda one: chr(int(one[1] or one[2], 16)), bare)
     if "\x1b[" in text:
-        yield "text without colours", _COLOUR.sub("", text)
+        yield "text without colours", COLOUR.sub("", text)
     if "=" in text and len(text) <= LONG and _QUOTED.search(text):
         yield "quoted-printable", quopri.decodestring(text.encode(errors="replace"))
     if "TJ" in text and len(text) <= LONG:
