@@ -40,9 +40,7 @@ _HEXFLOAT = re.compile(r"[-+]?0x[01]\.[0-9a-f]+p[-+]?\d+")
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{16,}(?:\r?\n[A-Za-z0-9+/_-]{16,})*={0,6}")
 _ALPHABET = f"{string.ascii_letters}{string.digits}+/_-"
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
-COLOUR = re.compile(
-    r"\x1b\[[\d;:]*[A-Za-z]"
-)  #: What a terminal takes for a colour, or for a place
+COLOUR = re.compile(r"\x1b\[[\d;:]*[A-Za-z]")  #: What a terminal takes for a colour, or for a place
 #: What only mail has: a letter of several bytes, each by its number, or a line that goes on behind its end.
 _QUOTED = re.compile(r"=[C-F][\dA-F]=[89AB][\dA-F]|[^\n]{60,75}=\r?\n")
 _PAIRS = re.compile(r"\b[\da-fA-F]{2}(?:([ :-])[\da-fA-F]{2})(?:\1[\da-fA-F]{2}){6,}\b")
