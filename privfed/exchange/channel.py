@@ -1,9 +1,11 @@
 """Asking clients over byte channels: ids, retries with a deadline, and published heads."""
 
+import fcntl
 import os
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -112,15 +114,17 @@ class HeadStore(MutableMapping[str, Head]):
     def __setitem__(self, client: str, head: Head) -> None:
         self._heads[client] = head
         if self._path is not None and self._signed(client, head):
-            kept, name = self._kept(), self._name(client)
-            if name not in kept or kept[name].seq < head.seq:
-                self._write(self._path, {**kept, name: head})
+            with _alone(self._path.parent):
+                kept, name = self._kept(), self._name(client)
+                if name not in kept or kept[name].seq < head.seq:
+                    self._write(self._path, {**kept, name: head})
 
     def __delitem__(self, client: str) -> None:
         del self._heads[client]
         if self._path is not None:
-            name = self._name(client)
-            self._write(self._path, {n: head for n, head in self._kept().items() if n != name})
+            with _alone(self._path.parent):
+                name = self._name(client)
+                self._write(self._path, {n: head for n, head in self._kept().items() if n != name})
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._heads)
@@ -136,10 +140,21 @@ class HeadStore(MutableMapping[str, Head]):
     def _write(path: Path, heads: Mapping[str, Head]) -> None:
         """Put a new file in the old one's place, so that there is always a whole one."""
         plain = {name: [str(head), head.signature] for name, head in heads.items()}
-        path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.{os.getpid()}")
         partial.write_bytes(msgspec.json.format(msgspec.json.encode(plain)) + b"\n")
         partial.replace(path)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """While nobody else changes a file of a folder: between reading and writing another run's heads were lost."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def read_heads(path: Path) -> dict[str, Head]:

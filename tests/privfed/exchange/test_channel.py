@@ -418,6 +418,27 @@ def test_two_runs_never_take_back_what_the_other_has_seen(tmp_path: Path) -> Non
     assert set(HeadStore(path)) == {"south"}
 
 
+def test_two_runs_that_write_at_once_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the other run would write between this one's reading and writing waits until it has written."""
+    path, digest = tmp_path / "heads.json", "ab" * 32
+    first, second = HeadStore(path), HeadStore(path)
+    other = threading.Thread(target=second.__setitem__, args=("south", Head(3, digest, "ab")))
+    write = HeadStore._write
+
+    def late(file: Path, heads: Any) -> None:
+        if other.ident is None:
+            other.start()
+            other.join(0.3)
+        write(file, heads)
+
+    monkeypatch.setattr(HeadStore, "_write", staticmethod(late))
+    first["north"] = Head(7, digest, "ab")
+    other.join()
+    assert set(HeadStore(path)) == {"north", "south"}
+
+
 @pytest.mark.parametrize("text", ["", "{", '{"c": ["7:x", ""]}', '{"c": 7}'])
 def test_a_damaged_book_of_heads_is_one_clear_error(tmp_path: Path, text: str) -> None:
     """It is never taken for an empty one."""
