@@ -308,6 +308,42 @@ def test_training_that_fails_at_a_flower_node_is_an_update_of_zero(tmp_path: Pat
     assert told.shape == (3,) and told.any()
 
 
+def test_what_asks_for_no_training_is_neither_charged_nor_answered() -> None:
+    """An evaluation's metrics are the records'; of a round that was evaluated first the update is the trained one."""
+    pytest.importorskip("flwr")
+    from flower_grid import become_a_task
+    from flwr.app import (
+        Array,
+        ArrayRecord,
+        ConfigRecord,
+        Context,
+        Message,
+        MetricRecord,
+        RecordDict,
+    )
+
+    from privfed.engines.flower import guard
+
+    become_a_task()
+    policy = Policy({"model.update": (Guard.of("open"),)}, unit="client")
+    own, context = UpdateGate("a", policy, Ledger(), clip=8.0), Context(1, 1, {}, RecordDict(), {})
+    sent = ArrayRecord({"0": Array(np.zeros(3))})
+    content = RecordDict({"arrays": sent, "config": ConfigRecord({"server-round": 2})})
+
+    def reply(message: Message, _: Context) -> Message:
+        made = {"arrays": ArrayRecord({"0": Array(np.ones(3))})}
+        measured = {"metrics": MetricRecord({"loss": 42.5})}
+        trains = message.metadata.message_type.startswith("train")
+        return Message(RecordDict(made if trains else measured), reply_to=message)
+
+    for kind in ("evaluate", "query.loss"):
+        assert not dict(guard(own)(Message(content, 1, kind), context, reply).content)
+        assert own.gate.ledger.spent(own.gate.accountant).unprotected == 0
+    told = guard(own)(Message(content, 1, "train.again"), context, reply).content
+    (update,) = told["arrays"].to_numpy_ndarrays()
+    np.testing.assert_allclose(update, 1.0, atol=1e-5)
+
+
 def masked_gates(spend: str = "1e6", **terms: Any) -> list[UpdateGate]:
     """Three owners' gates whose updates only their total shows, with next to no noise."""
     secrets = {name: name.encode().ljust(32) for name in "abc"}
