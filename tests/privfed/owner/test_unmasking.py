@@ -296,6 +296,7 @@ def test_a_late_answer_stays_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(gates())
     server.tell(dict.fromkeys(OTHERS, OTHERS))
     assert server.reads() == [tuple(OTHERS)]
+    assert not server.agree(VICTIM, OTHERS)  # a list without her she confirms to nobody
     monkeypatch.setattr(gate_module, "new_seed", lambda: bytes(32))
     bare = Server(gates())
     bare.tell(dict.fromkeys(OTHERS, OTHERS))
