@@ -372,6 +372,16 @@ def test_a_replay_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _difference(gates(least=0)) == 0
 
 
+def test_no_list_is_opened_but_the_one_that_was_agreed_to() -> None:
+    """Whatever the others, and who works with the server, confirm of another one."""
+    server = Server(gates(), COLLUDER)
+    assert server.agree(VICTIM, OWNERS[:4])
+    for owner in OTHERS:
+        assert server.agree(owner, OWNERS)
+    assert not server.open(VICTIM, OWNERS)
+    assert server.open("briar", OWNERS)  # where the same words are enough
+
+
 def test_another_list_under_the_one_id_is_refused() -> None:
     """An owner has agreed to one list; another under the same id is another question, as for any query."""
     server = Server(gates())
