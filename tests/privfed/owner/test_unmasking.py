@@ -382,6 +382,30 @@ def test_no_list_is_opened_but_the_one_that_was_agreed_to() -> None:
     assert server.open("briar", OWNERS)  # where the same words are enough
 
 
+def test_a_list_is_opened_once_the_least_number_of_owners_has_confirmed_it() -> None:
+    """One fewer is too few."""
+    server = Server(gates(least=4))
+    for owner in OWNERS[:3]:
+        assert server.agree(owner, OWNERS)
+    assert not server.open(VICTIM, OWNERS)
+    assert server.agree("dunes", OWNERS)
+    assert server.open(VICTIM, OWNERS)
+
+
+def test_a_share_is_opened_among_the_owners_it_was_given_under() -> None:
+    """Once another roster is in force, no list of the earlier one is confirmed."""
+    held = gates(least=4)
+    server, gate = Server(held), held[VICTIM]
+    terms = gate.policy.masked
+    assert terms is not None
+    fewer = replace(terms, keys={owner: terms.keys[owner] for owner in OWNERS[:4]})
+    options: dict[str, Any] = {"secret": gate._view.secret, "noise": Silence(0), "amend": True}
+    policy = replace(gate.policy, masked=fewer)
+    server.gates[VICTIM] = Gate(VICTIM, gate._view.records, policy, gate.ledger, **options)
+    assert not server.agree(VICTIM, OWNERS[:4])
+    assert server.agree("briar", OWNERS[:4])
+
+
 def test_another_list_under_the_one_id_is_refused() -> None:
     """An owner has agreed to one list; another under the same id is another question, as for any query."""
     server = Server(gates())
