@@ -406,6 +406,20 @@ def test_a_share_is_opened_among_the_owners_it_was_given_under() -> None:
     assert server.agree("briar", OWNERS[:4])
 
 
+def test_a_step_has_one_id() -> None:
+    """Under another one an owner would agree to a second list of the same question."""
+    server = Server(gates())
+    gate, boxes = server.gates[VICTIM], server.boxes(VICTIM, OWNERS)
+    step = Survivors(server.id, boxes).request("server")
+    assert reason(gate, replace(step, id="2:survivors")) == Reason.MALFORMED
+    server.tell(dict.fromkeys(OTHERS, OWNERS))
+    assert server.agree(VICTIM, OWNERS)
+    macs = {peer: told[VICTIM] for peer, told in server.macs[OWNERS].items()}
+    opening = Opening(Survivors(server.id, boxes), macs).request("server")
+    assert reason(gate, replace(opening, id="2:opening")) == Reason.MALFORMED
+    assert reason(gate, opening) is None
+
+
 def test_another_list_under_the_one_id_is_refused() -> None:
     """An owner has agreed to one list; another under the same id is another question, as for any query."""
     server = Server(gates())
