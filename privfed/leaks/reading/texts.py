@@ -42,7 +42,7 @@ _ALPHABET = f"{string.ascii_letters}{string.digits}+/_-"
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
 COLOUR = re.compile(r"\x1b\[[\d;:]*[A-Za-z]")  #: What a terminal takes for a colour, or for a place
 #: What only mail has: a letter of several bytes, each by its number, or a line that goes on behind its end.
-_QUOTED = re.compile(r"=[C-F][\dA-F]=[89AB][\dA-F]|[^\n]{60,75}=\r?\n")
+_QUOTED = re.compile(r"=[C-F][\dA-F]=[89AB][\dA-F]|^.{60,75}=\r?$", re.MULTILINE)
 _PAIRS = re.compile(r"\b[\da-fA-F]{2}(?:([ :-])[\da-fA-F]{2})(?:\1[\da-fA-F]{2}){6,}\b")
 #: A text of a PDF, whose letters stand apart for the space between them, and the letters.
 _SHOWN = re.compile(r"\[((?:[^\\\[\]]|\\.)*)\]\s*TJ\b")
