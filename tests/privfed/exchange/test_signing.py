@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from privfed.cli import BAD_INPUT, status
-from privfed.errors import LedgerError
+from privfed.errors import InputError, LedgerError
 from privfed.exchange import signing
 from privfed.exchange.messages import Envelope, Failure, Head, Reason, Refusal
 from privfed.questions import wire
@@ -27,6 +27,18 @@ def test_no_key_is_left_where_it_cannot_be_used(
     assert status(["key", "new", str(tmp_path / "officer.key")]) == BAD_INPUT
     assert "install privfed[sign]" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o620, 0o604, 0o602, 0o610])
+def test_a_key_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
+    """Be it a group's, or everybody's."""
+    file = tmp_path / "owner.key"
+    file.write_bytes(bytes(32))
+    file.chmod(0o600)
+    assert signing.read_key(file) == bytes(32)
+    file.chmod(mode)
+    with pytest.raises(InputError, match="others than its owner can read it"):
+        signing.read_key(file)
 
 
 pytest.importorskip("cryptography")
