@@ -299,17 +299,17 @@ def _text(data: bytes) -> Decoded:
 
 
 def _likely_text(data: bytes) -> Decoded:
-    """Text whose encoding is a guess: Latin-1, for the bytes that are no UTF-8, or UTF-16 without a mark."""
+    """Text whose encoding is a guess: UTF-16 without a mark; or UTF-8 with zeros between, and bytes of Latin-1."""
     head = np.frombuffer(data[: HEAD & ~1], np.uint8)
     zeros = [float((head[at::2] == 0).mean()) for at in (0, 1) if len(data) % 2 == 0]
-    if not _CONTROL.search(data, 0, HEAD):
-        found = data.decode(errors="surrogateescape")
-        if len(_LONE.sub("", found)) > len(data) * (1 - FOREIGN):
-            yield LIKELY, _LONE.sub(lambda one: chr(ord(one[0]) - 0xDC00), found)
-    elif zeros and min(zeros) < 0.5 < max(zeros):
+    if zeros and min(zeros) < 0.5 < max(zeros):
         found = data.decode("utf-16-le" if zeros[0] < zeros[1] else "utf-16-be")
         if not _CONTROL.search(found[:HEAD].encode()):
             yield LIKELY, found
+    elif not _CONTROL.search(data[:HEAD].replace(b"\0", b"")):
+        found = data.replace(b"\0", b"\n").decode(errors="surrogateescape")
+        if len(_LONE.sub("", found)) > len(data) * (1 - FOREIGN):
+            yield LIKELY, _LONE.sub(lambda one: chr(ord(one[0]) - 0xDC00), found)
 
 
 def _msgpack(data: bytes) -> Decoded:

@@ -144,7 +144,7 @@ def encoded_in(text: str) -> Iterator[tuple[str, object]]:
         yield "quoted-printable", quopri.decodestring(text.encode(errors="replace"))
     if "TJ" in text and len(text) <= LONG:
         shown = ("".join(_LETTERS.findall(one)) for one in _SHOWN.findall(text))
-        yield "PDF", "\n".join(shown)
+        yield "PDF", "\n".join(one.replace("\n", "") for one in shown)  # zeros of wide letters
     for pairs in _PAIRS.finditer(text) if len(text) <= LONG else ():
         if re.search("[a-fA-F]", pairs[0]):  # or they are numbers
             yield "hexadecimal", bytes.fromhex(pairs[0].replace(pairs[1], ""))

@@ -160,6 +160,10 @@ CONTAINERS: dict[str, Any] = {
     "mail": b"bei M=C3=BCller: " + f"{VALUE!r}".encode()[:9] + b"=\r\n" + f"{VALUE!r}".encode()[9:],
     "escaped": "M\\xfcller: " + "".join(f"\\x{ord(letter):02x}" for letter in repr(VALUE)),
     "hexadecimal pairs": npy(ROW).hex(" "),
+    "zeros between": f"HOME=/root\0x={VALUE!r}\0y=1\0".encode(),
+    "PDF of wide letters": "".join(
+        ["BT [ ", *(f"(\0{letter}) -0.5 " for letter in repr(VALUE)), "]\nTJ ET"]
+    ).encode(),
     "PDF": f"BT [ ({repr(VALUE)[:3]}) -0.5 ({repr(VALUE)[3:]}) ]\nTJ ET",
     "pickle of protocol 0": pickle.dumps({"a": [VALUE]}, protocol=0),
     "pickle of protocol 1": pickle.dumps({"a": [VALUE]}, protocol=1),
