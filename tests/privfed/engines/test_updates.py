@@ -254,6 +254,18 @@ def test_an_accountant_that_has_no_rho_for_it_refuses_what_training_protected() 
     assert "reserved" not in {entry.event for entry in own.gate.ledger.entries()}
 
 
+@pytest.mark.parametrize("cells", [1, 2, 10_000])
+def test_noise_is_by_the_clip_whatever_the_number_of_cells(cells: int) -> None:
+    """In L2 an update of any size moves by its clip; in L1 by no more than sqrt(cells) times that."""
+    query = ModelUpdate(cells, 3.0)
+    bound = query.parts(SCHEMA)["update"].sensitivity
+    assert bound is not None and bound.client is not None
+    clip = Fraction(3) / query.grid
+    assert clip**2 - 2 * clip < bound.client.l2_squared <= clip**2
+    assert bound.client.l1**2 <= cells * clip**2 < (bound.client.l1 + 1) ** 2
+    assert bound.add_or_remove == bound.replace_one == bound.anything == bound.client.times(2)
+
+
 def test_sizes_that_make_no_sense_are_refused() -> None:
     """Clips of zero, below, NaN; no cells."""
     for clip in (0.0, -1.0, math.nan, math.inf):
