@@ -254,6 +254,28 @@ def test_an_accountant_that_has_no_rho_for_it_refuses_what_training_protected() 
     assert "reserved" not in {entry.event for entry in own.gate.ledger.entries()}
 
 
+def squares(total: int) -> list[int]:
+    """Four whole numbers whose squares add up to a number, found greedily."""
+    for first in range(math.isqrt(total), -1, -1):
+        for second in range(math.isqrt(total - first**2), -1, -1):
+            left = total - first**2 - second**2
+            for third in range(math.isqrt(left), max(-1, math.isqrt(left) - 60), -1):
+                last = math.isqrt(left - third**2)
+                if last**2 == left - third**2:
+                    return [first, second, third, last]
+    raise AssertionError("every whole number is a sum of four squares")
+
+
+def test_a_norm_that_floats_take_for_the_clip_is_held_in_whole_numbers() -> None:
+    """Updates on the grid whose squared norm is one unit beyond the clip's: floats pass some of sixty."""
+    query, rng = ModelUpdate(2004, 1.999999), np.random.default_rng(0)
+    for _ in range(60):
+        drawn = np.abs(rng.normal(size=2000))
+        most = np.trunc(drawn / np.linalg.norm(drawn) * math.sqrt(query.most) * 0.999)
+        beyond = np.append(most, squares(query.most + 1 - squared(most)))
+        assert squared(left(beyond * float(query.grid), query.clip)[0]) <= query.most
+
+
 @pytest.mark.parametrize("cells", [1, 2, 10_000])
 def test_noise_is_by_the_clip_whatever_the_number_of_cells(cells: int) -> None:
     """In L2 an update of any size moves by its clip; in L1 by no more than sqrt(cells) times that."""
