@@ -494,6 +494,27 @@ def test_flare_averages_masked_updates() -> None:
     assert not added.accept(empty, FLContext())
 
 
+def test_on_flare_a_result_without_its_round_is_of_its_task() -> None:
+    """Some executors say no round, as FLARE's own NPTrainer: each task is a new charge, sent again the same bytes."""
+    pytest.importorskip("nvflare")
+    from nvflare.apis.dxo import DXO, DataKind, from_shareable
+    from nvflare.apis.fl_constant import FLContextKey
+    from nvflare.apis.fl_context import FLContext
+
+    from privfed.engines.flare_filter import GateFilter
+
+    policy = Policy({"model.update": (Guard.of("open"),)}, unit="client")
+    own = UpdateGate("a", policy, Ledger(), clip=8.0)
+    left = []
+    for task, update in (("one", 1.0), ("two", 2.0), ("one", 3.0)):
+        context = FLContext()
+        context.set_prop(FLContextKey.TASK_ID, task, private=True, sticky=False)
+        result = DXO(DataKind.WEIGHT_DIFF, data={"w": np.full(2, update)}).to_shareable()
+        left.append(from_shareable(GateFilter(own).process(result, context)).data["w"])
+    np.testing.assert_allclose(left, [[1.0, 1.0], [2.0, 2.0], [1.0, 1.0]], atol=1e-5)
+    assert own.gate.ledger.spent(own.gate.accountant).unprotected == 2
+
+
 def test_nothing_but_a_gated_difference_leaves_a_flare_site() -> None:
     """Whole weights, metrics, several things, other entries, a failed task: FLARE passes them on unfiltered."""
     pytest.importorskip("nvflare")
