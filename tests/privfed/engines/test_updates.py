@@ -495,7 +495,7 @@ def test_flare_averages_masked_updates() -> None:
 
 
 def test_on_flare_a_result_without_its_round_is_of_its_task() -> None:
-    """Some executors say no round, as FLARE's own NPTrainer: each task is a new charge, sent again the same bytes."""
+    """Some executors say no round: each task is a new charge, sent again the same bytes."""
     pytest.importorskip("nvflare")
     from nvflare.apis.dxo import DXO, DataKind, from_shareable
     from nvflare.apis.fl_constant import FLContextKey
