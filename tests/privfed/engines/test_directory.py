@@ -105,7 +105,7 @@ def test_a_late_reply_takes_no_other_s_place(folder: Path) -> None:
     heard = list[str]()
     found = Directory(["north"], nodes=nodes.nodes, send=send)
     federated = federation(
-        Hospital(Path(), "north"), carry=found, patience=RetryLimits(1.0, 0.01, 0.05)
+        Hospital(Path(), "north"), carry=found, patience=RetryLimits(5.0, 0.01, 0.05)
     )
     found.heard = heard.append
     for number in range(3):

@@ -208,7 +208,7 @@ def test_an_answer_that_comes_twice_over_flower_s_grid_is_charged_once_and_count
     monkeypatch.setattr("privfed.engines.flower.POLL", 0.05)
     hospitals = [Hospital(tmp_path, name, seed=n).start() for n, name in enumerate("ab")]
     grid = Twice({number: each.socket for number, each in enumerate(hospitals, 1)})
-    asking = FlowerDisclosure(grid, SMALL, ["a", "b"], patience=RetryLimits(2.0, 0.01, 0.05))
+    asking = FlowerDisclosure(grid, SMALL, ["a", "b"], patience=QUICK)
     for number in range(4):
         assert list(asking.ask(question(number)).only.releases) == ["a", "b"]
     assert asking.released == len(asking.journal.replies) == 8 and not asking.silent
