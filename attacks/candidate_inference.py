@@ -259,7 +259,7 @@ class CandidateInference(Attack):
             most = 2 * max(len(truth[client].x) for client in clients)
             tried = FEWEST if unknown else 1
             long = (
-                f"{large} of {number} clients have more records than a list takes; max_candidates = {most}"
+                f"{large} of {number} clients {'has' if large == 1 else 'have'} more records than a list takes; max_candidates = {most}"
                 + (f" and max_unknowns = {most * tried}" if unknown else "")
                 + f" would take some {(most * tried) ** 3:.0e} operations a client"
             )

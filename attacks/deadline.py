@@ -60,6 +60,4 @@ class Deadline:
 
     def __str__(self) -> str:
         spent = self.work > self.max_work and not self.late
-        return (
-            f"within {self.max_work:.2g} operations" if spent else f"in {self.time_limit:g} seconds"
-        )
+        return f"within {self.max_work:.2g} operations" if spent else f"in {self.time_limit:g} s"

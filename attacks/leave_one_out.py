@@ -31,7 +31,7 @@ from privfed.attacks.linear import known_schema
 from privfed.attacks.membership import DRAWS, judged
 from privfed.attacks.reading import fits
 from privfed.attacks.roc import FOUND_AT
-from privfed.errors import PrivfedError
+from privfed.errors import PrivfedError, number_of
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions.part import PartType
@@ -116,7 +116,9 @@ class LeaveOneOut(Attack):
             "questions put again at a client": max(len(each.asked) for each in doubts),
         }
         if told.clients < DRAWS:
-            detail["note"] = f"{told.clients} clients: fewer than the {DRAWS} that 1 % needs"
+            detail["note"] = (
+                f"{number_of(told.clients, 'client')}: fewer than the {DRAWS} that 1 % needs"
+            )
         return [
             self.finding(
                 "share of pairs of a used and an unused record told apart by answers that are no sums",

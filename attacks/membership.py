@@ -28,7 +28,7 @@ from privfed.attacks.base import (
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk
 from privfed.attacks.roc import FOUND_AT, RocCurve, area_chance, exposure, mean_points
-from privfed.errors import PrivfedError
+from privfed.errors import PrivfedError, number_of
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.privacy.laws import DiscreteLaplace
@@ -115,7 +115,9 @@ class Membership(Attack):
         if told.clients >= DRAWS:
             detail["members found at 1 % false positives"] = told.points["1 %"]
         elif drawn:
-            detail["note"] = f"{told.clients} draws of noise: fewer than the {DRAWS} that 1 % needs"
+            detail["note"] = (
+                f"{number_of(told.clients, 'draw')} of noise: fewer than the {DRAWS} that 1 % needs"
+            )
         return self.finding(
             f"share of pairs of a used and an unused record told apart by {numbers}",
             **told.figures,

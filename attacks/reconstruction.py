@@ -34,6 +34,7 @@ from privfed.attacks.population import inferred
 from privfed.attacks.power_sums import values
 from privfed.attacks.roc import interval
 from privfed.attacks.subset_sums import rebuilt_bits
+from privfed.errors import number_of
 from privfed.exchange.transcript import Transcript
 
 SMALL = 5  #: Groups of fewer records than this are small
@@ -275,7 +276,7 @@ def rebuilt(
     if not control.any():
         return SuccessCounts(short=NO_CONTROL)
     if atoms.size > PROGRAM or not deadline.spend(SOLVING * atoms.size):
-        size = f"{len(rows):,} numbers of {atoms.shape[1]:,} cells"
+        size = f"{number_of(len(rows), 'number')} of {number_of(atoms.shape[1], 'cell')}"
         return SuccessCounts(short=f"{size} would take {SOLVING * atoms.size:.0e} operations")
     table = likeliest(
         atoms,

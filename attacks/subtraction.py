@@ -26,6 +26,7 @@ from privfed.attacks.fuzzy import (
 )
 from privfed.attacks.identities import LARGEST, Equation, SumIdentities, groups_of
 from privfed.attacks.reading import formed, well_formed
+from privfed.errors import number_of
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 
@@ -104,7 +105,7 @@ class Subtraction(Attack):
             read += not deadline.over
         partial = deadline.partial(read, len(clients), "clients")
         if unsolved := sum(one.unsolved for one in found.values()):
-            large = f"{unsolved:,} sums are in systems of more than {LARGEST:,} unknowns, which are not solved"
+            large = f"{number_of(unsolved, 'sum')} left in systems of more than {LARGEST:,} unknowns, which are not solved"
             partial = "; ".join(filter(None, (partial, large)))
         if truth is None:
             return [self._unscored(found, partial)]

@@ -147,6 +147,13 @@ def file_errors(
         raise error(f"{where}: cannot be {done} ({why}){remedy}") from None
 
 
+def number_of(count: int, what: str, plural: str = "") -> str:
+    """A count with its noun: 1 record, 2 records, 0 queries; ``plural`` where the noun's own is none of these."""
+    if count == 1:
+        return f"1 {what}"
+    return f"{count:,} {plural or (f'{what[:-1]}ies' if what.endswith('y') else f'{what}s')}"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint at the name that was meant, to end a message with; empty where none is near."""
     close = get_close_matches(str(name), [str(one) for one in known], 1)
@@ -171,10 +178,14 @@ def no_column(
         return f"no column {name!r} {of.split(';')[0]}" + (f"; {NO_HEADER}" if listed else "")
     if not listed:
         return f"no column {name!r} {of.split(';')[0]}{hint}"
-    shown = [each if each == each.strip() else repr(each) for each in names]  # blanks are seen
-    return f"no column {name!r} {of} columns are {', '.join(shown)}{hint}"
+    shown = [
+        each if each == each.strip() else repr(each) for each in names[:LISTED]
+    ]  # blanks are seen
+    more = f" and {number_of(len(names) - LISTED, 'other')}" if len(names) > LISTED else ""
+    return f"no column {name!r} {of} columns are {', '.join(shown)}{more}{hint}"
 
 
+LISTED = 30  #: Most columns that a message names
 #: What to do about a table without a header.
 NO_HEADER = "its first row holds numbers or dates, as a record does: write a header row with the columns' names above the records"
 
@@ -203,5 +214,5 @@ def may_be_a_record(names: Iterable[object]) -> bool:
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """The message on a name that is none: which there are, and which may have been meant."""
     names = [str(one) for one in known]
-    listed = ", ".join(names) or "none"
-    return f"no {what} {name!r}; there are {listed}{did_you_mean(name, names)}"
+    listed = f"there {'is' if len(names) == 1 else 'are'} {', '.join(names) or 'none'}"
+    return f"no {what} {name!r}; {listed}{did_you_mean(name, names)}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from privfed.errors import InputError, unknown
+from privfed.errors import InputError, number_of, unknown
 from privfed.questions.exact import shown, shown_delta
 from privfed.reports import remarks
 from privfed.reports.budget import AT_HOME, PolicyReport, Report
-from privfed.reports.page import SUBJECTS, claim, figure, number, size, strongest, verdict
+from privfed.reports.metrics import judged_by
+from privfed.reports.page import SUBJECTS, caveat, claim, number, size, strongest, verdict
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,9 @@ def uncovered(report: Report) -> tuple[str, ...]:
         "Whoever reads the owners' own machines, tables, keys or ledgers: a guarantee is about what left.",
         "Attacks that were not tried. A guarantee, where there is one, holds against all of them.",
     ]
-    if units & {"record", "rule"}:
+    if several := " or ".join(SUBJECTS[unit].many for unit in sorted(units & {"record", "rule"})):
         said.append(
-            "Persons with several records: k records of one person mean k times the epsilon, and a larger delta."
+            f"Persons with several {several}: k {several} of one person mean k times the epsilon, and a larger delta, if any."
         )
     if report.withheld:
         left_out = "What attacks achieved"
@@ -78,7 +79,7 @@ def uncovered(report: Report) -> tuple[str, ...]:
         )
     if any(policy.account.policy.masked for policy in report.policies):
         said.append(
-            "More colluding owners than the policy allows for: then each owner's own share is all."
+            "More colluding owners than the policy allows for: then each owner's own share of the noise is all that protects her records."
         )
     return tuple(said)
 
@@ -109,10 +110,11 @@ def _left(policy: PolicyReport) -> Iterator[str]:
     if policy.handed_over:
         raw = "unmodified records in some of them"
     raw = f"; no table, and {raw}" if policy.finite or policy.handed_over else ""
-    yield f"{number(policy.released)} answers, {size(total)} {whole}, of {len(kinds)} kinds{raw}."
+    yield f"{number_of(policy.released, 'answer')}, {size(total)} {whole}, of {number_of(len(kinds), 'kind')}{raw}."
     for line in kinds:
         how = "with noise" if line.protected else "without a finite guarantee"
-        yield f"{line.about.rstrip('.')}: {number(line.released)} times, {how}."
+        about = line.about if line.about.endswith("?") else f"{line.about.rstrip('.')}:"
+        yield f"{about} {number_of(line.released, 'time')}, {how}."
 
 
 def _risk(policy: PolicyReport) -> Iterator[str]:
@@ -121,13 +123,17 @@ def _risk(policy: PolicyReport) -> Iterator[str]:
     if good:
         yield (
             f"Of 100 {subject.many} {'who' if subject.person else 'that'} {subject.were}, somebody who "
-            f"wrongly accuses 1 of 100 others finds at most {_of_hundred(policy.detection)} on average, whatever is "
+            f"wrongly accuses 1 of 100 others finds {_of_hundred(policy.detection)} on average, whatever is "
             "done with what left. By guessing it would be 1."
         )
         worst = policy.worst_off
         if worst is not None and worst.risk is not None:
             yield worst.risk.sentences(subject)[-2]
     yield claim(policy)
+    if of_persons := caveat(policy):
+        yield of_persons
+    if of_persons := remarks.persons(policy):
+        yield f"{of_persons}."
     if good and policy.delta:
         yield (
             f"δ = {shown_delta(policy.delta)} means: at worst, {shown(1e6 * policy.delta)} of a million {subject.many} would have "
@@ -153,21 +159,24 @@ def _risk(policy: PolicyReport) -> Iterator[str]:
         )
     if tried.audited:
         audits = sum(found.attack in tried.audited for found in policy.findings)
-        yield f"{audits} audits of the noise and the code contradicted nothing, which is no proof."
+        yield f"{number_of(audits, 'audit')} of the noise and the code contradicted nothing, which is no proof."
 
 
 def _worth(policy: PolicyReport) -> Iterator[str]:
-    """How well the model predicts, beside a constant."""
+    """How well the model predicts, beside a constant; or what a search has found."""
     if policy.scores:
-        first = policy.scores[0]
+        first, found = policy.scores[0], policy.metrics.get("told")
+        if found:
+            yield f"{found[:1].upper()}{found[1:]}."
         for score in (first, *policy.saving):
-            told = f"{score.name.capitalize()} {figure(score)}"
-            if score.constant is not None:
+            told = f"{score.name.capitalize()} {score.told}"
+            if score.constant is not None and not found:
                 told += f"; predicting a constant: {number(score.constant)}"
             yield f"{told}."
         if first.undecided:
             yield "The constant lies within the interval: whether the model is better is not known."
-        yield f"{(policy.metrics.get('released') or 'Measured in the simulation, on records held out').capitalize()}."
+        by = judged_by(policy.metrics)
+        yield f"{(policy.metrics.get('released') or f'Measured in the simulation, {by}').capitalize()}."
 
 
 def _attacks(count: int) -> str:
@@ -175,6 +184,6 @@ def _attacks(count: int) -> str:
 
 
 def _of_hundred(share: float) -> str:
-    """A share as so many of 100, rounded up."""
+    """A share as at most so many of 100, rounded up."""
     count = -int(-100 * share // 1)
-    return "all 100" if count >= 100 else str(count)
+    return "up to all 100" if count >= 100 else f"at most {count}"

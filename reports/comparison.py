@@ -11,7 +11,7 @@ from privfed.attacks.finding import Finding
 from privfed.questions.exact import at_delta, shown, shown_percent
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.epsilons import Epsilons, epsilons
-from privfed.reports.metrics import MetricValue
+from privfed.reports.metrics import MetricValue, measured
 from privfed.reports.page import figure_of, number, percent, plain_words, rendered, size, verdict
 
 NONE = "none"  #: What one of the runs does not have
@@ -208,7 +208,11 @@ def _scores(before: PolicyReport, now: PolicyReport, absent: Sequence[str]) -> I
 
 
 def _score(score: MetricValue) -> str:
-    return score.told if score.constant is None else f"{score.told} (constant {score.constant:.4g})"
+    return (
+        score.told
+        if score.constant is None
+        else f"{score.told} (constant {measured(score.constant)})"
+    )
 
 
 def _difference(old: MetricValue, new: MetricValue) -> str:

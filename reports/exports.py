@@ -20,7 +20,7 @@ from typing import Any
 from scipy.special import ndtr
 
 from privfed.attacks.finding import LEVEL, Finding
-from privfed.errors import InputError
+from privfed.errors import InputError, number_of
 from privfed.questions.exact import shown, shown_delta
 from privfed.reports.board import answers, uncovered
 from privfed.reports.budget import PolicyReport, Report
@@ -152,7 +152,7 @@ def _guarantee(source: Source) -> dict[str, Any]:
         for c in policy.clients
     ]
     parameters = {"epsilon": float(shown(policy.epsilon or 0.0))}
-    cap = f", each with at most {rules.cap} records" if rules.cap else ""
+    cap = f", each with at most {number_of(rules.cap, 'record')}" if rules.cap else ""
     table = ["| owner | epsilon | delta | ledger head |", "|---|---|---|---|", *rows]
     return {
         "dp_variant": {
@@ -197,10 +197,10 @@ def _practice(source: Source) -> dict[str, Any]:
             "trust_assumptions": "The asking side is not trusted: it chooses each question by the answers before it, "
             "and stops when it likes. Each data owner trusts her own machine."
             + (f" This stands {policy.basis}." if policy.basis else ""),
-            "actors": f"{len(policy.clients)} data owners, each with a gate and a ledger of her own, and the "
+            "actors": f"{number_of(len(policy.clients), 'data owner')}, each with a gate and a ledger of her own, and the "
             f"asking side ({', '.join(policy.principals)}).",
             "release_type": "Many releases",
-            "release_type_details": f"{policy.released} releases to date, charged to one budget.",
+            "release_type_details": f"{number_of(policy.released, 'release')} to date, charged to one budget.",
             "data_source_type": "Static",
             "access_type": "Interactive",
             "access_type_details": "The asking side chooses each question by the answers before it.",
@@ -325,7 +325,8 @@ def _described(column: Mapping[str, Any]) -> str:
     kind = column.get("kind", "number")
     allowed = ", ".join(map(str, column.get("categories", ())))
     if not allowed:
-        allowed = f"{column.get('lower', '')} to {column.get('upper', '')}"
+        ends = (str(column.get(end, "")) for end in ("lower", "upper"))
+        allowed = " to ".join(end.removesuffix(".0") for end in ends)
     text = column.get("description", "")
     return f"{column['name']} ({kind}: {allowed}){f': {text}' if text else ''}"
 
@@ -431,7 +432,7 @@ def model_card(source: Source) -> str:
     said, name = answers(report, policy), report.study.name
     target = next((c for c in source.columns if c["name"] == source.schema.get("target")), {})
     classes = target.get("kind") == "category" or any(s.name == "accuracy" for s in policy.scores)
-    task = f"tabular-{'classification' if classes else 'regression'}"
+    task = f"tabular-{'classification' if classes else 'regression'}" if target else "other"
     result = {
         "task": {"type": task},
         "dataset": {"type": "private", "name": str(source.schema.get("name") or name)},
@@ -441,7 +442,7 @@ def model_card(source: Source) -> str:
         "library_name": "privfed",
         "tags": ["federated-learning", "interpretable"]
         + ["differential-privacy"] * (policy.finite and not policy.silent),
-        "pipeline_tag": task,
+        **({"pipeline_tag": task} if target else {}),
         "model-index": [{"name": name, "results": [result]}],
     }
     about = source.about

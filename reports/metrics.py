@@ -8,6 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 
+def measured(value: float, digits: int = 4) -> str:
+    """Write what was measured for people: some digits, and whole numbers with separators from there on."""
+    if not math.isfinite(value):
+        return "∞"
+    rounded = f"{value:.{digits}g}"
+    return f"{value:,.0f}" if 10 ** (digits - 1) <= abs(float(rounded)) < 1e12 else rounded
+
+
 @dataclass(frozen=True)
 class MetricValue:
     """One score of a model, of one run or the mean of several."""
@@ -29,11 +37,11 @@ class MetricValue:
         """The score with its deviation, both to two digits of the deviation."""
         if self.interval is not None:
             low, high = self.interval
-            return f"{self.value:.3g} ({low:.3g} to {high:.3g})"
+            return f"{measured(self.value, 3)} ({measured(low, 3)} to {measured(high, 3)})"
         if not self.deviation:
-            return f"{self.value:.4g}"
+            return measured(self.value)
         decimals = min(6, max(0, 1 - math.floor(math.log10(self.deviation))))
-        return f"{self.value:.{decimals}f}\u00a0±\u00a0{self.deviation:.{decimals}f}"
+        return f"{self.value:,.{decimals}f}\u00a0±\u00a0{self.deviation:,.{decimals}f}"
 
     @property
     def _ahead(self) -> tuple[float, float] | None:
@@ -65,6 +73,11 @@ class MetricValue:
         """Whether it is better than the constant baseline's, at both ends of its interval."""
         known = self._ahead is not None and bool(self.better)
         return known and not self.undecided and not self.useless
+
+
+def judged_by(metrics: Mapping[str, Any]) -> str:
+    """By what a simulation's scores were measured; a search predicts for nobody who was held out."""
+    return "on records held out" if "held_out" in metrics else "against the truth"
 
 
 def scores(metrics: Mapping[str, Any]) -> tuple[MetricValue, ...]:

@@ -11,13 +11,14 @@ import jinja2
 
 from privfed.accountants.risk import RECORD, Subject
 from privfed.attacks.finding import Finding
+from privfed.errors import number_of
 from privfed.questions.exact import shown, shown_delta, shown_down, shown_percent
 from privfed.questions.part import Unit
 from privfed.reports import charts, remarks
 from privfed.reports.account import ClientAccount, KindLine
 from privfed.reports.budget import AT_HOME, PolicyReport, Report, Strength
 from privfed.reports.epsilons import AT_MOST, drawn
-from privfed.reports.metrics import MetricValue
+from privfed.reports.metrics import MetricValue, measured
 from privfed.reports.provenance import provenance
 
 #: Names of privacy units in sentences.
@@ -60,6 +61,7 @@ def _environment() -> jinja2.Environment:
         "protected": lambda policy: subject(policy).one,
     }
     environment.globals |= {
+        "number_of": number_of,
         "guarantees": GUARANTEES,
         "at_home": AT_HOME,
         "subject": subject,
@@ -67,6 +69,7 @@ def _environment() -> jinja2.Environment:
         "verdict": verdict,
         "strongest": strongest,
         "figure_of": figure_of,
+        "reach_of": reach_of,
         "share": share,
         "cost": cost,
         "claim": claim,
@@ -75,7 +78,6 @@ def _environment() -> jinja2.Environment:
         "suppression": suppression,
         "remarks": remarks.remarks,
         "said": remarks,
-        "figure": figure,
         "score_names": score_names,
         "constants": constants,
         "score_of": score_of,
@@ -111,16 +113,10 @@ def page(report: Report, models: Mapping[str, str] | None = None) -> str:
 
 
 def number(value: Any) -> str:
-    """Format a number: integers with separators, others with four digits."""
+    """Format a number, if it is one."""
     if value is None:
         return "none"
-    if not isinstance(value, int | float):
-        return str(value)
-    if not math.isfinite(value):
-        return "∞"
-    if float(value).is_integer() and abs(value) < 1e12:
-        return f"{int(value):,}"
-    return f"{value:,.2f}" if abs(value) >= 100 else f"{value:.4g}"
+    return measured(value) if isinstance(value, int | float) else str(value)
 
 
 def percent(value: float) -> str:
@@ -233,7 +229,7 @@ def caveat(policy: PolicyReport) -> str:
         return told
     return (
         f"{told} A person holds {number(held)} rules here on average, with a total ε of up to "
-        f"{number(held * max(losses))} on average."
+        f"{shown(held * max(losses))} on average."
     )
 
 
@@ -242,11 +238,6 @@ def rules_each(policy: PolicyReport) -> float:
     people, records = (policy.metrics.get(name) for name in ("individuals", "records"))
     counts = records.values() if isinstance(records, Mapping) else ()
     return sum(counts) / people if people else 0.0
-
-
-def figure(score: MetricValue) -> str:
-    """Format a score, with its deviation over several runs or its interval."""
-    return score.told if score.deviation or score.interval else number(score.value)
 
 
 def score_of(policy: PolicyReport, name: str) -> MetricValue | None:
@@ -296,7 +287,16 @@ def figure_of(found: Finding, value: float | None) -> str:
         return "none"
     if is_share(found):
         return percent(value)
-    # of cells or records there are whole ones alone, whatever a mean or an interval comes to
+    return number(round(value)) if _is_count(found) and value >= COUNTED else number(value)
+
+
+def reach_of(found: Finding) -> str:
+    """Format what an attack would have found: of cells or records a whole number, which is no less."""
+    least = found.detectable
+    return figure_of(found, math.ceil(least) if least is not None and _is_count(found) else least)
+
+
+def _is_count(found: Finding) -> bool:
+    """Whether it counts cells or records, of which there are whole ones, whatever a mean or an interval comes to."""
     of = 0.0 if found.of is None else float(found.of)
-    counted = of > 1 and of.is_integer() and float(found.value).is_integer()
-    return number(round(value)) if counted and value >= COUNTED else number(value)
+    return of > 1 and of.is_integer() and float(found.value).is_integer()

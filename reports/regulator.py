@@ -8,9 +8,11 @@ from itertools import combinations
 from typing import Any, Literal
 
 from privfed.attacks.finding import Finding
+from privfed.errors import number_of
 from privfed.questions.exact import shown, shown_delta
 from privfed.reports.budget import PolicyReport, Report
-from privfed.reports.page import claim, figure, number, verdict
+from privfed.reports.metrics import judged_by
+from privfed.reports.page import claim, number, verdict
 
 State = Literal["met", "not met", "examined", "not examined", "outside"]
 #: From which epsilon on SP 800-226 sees little meaning, up to which a strong guarantee, and a large delta.
@@ -78,7 +80,7 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         state,
     )
     scores = ", ".join(
-        f"{score.name} {figure(score)}"
+        f"{score.name} {score.told}"
         + ("" if score.constant is None else f" (constant {number(score.constant)})")
         for score in policy.scores
     )
@@ -86,7 +88,10 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         "middle",
         "Utility",
         scores or "not measured",
-        (policy.metrics.get("released") or "held-out records of the simulation")
+        (
+            policy.metrics.get("released")
+            or f"measured in the simulation, {judged_by(policy.metrics)}"
+        )
         if scores
         else "none",
         "A model that is no better than a constant; where the constant lies within the interval, or one "
@@ -169,7 +174,7 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         "base",
         "Query model",
         "Interactive: the asking side may choose each question by the earlier answers.",
-        f"{policy.released} releases and {refused} refusals in the ledgers",
+        f"{number_of(policy.released, 'release')} and {number_of(refused, 'refusal')} in the ledgers",
         "A total that holds only for questions fixed in advance.",
         "met" if policy.finite and bounded else "not met",
     )
@@ -181,7 +186,7 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         if not policy.finite
         else "Each owner's own gate adds the noise; nobody else is trusted."
         if masked is None
-        else f"Shares of noise behind masks, against the server and {masked.colluding} colluding owners, in "
+        else f"Shares of noise behind masks, against the server and {number_of(masked.colluding, 'colluding owner')}, in "
         f"totals of {masked.fewest} owners or more.",
         "the gate's code; "
         + ("one process" if report.simulated else "a process of each owner's own"),

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from privfed.errors import number_of
 from privfed.privacy.policy_objects import dearest_of
 from privfed.questions.exact import shown, shown_down, shown_percent
+from privfed.reports.metrics import measured
 
 if TYPE_CHECKING:
     from privfed.reports.budget import PolicyReport, Report
@@ -137,9 +139,9 @@ def tails(policy: PolicyReport) -> str:
         return ""
     low, high = told["limits"]
     return (
-        f"{100 * told['records']:.2f} % of the held-out records, with {100 * told['variance']:.0f} % of the target's variance, lie "
-        f"beyond {low:.4g} to {high:.4g}, between which this model predicts. Root mean squared error within: "
-        f"{told['inside']:.4g} (constant {told['constant']:.4g}; R squared {told['r2']:.2f}), beyond: {told['outside']:.4g}"
+        f"{measured(100 * told['records'], 3)} % of the held-out records, with {measured(100 * told['variance'], 2)} % of the target's variance, lie "
+        f"beyond {measured(low)} to {measured(high)}, between which this model predicts. Root mean squared error within: "
+        f"{measured(told['inside'])} (constant {measured(told['constant'])}; R squared {measured(told['r2'], 2)}), beyond: {measured(told['outside'])}"
     )
 
 
@@ -185,7 +187,7 @@ def left(policy: PolicyReport) -> Iterator[str]:
             if rest > (1 - ALL_BUT) * float(client.budget):
                 room = f"room for a study of epsilon {shown_down(rest)}"
             whole = client.epsilon >= client.budget and room.startswith("room")
-            proven = ", as far as is proven of a study that may stop at any time" if whole else ""
+            proven = " (a loose bound, for it holds wherever a study stops)" if whole else ""
             spent = f"at most epsilon {shown(client.epsilon)} of {shown(client.budget)} is spent{proven}; {room}"
             owners.setdefault(spent, []).append(client.client)
     for spent, names in owners.items():
@@ -208,7 +210,7 @@ def to_do(report: Report, policy: PolicyReport) -> Iterator[str]:
     if not policy.secure:
         yield "Do not use this run: its noise was for a test and can be recomputed."
     if not policy.account.finite:
-        yield f"Do not let this model or its releases out: {policy.unprotected} of {policy.released} answers have no finite guarantee."
+        yield f"Do not let this model or its releases out: {policy.unprotected} of {number_of(policy.released, 'answer')} {'has' if policy.unprotected == 1 else 'have'} no finite guarantee."
     elif policy.strength == "weak":
         yield (
             "Decide whether so weak a guarantee is enough. If not, do not release the model, and run a new study "
@@ -217,7 +219,7 @@ def to_do(report: Report, policy: PolicyReport) -> Iterator[str]:
     if policy.useless:
         yield "Do not use the model: it predicts no better than a constant."
     elif policy.saving and policy.scores[0].name == "accuracy":
-        yield "Use the model's probabilities, which are better than a constant's; the classes that it predicts are not."
+        yield "Use the model's probabilities alone: on the held-out records they were better than a constant's, and the classes that it predicts were not."
     if report.simulated and report.study.ledgers is None:
         yield 'Before real data: set ledgers that last (ledgers = "folder" under [clients]).'
     if missing := report.study.about.missing:

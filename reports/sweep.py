@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from privfed.errors import Note
 from privfed.reports.charts import STYLE, svg
+from privfed.reports.metrics import measured
 from privfed.reports.page import rendered
 from privfed.reports.sweep_curves import (
     PANELS,
@@ -80,7 +81,7 @@ def write_sweep(table: pd.DataFrame, folder: Path, name: str, failed: int = 0) -
 def _html(table: pd.DataFrame) -> str:
     told: str = table.to_html(
         index=False,
-        float_format=lambda value: f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}",
+        float_format=measured,
         formatters={str(n): lambda on: "yes" if on else "" for n in table.select_dtypes(bool)},
         border=0,
         na_rep="none",

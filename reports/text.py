@@ -4,10 +4,11 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from privfed.attacks.finding import Finding
+from privfed.errors import number_of
 from privfed.questions.exact import at_delta, shown, shown_delta
 from privfed.reports.budget import AT_HOME, PolicyReport, Report
 from privfed.reports.composed import Composed
-from privfed.reports.metrics import MetricValue
+from privfed.reports.metrics import MetricValue, measured
 from privfed.reports.page import figure_of, verdict
 from privfed.reports.remarks import remarks
 
@@ -55,7 +56,7 @@ def _rows(policy: PolicyReport, withheld: bool) -> Iterator[tuple[str, str]]:
         if policy.block.method != "filter":
             own += f" ({policy.block.method.upper()}; its share allows epsilon {shown(policy.block.priced)})"
         yield "this study", f"{own}, given all before it; the epsilon above is of all studies"
-    yield "released", f"{policy.released} releases, {policy.unprotected} of them unprotected"
+    yield "released", f"{number_of(policy.released, 'release')}, {policy.unprotected} unprotected"
     simulated = " (simulation)" if policy.simulated and policy.scores else ""
     yield "performance", _performance(policy, withheld) + simulated
     attacks = policy.attacks
@@ -118,7 +119,7 @@ def _performance(policy: PolicyReport, withheld: bool) -> str:
 def _score(score: MetricValue, *, judged: bool = False) -> str:
     """Return a score with its deviation and the constant baseline's; ``judged``, also that it is no better."""
     worse = ", no better" if judged and score.useless else ""
-    constant = "" if score.constant is None else f" (constant {score.constant:.4g}{worse})"
+    constant = "" if score.constant is None else f" (constant {measured(score.constant)}{worse})"
     return f"{score.name} {score.told}{constant}"
 
 

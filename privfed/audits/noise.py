@@ -11,6 +11,7 @@ import numpy as np
 from scipy import stats
 
 from privfed.attacks.finding import Finding
+from privfed.errors import number_of
 from privfed.owner.noise_monitor import NoiseSums
 
 #: How often all tests of a study, or of one look at an owner's ledger, may accuse honest noise: over a
@@ -118,7 +119,7 @@ def audit_noise(
                 ),
                 "narrower laplace found with chance .8": factor**LAPLACE,
             },
-            partial=f"{sum(unread.values())} cells were not looked at" if unread else "",
+            partial=f"{number_of(sum(unread.values()), 'cell')} not looked at" if unread else "",
         )
     ]
 

@@ -23,7 +23,7 @@ from privfed.errors import InputError
 @click.option("--scale", type=float, help="Of the noise of a round.")
 @click.option("--options", default="", help="With which a class is made, as JSON.")
 @click.option("--shape", default="", help="Of the model's arrays, such as 20x4,20,scalar.")
-@click.option("--table", type=PATH, help="A CSV file, for a function of a table.")
+@click.option("--table", type=PATH, help="A .csv file, for a function of a table.")
 @click.option("--runs", type=int, default=4000, help="Answers drawn in each game.")
 @click.option("--out", type=PATH, help="A folder for guard.json and guard.html.")
 def check_guard(
@@ -48,6 +48,8 @@ def check_guard(
     from privfed.guards.trial import SHAPES
     from privfed.guards.verdict import check_guard as checked
     from privfed.reports.guard import guard_page
+    from privfed.study.scaffold import form_of
+    from privfed.tables.sources import read_table
 
     sys.path.insert(0, "")
     verdict = checked(
@@ -55,7 +57,7 @@ def check_guard(
         GuardClaim(**claim),
         options=_options(options),
         shapes=_shapes(shape) if shape else SHAPES,
-        table=None if table is None else _table(table),
+        table=None if table is None else read_table(table, text=form_of(table)),
         runs=runs,
     )
     click.echo(verdict.text())
@@ -89,13 +91,3 @@ def _shapes(text: str) -> list[tuple[int, ...]]:
         ]
     except ValueError:
         raise InputError("--shape is written as 20x4,20,scalar") from None
-
-
-def _table(path: Path) -> Any:
-    import pandas as pd
-
-    try:
-        return pd.read_csv(path)
-    except (OSError, ValueError) as error:
-        why = (getattr(error, "strerror", None) or "no CSV file").lower()
-        raise InputError(f"table {path}: cannot be read ({why})") from None

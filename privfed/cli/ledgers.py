@@ -17,7 +17,7 @@ from privfed.cli.common import (
     folder_argument,
     policy_option,
 )
-from privfed.errors import InputError, LedgerError
+from privfed.errors import InputError, LedgerError, number_of
 from privfed.lazy import defer
 
 #: What a budget statement may be split by: ``privfed.privacy.limit.ASPECTS``, without its imports.
@@ -180,7 +180,7 @@ def serve(folders: tuple[Path, ...], port: int, witness: str) -> int:
     with stopped() as stop:
         thread = threading.Thread(target=server.serve, daemon=True)
         thread.start()
-        click.echo(f"reading {len(folders)} places; open {server.url}")
+        click.echo(f"reading {number_of(len(folders), 'place')}; open {server.url}")
         stop.wait()
         server.close()
     return FINE

@@ -59,6 +59,8 @@ def _certified(
     from privfed.study.assembly import gather
     from privfed.study.output import Output, write_text
 
+    if out is not None and out.exists():
+        raise InputError(f"--out {out}: exists already; name another file")
     output = Output.opened(folder)
     names = output.policies
     if not policy and len(names) > 1:
@@ -79,8 +81,6 @@ def _certified(
         made = signed(made, key)
         click.echo(f"release: {model}, approved by {approver}")
     if out is not None:
-        if out.exists():
-            raise InputError(f"file {out}: exists already; name a new one")
         write_text(out, written(made))
         click.echo(f"certificate: {out}{'' if 'signature' in made else ', unsigned'}")
     return FINE if made["decision"] == "release" else BREACH

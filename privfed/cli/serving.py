@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privfed.cli.common import FINE, PATH
-from privfed.errors import InputError
+from privfed.errors import InputError, number_of
 
 if TYPE_CHECKING:
     from privfed.engines.owner_file import OwnerFile
@@ -56,7 +56,7 @@ def serve_client(owner: Path | None, amend: bool, yes: bool, check: bool, **give
     if check:
         policy, _, records, _ = chosen.checked(amend=amend, confirm=confirm)
         chosen.check_masks(policy)
-        held = f"{len(records)} record{'s' * (len(records) != 1)}"
+        held = number_of(len(records), "record")
         click.echo(f"{chosen.client}: ready to serve {held}; nothing was written")
         _tell_sealed(chosen)
         return FINE

@@ -20,7 +20,7 @@ from privfed.cli.common import (
     bad,
     folder_argument,
 )
-from privfed.errors import InputError
+from privfed.errors import InputError, number_of
 from privfed.lazy import defer
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ def sweep(  # noqa: PLR0913 - click gives each option by its name
         states = [(held.state(cell), cell.told()) for cell in cells]
         click.echo("\n".join(f"{state:8}  {told}" for state, told in states))
         new = sum(state == "new" for state, _ in states)
-        click.echo(f"{len(cells)} cells, {len(cells) - new} done and {new} to run")
+        click.echo(f"{number_of(len(cells), 'cell')}, {len(cells) - new} done and {new} to run")
         return FINE
     with held.opened(overwrite=overwrite):
         chosen.to_toml(out / "sweep.toml")
@@ -306,10 +306,12 @@ def sweep(  # noqa: PLR0913 - click gives each option by its name
                 )
             if mlflow:
                 logged = tracking.log(cells, held, chosen.name)
-                click.echo(f"logged {logged} runs to MLflow")
+                click.echo(f"logged {number_of(logged, 'run')} to MLflow")
         except KeyboardInterrupt:
             done = sum(held.state(cell) != "new" for cell in cells)
-            bad(f"interrupted; {done} of {len(cells)} cells are in {out}: the same command goes on")
+            bad(
+                f"interrupted; {out} holds {done} of {number_of(len(cells), 'cell')}: the same command goes on"
+            )
             return INTERRUPTED
     if faults:
         return bad(*(f"{cell}: {fault}" for cell, fault in faults.items()))
@@ -335,7 +337,7 @@ def predict(
     from privfed.study import prediction
 
     predicted = prediction.predict(model, table, client, shelf)
-    written = f"wrote {len(predicted)} predictions to {out}"
+    written = f"wrote {number_of(len(predicted), 'prediction')} to {out}"
     return _write(predicted.to_csv(index=False), out, overwrite, written)
 
 

@@ -15,6 +15,7 @@ from functools import partial
 from importlib import import_module
 from itertools import count
 from pathlib import Path
+from sysconfig import get_paths
 from traceback import extract_tb
 from typing import Any
 
@@ -30,6 +31,8 @@ Answering = Callable[[Given], list[np.ndarray] | None]
 Opening = Callable[[], Answering]
 #: Seconds that one answer may take.
 PATIENCE = 5.0
+#: Where a guard's own code does not lie, unless it is a library's.
+_LIBRARIES = tuple(get_paths()[place] for place in ("stdlib", "purelib", "platlib"))
 #: Where a message keeps the update.
 PLACE = "arrays"
 
@@ -182,7 +185,8 @@ def why_silent(answer: Answering, given: Given) -> str:
         return "it returns nothing" if _asked(partial(answer, given)) is None else ""
     except Exception as error:  # noqa: BLE001
         frames = [each for each in extract_tb(error.__traceback__) if each.filename != __file__]
-        at = f", {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+        own = [each for each in frames if not each.filename.startswith(_LIBRARIES)] or frames
+        at = f", {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
         return f"{type(error).__name__}{at}"
 
 

@@ -24,6 +24,7 @@ from privfed.audits.threshold_tests import (
     PrivacyClaim,
     judge,
 )
+from privfed.errors import number_of
 from privfed.guards.adapters import Given, rounds
 from privfed.guards.trial import BIG, BIGGER, BIGGEST, GuardTrial, Pair
 from privfed.owner.noise_monitor import NoiseSums
@@ -36,6 +37,8 @@ SHARE = LEVEL / TESTS
 DRAWS = 400
 #: Fresh runs of two rounds in which noise may repeat.
 REPEATS = 40
+#: Records of a table that are given each by itself.
+ALONE = 3
 #: How often an input that seems to be told apart is given, and silences after which the usual one is given no more.
 AGAIN, SILENT = 4, 8
 #: Least share of whole-number noise whose lowest bit is the grid's: half of all numbers are odd. Floats
@@ -109,7 +112,7 @@ class Form(NamedTuple):
     def __str__(self) -> str:
         if self.cells is None:
             return "nothing leaves"
-        return f"{self.cells} cells" + ("" if self.finite else ", not finite")
+        return number_of(self.cells, "cell") + ("" if self.finite else ", not finite")
 
 
 def _form(trial: GuardTrial, given: Given) -> Form:
@@ -228,6 +231,9 @@ def check_fresh(trial: GuardTrial) -> Finding:
     same = sum(one == other for one, other in zip(first[1:], first[:-1], strict=True))
     again = sum(one == other for one, other in pairs)
     all_same = len(set(first)) == 1 or (len(pairs) == REPEATS and again == REPEATS)
+    if all_same and _is_constant(trial, first[0]):
+        why = "one and the same constant leaves, whatever is tried"
+        return _not_looked("fresh noise", question, metric, why)
     return _finding(
         "fresh noise",
         question,
@@ -237,6 +243,15 @@ def check_fresh(trial: GuardTrial) -> Finding:
         severity=_breach(all_same),
         detail={"found where": "all runs, or all second rounds, repeat"},
     )
+
+
+def _is_constant(trial: GuardTrial, left: bytes) -> bool:
+    """Whether this leaves of all neighbours, and of a table's records by themselves: it hides nothing by noise."""
+    tried = [given for pair in trial.pairs for given in (pair.present, pair.absent)]
+    if trial.table is not None:
+        tried += [trial.table.iloc[[at]] for at in range(min(ALONE, len(trial.table)))]
+    answers = [rounds(trial.open(), [given])[0] for given in tried]
+    return all(answer is not None and answer.tobytes() == left for answer in answers)
 
 
 def check_law(trial: GuardTrial) -> Finding:

@@ -76,12 +76,12 @@ class GuardVerdict:
 
 
 def says(found: Finding) -> str:
-    """A finding in words: what it found; or what it would have found; or why it did not look."""
+    """A finding beside its state: what it found; or what it would have found; or why it did not look."""
     of = "" if found.of is None else f" of {found.of:g}"
     told = f"{found.metric}: {found.value:.4g}{of}"
     detail = found.detail
     if found.state == "not looked":
-        return f"not looked: {found.why_not}"
+        return found.why_not
     if "claimed" in detail:
         told += f", claimed {detail['claimed']:g}"
     if found.state == "looked" and found.detectable is not None:

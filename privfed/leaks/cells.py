@@ -164,7 +164,7 @@ def _evidence(
         partial(block.find, float(index.sizes[hits.places[surest]])),
         partial(table.where, cell),
         len(np.unique(index.sizes[hits.places[inside]])),
-        index.precisions[group].name,
+        "a date" if table.dated(cell) else index.precisions[group].name,
         partial(table.shown, cell),
         function.mend,
         function.plain,

@@ -95,9 +95,16 @@ class RawTable:
         row, column = divmod(int(cell), self.numbers.shape[1])
         return self.place(row, self.names[column])
 
+    def dated(self, cell: int) -> bool:
+        """Whether a numeric cell is a date."""
+        return bool(self.dates[int(cell) % len(self.dates)])
+
     def shown(self, cell: int) -> str:
-        """One numeric cell."""
-        return repr(float(self.numbers.ravel()[cell]))
+        """One numeric cell, a date as one."""
+        value = float(self.numbers.ravel()[cell])
+        if not self.dated(cell):
+            return repr(value)
+        return str(np.datetime64(round(value), "s")).removesuffix("T00:00:00")
 
     def place(self, row: int, column: str) -> str:
         """Record and column in words."""
@@ -371,6 +378,7 @@ def _one(raw: Any, owner: str, schema: Any) -> Iterator[RawTable]:
 def _frame(raw: Any) -> pd.DataFrame:
     import pandas as pd
 
+    kind = type(raw).__name__
     if isinstance(raw, pd.DataFrame):
         return raw
     if _has_records(raw):
@@ -390,7 +398,7 @@ def _frame(raw: Any) -> pd.DataFrame:
         return pd.DataFrame(raw)
     except (ValueError, TypeError) as error:
         raise InputError(
-            f"the raw data are no table ({type(raw).__name__}); pass a DataFrame or an array"
+            f"the raw data are no table ({kind}); pass a DataFrame or an array"
         ) from error
 
 

@@ -57,8 +57,8 @@ class MaskedSums:
             )
         if self.counted < 2:
             raise PolicyError(
-                f"masked: {self.fewest} owners of whom {self.colluding} may collude leave "
-                f"{self.counted} whose noise counts; name at least 2 more than colluding"
+                f"masked: the noise of {max(self.counted, 0)} of the owners counts ({self.fewest} less "
+                f"{self.colluding} colluding), and 2 are the fewest; name at least 2 more owners than may collude"
             )
         if not 2 * self.fewest > len(self.keys) + self.colluding:
             raise PolicyError(

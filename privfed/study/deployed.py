@@ -24,7 +24,15 @@ from privfed.engines.batches import schema_digest
 from privfed.engines.journal import Journal
 from privfed.engines.owner_file import MASKING_KEY, OwnerFile, with_masking_keys
 from privfed.engines.remote import RemoteDisclosure
-from privfed.errors import InputError, NobodyAnswered, Note, PrivfedError, StudyError, unknown
+from privfed.errors import (
+    InputError,
+    NobodyAnswered,
+    Note,
+    PrivfedError,
+    StudyError,
+    number_of,
+    unknown,
+)
 from privfed.exchange.channel import HeadStore
 from privfed.exchange.disclosure import ReplayDisclosure
 from privfed.exchange.signing import Identity, Signer, read_public
@@ -155,7 +163,7 @@ class Deployment:
         with closing(Journal(folder / JOURNAL)) as journal:
             try:
                 if journal.replies:
-                    tell(f"goes on: {len(journal.replies)} replies are in the journal")
+                    tell(f"goes on: the journal holds {number_of(len(journal.replies), 'reply')}")
                 keys = self.keys
                 asking = connect(
                     self.schema,
@@ -218,7 +226,7 @@ class Deployment:
                 stopped, metrics = silence, metrics | {**unmeasured, "stopped": str(silence)}
         notes = [str(one.message) for one in caught if issubclass(one.category, Note)]
         notes += [
-            f"{client} did not answer in {silent} of the {asking.reached[client]} rounds that asked it: "
+            f"{client} did not answer in {silent} of {number_of(asking.reached[client], 'round')} that asked it: "
             "what it would have told there is missing"
             for client, silent in asking.silent.items()
         ]

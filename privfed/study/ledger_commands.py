@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from privfed.audits.noise import audit_noise
-from privfed.errors import InputError, LedgerError, Note, unknown
+from privfed.errors import InputError, LedgerError, Note, number_of, unknown
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.registry import Registry
@@ -216,7 +216,7 @@ def intact(told: Verified) -> str:
         f"; at row {row} a key was replaced without its signature" for row in told.unvouched
     )
     shut = "" if told.secret_fault is None else f"; but no gate opens it: {told.secret_fault}"
-    return f"{told.head.seq} rows, head {told.head}{known}{keys}{shut}"
+    return f"{number_of(told.head.seq, 'row')}, head {told.head}{known}{keys}{shut}"
 
 
 def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
@@ -299,8 +299,8 @@ def sealed(path: Path, study: str) -> str:
 
 #: Why a budget statement is in shares.
 WHY_SHARES = (
-    "shares are of the accountant's own currency, which adds up over studies. Epsilon does not: under "
-    "zcdp it grows about as the root of rho, so that at delta 1e-05, for example, epsilon 8 less a study of 6 "
+    "shares are of the budget's rho, which adds up over studies. Epsilon does not: "
+    "it grows about as the root of rho, so that at delta 1e-05, for example, epsilon 8 less a study of 6 "
     "leaves room for one of 4.591, not 2 (rho 1.23 less 0.755 leaves 0.475)"
 )
 
@@ -362,7 +362,10 @@ def noise(name: str, path: Path, ledgers: int = 1, heads: Iterable[Head] = ()) -
         )
     else:
         told = "NOT LOOKED"
-    return f"{name}: {cells} cells of noise; {told}{unread}", found.severity == "breach"
+    return (
+        f"{name}: {number_of(cells, 'cell')} of noise; {told}{unread}",
+        found.severity == "breach",
+    )
 
 
 def _rests(line: Line) -> bool:
@@ -381,14 +384,15 @@ def _row(line: Line, share: str = "", taken: str = "") -> str:
     named = printable(f"{line.by} {line.name}".strip())
     if line.unprotected:
         return f"{named}: NO FINITE GUARANTEE, {line.unprotected} of {line.releases} unprotected"
-    pairs = zip(line.components, line.spent, line.reserved, strict=False)
-    parts = [f"{line.releases} charges"]
+    pairs = list(zip(line.components, line.spent, line.reserved, strict=False))
+    pairs = pairs[:1] + [
+        each for each in pairs[1:] if any(each[1:])
+    ]  # no delta where none is spent
+    parts = [number_of(line.releases, "charge")]
     parts += [f"{name} {shown(s)} spent + {shown(r)} reserved" for name, s, r in pairs]
     parts += [f"{taken} of the budget"] if taken else []
     if line.epsilon is not None and not share:
-        proven = (
-            ", as far as is proven of a study that may stop at any time" if _rests(line) else ""
-        )
+        proven = " (a loose bound, for it holds wherever a study stops)" if _rests(line) else ""
         parts.append(f"at most epsilon {shown(line.epsilon)} so far{at_delta(line.delta)}{proven}")
     if line.ceiling is not None:
         parts.append(f"epsilon {shown(line.ceiling)} whatever is still asked")

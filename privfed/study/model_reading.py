@@ -175,7 +175,7 @@ def _by_shadows(pool: StudyRecords, model: Regressor, transcript: Transcript) ->
     except Exception as error:  # noqa: BLE001  # a learner's own: it ends no study, and its text may hold data
         return [not_read(way, f"a shadow failed with {type(error).__name__}") for way in asked.ways]
     late = len(trained.scores) < number
-    partial = f"{len(trained.scores)} of {number} shadows in {asked.seconds:g} seconds"
+    partial = f"{len(trained.scores)} of {number} shadows in {asked.seconds:g} s"
     return [replace(each, partial=partial if late else "") for each in found]
 
 

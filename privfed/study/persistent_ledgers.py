@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from privfed.errors import BudgetError, LedgerError, Note, PolicyError, StudyError, file_errors
+from privfed.errors import (
+    BudgetError,
+    LedgerError,
+    Note,
+    PolicyError,
+    StudyError,
+    file_errors,
+    number_of,
+)
 from privfed.exchange.channel import read_heads
 from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
@@ -203,7 +211,7 @@ class PersistentLedgers:
                 raise told.secret_fault
             if not told.known and told.head.seq > 1:
                 warnings.warn(
-                    f"{self}: that of {owner!r} has {told.head.seq} rows, and no head of it is known "
+                    f"{self}: that of {owner!r} has {number_of(told.head.seq, 'row')}, and no head of it is known "
                     "here: an older copy would look the same; ask its owner for a head that was "
                     "published, and verify it",
                     Note,
@@ -288,8 +296,8 @@ def _check_times(study: Study, price: Price, left: Sequence[Balance]) -> None:
             asked = one.times.get(line.kind, 0)
             if most and line.loss is not None and asked + line.times > min(most):
                 raise BudgetError(
-                    f"study {study.name!r} would ask {one.owner!r} for {line.kind} {line.times} times more, "
-                    f"and its policy allows {min(most)} in one study, {asked} of which are used up; give "
+                    f"study {study.name!r} would ask {one.owner!r} for {line.kind} {number_of(line.times, 'time')} more, "
+                    f"and its policy allows {min(most)} in one study, of which it has used {asked}; give "
                     "the new try a name of its own (the budget goes on)"
                 )
 

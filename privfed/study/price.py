@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from privfed.errors import PluginError, PolicyError, UnsupportedLoss
+from privfed.errors import PluginError, PolicyError, UnsupportedLoss, number_of
 from privfed.ledger.study_blocks import kept
 from privfed.owner.guards import assign, bounded_under, stated_by
 from privfed.owner.opendp_maps import checked
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 #: What is known of masks among owners whom only the table names.
 UNNAMED = (
-    "behind masks where its sums are masked; what is left if they fail follows from the number of owners, which "
-    "the table alone tells: write names instead, or count, to have it priced"
+    "behind masks where its sums are masked; write names or count under [clients] to have what holds if they "
+    "fail priced too, which depends on the number of owners"
 )
 
 
@@ -406,6 +406,7 @@ def priced(price: Price, left: Sequence[Balance] = ()) -> str:
     of = "" if budget is None else f", of a budget of epsilon {shown(budget.epsilon)}"
     where = "" if price.policy.unit == "client" else " of each client"
     lines = [f"{price.name}: {total}{of}, for each {price.policy.unit}{where}{over}"]
+    lines += [f"  this stands {price.basis}"] if price.basis and price.epsilon is not None else []
     lines += _of_a_person(price) + _of_a_shuffler(price)
     lines.append(
         f"  {'budget':>8}  {'kind':24} {'times':5} {'mechanism':20} cost per answer, parts"
@@ -453,20 +454,20 @@ def _of_owner(price: Price, left: Balance) -> str:
     budget = price.policy.budget
     assert budget is not None
     own, before = shown(budget.epsilon), remaining(left, price.policy)
-    ceiling = accountant_of(price.policy).ceiling(budget)
+    accountant = accountant_of(price.policy)
+    ceiling, unit = accountant.ceiling(budget), accountant.components[0]
     if lacking(price, [left]):
         asked = percent_of(price.amount, ceiling)
         unspent = percent_of(left.spent, ceiling, rest=True)
         return (
-            f"DOES NOT FIT: {price.by_kind} of epsilon {own}, of which {before} remains (in its own currency "
+            f"DOES NOT FIT: {price.by_kind} of epsilon {own}, of which {before} remains (of its {unit} "
             f"{asked} is asked, {unspent} remains){kept(left.holding)}"
         )
     spent = plus(left.spent, price.amount)
     after = remaining(Balance(left.owner, spent), price.policy)
     rest = " and ".join(percent_of(each, ceiling, rest=True) for each in (left.spent, spent))
     return (
-        f"epsilon {before} of {own} remains before, {after} after ({rest} of the budget in its own "
-        "currency)"
+        f"epsilon {before} of {own} remains before, {after} after ({rest} of the budget's {unit})"
     )
 
 
@@ -475,13 +476,12 @@ def _total(price: Price) -> str:
     if price.silent:
         return "NOTHING WOULD BE RELEASED (the policy answers no query)"
     if price.epsilon is None:
-        why = f"{price.unprotected} unprotected releases"
+        why = number_of(price.unprotected, "unprotected release")
         return (
             f"NO FINITE GUARANTEE ({why if price.unprotected else 'by the deltas of the losses'})"
         )
     held = "" if price.policy.budget else ", if queried as planned: no budget enforces it"
-    basis = f" ({price.basis})" if price.basis else ""
-    return f"at most epsilon {shown(price.epsilon)}{at_delta(price.delta)}{basis}{held}"
+    return f"at most epsilon {shown(price.epsilon)}{at_delta(price.delta)}{held}"
 
 
 def _of_a_shuffler(price: Price) -> list[str]:

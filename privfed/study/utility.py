@@ -8,6 +8,7 @@ from privfed.owner.opendp_maps import checked
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import accountant_of, mechanism_of
 from privfed.questions.part import GRID, Bound, Part, PartType, Sensitivity
+from privfed.reports.metrics import measured
 from privfed.tables.schema import Schema
 
 RECORDS = (100, 1_000, 10_000)  #: Numbers of records for which errors of means are told
@@ -65,26 +66,28 @@ def told(found: Utility | None, policy: Policy, schema: Schema, owners: int) -> 
     if found is None:
         return f"{policy.name}: no budget, so no noise to speak of"
     sizes = "".join(f"{size:>12,}" for size in RECORDS)
-    wide = max(
-        24, *(len(f"{c.name} [{c.lower:g}, {c.upper:g}]") for c in schema.columns if c.numeric)
-    )
+    labels = {
+        c.name: f"{c.name}, {measured(c.bounds[0], 6)} to {measured(c.bounds[1], 6)}"
+        for c in schema.columns
+        if c.numeric
+    }
+    wide = max([24, *map(len, labels.values())])
     split = f"split equally over {1 + len(schema.columns)} questions"
     lines = [
         f"  the budget on counts and means alone, {split}: standard deviation of the noise at one owner",
-        f"    {'number of records':{wide}} {found.count:12.3g}",
+        f"    {'number of records':{wide}} {measured(found.count, 3):>12}",
     ]
     if found.shares:
         lines.append(f"    number in a category of {', '.join(found.shares)}: the same")
-    lines.append(f"    {'mean over records:':{wide}} {sizes}")
-    for column in schema.columns:
-        if column.numeric:
-            errors = "".join(f"{found.of_mean(column.name, size):12.3g}" for size in RECORDS)
-            label = f"{column.name} [{column.lower:g}, {column.upper:g}]"
-            lines.append(f"    {label:{wide}} {errors}")
+    if labels:
+        lines.append(f"    {'mean over records:':{wide}} {sizes}")
+    for name, label in labels.items():
+        errors = "".join(f"{measured(found.of_mean(name, size), 3):>12}" for size in RECORDS)
+        lines.append(f"    {label:{wide}} {errors}")
     if owners > 1:
         masked = policy.masked
         honest = 1 if masked is None else (masked.least or owners) - masked.colluding
         why = "since each adds its own" if masked is None else "of masked shares"
-        times = f"{sqrt(owners / honest):.3g} times as much for the total, {why}"
+        times = f"{measured(sqrt(owners / honest), 3)} times as much for the total, {why}"
         lines.append(f"    of {owners} owners: {times}")
     return "\n".join(lines)

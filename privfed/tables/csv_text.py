@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, cast
 from zipfile import BadZipFile, ZipFile
 
-from privfed.errors import InputError, did_you_mean
+from privfed.errors import InputError, did_you_mean, number_of
 
 WRITTEN = (".csv", ".csv.gz", ".zip")  #: Endings of CSV files
 FILES = (*WRITTEN, ".xlsx")  #: Endings of the files that are read
@@ -96,7 +96,7 @@ def _opened_bytes(path: Path) -> Iterator[IO[bytes]]:
             held = [one for one in held if not one.startswith("__MACOSX/")]
             if len(held) != 1:
                 raise InputError(
-                    f"data file {path}: holds {len(held)} files; keep the table in it alone"
+                    f"data file {path}: holds {number_of(len(held), 'file')}; keep the table in it alone"
                 )
             yield stack.enter_context(archive.open(held[0]))
         else:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from privfed.errors import number_of
 from privfed.tables.records import encode_column
 from privfed.tables.schema import Schema
 
@@ -52,14 +53,14 @@ class DataQuality:
         if self.clipped:
             total = sum(self.clipped.values())
             told.append(
-                f"the schema's bounds clip {total} {_plural('cell', total)} of {self.records} records: "
+                f"the schema's bounds clip {number_of(total, 'cell')} of {number_of(self.records, 'record')}: "
                 f"{_by_column(self.clipped)}"
             )
         if self.infinite:
             told.append(f"infinite cells, which become a bound: {_by_column(self.infinite)}")
         if self.constant:
             told.append(
-                f"only one value, once clipped, in {_plural('column', len(self.constant))} "
+                f"only one value, once clipped, in {'column' if len(self.constant) == 1 else 'columns'} "
                 f"{', '.join(map(repr, self.constant))}"
             )
         if self.duplicates:
@@ -72,7 +73,3 @@ class DataQuality:
 
 def _by_column(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} of {name!r}" for name, count in counts.items())
-
-
-def _plural(word: str, count: int) -> str:
-    return word if count == 1 else f"{word}s"

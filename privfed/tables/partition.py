@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from privfed.errors import InputError, no_column
+from privfed.errors import InputError, no_column, number_of
 
 FEWEST = 2  #: Fewest records that a client may own: one record has no held-out part and no spread
 MOST = 1_000_000  #: Most clients that are named by number
@@ -119,7 +119,7 @@ def check_sizes(owners: np.ndarray, names: Sequence[str]) -> None:
         size = int((owners == name).sum())
         if size < FEWEST:
             raise InputError(
-                f"client {name!r} has {size} record{'' if size == 1 else 's'}, and {FEWEST} are the "
+                f"client {name!r} has {number_of(size, 'record')}, and {FEWEST} are the "
                 "fewest a client can hold; join it with another client, or leave it out"
             )
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from privfed.errors import SchemaError, no_column
+from privfed.errors import SchemaError, no_column, number_of
 from privfed.tables.csv_text import comma_remedy
 from privfed.tables.schema import DATE, Column, Schema
 
@@ -178,7 +178,7 @@ def _named(codes: np.ndarray, column: Column) -> np.ndarray:
     wrong = int((~np.isin(codes, np.arange(len(column.categories)))).sum())
     if wrong:
         raise SchemaError(
-            f"column {column.name!r} has {_cells(wrong)} without a code of a category, a whole number "
+            f"column {column.name!r} has {number_of(wrong, 'cell')} without a code of a category, a whole number "
             f"from 0 to {len(column.categories) - 1}; give a table with the categories themselves"
         )
     names: np.ndarray = np.array(column.categories, dtype=object)[codes.astype(int)]
@@ -197,7 +197,9 @@ def _encode_numbers(
     faults, numbers = [], values.to_numpy(dtype=float)
     text = here[np.isnan(numbers[here])]
     if len(text):
-        fact = f"column {column.name!r} is numeric but text stands in {_cells(len(text))}"
+        fact = (
+            f"column {column.name!r} is numeric but text stands in {number_of(len(text), 'cell')}"
+        )
         remedy = 'clean them (a missing value is an empty cell), or declare kind = "category" in the schema'
         held = series.iloc[text].astype(str)
         remedy = comma_remedy(held) or (DAYS if held.str.fullmatch(DATE).all() else remedy)
@@ -205,9 +207,7 @@ def _encode_numbers(
     if column.kind == "integer":
         broken = np.flatnonzero(np.isfinite(numbers) & (numbers != np.floor(numbers)))
         if len(broken):
-            fact = (
-                f"column {column.name!r} is an integer but fractions stand in {_cells(len(broken))}"
-            )
+            fact = f"column {column.name!r} is an integer but fractions stand in {number_of(len(broken), 'cell')}"
             remedy = 'round them, or declare kind = "number" in the schema'
             faults.append(Fault(fact, broken, remedy))
     if column.fill is not None:
@@ -229,13 +229,9 @@ def _encode_categories(
     if column.fill is not None:
         return np.where(codes < 0, column.categories.index(str(column.fill)), codes) + 0.0, []
     unseen = here[codes[here] < 0]
-    many = f"{_cells(len(unseen))} with a category that the schema does not list"
+    many = f"{number_of(len(unseen), 'cell')} with a category that the schema does not list"
     fact = f"column {column.name!r} has {many}"
     return codes.astype(float), [Fault(fact, unseen, remedy)] if len(unseen) else []
-
-
-def _cells(count: int) -> str:
-    return f"{count} cell" if count == 1 else f"{count} cells"
 
 
 def _listed(text: str, categories: Collection[str]) -> str:

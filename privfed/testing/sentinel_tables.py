@@ -90,6 +90,8 @@ def _columns(
     source: Any, like: pd.DataFrame | None, n: int, rng: np.random.Generator
 ) -> dict[Any, Any]:
     if isinstance(source, pd.DataFrame):
+        if source.columns.empty:
+            raise InputError("sentinels need at least one column, and the table has none")
         return {name: _like(source.iloc[:, at], n, rng) for at, name in enumerate(source.columns)}
     if not hasattr(source, "columns") or not hasattr(source, "features"):
         raise InputError("sentinels are made from a Schema or a DataFrame")

@@ -315,7 +315,7 @@ def test_time_that_is_up_keeps_what_was_found() -> None:
     """A partial finding says so; no time at all is bad input."""
     transcript = released([WIDE], OWNERS, "open", None)
     assert CandidateInference(time_limit=1e-9).run(transcript, OWNERS, SCHEMA) == []
-    assert Deadline(1e-9).partial(2, 5, "clients") == "2 of 5 clients in 1e-09 seconds"
+    assert Deadline(1e-9).partial(2, 5, "clients") == "2 of 5 clients in 1e-09 s"
     assert Deadline(60).partial(5, 5, "clients") == ""
     with pytest.raises(InputError, match="time_limit must be above 0"):
         CandidateInference(time_limit=0)
@@ -341,7 +341,7 @@ def test_clients_of_too_many_records_are_told() -> None:
     owners = {"c0": table(60, 0), "c1": table(20, 1), "c2": table(20, 2)}
     transcript = released([WIDE], owners, "open", None)
     found, *_ = CandidateInference(unknown=[""], max_candidates=50).run(transcript, owners, SCHEMA)
-    assert found.partial.startswith("1 of 3 clients have more records than a list takes; max_can")
+    assert found.partial.startswith("1 of 3 clients has more records than a list takes; max_can")
     assert found.detail["lists"] == 2
     nobody, *_ = CandidateInference(unknown=[""], max_candidates=10).run(transcript, owners, SCHEMA)
     assert nobody.value == 0 and nobody.partial.startswith("3 of 3 clients")

@@ -133,7 +133,7 @@ def test_a_system_that_is_too_large_is_told(monkeypatch: pytest.MonkeyPatch, dia
     assert found.state == "looked"
     monkeypatch.setattr(identities, "LARGEST", 10)
     (short,) = Subtraction().run(one)
-    assert short.state == "not looked" and "sums are in systems of more than" in short.partial
+    assert short.state == "not looked" and "sums left in systems of more than" in short.partial
 
 
 def test_a_single_levels_cells_nulled_alone_all_come_back(diabetes) -> None:  # type: ignore[no-untyped-def]

@@ -201,7 +201,7 @@ STUDIES = {
     ),
     "groups by a number, whose values are the records' own": (
         ("[clients]", 'groups = ["age"]\n[clients]'),
-        "groups: no column of categories 'age'; there are site",
+        "groups: no column of categories 'age'; there is site",
     ),
     "no runs": (("seed = 1", "seed = 1\nruns = 0"), "runs must be at least 1"),
     "an unknown attack": (

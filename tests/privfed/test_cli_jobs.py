@@ -171,7 +171,7 @@ def test_attack_and_report_work_on_a_finished_folder(finished: Path) -> None:
     assert "records" not in told  # those are for whoever asks, with --scores
     assert status(["attack", str(finished), "--attack-time-limit", "1e-9"]) == FINE
     told = json.loads((finished / "private" / "findings.json").read_text())
-    assert any("in 1e-09 seconds" in finding["partial"] for finding in told["findings"])
+    assert any("in 1e-09 s" in finding["partial"] for finding in told["findings"])
     assert (finished / "private" / "heads.json").read_bytes() == before
     assert status(["ledger", "verify", str(finished)]) == FINE
 

@@ -263,7 +263,7 @@ def test_times_count_by_study_and_a_name_stands_for_one_policy(
     """The same study again has used up its times; under another policy it needs another name."""
     assert run(study("one", "2"), tmp_path / "one") == FINE
     assert run(study("one", "2"), tmp_path / "two") == BAD_INPUT
-    assert re.search(r"allows 2 in one study, 2 of which are used up", capsys.readouterr().err)
+    assert re.search(r"allows 2 in one study, of which it has used 2", capsys.readouterr().err)
     assert run(study("one", "1"), tmp_path / "two") == BAD_INPUT
     assert "was begun under another policy; give this one a name" in capsys.readouterr().err
 

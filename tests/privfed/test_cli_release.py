@@ -48,6 +48,9 @@ def test_a_study_is_certified_and_checked_without_privfed(
     code = status([*wanted, "--policy", "private", *signing])
     told = capsys.readouterr().out
     assert code == FINE or "members" in told  # the attack's own figure may be too uncertain
+    assert status([*wanted, "--policy", "private", *signing]) == BAD_INPUT
+    out_again, error = capsys.readouterr()
+    assert not out_again and f"--out {certificate}: exists already" in error
     alone = [sys.executable, "-I", check_certificate.__file__, str(certificate), str(model)]
     done = subprocess.run(
         [*alone, "--key", f"{tmp_path / 'key'}.pub"], check=False, capture_output=True, text=True

@@ -30,7 +30,17 @@ from privfed.reports.board import answers, chosen
 from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.reports.charts import timeline
 from privfed.reports.letters import board
-from privfed.reports.page import claim, cost, figure_of, number, page, percent, size, verdict
+from privfed.reports.page import (
+    claim,
+    cost,
+    figure_of,
+    number,
+    page,
+    percent,
+    reach_of,
+    size,
+    verdict,
+)
 from privfed.reports.remarks import to_do
 from privfed.reports.text import summary
 from privfed.study import Study
@@ -108,7 +118,10 @@ def test_a_study_s_own_cost_is_that_of_its_dearest_block() -> None:
     account = replace(_policy(first).account, clients=(first, other))
     text = _page(PolicyReport(account))
     assert PolicyReport(account).worst_off is other
-    assert "reserved 25 % to 50 % of each owner" in text and "study's block: ε 3 at" in text
+    assert (
+        "reserved 25 % to 50 % of the rho that each owner" in text
+        and "study's block: ε 3 at" in text
+    )
 
 
 @pytest.mark.parametrize(("own", "said"), [(2.0, True), (3.0, False)])
@@ -439,7 +452,7 @@ def test_the_plain_form_says_the_same() -> None:
         (3, "3"),
         (12345.0, "12,345"),
         (float("inf"), "∞"),
-        (1234.567, "1,234.57"),
+        (1234.567, "1,235"),
         (0.0123, "0.0123"),
         ("p", "p"),
     ],
@@ -486,6 +499,8 @@ def test_counts_are_whole() -> None:
     found = replace(SCARE, value=7.0, of=36_970.0)
     assert figure_of(found, 28_040.1) == "28,040" and figure_of(found, 5.912) == "5.912"
     assert figure_of(replace(found, value=0.4, of=0.5), 12.5) == "12.5"
+    assert reach_of(replace(found, detectable=3.682)) == "4"  # cells that would have been found
+    assert reach_of(replace(found, value=0.4, of=0.5, detectable=0.482)) == "0.482"
 
 
 def test_an_attack_that_did_not_look_has_no_figure() -> None:

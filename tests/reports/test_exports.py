@@ -209,6 +209,11 @@ def test_a_model_card_is_read_by_the_hub_s_own_reader(tmp_path: Path) -> None:
         own, schema={**own.schema, "column": named}
     )  # no score is told where ledgers last
     assert "pipeline_tag: tabular-classification" in model_card(told)
+    rules = {"column": [{"name": "pulse", "lower": 20.0, "upper": 220.0}]}  # nothing is predicted
+    card = model_card(replace(own, schema=rules))
+    assert (
+        "pipeline_tag" not in card and "type: other" in card and "pulse (number: 20 to 220)" in card
+    )
 
 
 def test_a_dictionary_is_read_by_croissant_s_own_reader(tmp_path: Path) -> None:
@@ -222,7 +227,7 @@ def test_a_dictionary_is_read_by_croissant_s_own_reader(tmp_path: Path) -> None:
         "sex",
         "days",
     ]
-    assert "0.0 to 90.0" in records.fields[2].description
+    assert "(number: 0 to 90)" in records.fields[2].description
     assert "sha256" not in path.read_text() and '"data"' not in json.dumps(
         json.loads(path.read_text())["recordSet"]
     )

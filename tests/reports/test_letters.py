@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from privfed.accountants.risk import Risk
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.attacks.finding import Finding
 from privfed.audits.sensitivities import NAME as SENSITIVITIES
@@ -24,7 +25,7 @@ from privfed.reports.page import verdict
 from privfed.reports.regulator import pyramid
 from privfed.study import Study
 from privfed.study.choices import AboutChoice
-from tests.reported import EXACT, HAD, report_of
+from tests.reported import EXACT, HAD, NOISY, report_of
 
 ABOUT = AboutChoice(
     "Plan beds", "Ashford Trust", "dpo@ashford.example", "Ethics board 12/24", "2024", "Stays", "A. Officer"
@@ -77,6 +78,25 @@ def test_what_owners_released_of_the_models_errors_is_on_the_pages() -> None:
     worse = replace(policy, metrics=EVALUATED | {"baseline": 2.0})
     assert "Do not use the model" in words(board(replace(whole, policies=(worse,))))
     assert {b.name: b.state for b in pyramid(whole, worse)}["Utility"] == "not met"
+
+
+def test_a_board_reads_of_a_cohort_whom_the_guarantee_does_not_cover() -> None:
+    """A rule is no person; a search has found rules, and predicts for nobody held out."""
+    found = {"measure": "coverage", "better": "higher", "value": 0.75, "baseline": 0.0}
+    found |= {"told": "3 of 4 valid rules found", "individuals": 30, "records": {"cohort": 60}}
+    one = report_of(
+        replace(NOISY, about="Do you hold it?"),
+        metrics=found,
+        delta=0.0,
+        risk=Risk({0.001: 1.0, 0.01: 1.0, 0.1: 1.0}, 1.0, 0.01, 0.5, 1.0),
+    )
+    account = replace(one.account, policy=replace(one.account.policy, unit="rule"))
+    said = words(board(report(replace(one, account=account))))
+    assert "Do you hold it? 1 time, with noise" in said and "finds up to all 100 on" in said
+    assert "Persons are not protected" in said and "total ε of up to 16 on average" in said
+    assert "Persons with several rules: k rules of one person" in said
+    assert "3 of 4 valid rules found. Coverage 0.75. Measured" in said and "held out" not in said
+    assert "measured in the simulation, against the truth" in words(regulator(report(one)))
 
 
 def test_an_audit_has_one_figure_on_all_pages() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -56,7 +57,7 @@ def test_what_is_left_of_a_budget_is_told_with_what_it_may_pay() -> None:
 def test_a_whole_budget_that_leaves_room_says_why() -> None:
     """A filter's bound of a part is no better than of the whole: both figures stand side by side."""
     (told, *_) = remains(Report(Study.built_in(), ()), report_of(epsilon=8.0, room=Fraction(1)))
-    assert "at most epsilon 8 of 8 is spent, as far as is proven" in told and "room for" in told
+    assert "at most epsilon 8 of 8 is spent (a loose bound" in told and "room for" in told
     (told, *_) = remains(Report(Study.built_in(), ()), report_of(epsilon=8.0, room=Fraction(0)))
     assert told.endswith("8 of 8 is spent; nothing is left.")
 
@@ -165,6 +166,32 @@ def test_an_attack_that_finds_more_than_the_bound_without_any_release_is_said_to
     )
 
 
+def test_figures_in_the_targets_unit_are_rounded_alike_everywhere() -> None:
+    """An error in a currency is a number with separators, on every page and line; no power of ten."""
+    wages = {**SCORED, "value": 8492.63, "baseline": 16945.3, "better": "lower"}
+    wages["beyond"] = {"limits": [24250.4, 83060.1], "records": 0.07, "variance": 0.3} | {
+        "inside": 8203.2,
+        "constant": 14980.7,
+        "r2": -0.0012,
+        "outside": 11540.9,
+    }
+    report = Report(Study.built_in(), (report_of(metrics=wages),))
+    for told in (page(report), board(report), regulator(report), summary(report)):
+        assert "8,493" in told and "16,945" in told and not re.search(r"\de\+\d", told)
+    assert "7 % of the held-out records, with 30 % of" in summary(report)
+    assert "beyond 24,250 to 83,060" in summary(report) and "R squared -0.0012)" in summary(report)
+
+
+@pytest.mark.parametrize("changes", [{}, {"line": EXACT}])
+def test_one_is_told_as_one(changes: dict[str, Any]) -> None:
+    """One owner, one answer of one kind: no page and no line tells of one in the plural."""
+    report = Report(Study.built_in(), (report_of(**changes),))
+    for told in (page(report), board(report), regulator(report), summary(report)):
+        words = re.sub(r"<svg.*?</svg>|<style.*?</style>|<[^>]+>", " ", told, flags=re.DOTALL)
+        assert not re.findall(r"(?<![\d.,-])1 (?!is\b|has\b|was\b)[a-z]+s\b", words)
+    assert "1 release, " in summary(report) and "1 answer, " in board(report)
+
+
 def test_a_model_of_a_rare_class_that_it_never_predicts_is_judged_by_its_losses_too() -> None:
     """Accuracy is the constant's, log loss is better: told on every page, and nobody is told to discard it."""
     rare = {**SCORED, "value": 0.8, "baseline": 0.8, "scores": {"log loss": 0.46}}
@@ -175,7 +202,7 @@ def test_a_model_of_a_rare_class_that_it_never_predicts_is_judged_by_its_losses_
     assert "0.8 (constant 0.8, no better), log loss 0.46 (constant 0.5)" in summary(report)
     for told in (page(report), board(report), regulator(report)):
         assert "Do not use the model" not in told and "og loss 0.46" in told
-    assert "probabilities, which are better than a constant" in board(report)
+    assert "on the held-out records they were better than a constant" in board(report)
     worse = report_of(metrics={**rare, "scores": {"log loss": 0.6}})
     assert worse.useless and not worse.saving
 

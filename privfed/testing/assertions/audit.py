@@ -12,6 +12,7 @@ from privfed.audits.threshold_tests import PrivacyClaim
 from privfed.errors import InputError
 from privfed.leaks.reading.walk import flatten
 from privfed.testing.assertions.alpha import share
+from privfed.testing.assertions.suite import current
 
 COLUMNS = 30  #: Most columns of an output that the audit looks at one by one
 LEVELS = 12  #: A column with no more different values than this is looked at value by value
@@ -65,9 +66,9 @@ def assert_dp(  # noqa: PLR0913 - by name where a test says it
         InputError: an argument makes no sense.
     """
     __tracebackhide__ = True
+    pairs = list(_pairs(neighbours, unit))
     if not (epsilon >= 0 and 0 <= delta < 1 and trials >= 100):
         raise InputError("write epsilon >= 0, 0 <= delta < 1, and at least 100 trials")
-    pairs = list(_pairs(neighbours, unit))
     rate = share(alpha) / len(pairs)
     claim = PrivacyClaim(epsilon, delta, gaussian)
     _check_power(epsilon, delta, trials, rate)
@@ -98,6 +99,9 @@ def _message(finding: Finding, claim: PrivacyClaim, unit: str, place: int, rate:
 
 def _pairs(neighbours: Any, unit: str) -> Iterator[Pair]:
     """The pairs that are passed; or a table with and without its farthest unit, then its first."""
+    for pair in neighbours if isinstance(neighbours, list) else [neighbours]:
+        for each in pair if isinstance(pair, tuple) else (pair,):
+            current().keep_back(each)
     if not isinstance(neighbours, pd.DataFrame | np.ndarray):
         listed = [neighbours] if isinstance(neighbours, tuple) else list(neighbours)
         if not listed or not all(isinstance(one, tuple) and len(one) == 2 for one in listed):

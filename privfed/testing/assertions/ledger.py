@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from privfed.errors import InputError
+from privfed.errors import InputError, number_of
 from privfed.leaks.reading.leaf import Leaf
 from privfed.leaks.reading.walk import flatten
 
@@ -158,11 +158,12 @@ def assert_refuses_over_budget(
     if sum(answered) < times:
         early = answered.index(False)
         raise AssertionError(
-            f"only {sum(answered)} questions were answered where the budget allows {times}; question "
-            f"{early} was refused. Pass the number that fits, or mend the accounting"
+            f"the budget allows {number_of(times, 'question')}, and {sum(answered)} of them "
+            f"{'was' if sum(answered) == 1 else 'were'} answered; question {early} was refused. "
+            "Pass the number that fits, or mend the accounting"
         )
     over, mend = sum(answered) - times, ""
-    before = f"{times} questions fit the budget, and"
+    before = f"the budget allows {number_of(times, 'question')}, and"
     if not over and restart is not None:
         restart()
         over = sum(_answered(ask, range(times + more, times + 2 * more), judge, threads))

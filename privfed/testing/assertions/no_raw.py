@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from privfed.errors import InputError
+from privfed.errors import InputError, number_of
 from privfed.leaks.artefact import Released
 from privfed.leaks.evidence import Evidence
 from privfed.leaks.power import is_powerless, too_common
@@ -15,13 +15,17 @@ from privfed.leaks.reading.walk import flatten
 from privfed.leaks.scan import FAMILIES, ScanSettings, search
 from privfed.leaks.table import DRAWS, RawTable, raw_tables
 from privfed.testing.assertions.alpha import share
-from privfed.testing.assertions.suite import Looked, current
+from privfed.testing.assertions.suite import Looked, current, too_common_alone
 from privfed.testing.redaction import Redaction
 
 SHOWN = 4  #: How many findings a message tells of
 _NOTHING = (
     "nothing left at all, so that there is nothing to look through; pass what was released, or "
     "may_be_empty=True where that may be nothing"
+)
+_NOWHERE = (
+    "nothing left at all: no file is at the path that was passed, or its folder is empty; pass the path of "
+    "what was written, or may_be_empty=True where that may be nothing"
 )
 
 
@@ -87,7 +91,8 @@ def assert_no_raw(  # noqa: PLR0913  # each is a decision of one test, by name
             if may_be_empty and not released.unread:
                 return
             told = [f"{often} x {why}" for why, often in released.unread.items()]
-            raise AssertionError("; not read: ".join([_NOTHING, *told]))
+            nothing = _NOWHERE if _is_nowhere(left) else _NOTHING
+            raise AssertionError("; not read: ".join([nothing, *told]))
         settings = ScanSettings(share(alpha), slack, off)
         found = search(tables, released, settings)
         blind = [name for table in tables for name in too_common(table, settings)]
@@ -130,7 +135,7 @@ def _message(found: Sequence[Evidence], tables: Sequence[RawTable], blind: Seque
     rules = list({one.rule: one for one in reversed(found)}.values())
     chosen = sorted(rules, key=lambda one: (one.plain, -one.nats))[:SHOWN]
     redaction = Redaction(tables)
-    lines = [f"raw values left ({len(found)} finding{'s' if len(found) > 1 else ''}):"]
+    lines = [f"raw values left ({number_of(len(found), 'finding')}):"]
     for one in chosen:
         lines.append(f"- {redaction.of(one.where)}: {_told(one, sentinel)}")
         if one.mend:
@@ -138,9 +143,7 @@ def _message(found: Sequence[Evidence], tables: Sequence[RawTable], blind: Seque
     if len(rules) > len(chosen):
         lines.append(f"and {len(rules) - len(chosen)} more in other forms")
     if blind:
-        lines.append(
-            f"(alone, most cells of {', '.join(map(repr, blind))} are too common to convict)"
-        )
+        lines.append(f"({too_common_alone([repr(name) for name in blind])})")
     return "\n".join(lines)
 
 
@@ -159,6 +162,6 @@ def _check_power(tables: Sequence[RawTable], settings: ScanSettings) -> None:
         if is_powerless(table, settings):
             raise Powerless(
                 f"a planted copy of the raw table would not have been noticed among what left: its "
-                f"{table.records} records of {table.numbers.shape[1]} numeric columns look like "
-                "anybody's; use a longer table, or privfed.testing.sentinels(schema_or_frame, n)"
+                f"{number_of(table.records, 'record')} of "
+                f"{number_of(table.numbers.shape[1], 'numeric column')} look like anybody's; use a longer table, or privfed.testing.sentinels(schema_or_frame, n)"
             )

@@ -4,15 +4,15 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from privfed.errors import InputError
+from privfed.errors import InputError, number_of
 from privfed.leaks.evidence import Evidence
-from privfed.leaks.table import RawTable
+from privfed.leaks.table import RawTable, raw_tables
 
 FORMAT = "privfed-leaks-baseline 1"  #: The form of a baseline file
 SHOWN = 8  #: How many columns a session's report names
@@ -47,6 +47,11 @@ class Suite:
     stopped: set[str] = field(default_factory=set)  #: Tests that ended where a finding was accepted
     #: The raw tables of the running test, none of whose values is to be printed.
     tables: list[RawTable] = field(default_factory=list)
+
+    def keep_back(self, raw: object) -> None:
+        """Let a failure of the running test print no value of a table, where it is one."""
+        with suppress(InputError):
+            self.tables += raw_tables(raw)
 
     def judged(
         self, found: Sequence[Evidence], looked: Looked, hidden: Callable[[str], str]
@@ -100,29 +105,26 @@ class Suite:
         if not self.seen:
             return []
         found = sum(one.findings for one in self.seen)
-        looked = (
-            f"{_many(len(self.seen), 'assertion')} looked for raw values: {_many(found, 'finding')}"
-        )
+        looked = f"{number_of(len(self.seen), 'assertion')} looked for raw values: {number_of(found, 'finding')}"
         accepted = sum(one.accepted for one in self.seen)
         lines = [f"{looked}, {accepted} of them accepted by the baseline"]
         if self.off:
             lines.append(f"switched off: {', '.join(self.off)}")
         blind = Counter(name for one in self.seen for name in one.blind)
-        often = [f"{name!r} ({count} times)" for name, count in blind.most_common(SHOWN)]
         if blind:
-            more = f" and {len(blind) - SHOWN} more" if len(blind) > SHOWN else ""
-            lines.append(
-                f"alone, most cells were too common to convict of {', '.join(often)}{more}"
-            )
+            often = [
+                f"{name!r} ({number_of(count, 'time')})" for name, count in blind.most_common()
+            ]
+            lines.append(too_common_alone(often))
         unread = sum((Counter(one.unread) for one in self.seen), Counter[str]())
         lines += [f"not read in full: {count} x {why}" for why, count in unread.most_common(SHOWN)]
         if self.stopped:
             lines.append(
-                f"{_many(len(self.stopped), 'test')} ended where a finding was accepted: update the baseline again "
+                f"{number_of(len(self.stopped), 'test')} ended where a finding was accepted: update the baseline again "
                 "for what may follow there"
             )
         stale = len(set(self.accepted) - self.used)
-        return [*lines, f"{_many(stale, 'accepted finding')} not met again"] if stale else lines
+        return [*lines, f"{number_of(stale, 'accepted finding')} not met again"] if stale else lines
 
     def write(self, path: Path) -> None:
         """Write the accepted findings, in a form that two reviews can be compared by: those that were met,
@@ -134,8 +136,12 @@ class Suite:
         path.write_text(text + "\n", encoding="utf-8")
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def too_common_alone(columns: Sequence[str]) -> str:
+    """Of which columns a single cell would not be noticed, the first ones by name."""
+    more = f" and {len(columns) - SHOWN} more" if len(columns) > SHOWN else ""
+    return (
+        f"most cells of {', '.join(columns[:SHOWN])}{more} are too common for one alone to convict"
+    )
 
 
 def read_baseline(path: Path) -> dict[str, str]:

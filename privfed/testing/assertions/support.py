@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privfed.errors import InputError
+from privfed.errors import InputError, number_of
 from privfed.leaks.reading.leaf import Leaf
 from privfed.leaks.reading.walk import flatten
+from privfed.testing.assertions.suite import current
 
 #: How many tables, with all but a few records drawn anew, must leave a number as it is.
 CONFIRMED = 3
@@ -54,6 +55,7 @@ def assert_support(
         InputError: the table has fewer than two records or k is below 2.
     """
     __tracebackhide__ = True
+    current().keep_back(raw)
     if k < 2 or len(raw) < 2:
         raise InputError("support needs k of at least 2 and a table of at least two records")
     study = _Study(run, raw, k, allow, seed)
@@ -230,10 +232,12 @@ def _unequal(value: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def _message(study: _Study, few: Few) -> str:
-    lines = [f"{len(few)} released items depend on fewer than {study.k} records:"]
+    items = f"{number_of(len(few), 'released item')} {'depends' if len(few) == 1 else 'depend'}"
+    lines = [f"{items} on fewer than {study.k} records:"]
     for (key, element), records in list(few.items())[:SHOWN]:
         where = study.base[key].leaf.element(element)
-        lines.append(f"- {where}: on record {', '.join(map(str, records))} alone")
+        of = "record" if len(records) == 1 else "records"
+        lines.append(f"- {where}: on {of} {', '.join(map(str, records))} alone")
     lines.append(
         f"  pool at least {study.k} records in each number, suppress what has fewer (and what could "
         "be subtracted), or add noise"

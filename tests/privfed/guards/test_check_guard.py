@@ -150,6 +150,41 @@ def test_a_function_of_a_table_is_tried_on_the_table_without_its_outlying_record
     assert "one round" in named(checked("mean_of_table", claim, table=table, runs=1000).convicting)
 
 
+OF_PAY = """
+def always(table):
+    return 1.0
+
+def to_thousands(table):
+    return table["pay"].mean().round(-3)
+
+def exact(table):
+    return table.set_index("id")["pay"].mean()
+"""
+SEMICOLONS = "id;pay\n" + "".join(f"{at};{at * 1000},50\n" for at in range(50))
+
+
+def test_a_guard_of_a_table_is_judged_and_told_of_as_what_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A constant needs no noise, a coarse mean does; semicolons are seen, and a fault has the guard's own line."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "of_pay.py").write_text(OF_PAY)
+    table, other = tmp_path / "pay.csv", tmp_path / "other.csv"
+    table.write_text(SEMICOLONS)
+    other.write_text(SEMICOLONS.replace("pay", "wage"))
+    given = [*("--epsilon", "1", "--unit", "record", "--runs", "1000"), "--table"]
+    for function, csv, expected, hint in (
+        ("always", table, FINE, "fresh noise        one and the same constant leaves"),
+        ("to_thousands", table, BREACH, "convicted by fresh noise"),
+        ("exact", table, BREACH, "convicted by fresh noise, one round"),
+        ("exact", other, BAD_INPUT, "(KeyError, of_pay.py:9)"),
+    ):
+        assert status(["check-guard", f"python:of_pay:{function}", *given, str(csv)]) == expected
+        told = capsys.readouterr()
+        assert hint in told.out + told.err
+
+
 def test_replacing_a_clients_update_reaches_twice_as_far_as_removing_it() -> None:
     """Noise for one clip is too little where the claim is of replacing, or of a record."""
     assert CLAIM.reach == 1

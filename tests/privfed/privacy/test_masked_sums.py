@@ -274,7 +274,7 @@ def test_terms_are_written_and_read(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("plain", "told"),
     [
-        ({"with": ["a"]}, "at least 2 more"),
+        ({"with": ["a"]}, "the noise of 1 of the owners counts .1 less 0 colluding."),
         ({"with": ["a", "b", "c"], "colluding": 2}, "at least 2 more"),
         ({"with": ["a", "b"], "colluding": -1}, "colluding"),
         ({"with": {"a": "key", "b": ""}}, "masking key"),

@@ -18,6 +18,7 @@ from privfed.privacy.policy import Guard, Policy
 from privfed.questions import plugins
 from privfed.questions.part import Part, Sensitivity
 from privfed.study import LearnerChoice, PolicyChoice, Study, dry_run, simulation
+from privfed.study.price import priced
 from privfed.study.schema_of_study import public_schema
 from privfed.tables.schema import Schema
 from privfed.testing.queries import Histogram
@@ -171,6 +172,7 @@ def test_a_price_is_behind_masks_where_only_the_table_names_the_owners(study: St
     lines = tuple(replace(line, loss=Loss.pure(1)) for line in named.lines)
     assert replace(named, lines=lines).basis == ""  # nothing is behind masks: nobody can "do"
     assert "behind masks where its sums are masked" in unnamed.basis
+    assert f"\n  this stands {unnamed.basis}\n" in priced(unnamed)
     (plain,) = dry_run.dry_run(
         replace(rulefit, clients=clients, policies=(replace(choice, masked=None),)),
         public_schema(study),

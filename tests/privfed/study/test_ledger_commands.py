@@ -97,9 +97,16 @@ def test_why_more_than_the_budget_is_spent_so_far_is_said() -> None:
         epsilon=Fraction("12.64"),
         remaining=Fraction(5),
     )
-    assert ", as far as is proven of a study that may stop at any time" in _row(line)
-    assert "as far as" not in _row(replace(line, remaining=Fraction(0)))
-    assert "as far as" not in _row(replace(line, epsilon=Fraction(8)))
+    assert "(a loose bound, for it holds wherever a study stops)" in _row(line)
+    both = replace(
+        line,
+        components=("rho", "delta"),
+        spent=(Fraction(1), Fraction(0)),
+        reserved=(Fraction(0),) * 2,
+    )
+    assert "; rho 1 spent" in _row(both) and "delta 0" not in _row(both)
+    assert "loose" not in _row(replace(line, remaining=Fraction(0)))
+    assert "loose" not in _row(replace(line, epsilon=Fraction(8)))
 
 
 def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:

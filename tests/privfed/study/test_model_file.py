@@ -232,6 +232,26 @@ def test_a_model_is_attacked_from_the_command_line(
     assert "do not hold these records" in (out / "report.html").read_text()
 
 
+def test_a_models_page_says_the_worst_that_was_found_and_who_did_not_look(
+    tmp_path: Path, train: pd.DataFrame
+) -> None:
+    """Free parameters alone are a finding, too; without held-out records two attacks have no control."""
+    x, y = train[["a", "b", "c"]], train["ill"]
+    many = RandomForestClassifier(60, min_samples_leaf=20, random_state=0).fit(x, y)
+    for name, model, says in (
+        ("many", many, "a free parameter for each training record, and more: free parameters"),
+        (
+            "one",
+            DecisionTreeClassifier(min_samples_leaf=36).fit(x, y),
+            "anything</b>, and 2 of 5 did not look",
+        ),
+    ):
+        path, out = dumped(tmp_path / f"{name}.joblib", model), tmp_path / name
+        given = ["--data", str(tmp_path / "train.csv"), "--out", str(out)]
+        assert status(["attack", str(path), *given]) == FINE
+        assert says in (out / "report.html").read_text()
+
+
 def test_a_model_needs_its_table_and_a_folder_takes_none(
     tmp_path: Path, train: pd.DataFrame, capsys: pytest.CaptureFixture[str]
 ) -> None:

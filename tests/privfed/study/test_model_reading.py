@@ -69,7 +69,7 @@ def test_time_that_is_up_leaves_fewer_shadows(
 
     monkeypatch.setattr("privfed.attacks.shadow_models.Deadline", Hurried)
     for each in findings(Study.from_dict(PLAIN), tmp_path / "out")[1:]:
-        assert each["partial"] == "8 of 12 shadows in 120 seconds"
+        assert each["partial"] == "8 of 12 shadows in 120 s"
 
 
 def test_what_bounds_clip_is_said_of_the_study_and_of_no_shadow(tmp_path: Path) -> None:

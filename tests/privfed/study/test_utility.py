@@ -13,7 +13,7 @@ from privfed import Budget, Column, Policy, Schema
 from privfed.cli import FINE, status
 from privfed.privacy.policy_objects import accountant_of
 from privfed.study.new_study import NewStudy
-from privfed.study.utility import utility
+from privfed.study.utility import told, utility
 
 SCHEMA = Schema(
     (Column("age", lower=0, upper=110), Column("sex", "category", categories=("f", "m"))),
@@ -62,4 +62,16 @@ def test_a_price_tells_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     NewStudy(tmp_path / "new", "diabetes", "progression").write()
     assert status(["price", str(tmp_path / "new/study.toml"), "--utility"]) == FINE
     text = capsys.readouterr().out
-    assert "age [15, 95]" in text and "2.24 times as much for the total" in text
+    assert "age, 15 to 95" in text and "2.24 times as much for the total" in text
+
+
+def test_categories_alone_and_wide_bounds_are_told() -> None:
+    """A schema without a number has no means (its price ended in an error); money has no powers of ten."""
+    policy = Policy({}, name="one", accountant="zcdp", budget=Budget.of(2, "1e-5"))
+    sex = Column("sex", "category", categories=("f", "m"))
+    ill = Column("ill", "category", categories=("yes", "no"))
+    alike = told(utility(policy, Schema((sex,), ill)), policy, Schema((sex,), ill), 1)
+    assert "in a category of sex, ill: the same" in alike and "mean over" not in alike
+    pay = Schema((sex,), Column("pay", lower=0, upper=2e5))
+    text = told(utility(policy, pay), policy, pay, 1)
+    assert "pay, 0 to 200,000" in text and "e+0" not in text

@@ -179,6 +179,35 @@ def test_a_failure_prints_no_raw_value(pytester: pytest.Pytester) -> None:
     done.stdout.fnmatch_lines(["FAILED *::test_leak - *RawValueLeft*"])
 
 
+CALLED = """
+import numpy as np
+import pandas as pd
+import pytest
+from privfed.testing import assert_dp, assert_support
+
+DOSES = np.random.default_rng(0).normal(50, 9, 60).round(4)
+TABLE = pd.DataFrame({"dose": DOSES, "weight": DOSES + 20})
+
+def fails(table):
+    raise ValueError("no")
+
+def test_support():
+    assert_support(fails, TABLE)
+
+@pytest.mark.parametrize("neighbours", [[TABLE, TABLE[1:]], (TABLE, 3)])
+def test_dp(neighbours):
+    assert_dp(lambda table: fails(table[1:]), neighbours, epsilon=1, trials=10)
+"""
+
+
+def test_no_assertion_s_failure_prints_a_raw_value(pytester: pytest.Pytester) -> None:
+    """Not the table that is passed on to the code under test, nor the arguments of what refuses it."""
+    pytester.makepyfile(CALLED)
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--showlocals", "-vv")
+    done.assert_outcomes(failed=3)
+    assert "dose" in done.stdout.str() and not [x for x in DOSES if x in done.stdout.str()]
+
+
 DOSES = [f"{x:.4f}" for x in __import__("numpy").random.default_rng(0).normal(50, 9, 60)]
 
 

@@ -117,11 +117,27 @@ def test_nothing_at_all_is_no_pass() -> None:
 def test_a_path_to_nothing_is_no_pass(tmp_path: Path) -> None:
     """A slip in a file's name would be green for ever, and so would a job that wrote no file."""
     for path in (tmp_path / "model.pkl", tmp_path):
-        with pytest.raises(AssertionError, match="nothing left at all"):
+        with pytest.raises(AssertionError, match="no file is at the path"):
             assert_no_raw(path, TABLE)
         assert_no_raw(path, TABLE, may_be_empty=True)
     (tmp_path / "metrics.json").write_text('{"r2": 0.5}')
     assert_no_raw(tmp_path, TABLE)
+
+
+def test_a_finding_reads_as_its_column_does() -> None:
+    """A date as a date, one record as one, and of many columns the first."""
+    days = np.random.default_rng(0).integers(-7000, 12_000, 60)
+    dates = pd.DataFrame({"born": days.astype("datetime64[D]").astype("datetime64[ns]")})
+    dates.attrs["sentinels"] = True
+    with pytest.raises(RawValueLeft, match=r"a raw value \(a date\), .* = 19\d\d-\d\d-\d\d, and"):
+        assert_no_raw([str(day.date()) for day in dates["born"][:9]], dates)
+    with pytest.raises(Powerless, match="its 1 record of 1 numeric column look"):
+        assert_no_raw([1.5], pd.DataFrame({"x": [1.25]}))
+    few = pd.DataFrame({f"x{at}": [0.5, 1.0, 1.5] * 9 for at in range(40)}).assign(
+        y=TABLE.iloc[:27, 0]
+    )
+    with pytest.raises(RawValueLeft, match=r"'x7' and 3. more are too common for one alone"):
+        assert_no_raw(few.to_numpy(), few)
 
 
 def test_it_says_when_it_is_powerless() -> None:
@@ -134,6 +150,10 @@ def test_arguments_are_checked() -> None:
     """A table that is none, rates and group sizes that make no sense."""
     with pytest.raises(InputError, match="no value"):
         assert_no_raw([1.0], pd.DataFrame())
+    with pytest.raises(InputError, match=r"no table .NoneType."):
+        assert_no_raw([1.0], None)
+    with pytest.raises(InputError, match="at least one column"):
+        sentinels(pd.DataFrame(), 9)
     for options in ({"k": 1}, {"tolerance": float("nan")}, {"alpha": 0.0}, {"alpha": 2.0}):
         with pytest.raises(InputError):
             assert_no_raw([1.0], TABLE, **options)
