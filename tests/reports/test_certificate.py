@@ -152,9 +152,9 @@ def test_a_misspelt_attack_is_told(tmp_path: Path) -> None:
     files = ("private", tmp_path / "model.json", tmp_path / "thresholds.toml")
     with pytest.warns(Note, match="attacks names 'memberschip', .* did you mean 'membership'"):
         certificate(Report(Study.built_in(), (PolicyReport(account, (looked,)),)), *files)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(record=True) as noted:
         certificate(Report(Study.built_in(), (PolicyReport(account),)), *files)
+    assert not [one for one in noted if "attacks names" in str(one.message)]
 
 
 def test_a_model_of_masked_sums_is_held_to_what_remains_without_masks(tmp_path: Path) -> None:
