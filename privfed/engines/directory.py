@@ -1,6 +1,7 @@
 """Map clients to an engine's nodes by asking each node for its client's name."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from privfed.engines.batches import LIMIT, Batch, Carrier, Replies
@@ -34,8 +35,11 @@ class Directory(Carrier, Generic[Node]):
         for client in set(batches) - set(self._found):
             self.missed(client)
         to = {self._found[client]: client for client in batches if client in self._found}
+        asked = {client: _id(batches[client]) for client in to.values()}
         received: dict[str, bytes] = {}
         for node, data in self._send({n: batches[client] for n, client in to.items()}, seconds):
+            if data and node in to and _id(data) not in ("", asked[to[node]]):
+                continue  # a late reply to an earlier batch, which takes no other's place
             if data and node in to:
                 received[to[node]] = data
                 self.heard(to[node])
@@ -58,6 +62,20 @@ class Directory(Carrier, Generic[Node]):
                     f"two nodes speak for client {client!r}; stop the one that is not its owner's"
                 )
             self._found[client] = node
+
+
+@dataclass(frozen=True)
+class _Named:
+    """The part of a batch, and of replies to one, that says which it is."""
+
+    id: str = ""
+
+
+def _id(data: bytes) -> str:
+    try:
+        return wire.decode(data, _Named, LIMIT).id
+    except WireError:
+        return ""
 
 
 def _speaker(data: bytes) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
 from nvflare.apis.dxo_filter import DXOFilter
-from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import ReservedHeaderKey, Shareable
 from nvflare.app_common.abstract.aggregator import Aggregator
@@ -43,7 +43,7 @@ class GateFilter(DXOFilter):  # type: ignore[misc, unused-ignore]
     A site names it among its ``task_result_filters``. Where the policy refuses, or anything fails, or what
     training returns is no weight difference (whole weights, metrics, several things at once), a difference
     without arrays leaves; where it masks, a share, which :class:`MaskedAggregator` adds up. FLARE itself
-    passes on what a filter has no words for.
+    passes on what a filter has no words for. A round is known by the result's header, else by the task.
 
     Args:
         gate: the owner's.
@@ -75,8 +75,9 @@ class GateFilter(DXOFilter):  # type: ignore[misc, unused-ignore]
         try:
             shapes = {name: np.shape(part) for name, part in dxo.data.items()}
             update = [np.asarray(part) for part in dxo.data.values()]
-            number = int(shareable.get_header(MetaKey.CURRENT_ROUND, 0) or 0)
-            told = self._gate.answer(update, round=number, run=_run(fl_ctx))
+            number = shareable.get_header(MetaKey.CURRENT_ROUND)
+            run = _run(fl_ctx) if number is not None else _task(fl_ctx)
+            told = self._gate.answer(update, round=int(number or 0), run=run)
             if told is not None and told.view:
                 data = {SHARE: wire.encode(told)}
                 meta[SHAPES] = {name: list(shape) for name, shape in shapes.items()}
@@ -90,8 +91,8 @@ class GateFilter(DXOFilter):  # type: ignore[misc, unused-ignore]
 class MaskedAggregator(Aggregator):  # type: ignore[misc, unused-ignore]
     """The mean of weight differences that only their total shows, of sites behind :class:`GateFilter`.
 
-    All owners of the policies' roster take part in each round, and weigh alike. A round in which one of them
-    is silent, or refuses, has a difference without arrays.
+    All owners of the policies' roster take part in each round, whose number their results say, and weigh alike. A
+    round in which one of them is silent, or refuses, has a difference without arrays.
     """
 
     def __init__(self) -> None:
@@ -123,3 +124,8 @@ class MaskedAggregator(Aggregator):  # type: ignore[misc, unused-ignore]
 def _run(fl_ctx: FLContext) -> str:
     job = fl_ctx.get_job_id()
     return "" if job is None else str(job)
+
+
+def _task(fl_ctx: FLContext) -> str:
+    """The task of a run, by which rounds are told apart where an executor's result has no round of its own."""
+    return f"{_run(fl_ctx)}/{fl_ctx.get_prop(FLContextKey.TASK_ID)}"

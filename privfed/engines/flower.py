@@ -17,6 +17,7 @@ from flwr.app import (
     ConfigRecord,
     Context,
     Message,
+    MessageType,
     MetricRecord,
     RecordDict,
 )
@@ -124,8 +125,8 @@ def guard(gate: UpdateGate) -> Callable[[Message, Context, Callable[..., Message
 
     The update is what training added to the model that was sent. It leaves as one clipped vector with
     noise in whole numbers, added to that model again; beside it leaves ``num-examples`` = 1, so that
-    every client weighs alike, and nothing else that the app replied. A refusal is a reply with no arrays;
-    training that failed is an update of zero. A round is known by the message's ``server-round``, else by
+    every client weighs alike, and nothing else that the app replied. A refusal is a reply with no arrays, and so is
+    that to any other message, of an evaluation, say, which is not handed on; training that failed is an update of zero. A round is known by the message's ``server-round``, else by
     the message. Use it as the outermost mod: ``ClientApp(mods=[guard(UpdateGate(...))])``. Where the policy
     masks, what leaves is a share, which the server's :class:`MaskedFedAvg` adds up.
 
@@ -135,7 +136,8 @@ def guard(gate: UpdateGate) -> Callable[[Message, Context, Callable[..., Message
 
     def mod(message: Message, context: Context, call_next: Callable[..., Message]) -> Message:
         content = RecordDict()
-        if len(message.content.array_records) == 1:
+        asked = message.metadata.message_type.partition(".")[0]
+        if asked == MessageType.TRAIN and len(message.content.array_records) == 1:
             ((name, sent),) = message.content.array_records.items()
             before = sent.to_numpy_ndarrays()
             update = _trained(before, lambda: call_next(message, context))
@@ -174,7 +176,7 @@ class MaskedFedAvg(FedAvg):  # type: ignore[misc, unused-ignore]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """The model with the mean of all updates; PolicyError: the owners' policies do not agree."""
         valid, _ = self._check_and_log_replies(replies, is_train=True, validate=False)
-        shares = [share for m in valid if (share := content_bytes(m, SHARE))]
+        shares = {share for m in valid if (share := content_bytes(m, SHARE))}  # none counts twice
         mean = mean_update(shares, [each.shape for each in self._sent.to_numpy_ndarrays()])
         if mean is None:
             log.warning("round %d: a share is missing; the model stays as it was", server_round)

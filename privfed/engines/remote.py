@@ -171,8 +171,10 @@ class RemoteDisclosure(ChannelDisclosure):
         return waiting.take(replies.envelopes, self._trusted)
 
     def _trusted(self, client: str, last: Head | None, opened: Opened) -> Head | None:
-        """Check a reply before it enters the journal; return its ledger's last head."""
+        """Check a reply before it enters the journal; return its ledger's last head (WireError: it is none)."""
         self._check_signed(client, opened)
+        if not self._fits(client, opened[0]):
+            raise WireError(f"client {client!r}: another form than the question's")
         head = opened[1].head
         if head is None or (client, str(head)) in self._passed:
             return last
@@ -216,11 +218,11 @@ class _Waiting:
             message = self.messages[number]
             try:
                 opened = _opened(envelope)
+                if opened[0].request not in (_id(message), ""):
+                    break
+                self.last = trusted(self.client, self.last, opened)
             except WireError:
                 break
-            if opened[0].request not in (_id(message), ""):
-                break
-            self.last = trusted(self.client, self.last, opened)
             self.opened[number] = opened
             lines.append(JournalLine(self.client, _id(message), message, envelope))
         return lines

@@ -1,8 +1,11 @@
 """Asking clients over byte channels: ids, retries with a deadline, and published heads."""
 
+import fcntl
 import os
 import secrets
+import warnings
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +16,7 @@ from typing import Any
 import msgspec
 import tenacity
 
-from privfed.errors import ChannelError, InputError, LedgerError, WireError
+from privfed.errors import ChannelError, InputError, LedgerError, Note, QueryError, WireError
 from privfed.exchange.disclosure import Disclosure, distinct, places
 from privfed.exchange.messages import (
     Absent,
@@ -22,12 +25,14 @@ from privfed.exchange.messages import (
     Envelope,
     Head,
     Release,
+    ReleasedPart,
     Reply,
     Request,
 )
 from privfed.exchange.signing import Identity
 from privfed.exchange.survivors import with_opened
 from privfed.questions import wire
+from privfed.questions.part import Part
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
@@ -109,15 +114,17 @@ class HeadStore(MutableMapping[str, Head]):
     def __setitem__(self, client: str, head: Head) -> None:
         self._heads[client] = head
         if self._path is not None and self._signed(client, head):
-            kept, name = self._kept(), self._name(client)
-            if name not in kept or kept[name].seq < head.seq:
-                self._write(self._path, {**kept, name: head})
+            with _alone(self._path.parent):
+                kept, name = self._kept(), self._name(client)
+                if name not in kept or kept[name].seq < head.seq:
+                    self._write(self._path, {**kept, name: head})
 
     def __delitem__(self, client: str) -> None:
         del self._heads[client]
         if self._path is not None:
-            name = self._name(client)
-            self._write(self._path, {n: head for n, head in self._kept().items() if n != name})
+            with _alone(self._path.parent):
+                name = self._name(client)
+                self._write(self._path, {n: head for n, head in self._kept().items() if n != name})
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._heads)
@@ -133,10 +140,21 @@ class HeadStore(MutableMapping[str, Head]):
     def _write(path: Path, heads: Mapping[str, Head]) -> None:
         """Put a new file in the old one's place, so that there is always a whole one."""
         plain = {name: [str(head), head.signature] for name, head in heads.items()}
-        path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.{os.getpid()}")
         partial.write_bytes(msgspec.json.format(msgspec.json.encode(plain)) + b"\n")
         partial.replace(path)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """While nobody else changes a file of a folder: between reading and writing another run's heads were lost."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def read_heads(path: Path) -> dict[str, Head]:
@@ -195,13 +213,17 @@ class ChannelDisclosure(Disclosure):
         self.session = session or secrets.token_hex(8)
         self._keys, self._parallel = dict(keys or {}), parallel
         self._met: set[str] = set()  # clients whose key was seen in use
+        self._asking: dict[str, Query] = {}  # this round's queries by their requests' ids
+        self._misfits: set[str] = set()  # clients that answered in another form
         self._asked = self._round = 0
 
     def _ask(
         self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None
     ) -> Mapping[str, Sequence[Reply]]:
         self._meet(questions)
-        requests = {place: self._request(q, spend) for place, q in distinct(questions).items()}
+        different = distinct(questions)
+        requests = {place: self._request(q, spend) for place, q in different.items()}
+        self._asking = {requests[place].id: query for place, query in different.items()}
         self._round += 1
         encoded = {place: wire.encode(request) for place, request in requests.items()}
         asked = {client: places(queries) for client, queries in questions.items()}
@@ -311,9 +333,26 @@ class ChannelDisclosure(Disclosure):
         self._check_signed(client, opened)
         if isinstance(reply, DryRunReply) or reply.request not in (request, ""):
             return Absent(client, request)
+        if not self._fits(client, reply):
+            return Absent(client, request)
         if envelope.head is not None:
             self._check(client, envelope.head)
         return reply
+
+    def _fits(self, client: str, reply: Reply | DryRunReply) -> bool:
+        """Whether a release has the form that its question declares; numbers of another form cannot be added up."""
+        query = self._asking.get(reply.request)
+        if not isinstance(reply, Release) or query is None or _answers(query, reply, self.schema):
+            return True
+        if client not in self._misfits:
+            self._misfits.add(client)
+            warnings.warn(
+                f"client {client!r} answers {query.kind} in another form than the question has, and so counts as "
+                "absent; give its side the version of privfed, and of plugins, that this one has",
+                Note,
+                stacklevel=2,
+            )
+        return False
 
     def _check_signed(self, client: str, opened: Opened) -> None:
         """Check a reply of any kind against its owner's key, if that is known."""
@@ -340,6 +379,31 @@ def check_follows(client: str, last: Head | None, head: Head) -> None:
                 "its owner to verify the ledger against both, and for its public key"
             )
         )
+
+
+def _answers(query: Query, release: Release, schema: Schema) -> bool:
+    """Whether a release is one to a query, by its digest and by what the query declares."""
+    try:
+        declared = query.parts(schema)
+    except QueryError:  # which every gate refuses
+        return False
+    return release.query == query.digest and all(
+        name in declared and _formed(part, declared[name], masked=bool(release.view))
+        for name, part in release.parts.items()
+    )
+
+
+def _formed(part: ReleasedPart, declared: Part, masked: bool) -> bool:
+    """Whether a part has the form that its question declares; a masked share's grid may be finer."""
+    steps = declared.grid / part.grid if part.grid > 0 else Fraction(0)
+    alike = part.type == declared.type and (steps == 1 or (masked and steps.denominator == 1))
+    sizes = part.units.shape
+    shaped = len(sizes) == len(declared.shape) and all(
+        told in (-1, size) for told, size in zip(declared.shape, sizes, strict=True)
+    )
+    whole = part.units.dtype.kind in "bi" or not declared.exact
+    hidden = part.mask is None or (part.mask.dtype == bool and part.mask.shape == sizes)
+    return alike and shaped and whole and hidden
 
 
 def _offered(opened: Opened | None) -> bool:

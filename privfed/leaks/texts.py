@@ -38,11 +38,12 @@ _CLASS = np.where(_DIGIT, 1, np.where(_LETTER, 2, 0)).astype(np.int8)
 
 
 def normalised(text: str) -> bytes:
-    """A text without accents, as bytes; case and separators still there."""
+    """A text without accents and what has no width (a soft hyphen), as bytes; case and separators still there."""
     if text.isascii():
         return text.encode()
     plain = unicodedata.normalize("NFKD", text.replace("ß", "ss"))
-    return "".join(one for one in plain if not unicodedata.combining(one)).encode(errors="replace")
+    seen = (x for x in plain if not (unicodedata.combining(x) or unicodedata.category(x) == "Cf"))
+    return "".join(seen).encode(errors="replace")
 
 
 def key_of(text: str) -> bytes:

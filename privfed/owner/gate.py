@@ -160,7 +160,7 @@ class Gate:
         """
         message = _read(data)
         if message is None:
-            refused = self._refuse(Request("", "", b""), Reason.UNREADABLE)
+            refused = self._refuse(Request("", "", b"", principal), Reason.UNREADABLE)
             return wire.encode(self.ledger.seal(refused))
         asked = message.about if isinstance(message, DryRun) else message
         asked = replace(asked, principal=principal or asked.principal, round=round or asked.round)
@@ -440,10 +440,10 @@ class Gate:
         own = self._view
         shelf = self.shelf.of(self.study, request.principal)
         view = LocalView(own.records, own.schema, own.secret, self._kept, shelf)
+        asked, done = (request.principal, request.id, request.kind), False
         with suppress(LedgerError):  # a full disk may tell how much is kept
-            asked = request.principal, request.id, request.kind
-            if not self.shelf.apply(*asked, lambda: query.take_effect(view)):
-                self.faults[request.kind] += 1
+            done = self.shelf.apply(*asked, lambda: query.take_effect(view))
+        self.faults[request.kind] += not done
         return self._sealed(request, {})
 
     def _sealed(

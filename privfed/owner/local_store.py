@@ -22,6 +22,8 @@ ENDING = ".shelf"  #: Ending of a shelf's file beside its ledger
 MOST_THINGS = 10_000
 MOST_BYTES = 2**28
 NAME_LIMIT = 200  #: Longest name of a thing, in characters
+#: Seconds to wait for an effect of another study, in another gate of the ledger: training may take minutes.
+PATIENCE = 3600.0
 
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS owner (dataset TEXT NOT NULL)",
@@ -220,17 +222,22 @@ class LocalStore(MutableMapping[str, Any]):
         if self.path is not None:
             make_private(self.path)
         address = ":memory:" if self.path is None else str(self.path)
-        db = sqlite3.connect(address, isolation_level=None, check_same_thread=False, timeout=60)
+        db = sqlite3.connect(
+            address, isolation_level=None, check_same_thread=False, timeout=PATIENCE
+        )
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")
-        db.execute("BEGIN IMMEDIATE")
-        for statement in _SCHEMA:
-            db.execute(statement)
-        db.execute(
-            "INSERT INTO owner SELECT ? WHERE NOT EXISTS (SELECT 1 FROM owner)", (self.dataset,)
-        )
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'faults'").fetchone():
+            db.execute(
+                "BEGIN IMMEDIATE"
+            )  # made last; a file that is made is read while others write
+            for statement in _SCHEMA:
+                db.execute(statement)
+            db.execute(
+                "INSERT INTO owner SELECT ? WHERE NOT EXISTS (SELECT 1 FROM owner)", (self.dataset,)
+            )
+            db.execute("COMMIT")
         (owner,) = db.execute("SELECT dataset FROM owner").fetchone()
-        db.execute("COMMIT")
         if owner != self.dataset:
             db.close()
             raise LedgerError(f"{self}: belongs to data set {owner!r}, not {self.dataset!r}")

@@ -9,8 +9,7 @@ import numpy as np
 
 from privfed.errors import QueryError
 
-DEPTH = 256  #: Deepest path and longest search that a stranger's query may cost a client
-SEARCH = 200_000
+DEPTH = 256  #: Deepest path that a stranger's query may cost a client
 
 Path = tuple[tuple[int, int], ...]  #: To a node from the root: (feature, branch) at each step
 
@@ -25,17 +24,24 @@ def check_paths(paths: Sequence[Path], features: int, branches: int) -> None:
     """
     if max(map(len, paths), default=0) > DEPTH:
         raise QueryError("malformed", f"a path has more than {DEPTH} steps")
-    split: dict[Path, int] = {}
-    ends = set(paths)
-    if len(ends) != len(paths):
-        raise QueryError("false-partition", "a node is listed twice")
+    below: dict[tuple[int, int], int] = {}  # by a node's number and a branch, the node behind it
+    split, ends = (
+        [-1],
+        set[int](),
+    )  # each node's feature, the root's first; the nodes where paths end
     for path in paths:
-        for depth, (feature, branch) in enumerate(path):
+        node = 0
+        for feature, branch in path:
             if not (0 <= feature < features and 0 <= branch < branches):
                 raise QueryError("malformed", "a path names an unknown feature or branch")
-            above = path[:depth]
-            if above in ends or split.setdefault(above, feature) != feature:
+            if node in ends or split[node] not in (-1, feature):
                 raise QueryError("false-partition", "two nodes do not belong to one tree")
+            split[node] = feature
+            node = below.setdefault((node, branch), len(split))
+            split += [-1] * (node == len(split))
+        if node in ends or split[node] >= 0:
+            raise QueryError("false-partition", "a node is listed twice, or lies above another")
+        ends.add(node)
 
 
 def check_edges(edges: np.ndarray) -> None:
@@ -44,26 +50,3 @@ def check_edges(edges: np.ndarray) -> None:
         raise QueryError("malformed", "bin edges must be finite numbers, two or more")
     if not (np.diff(edges) > 0).all():
         raise QueryError("false-partition", "bin edges must rise, or bins overlap")
-
-
-def overlap(lower: np.ndarray, upper: np.ndarray) -> int:
-    """The most boxes that one point can lie in: half-open boxes, shape (boxes, features).
-
-    A largest set of boxes with a common point contains the corner made of their greatest lower
-    bounds; for each lower bound on the first feature, the boxes alive there are searched in the
-    others. Beyond :data:`SEARCH` steps the overlap on the least crowded feature is given: never too
-    small.
-    """
-    features = lower.shape[1]
-    if len(lower) == 0:
-        return 0
-    if features == 0:
-        return len(lower)
-    if features > 1 and float(len(lower)) ** features > SEARCH:
-        return min(overlap(lower[:, [f]], upper[:, [f]]) for f in range(features))
-    deepest = 0
-    for start in np.unique(lower[:, 0]):
-        alive = (lower[:, 0] <= start) & (start < upper[:, 0])
-        if alive.sum() > deepest:
-            deepest = max(deepest, overlap(lower[alive, 1:], upper[alive, 1:]))
-    return deepest

@@ -58,7 +58,7 @@ class QueryCase:
         """What these declare for each relation; none where one declares nothing for it."""
         return {
             relation: {name: declared(part, relation) for name, part in self.bounded.items()}
-            for relation in ("add_or_remove", "replace_one", "anything")
+            for relation in ("add_or_remove", "replace_one", "anything", "client")
         }
 
     @property
@@ -210,6 +210,19 @@ def check_anything(case: QueryCase) -> None:
 
     tables = case.tables()
     case.search(st.tuples(tables, tables, case.rows.row), hold)
+
+
+def check_client(case: QueryCase) -> None:
+    """All records of a client, added or removed together, move no part beyond its bounds for that."""
+    if not any(case.bounds["client"].values()):
+        return
+
+    def hold(table: Table) -> None:
+        target(assert_within(case, [], table, "client"))
+
+    for table in (case.rows.corners, *case.crowds):
+        assert_within(case, [], table, "client")
+    case.search(case.tables(), hold)
 
 
 def check_extremes(case: QueryCase) -> None:
@@ -384,8 +397,9 @@ def within(case: QueryCase, one: Answer, other: Answer, relation: str) -> Mappin
 def declared(part: Part, relation: str) -> Bound | None:
     """What a part declares for a relation; none where it declares nothing for it."""
     assert part.sensitivity is not None
-    if relation == "anything":
-        return part.sensitivity.anything
+    if relation in ("anything", "client"):
+        told: Bound | None = getattr(part.sensitivity, relation)
+        return told
     if relation == "replace_one":
         return part.sensitivity.under("record", "replace-one", None)
     return part.sensitivity.add_or_remove

@@ -9,7 +9,7 @@ import numpy as np
 
 from privfed.leaks.lines import TOKEN, read_numbers
 from privfed.leaks.reading.dates import DAY, dates_in, may_be_dated
-from privfed.leaks.reading.texts import COMMA
+from privfed.leaks.reading.texts import COLOUR, COMMA
 from privfed.leaks.table import RawTable
 from privfed.leaks.texts import SHORTEST, Runs, TextColumn, normalised
 
@@ -63,6 +63,7 @@ class Redaction:
         """A text without raw texts and days, and without numbers that are raw at the precision they are printed."""
         if not self._tables or not text:
             return text
+        text = COLOUR.sub("", text)  # behind whose last letter a number were a label
         for column in self._columns:
             text = self._without(column, text)
         if self._texts is not None:

@@ -29,12 +29,28 @@ PROBED = 1024  #: How many bytes of a stream are tried before all of it is
 PACKED = 1 << 26  #: Largest bytes of which MessagePack is tried as a whole
 SANE = 0.9  #: Share of sane numbers from which bytes are read as floats
 _STREAMS = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda", b"\x1f\x8b\x08")
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+#: What a text begins with that says its encoding, the longer ones first.
+_MARKS = {
+    b"\xff\xfe\x00\x00": "utf-32",
+    b"\x00\x00\xfe\xff": "utf-32",
+    b"\xff\xfe": "utf-16",
+    b"\xfe\xff": "utf-16",
+}
+#: What no text has: a terminal's bell, backspace and escape it may have.
+_CONTROL = re.compile(rb"[\0-\x06\x0e-\x1a\x1c-\x1f]")
+_LONE = re.compile("[\udc80-\udcff]")  #: A byte that is no UTF-8, as Python hides it in a text
+FOREIGN = (
+    0.25  #: Most of a text's bytes that are no UTF-8, as letters with accents of Latin-1 are none
+)
+#: What reads as text inside foreign bytes: so many printable ones in a row stand there by chance once in 10 MB.
+_PRINTED = re.compile(rb"[\t\n\r -~]{16,}")
 #: Opcodes whose argument is no datum: names of modules, classes, memo slots, frames, versions.
 _STRUCTURE = {"PROTO", "FRAME", "GLOBAL", "INST", "PUT", "BINPUT", "LONG_BINPUT"}
 _STRUCTURE |= {"GET", "BINGET", "LONG_BINGET", "EXT1", "EXT2", "EXT4"}
 _TYPE = re.compile(r"^[<>|=]?([fiucV][0-9]{1,2})$")
 
+HEAD = 4096  #: Bytes of a text among which no control character may be
+LIKELY = "likely text"  #: What bytes are taken for that may be numbers all the same
 NEAR = 40  #: Within how many opcodes of an array's bytes its type and shape stand
 Step = tuple[str, Any]  #: An opcode's name and argument
 Decoded = Iterator[tuple[str, object]]  #: What was found: how it was encoded, and what it is
@@ -65,6 +81,12 @@ def streams_inside(data: bytes) -> Decoded:
                 if not how.endswith(", rest"):  # which is looked through from here on
                     yield f"{name}, {how}", found
             place = data.find(mark, place + 1)
+
+
+def texts_inside(data: bytes) -> Decoded:
+    """What is printable inside foreign bytes, such as a picture's comment."""
+    if found := _PRINTED.findall(data):
+        yield "its texts", b"\n".join(found).decode("ascii")
 
 
 def _safely(decoder: Callable[[Any], Decoded], data: bytes | memoryview) -> Decoded:
@@ -166,14 +188,21 @@ def _raw_deflate(data: bytes) -> Decoded:
 
 
 def _pickle(data: bytes) -> Decoded:
-    """Every datum of a pickle of protocol 2 or later, read off its opcodes: nothing is ever loaded.
+    """Every datum of a pickle, read off its opcodes: nothing is ever loaded.
 
     Numbers, texts and bytes stand there as arguments, in order. An array of NumPy is a type's name
     (``f8``), a mark for its byte order, and its bytes (which protocol 5 has first); the last type named is what
     they are read as, in the shape that stands near; without one the plain bytes are handed on as well.
     """
-    if len(data) > 3 and data[0] == 0x80 and 2 <= data[1] <= 5 and data[-1:] == b".":
+    if len(data) > 3 and data[-1:] == b"." and (data[0] == 0x80 or _old(data)):
         yield from (("pickle", found) for found in _arguments(data))
+
+
+def _old(data: bytes) -> bool:
+    """Whether it is a pickle of protocol 0 or 1, which has no mark of its own: all of it reads as one that remembers something."""
+    stream = io.BytesIO(data)
+    names = {opcode.name for opcode, *_ in pickletools.genops(stream)}
+    return stream.tell() == len(data) and not names.isdisjoint(("PUT", "BINPUT"))
 
 
 def _arguments(data: bytes) -> Iterator[object]:
@@ -264,11 +293,23 @@ def _array(data: bytes, kind: str, order: str, shape: tuple[int, int] | None) ->
 
 
 def _text(data: bytes) -> Decoded:
-    coding = "utf-16" if data[:2] in _UTF16 else "utf-8"
-    head = data[:4096]
-    if coding == "utf-8" and sum(byte < 9 or 13 < byte < 32 for byte in head):
-        return
-    yield "text", data.decode(coding)
+    coding = next((name for mark, name in _MARKS.items() if data.startswith(mark)), "utf-8")
+    if coding != "utf-8" or not _CONTROL.search(data, 0, HEAD):
+        yield "text", data.decode(coding)
+
+
+def _likely_text(data: bytes) -> Decoded:
+    """Text whose encoding is a guess: UTF-16 without a mark; or UTF-8 with zeros between, and bytes of Latin-1."""
+    head = np.frombuffer(data[: HEAD & ~1], np.uint8)
+    zeros = [float((head[at::2] == 0).mean()) for at in (0, 1) if len(data) % 2 == 0]
+    if zeros and min(zeros) < 0.5 < max(zeros):
+        found = data.decode("utf-16-le" if zeros[0] < zeros[1] else "utf-16-be")
+        if not _CONTROL.search(found[:HEAD].encode()):
+            yield LIKELY, found
+    elif not _CONTROL.search(data[:HEAD].replace(b"\0", b"")):
+        found = data.replace(b"\0", b"\n").decode(errors="surrogateescape")
+        if len(_LONE.sub("", found)) > len(data) * (1 - FOREIGN):
+            yield LIKELY, _LONE.sub(lambda one: chr(ord(one[0]) - 0xDC00), found)
 
 
 def _msgpack(data: bytes) -> Decoded:
@@ -281,5 +322,5 @@ def _msgpack(data: bytes) -> Decoded:
 
 _DECODERS = (
     *(_numpy, _zip, _tar, _compressed, sqlite_tables, joblib_arrays, _pickle),
-    *(_text, _msgpack, _raw_deflate),
+    *(_text, _msgpack, _raw_deflate, _likely_text),
 )

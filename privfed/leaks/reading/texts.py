@@ -6,6 +6,7 @@ import ast
 import base64
 import binascii
 import json
+import quopri
 import re
 import string
 from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +39,14 @@ _CELL = re.compile(
 _HEXFLOAT = re.compile(r"[-+]?0x[01]\.[0-9a-f]+p[-+]?\d+")
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{16,}(?:\r?\n[A-Za-z0-9+/_-]{16,})*={0,6}")
 _ALPHABET = f"{string.ascii_letters}{string.digits}+/_-"
-_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
+COLOUR = re.compile(r"\x1b\[[\d;:]*[A-Za-z]")  #: What a terminal takes for a colour, or for a place
+#: What only mail has: a letter of several bytes, each by its number, or a line that goes on behind its end.
+_QUOTED = re.compile(r"=[C-F][\dA-F]=[89AB][\dA-F]|^.{60,75}=\r?$", re.MULTILINE)
+_PAIRS = re.compile(r"\b[\da-fA-F]{2}(?:([ :-])[\da-fA-F]{2})(?:\1[\da-fA-F]{2}){6,}\b")
+#: A text of a PDF, whose letters stand apart for the space between them, and the letters.
+_SHOWN = re.compile(r"\[((?:[^\\\[\]]|\\.)*)\]\s*TJ\b")
+_LETTERS = re.compile(r"\(((?:[^\\()]|\\.)*)\)")
 _BASE85 = re.compile(r"[!-~]{20,}")
 _LITERAL = re.compile(r"""(?<![\w'])b'(?:[^'\\]|\\.)*'|(?<![\w"])b"(?:[^"\\]|\\.)*\"""")
 #: Longest text in which every sort of notation is tried; longer ones are read for plain numbers,
@@ -119,7 +127,7 @@ def place_in(text: str, start: int) -> str:
 
 
 def encoded_in(text: str) -> Iterator[tuple[str, object]]:
-    """What a text may be in another notation: JSON, HTML, base64, hexadecimal, escapes, quoted bytes."""
+    """What a text may be in another notation: JSON, HTML, mail, PDF, base64, hexadecimal, escapes, quoted bytes."""
     whole = text.strip()
     if whole[:1] in ("{", "[", '"') and whole[-1:] in ("}", "]", '"'):
         yield from _json(whole)
@@ -127,8 +135,19 @@ def encoded_in(text: str) -> Iterator[tuple[str, object]]:
         yield "URL-decoded", unquote(text)
     if "&" in text and len(text) <= LONG and unescape(text) != text:
         yield "HTML", unescape(text)
-    if "\\u" in text and len(text) <= LONG and _ESCAPE.search(text):
-        yield "escapes", _ESCAPE.sub(lambda one: chr(int(one[1], 16)), text)
+    if len(text) <= LONG and _ESCAPE.search(text):
+        bare = _LITERAL.sub("", text)
+        yield "escapes", _ESCAPE.sub(lambda one: chr(int(one[1] or one[2], 16)), bare)
+    if "\x1b[" in text:
+        yield "text without colours", COLOUR.sub("", text)
+    if "=" in text and len(text) <= LONG and _QUOTED.search(text):
+        yield "quoted-printable", quopri.decodestring(text.encode(errors="replace"))
+    if "TJ" in text and len(text) <= LONG:
+        shown = ("".join(_LETTERS.findall(one)) for one in _SHOWN.findall(text))
+        yield "PDF", "\n".join(one.replace("\n", "") for one in shown)  # zeros of wide letters
+    for pairs in _PAIRS.finditer(text) if len(text) <= LONG else ():
+        if re.search("[a-fA-F]", pairs[0]):  # or they are numbers
+            yield "hexadecimal", bytes.fromhex(pairs[0].replace(pairs[1], ""))
     if "b'" in text or 'b"' in text:
         for literal in _LITERAL.findall(text):
             yield from _attempt("quoted bytes", partial(ast.literal_eval, literal))

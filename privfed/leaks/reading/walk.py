@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from privfed.leaks.reading.encodings import decoded, streams_inside
+from privfed.leaks.reading.encodings import LIKELY, decoded, streams_inside, texts_inside
 from privfed.leaks.reading.leaf import CELLS, ROWS, Leaf, RowText, Unread
 from privfed.leaks.reading.package_objects import reader_of
 from privfed.leaks.reading.texts import JSON, LONG, encoded_in, numbers_in
@@ -30,7 +30,7 @@ from privfed.leaks.reading.texts import JSON, LONG, encoded_in, numbers_in
 DEPTH = 60  #: How deep objects may nest, encodings counted
 NESTED = 6  #: How many encodings may lie one in another
 MOST = 10_000_000  #: Most items of an iterator, or of a range, that are read
-_PARTS = ("pickle", "joblib", "SQLite")  #: Of what decoders find no more than a part
+_PARTS = ("pickle", "joblib", "SQLite", LIKELY)  #: Of what decoders find no more than a part
 OPAQUE = 64  #: Bytes up to which an unknown string may be a digest, which is compared as it is
 OPAQUELY = "string of bytes of no known form (pixels, Parquet), looked through for floats and texts as they lie"
 SHORT = 4  #: Least bytes that are taken for something else than text or a number
@@ -255,16 +255,19 @@ class _Walk:
             yield from self.leaves(f"{path} as {how}", found, depth + 1, nested + 1)
 
     def _bytes(self, path: str, data: bytes, depth: int, nested: int) -> Iterator[Leaf]:
-        whole, known = False, False
+        whole, known, parted = False, False, False
         if len(data) > SHORT and nested < NESTED:
             for how, found in decoded(data):
-                known = True
+                known = parted = True
                 for leaf in self.leaves(f"{path} as {how}", found, depth + 1, nested + 1):
                     whole = not how.startswith(_PARTS)
                     yield leaf
             if not whole:
                 for how, found in streams_inside(data):
                     known = True
+                    yield from self.leaves(f"{path}, {how}", found, depth + 1, nested + 1)
+            if not parted:
+                for how, found in texts_inside(data):
                     yield from self.leaves(f"{path}, {how}", found, depth + 1, nested + 1)
         if data and not whole:
             # an array's of a pickle were read by the type named last

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from engine_trials import Hospital, federation, gate_of
+from engine_trials import Hospital, federation, gate_of, question
 from ledger_trials import QUERY
 
 from privfed.engines.batches import Batch, Replies, first_that_fit
@@ -92,6 +92,25 @@ def test_a_message_that_a_killed_node_took_is_sent_again_long_before_the_deadlin
     federated = federation(Hospital(Path(), "north"), carry=found, patience=patience)
     assert federated.ask(QUERY).only.releases
     assert waited == [60.0, 120.0, 240.0]
+
+
+def test_a_late_reply_takes_no_other_s_place(folder: Path) -> None:
+    """What a node says again of earlier batches, its greeting too, is no answer to this one, and delays none."""
+    nodes, said = Nodes(folder, x="north"), list[tuple[str, bytes]]()
+
+    def send(batches: Mapping[str, bytes], seconds: float) -> Iterable[tuple[str, bytes]]:
+        said[:0] = nodes.send(batches, seconds)
+        return list(said)
+
+    heard = list[str]()
+    found = Directory(["north"], nodes=nodes.nodes, send=send)
+    federated = federation(
+        Hospital(Path(), "north"), carry=found, patience=RetryLimits(5.0, 0.01, 0.05)
+    )
+    found.heard = heard.append
+    for number in range(3):
+        assert federated.ask(question(number)).only.releases
+    assert len(nodes.messages) == 4 and heard == ["north"] * 3
 
 
 def test_two_nodes_that_speak_for_one_client_end_the_study(folder: Path) -> None:

@@ -190,6 +190,33 @@ def test_a_node_that_answers_its_greeting_late_is_found(
     assert hospital.charges() == 1
 
 
+def test_an_answer_that_comes_twice_over_flower_s_grid_is_charged_once_and_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reply once more, at once and with all later ones."""
+    from flower_grid import InProcess
+
+    from privfed.engines.flower import FlowerDisclosure
+
+    said = list[Any]()
+
+    class Twice(InProcess):
+        def pull_messages(self, message_ids: Any) -> Any:
+            said[:0] = super().pull_messages(message_ids)
+            return [*said, *said]
+
+    monkeypatch.setattr("privfed.engines.flower.POLL", 0.05)
+    hospitals = [Hospital(tmp_path, name, seed=n).start() for n, name in enumerate("ab")]
+    grid = Twice({number: each.socket for number, each in enumerate(hospitals, 1)})
+    asking = FlowerDisclosure(grid, SMALL, ["a", "b"], patience=QUICK)
+    for number in range(4):
+        assert list(asking.ask(question(number)).only.releases) == ["a", "b"]
+    assert asking.released == len(asking.journal.replies) == 8 and not asking.silent
+    for each in hospitals:
+        each.kill()
+        assert each.charges() == 4
+
+
 def test_flower_says_in_a_line_why_a_study_was_stopped(caplog: pytest.LogCaptureFixture) -> None:
     """A refused ledger, say; another fault keeps its traceback."""
     from privfed.study.on_flower import server_app

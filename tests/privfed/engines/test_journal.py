@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from engine_trials import Hospital, federation, gate_of, question
 from ledger_trials import QUERY, small_gate
 
+from privfed.accountants.pure import PureEpsilon
+from privfed.engines.batches import Replies
 from privfed.engines.journal import Journal, JournalLine
-from privfed.errors import InputError
-from privfed.exchange.messages import DryRun, Request
+from privfed.engines.owner_side import OwnerSide
+from privfed.errors import InputError, Note
+from privfed.exchange.channel import RetryLimits
+from privfed.exchange.messages import DryRun, Envelope, Release, Request
 from privfed.ledger import Ledger
 from privfed.questions import wire
 
@@ -45,6 +53,32 @@ def test_a_journal_that_hardly_began_begins_anew(tmp_path: Path) -> None:
     path.write_bytes(b"\x00\x00\x00")
     journal = Journal(path)
     assert len(journal) == 0 and Journal.read(path).session == journal.session
+
+
+def test_an_answer_of_another_form_never_enters_it(tmp_path: Path) -> None:
+    """The study goes on without its owner, and its replay reads the others' alone."""
+    sides = {name: OwnerSide(gate_of(Hospital(tmp_path, name))) for name in ("north", "south")}
+
+    def bent(envelope: bytes) -> bytes:
+        sealed = wire.decode(envelope, Envelope)
+        told = sealed.open()
+        assert isinstance(told, Release)
+        parts = {name: replace(part, grid=Fraction(7)) for name, part in told.parts.items()}
+        return wire.encode(Envelope.seal(replace(told, parts=parts), sealed.head))
+
+    def carry(batches: Mapping[str, bytes], _: float) -> Mapping[str, bytes]:
+        found = {name: sides[name].answer(data, "server") for name, data in batches.items()}
+        said = wire.decode(found["south"], Replies) if "south" in found else Replies("", "", "")
+        changed = replace(said, envelopes=tuple(map(bent, said.envelopes)))
+        return {**found, "south": wire.encode(changed)}
+
+    patience = RetryLimits(0.2, 0.01, 0.05)
+    hospitals = [Hospital(tmp_path, name) for name in sides]
+    asking = federation(*hospitals, carry=carry, patience=patience)
+    with pytest.warns(Note, match="'south' answers small.histogram in another form"):
+        assert list(asking.ask(question(1)).only.releases) == ["north"]
+    assert [line.client for line in asking.journal] == ["north"]
+    assert asking.silent == {"south": 1} and sides["south"].gate.ledger.spent(PureEpsilon()).times
 
 
 def test_its_transcript_is_what_was_released(tmp_path: Path) -> None:

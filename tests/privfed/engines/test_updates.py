@@ -254,6 +254,40 @@ def test_an_accountant_that_has_no_rho_for_it_refuses_what_training_protected() 
     assert "reserved" not in {entry.event for entry in own.gate.ledger.entries()}
 
 
+def squares(total: int) -> list[int]:
+    """Four whole numbers whose squares add up to a number, found greedily."""
+    for first in range(math.isqrt(total), -1, -1):
+        for second in range(math.isqrt(total - first**2), -1, -1):
+            left = total - first**2 - second**2
+            for third in range(math.isqrt(left), max(-1, math.isqrt(left) - 60), -1):
+                last = math.isqrt(left - third**2)
+                if last**2 == left - third**2:
+                    return [first, second, third, last]
+    raise AssertionError("every whole number is a sum of four squares")
+
+
+def test_a_norm_that_floats_take_for_the_clip_is_held_in_whole_numbers() -> None:
+    """Updates on the grid whose squared norm is one unit beyond the clip's: floats pass some of sixty."""
+    query, rng = ModelUpdate(2004, 1.999999), np.random.default_rng(0)
+    for _ in range(60):
+        drawn = np.abs(rng.normal(size=2000))
+        most = np.trunc(drawn / np.linalg.norm(drawn) * math.sqrt(query.most) * 0.999)
+        beyond = np.append(most, squares(query.most + 1 - squared(most)))
+        assert squared(left(beyond * float(query.grid), query.clip)[0]) <= query.most
+
+
+@pytest.mark.parametrize("cells", [1, 2, 10_000])
+def test_noise_is_by_the_clip_whatever_the_number_of_cells(cells: int) -> None:
+    """In L2 an update of any size moves by its clip; in L1 by no more than sqrt(cells) times that."""
+    query = ModelUpdate(cells, 3.0)
+    bound = query.parts(SCHEMA)["update"].sensitivity
+    assert bound is not None and bound.client is not None
+    clip = Fraction(3) / query.grid
+    assert clip**2 - 2 * clip < bound.client.l2_squared <= clip**2
+    assert bound.client.l1**2 <= cells * clip**2 < (bound.client.l1 + 1) ** 2
+    assert bound.add_or_remove == bound.replace_one == bound.anything == bound.client.times(2)
+
+
 def test_sizes_that_make_no_sense_are_refused() -> None:
     """Clips of zero, below, NaN; no cells."""
     for clip in (0.0, -1.0, math.nan, math.inf):
@@ -306,6 +340,42 @@ def test_training_that_fails_at_a_flower_node_is_an_update_of_zero(tmp_path: Pat
     assert not reply.has_error() and "SECRET" not in repr(reply)
     (told,) = reply.content["arrays"].to_numpy_ndarrays()
     assert told.shape == (3,) and told.any()
+
+
+def test_what_asks_for_no_training_is_neither_charged_nor_answered() -> None:
+    """An evaluation's metrics are the records'; of a round that was evaluated first the update is the trained one."""
+    pytest.importorskip("flwr")
+    from flower_grid import become_a_task
+    from flwr.app import (
+        Array,
+        ArrayRecord,
+        ConfigRecord,
+        Context,
+        Message,
+        MetricRecord,
+        RecordDict,
+    )
+
+    from privfed.engines.flower import guard
+
+    become_a_task()
+    policy = Policy({"model.update": (Guard.of("open"),)}, unit="client")
+    own, context = UpdateGate("a", policy, Ledger(), clip=8.0), Context(1, 1, {}, RecordDict(), {})
+    sent = ArrayRecord({"0": Array(np.zeros(3))})
+    content = RecordDict({"arrays": sent, "config": ConfigRecord({"server-round": 2})})
+
+    def reply(message: Message, _: Context) -> Message:
+        made = {"arrays": ArrayRecord({"0": Array(np.ones(3))})}
+        measured = {"metrics": MetricRecord({"loss": 42.5})}
+        trains = message.metadata.message_type.startswith("train")
+        return Message(RecordDict(made if trains else measured), reply_to=message)
+
+    for kind in ("evaluate", "query.loss"):
+        assert not dict(guard(own)(Message(content, 1, kind), context, reply).content)
+        assert own.gate.ledger.spent(own.gate.accountant).unprotected == 0
+    told = guard(own)(Message(content, 1, "train.again"), context, reply).content
+    (update,) = told["arrays"].to_numpy_ndarrays()
+    np.testing.assert_allclose(update, 1.0, atol=1e-5)
 
 
 def masked_gates(spend: str = "1e6", **terms: Any) -> list[UpdateGate]:
@@ -388,11 +458,12 @@ def test_flower_averages_masked_updates(silent: bool) -> None:
 
         replies.append(guard(own)(message, Context(1, 1, {}, RecordDict(), {}), train))
     assert not any(reply.content.array_records for reply in replies)
-    arrays, _ = strategy.aggregate_train(4, replies[silent:])
+    replies.append(replies[1])  # comes twice, and counts once
+    arrays, told = strategy.aggregate_train(4, replies[silent:])
     if silent:
         assert arrays is None
         return
-    assert arrays is not None
+    assert arrays is not None and told is not None and told["num-examples"] == 3
     for got, old, mean in zip(arrays.to_numpy_ndarrays(), before, MEAN, strict=True):
         np.testing.assert_allclose(got, old + mean, atol=0.01)
 
@@ -421,6 +492,27 @@ def test_flare_averages_masked_updates() -> None:
     assert from_shareable(added.aggregate(FLContext())).data == {}
     empty = DXO(DataKind.WEIGHT_DIFF, data={}).to_shareable()  # of a site whose policy refused
     assert not added.accept(empty, FLContext())
+
+
+def test_on_flare_a_result_without_its_round_is_of_its_task() -> None:
+    """Some executors say no round: each task is a new charge, sent again the same bytes."""
+    pytest.importorskip("nvflare")
+    from nvflare.apis.dxo import DXO, DataKind, from_shareable
+    from nvflare.apis.fl_constant import FLContextKey
+    from nvflare.apis.fl_context import FLContext
+
+    from privfed.engines.flare_filter import GateFilter
+
+    policy = Policy({"model.update": (Guard.of("open"),)}, unit="client")
+    own = UpdateGate("a", policy, Ledger(), clip=8.0)
+    left = []
+    for task, update in (("one", 1.0), ("two", 2.0), ("one", 3.0)):
+        context = FLContext()
+        context.set_prop(FLContextKey.TASK_ID, task, private=True, sticky=False)
+        result = DXO(DataKind.WEIGHT_DIFF, data={"w": np.full(2, update)}).to_shareable()
+        left.append(from_shareable(GateFilter(own).process(result, context)).data["w"])
+    np.testing.assert_allclose(left, [[1.0, 1.0], [2.0, 2.0], [1.0, 1.0]], atol=1e-5)
+    assert own.gate.ledger.spent(own.gate.accountant).unprotected == 2
 
 
 def test_nothing_but_a_gated_difference_leaves_a_flare_site() -> None:

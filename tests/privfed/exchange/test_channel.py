@@ -16,7 +16,14 @@ from ledger_trials import QUERY, SMALL, SPEND, small_gate
 
 from privfed import Budget, Gate, Guard, Policy, Records
 from privfed.accountants.pure import PureEpsilon
-from privfed.errors import ChannelError, InputError, LedgerError, NobodyAnswered, WireError
+from privfed.errors import (
+    ChannelError,
+    InputError,
+    LedgerError,
+    NobodyAnswered,
+    Note,
+    WireError,
+)
 from privfed.exchange.channel import ChannelDisclosure, HeadStore, RetryLimits
 from privfed.exchange.messages import (
     Absent,
@@ -27,11 +34,13 @@ from privfed.exchange.messages import (
     Reason,
     Refusal,
     Release,
+    ReleasedPart,
     Request,
 )
 from privfed.exchange.signing import Identity, Signer
 from privfed.ledger import Ledger
 from privfed.questions import wire
+from privfed.questions.part import PartType
 from privfed.testing.queries import Histogram
 
 QUICK = RetryLimits(deadline=0.3, first=0.001, longest=0.01)
@@ -304,6 +313,60 @@ def test_a_reply_to_another_request_is_no_reply() -> None:
     assert isinstance(disclosure.ask(QUERY).only.replies["c"], Absent)
 
 
+BENT: dict[str, Callable[[ReleasedPart], ReleasedPart]] = {
+    "one cell for all": lambda part: replace(part, units=part.units[:1]),
+    "another grid": lambda part: replace(part, grid=Fraction(7)),
+    "another type": lambda part: replace(part, type=PartType.VALUES),
+    "fractions": lambda part: replace(part, units=part.units + 0.5),
+    "a mask of another shape": lambda part: replace(part, mask=np.ones(3, bool)),
+    "another axis": lambda part: replace(part, units=part.units[None]),
+}
+
+
+def bent(gate: Gate, change: Callable[[Release], Release]) -> Callable[[bytes], bytes]:
+    """A gate whose releases arrive otherwise, as those of another version do."""
+
+    def answer(data: bytes) -> bytes:
+        envelope = wire.decode(gate.serve(data), Envelope)
+        release = envelope.open()
+        assert isinstance(release, Release)
+        return wire.encode(Envelope.seal(change(release), envelope.head))
+
+    return answer
+
+
+@pytest.mark.parametrize("how", BENT)
+def test_an_answer_of_another_form_is_not_added_up(how: str) -> None:
+    """Its client is named once and counts as absent; the others' total is theirs."""
+    gates = {name: small_gate(Ledger()) for name in ("a", "b")}
+    channel = bent(
+        gates["b"],
+        lambda told: replace(told, parts={n: BENT[how](p) for n, p in told.parts.items()}),
+    )
+    asking = federation({"a": gates["a"].serve, "b": channel})
+    with pytest.warns(Note, match="'b' answers small.histogram in another form") as told:
+        answers = [asking.ask(QUERY).only for _ in range(2)]
+    assert len(told) == 1
+    for answer in answers:
+        assert list(answer.releases) == ["a"] and isinstance(answer.replies["b"], Absent)
+        np.testing.assert_array_equal(answer.total("counts"), answer.each("counts")["a"])
+
+
+@pytest.mark.parametrize("field", ["query", "parts"])
+def test_an_answer_to_another_question_is_none(field: str) -> None:
+    """By its digest, or by a part that the question does not declare."""
+    gate, other = small_gate(Ledger()), Histogram(0, (0.0, 100.0))
+
+    def change(told: Release) -> Release:
+        (part,) = told.parts.values()
+        if field == "query":
+            return replace(told, query=other.digest)
+        return replace(told, parts={"other": part})
+
+    with pytest.warns(Note, match="another form"), pytest.raises(NobodyAnswered):
+        federation({"b": bent(gate, change)}).ask(QUERY)
+
+
 def test_a_restored_copy_is_noticed_in_the_next_run(tmp_path: Path) -> None:
     """The asking side keeps its heads: four runs over one copied ledger spend its budget once."""
     path, copy, book = tmp_path / "l.db", tmp_path / "copy.db", tmp_path / "heads.json"
@@ -353,6 +416,27 @@ def test_two_runs_never_take_back_what_the_other_has_seen(tmp_path: Path) -> Non
     assert dict(first) == {"north": Head(7, digest)}  # what this run itself has seen
     del first["north"]
     assert set(HeadStore(path)) == {"south"}
+
+
+def test_two_runs_that_write_at_once_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the other run would write between this one's reading and writing waits until it has written."""
+    path, digest = tmp_path / "heads.json", "ab" * 32
+    first, second = HeadStore(path), HeadStore(path)
+    other = threading.Thread(target=second.__setitem__, args=("south", Head(3, digest, "ab")))
+    write = HeadStore._write
+
+    def late(file: Path, heads: Any) -> None:
+        if other.ident is None:
+            other.start()
+            other.join(0.3)
+        write(file, heads)
+
+    monkeypatch.setattr(HeadStore, "_write", staticmethod(late))
+    first["north"] = Head(7, digest, "ab")
+    other.join()
+    assert set(HeadStore(path)) == {"north", "south"}
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"c": ["7:x", ""]}', '{"c": 7}'])

@@ -374,9 +374,19 @@ def test_salted_digests_of_a_category_are_caught() -> None:
     assert_no_raw(rng.permutation(left).tolist(), table)
 
 
-@pytest.mark.parametrize("written", ["O&#39;Brien-M&uuml;ller {}", r"O'Brien-M\u00fcller {}"])
+@pytest.mark.parametrize(
+    "written",
+    [
+        "O&#39;Brien-M&uuml;ller {}",
+        r"O'Brien-M\u00fcller {}",
+        r"O'Brien-M\xfcller {}",
+        "O'Brien-M=C3=BCller {}",
+        "O'Brien-M\u00adül\u00adler {}",
+        "\x1b[31mo'brien-müller {}\x1b[0m",
+    ],
+)
 def test_names_are_caught_in_markup(written: str) -> None:
-    """As templates of HTML and ASCII logs write them."""
+    """As templates of HTML, ASCII logs, mail and terminals write them, with soft hyphens too."""
     table = pd.DataFrame(
         {
             "name": [

@@ -146,6 +146,28 @@ CONTAINERS: dict[str, Any] = {
     "text": f"the value is {VALUE!r}.",
     "bytes of text": f"[{VALUE!r}]".encode(),
     "utf-16": repr(VALUE).encode("utf-16"),
+    "utf-16 without a mark": f"x={VALUE!r}".encode("utf-16-le"),
+    "utf-16, big end first, without a mark": f"x={VALUE!r}".encode("utf-16-be"),
+    "utf-32": repr(VALUE).encode("utf-32"),
+    "Latin-1": f"für Müller: {VALUE!r}".encode("latin-1"),
+    "one letter of Latin-1 in UTF-8": b"caf\xe9\n" + f"für Müller: {VALUE!r}".encode(),
+    "a log that was cut": f"x={VALUE!r} für Mü".encode()[:-1],
+    "a colour": f"\x1b[1;36m{VALUE!r}\x1b[0m",
+    "a log in colour": f"\x1b[32mINFO\x1b[0m x=\x1b[1;36m{VALUE!r}\x1b[0m".encode(),
+    "a picture's comment": b"\x89PNG\r\n\x1a\n\0\0\0\rtEXtComment\0x="
+    + repr(VALUE).encode()
+    + b"\x9a\1",
+    "mail": b"bei M=C3=BCller: " + f"{VALUE!r}".encode()[:9] + b"=\r\n" + f"{VALUE!r}".encode()[9:],
+    "escaped": "M\\xfcller: " + "".join(f"\\x{ord(letter):02x}" for letter in repr(VALUE)),
+    "hexadecimal pairs": npy(ROW).hex(" "),
+    "zeros between": f"HOME=/root\0x={VALUE!r}\0y=1\0".encode(),
+    "PDF of wide letters": "".join(
+        ["BT [ ", *(f"(\0{letter}) -0.5 " for letter in repr(VALUE)), "]\nTJ ET"]
+    ).encode(),
+    "PDF": f"BT [ ({repr(VALUE)[:3]}) -0.5 ({repr(VALUE)[3:]}) ]\nTJ ET",
+    "pickle of protocol 0": pickle.dumps({"a": [VALUE]}, protocol=0),
+    "pickle of protocol 1": pickle.dumps({"a": [VALUE]}, protocol=1),
+    "array in protocol 0": pickle.dumps(ROW, protocol=0),
     "JSON": json.dumps({"a": [{"b": VALUE}]}),
     "JSON lines": "\n".join(json.dumps({"a": value}) for value in ROW),
     "hexadecimal float": f"x={VALUE.hex()}",
@@ -393,6 +415,35 @@ def test_many_records_of_the_same_keys_are_a_table() -> None:
     assert str(notes).split("\n")[5999] == "text 5999"
     lines = [leaf.value for leaf in leaves if leaf.row and leaf.path == "left as JSON[rows]"]
     assert str(lines[0]).split("\n")[7] == "'at'=7; 'note'=text 7"
+
+
+NO_TEXTS: dict[str, bytes] = {
+    "small whole numbers": np.arange(32, 200, dtype="<i2").tobytes(),
+    "digest": bytes(range(0x60, 0x70)) + bytes(range(0xF0, 0x100)),
+    "accents alone": bytes(range(0xC0, 0x100)) * 4,
+}
+
+
+@pytest.mark.parametrize("name", NO_TEXTS)
+def test_what_may_be_a_text_is_looked_through_as_bytes_too(name: str) -> None:
+    """Numbers in memory look like UTF-16 without a mark, and a digest like Latin-1."""
+    assert NO_TEXTS[name] in [leaf.value for leaf in flatten(NO_TEXTS[name])]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I am. So are you.",
+        "()N0N.",
+        "ages 47 52 33 61 70 48 19 25 77",
+        "name=\nmail=C\n",
+        "[1, 2] TJAX [3]",
+        "level=info salary=90000 code=4B=",
+    ],
+)
+def test_everyday_texts_are_read_once(text: str) -> None:
+    """None is taken for a pickle, for mail, for a PDF or for bytes in hexadecimal."""
+    assert [leaf.value for leaf in flatten(text.encode()) if isinstance(leaf.value, str)] == [text]
 
 
 def test_quoted_bytes_are_no_key_of_json() -> None:

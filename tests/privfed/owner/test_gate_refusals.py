@@ -29,6 +29,18 @@ def test_unknown_kind(watched: Callable[..., Gate]) -> None:
     assert events(gate) == ["refused", "refused"]
 
 
+def test_whoever_sent_bytes_that_are_no_request_is_in_the_row(watched: Callable[..., Gate]) -> None:
+    """By the name that the channel has authenticated, not by another asker's."""
+    gate = watched()
+    for principal in ("mallory", ""):
+        gate.serve(b"\xff", principal=principal)
+    rows = [e for e in gate.ledger.entries() if e.event == "refused"]
+    assert [(row.principal, row.body["reason"]) for row in rows] == [
+        ("mallory", Reason.UNREADABLE),
+        ("", Reason.UNREADABLE),
+    ]
+
+
 def test_false_partition(make_gate: MakeGate) -> None:
     """Overlapping nodes would be paid as disjoint ones: refused, ledgered, nothing evaluated."""
     gate = make_gate({LEVEL.kind: (Guard.of("laplace", spend="0.1"),)})

@@ -11,14 +11,15 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from privfed import Gate, Guard, Policy, Records, Schema
+from privfed import Gate, Guard, Ledger, Policy, Records, Schema
 from privfed.errors import PluginError
 from privfed.exchange.messages import Reason, Release, Request
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
-from privfed.owner.guards import KEPT, as_declared, capped
+from privfed.mechanisms.randomized_response import RandomizedResponse
+from privfed.owner.guards import KEPT, as_declared, capped, is_local
 from privfed.owner.opendp_maps import checked
-from privfed.privacy.laws import Charged, SumOfGaussians
+from privfed.privacy.laws import BitFlips, Charged, SumOfGaussians
 from privfed.privacy.loss import Loss, lost
 from privfed.privacy.mechanism import BoundedPart, Protection, joint
 from privfed.questions.part import Bound, Part, PartType, Sensitivity
@@ -113,10 +114,11 @@ def test_cells_are_cut_before_they_wrap_around(dtype: str) -> None:
     """Neighbouring answers on both sides of 2^63 stay as near as they were; small ones are untouched."""
     part = Part(PartType.COUNTS, ("cell",), (3,), Sensitivity(Bound(1, 1)))
     info = np.iinfo(dtype) if dtype != "float64" else np.finfo(dtype)
-    cells = np.array([0, 7, info.max], dtype)
+    cells = np.array([info.min, 7, info.max], dtype)
     told = as_declared(cells, part)
     assert told.dtype == np.int64
-    assert told.tolist() == [0, 7, min(int(info.max), 2**53)]
+    assert told.tolist() == [max(int(info.min), -(2**53)), 7, min(int(info.max), 2**53)]
+    assert as_declared(cells[[0, 1, 1]], part).tolist() == told[[0, 1, 1]].tolist()
     if dtype == "uint64":
         near = [as_declared(np.full(3, 2**63 - 1 + step, dtype), part)[0] for step in (0, 1)]
         assert near[0] == near[1] == 2**53
@@ -130,6 +132,55 @@ def test_cutting_cells_moves_no_neighbours_apart(sign: int) -> None:
     for one, other in product(about, about):
         told = [as_declared(sign * np.array([one + step, other]), part) for step in (0, 1)]
         assert np.abs(told[0] - told[1]).sum() <= 1, (one, other)
+
+
+@pytest.mark.parametrize("anything", [Bound(1, 1), None])
+def test_bits_are_local_only_where_anything_of_an_individual_is_covered(
+    anything: Bound | None,
+) -> None:
+    """Bits of which only a record's change is bounded have the guarantee of a record, and the ledger says so."""
+    every = Bound(3, 3)
+    part = Part(PartType.BITS, ("individual",), (3,), Sensitivity(every, every, anything))
+    group = {"bits": BoundedPart(part, every)}
+    flips = Protection(RandomizedResponse(), group, Fraction(1), {"bits": BitFlips(Fraction(1, 4))})
+    assert is_local([flips]) is (anything is not None)
+
+
+@dataclass(frozen=True)
+class Kept(Query):
+    """A count of held-out records, which remembers what it saw."""
+
+    kind: ClassVar[str] = "test.kept"
+    held_out: ClassVar[bool] = True
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """One count."""
+        return {"counts": Part(PartType.COUNTS, ("all",), (1,), Sensitivity(Bound(1, 1)))}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Count, once a view."""
+        return {"counts": np.array([view.cache.setdefault("size", len(view.table))])}
+
+
+def test_held_out_records_are_capped_and_share_nothing_with_the_others(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more of a person's are counted than the cap, and what a query remembers of the others stays with them."""
+    guards = {kind: (Guard.of("open"),) for kind in (Watched.kind, Kept.kind)}
+    gate = Gate(
+        "clinic",
+        records,
+        Policy(guards, unit="individual", cap=1),
+        Ledger(None),
+        queries=(Watched, Kept),
+        held_out=records.take(np.arange(10)),
+    )
+    monkeypatch.setattr(
+        Watched, "behave", lambda view: np.array([view.cache.setdefault("size", len(view.table))])
+    )
+    told = [reply(gate, Request.of(q.kind, q)) for q in (Watched(), Kept())]
+    counts = [one["counts"].tolist() for one in told if isinstance(one, Release)]
+    assert counts == [[25], [5]]
 
 
 def test_an_open_size_is_released_without_a_guarantee(make_gate: Callable[..., Gate]) -> None:

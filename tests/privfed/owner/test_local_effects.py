@@ -16,6 +16,8 @@ from privfed.errors import PolicyError, QueryError
 from privfed.exchange.messages import Reason, Refusal, Release, Request
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners.base import Planned
+from privfed.owner import local_store
+from privfed.owner.local_store import LocalStore
 from privfed.questions.query import LocalEffect, LocalView, View
 from privfed.questions.wire import encode
 from privfed.study.price import price, priced
@@ -86,6 +88,23 @@ def test_the_acknowledgement_is_the_same_whether_it_worked_or_not(make_gate: Mak
     assert encode(replace(bad, request=good.request, query=good.query)) == encode(good)
     assert gate.shelf.failed == gate.faults == {"test.keep": 1}
     assert gate.shelf["times"] == 1
+
+
+def test_an_effect_waits_for_another_study_s_and_one_that_waits_in_vain_is_told_to_its_owner(
+    make_gate: MakeGate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two gates of one ledger share a shelf; what trains on one for minutes does not undo what is kept by the other."""
+    assert local_store.PATIENCE >= 1800
+    monkeypatch.setattr(local_store, "PATIENCE", 0.05)
+    gate = _gate(make_gate, ledger=Ledger(tmp_path / "ledger.db"))
+    assert gate.shelf.path is not None
+    other = LocalStore(gate.shelf.path, gate.shelf.dataset)
+    with other._transaction():
+        assert isinstance(reply(gate, Request.of("1", KeepMean(0))), Release)
+        assert not LocalStore(gate.shelf.path, gate.shelf.dataset).faults  # read meanwhile
+    assert gate.faults == {"test.keep": 1} and "mean" not in gate.shelf
+    reply(gate, Request.of("2", KeepMean(0)))
+    assert gate.faults == {"test.keep": 1} and gate.shelf["times"] == 1
 
 
 def test_no_question_with_an_answer_reads_the_shelf(make_gate: MakeGate) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,7 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privfed.errors import InputError, PolicyError
-from privfed.owner.masking import MaskingKey
+from privfed.exchange.messages import ReleasedPart, Request
+from privfed.owner.masking import MaskingKey, view_of
+from privfed.privacy.laws import SumOfGaussians
+from privfed.privacy.masked_sums import MaskedSums
+from privfed.questions.part import PartType
 
 pytest.importorskip("cryptography")
 KEYS = {f"o{i:02d}": MaskingKey(bytes([i]) * 32) for i in range(7)}
@@ -59,6 +65,33 @@ def test_masks_of_two_views_are_unrelated() -> None:
     assert not np.intersect1d(one, other).size
     again = KEYS["o00"].mask(zeros, keys, "o00", b"1")
     assert np.array_equal(one, again)
+
+
+ASKED = Request("r1", "small.histogram", b"fields", "server")
+TERMS = MaskedSums(roster(3))
+PART = ReleasedPart(
+    PartType.COUNTS, ("bin",), np.zeros(4, np.int64), noise=SumOfGaussians(Fraction(9), 3, 3, 4)
+)
+OTHERWISE: dict[str, tuple[Request, MaskedSums, dict[str, ReleasedPart]]] = {
+    "who asks": (replace(ASKED, principal="other"), TERMS, {"a": PART}),
+    "an id": (replace(ASKED, id="r2"), TERMS, {"a": PART}),
+    "a kind": (replace(ASKED, kind="small.level"), TERMS, {"a": PART}),
+    "a question": (replace(ASKED, fields=b"others"), TERMS, {"a": PART}),
+    "a roster": (ASKED, MaskedSums({**roster(2), "o02": "ab" * 32}), {"a": PART}),
+    "how many suffice": (ASKED, MaskedSums(roster(3), least=2), {"a": PART}),
+    "a shape": (ASKED, TERMS, {"a": replace(PART, units=np.zeros((2, 2), np.int64))}),
+    "a grid": (ASKED, TERMS, {"a": replace(PART, grid=Fraction(1, 2))}),
+    "noise": (ASKED, TERMS, {"a": replace(PART, noise=SumOfGaussians(Fraction(10), 3, 3, 4))}),
+    "a part's name": (ASKED, TERMS, {"b": PART}),
+}
+
+
+@pytest.mark.parametrize("what", OTHERWISE)
+def test_no_two_answers_are_hidden_under_one_view(what: str) -> None:
+    """The same masks twice would show what lies between two answers, with one owner's noise alone."""
+    view = view_of(ASKED, TERMS, {"a": PART})
+    assert view == view_of(replace(ASKED), TERMS, {"a": replace(PART, units=PART.units + 1)})
+    assert view != view_of(*OTHERWISE[what])
 
 
 def test_a_roster_with_another_key_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -116,3 +117,25 @@ def test_under_a_limit_for_each_everybody_pays_for_herself(records: Records) -> 
         assert isinstance(_asked(records, limit, ledger, principal, "study", "1"), Release)
     assert isinstance(_asked(records, limit, ledger, "one", "study", "2"), Release)
     assert _remembered(ledger) == [False, False, True]
+
+
+def test_no_greater_epsilon_is_free_and_the_best_bits_are_repeated(records: Records) -> None:
+    """Whoever paid for more gets the bits of it again at any less; for still more they are drawn and charged anew."""
+    guards = {BIT.kind: (Guard.of("randomized_response", spend="0.1", cap="4"),)}
+    policy = Policy(guards, unit="individual", budget=Budget.of("9"))
+    gate = Gate("clinic", records, policy, Ledger(None, "clinic"), noise=TestNoise(1))
+    bits = {}
+    for name, spend in {
+        "some": "0.1",
+        "more": "3",
+        "less": "2",
+        "most": "4",
+        "any": "0.05",
+    }.items():
+        told = gate.answer(Request.of(name, BIT, spend=Fraction(spend))).open()
+        assert isinstance(told, Release)
+        bits[name] = told["bits"].tolist()
+    assert _remembered(gate.ledger) == [False, False, True, False, True]
+    assert bits["less"] == bits["more"] != bits["some"]
+    assert bits["any"] == bits["most"] != bits["more"]
+    assert gate.ledger.spent(gate.accountant).total[0] == Fraction("7.1")

@@ -296,6 +296,7 @@ def test_a_late_answer_stays_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(gates())
     server.tell(dict.fromkeys(OTHERS, OTHERS))
     assert server.reads() == [tuple(OTHERS)]
+    assert not server.agree(VICTIM, OTHERS)  # a list without her she confirms to nobody
     monkeypatch.setattr(gate_module, "new_seed", lambda: bytes(32))
     bare = Server(gates())
     bare.tell(dict.fromkeys(OTHERS, OTHERS))
@@ -369,6 +370,54 @@ def test_a_replay_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     view = masking.view_of
     monkeypatch.setattr(gate_module, "view_of", lambda r, *rest: view(replace(r, id=""), *rest))
     assert _difference(gates(least=0)) == 0
+
+
+def test_no_list_is_opened_but_the_one_that_was_agreed_to() -> None:
+    """Whatever the others, and who works with the server, confirm of another one."""
+    server = Server(gates(), COLLUDER)
+    assert server.agree(VICTIM, OWNERS[:4])
+    for owner in OTHERS:
+        assert server.agree(owner, OWNERS)
+    assert not server.open(VICTIM, OWNERS)
+    assert server.open("briar", OWNERS)  # where the same words are enough
+
+
+def test_a_list_is_opened_once_the_least_number_of_owners_has_confirmed_it() -> None:
+    """One fewer is too few."""
+    server = Server(gates(least=4))
+    for owner in OWNERS[:3]:
+        assert server.agree(owner, OWNERS)
+    assert not server.open(VICTIM, OWNERS)
+    assert server.agree("dunes", OWNERS)
+    assert server.open(VICTIM, OWNERS)
+
+
+def test_a_share_is_opened_among_the_owners_it_was_given_under() -> None:
+    """Once another roster is in force, no list of the earlier one is confirmed."""
+    held = gates(least=4)
+    server, gate = Server(held), held[VICTIM]
+    terms = gate.policy.masked
+    assert terms is not None
+    fewer = replace(terms, keys={owner: terms.keys[owner] for owner in OWNERS[:4]})
+    options: dict[str, Any] = {"secret": gate._view.secret, "noise": Silence(0), "amend": True}
+    policy = replace(gate.policy, masked=fewer)
+    server.gates[VICTIM] = Gate(VICTIM, gate._view.records, policy, gate.ledger, **options)
+    assert not server.agree(VICTIM, OWNERS[:4])
+    assert server.agree("briar", OWNERS[:4])
+
+
+def test_a_step_has_one_id() -> None:
+    """Under another one an owner would agree to a second list of the same question."""
+    server = Server(gates())
+    gate, boxes = server.gates[VICTIM], server.boxes(VICTIM, OWNERS)
+    step = Survivors(server.id, boxes).request("server")
+    assert reason(gate, replace(step, id="2:survivors")) == Reason.MALFORMED
+    server.tell(dict.fromkeys(OTHERS, OWNERS))
+    assert server.agree(VICTIM, OWNERS)
+    macs = {peer: told[VICTIM] for peer, told in server.macs[OWNERS].items()}
+    opening = Opening(Survivors(server.id, boxes), macs).request("server")
+    assert reason(gate, replace(opening, id="2:opening")) == Reason.MALFORMED
+    assert reason(gate, opening) is None
 
 
 def test_another_list_under_the_one_id_is_refused() -> None:

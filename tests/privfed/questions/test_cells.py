@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privfed.errors import QueryError
-from privfed.questions.cells import check_edges, check_paths, overlap
+from privfed.questions.cells import DEPTH, check_edges, check_paths
 
 STEPS = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 1)), max_size=3, unique_by=lambda step: step[0]
@@ -60,6 +61,17 @@ def test_unknown_steps(step: tuple[int, int]) -> None:
     assert caught.value.reason == "malformed"
 
 
+def test_deep_paths_take_no_more_room_than_their_steps() -> None:
+    """A stranger's short question of many deep nodes does not fill a gate's memory."""
+    bits = np.random.default_rng(0).integers(0, 2, (300, DEPTH)).tolist()
+    paths = [tuple(enumerate(own)) for own in bits]
+    tracemalloc.start()
+    check_paths(paths, DEPTH, 2)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 300 * DEPTH * 300
+
+
 def test_a_whole_level_is_a_partition() -> None:
     """Both branches of one split pass."""
     check_paths([((0, 0),), ((0, 1), (1, 0)), ((0, 1), (1, 1))], 3, 2)
@@ -80,35 +92,6 @@ def test_bad_edges(edges: list[float], reason: str) -> None:
     with pytest.raises(QueryError) as caught:
         check_edges(np.array(edges))
     assert caught.value.reason == reason
-
-
-BOXES = st.lists(
-    st.tuples(*[st.tuples(st.integers(0, 3), st.integers(1, 3))] * 2), min_size=0, max_size=5
-)
-
-
-@given(BOXES)
-def test_overlap_is_the_deepest_point(boxes: list[tuple[tuple[int, int], tuple[int, int]]]) -> None:
-    """The most boxes over one point, beside a search over all points."""
-    corners = np.array(boxes, dtype=float).reshape(-1, 2, 2)
-    lower = corners[:, :, 0]
-    upper = lower + corners[:, :, 1]
-    inside = [
-        int(np.sum(np.all((lower <= point) & (point < upper), axis=1)))
-        for point in itertools.product(range(7), repeat=2)
-    ]
-    assert overlap(lower, upper) == max(inside)
-
-
-def test_a_long_search_is_cut_short() -> None:
-    """Sixty boxes in eight dimensions: a bound at once, never below the truth at any point."""
-    rng = np.random.default_rng(0)
-    lower = rng.random((60, 8)) * 0.3
-    upper = lower + 0.6
-    bound = overlap(lower, upper)
-    points = rng.random((2000, 8)) * 0.4 + 0.2
-    inside = np.all((lower <= points[:, None]) & (points[:, None] < upper), axis=2)
-    assert inside.sum(axis=1).max() <= bound <= 60
 
 
 def test_absurd_depth() -> None:

@@ -52,6 +52,15 @@ def test_a_replaced_person_may_have_fewer_records() -> None:
     assert number.under("individual", "replace-one", 3) == Bound(3, 9)
 
 
+def test_what_bounds_one_individual_bounds_no_client() -> None:
+    """A client may stand for many: it needs a cap, and its bound is that of so many records."""
+    told = Sensitivity(Bound(5, 5), anything=Bound(1, 1))
+    assert told.under("individual", "add-or-remove", None) == Bound(1, 1)
+    assert told.under("client", "add-or-remove", 2) == Bound(10, 20)
+    with pytest.raises(PolicyError, match="needs cap"):
+        told.under("client", "add-or-remove", None)
+
+
 @pytest.mark.parametrize("unit", ["individual", "client"])
 def test_a_person_needs_a_cap(unit: str) -> None:
     """Nobody covers a person of any number of records."""

@@ -62,8 +62,13 @@ class Scaled(Query):
 
 def test_honest_queries_pass() -> None:
     """All checks run, on tables of every kind of column."""
-    for query in (Scaled(), HONEST["clipped vectors"][0], Histogram(1, (0.0, 5.0, 9.0))):
-        assert len(check_query(query, SCHEMA)) == len(CHECKS) == 12
+    for query in (
+        Scaled(),
+        Averaged(),
+        HONEST["clipped vectors"][0],
+        Histogram(1, (0.0, 5.0, 9.0)),
+    ):
+        assert len(check_query(query, SCHEMA)) == len(CHECKS) == 13
 
 
 def test_a_check_can_be_skipped_for_a_reason() -> None:
@@ -350,6 +355,30 @@ class SlotByRow(Query):
         return {"bits": bits}
 
 
+class Averaged(Scaled):
+    """The mean of a client's records, which all of them together move by no more than one of them may."""
+
+    linear: ClassVar[bool] = False
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """One, for a record and for a client."""
+        wide = Sensitivity(Bound(UNITS, UNITS**2), client=Bound(UNITS, UNITS**2))
+        return {"sum": replace(super().parts(schema)["sum"], sensitivity=wide)}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Nothing of nobody."""
+        units = on_grid(self.scaled(view.table.x[:, 0]))
+        return {"sum": np.trunc(units.sum() / max(1, len(units)))}
+
+
+class Summed(Averaged):
+    """The same bound for a sum."""
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """As long as there is one record, right."""
+        return {"sum": on_grid(self.scaled(view.table.x[:, 0])).sum()}
+
+
 class Choosy(Scaled):
     """Fails for one value that hardly any record has."""
 
@@ -383,6 +412,7 @@ FAULTS: dict[str, tuple[Query, str]] = {
     "another error": (Abrupt(), "hostile_fields"),
     "a declaration that changes": (Moody(), "fields"),
     "bits by the row": (SlotByRow(), "order|anything"),
+    "a client of one record": (Summed(), "client"),
 }
 
 

@@ -36,6 +36,7 @@ CLEAN = Redaction(raw_tables(TABLE))
         ("edeltraud_wurm3.csv, Edeltraud-Wurm4", "[raw].csv, [raw]"),
         ("é Edeltraud  WURM3 é", "é [raw] é"),
         ("array([5.2125e+01, 1e-05]), 52,125 mg", "array([[raw], 1e-05]), [raw] mg"),
+        ("\x1b[1;36m52.125\x1b[0m of \x1b[32medeltraud wurm3\x1b[0m", "[raw] of [raw]"),
         ("ids 70,008 and 70'015", "ids [raw] and [raw]"),
         ("", ""),
     ],
