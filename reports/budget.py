@@ -55,7 +55,7 @@ class Attacks(NamedTuple):
     """Names of attacks by the strongest state of each.
 
     ``not_looked`` gives the reason, or that they do not apply; of an attack that looked at some releases or tried some
-    of its questions it names ``part of`` it.
+    of its questions it names ``part of`` it. None is missed where unmodified records left: then none is needed.
 
     Audits try a guarantee and no record: those that contradict nothing stand apart. So do those that find no
     more than the guarantee allows, and what is found in models that stay with a client.
@@ -240,7 +240,8 @@ class PolicyReport:
             self.inapplicable, "it has nothing to work on here, or nobody to compare with"
         )
         reached = tuple(name for name in found if name in excess)
-        return Attacks(reached, allowed, at_home, looked, cut | idle, audited)
+        blind = {} if self.handed_over else cut | idle
+        return Attacks(reached, allowed, at_home, looked, blind, audited)
 
     @property
     def handed_over(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import platform
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -108,7 +108,10 @@ def certificate(
     counted = report.policies if report.study.together else [own]
     held = asdict(limits)
     consent = held.pop("owners")
-    _check_names(consent, [client.client for client in own.clients], thresholds)
+    owners = [client.client for client in own.clients]
+    _check_names(consent, owners, f"{thresholds}: [owners]", "owner")
+    tried = [*dict.fromkeys(found.attack for found in own.findings), *own.inapplicable]
+    _check_names(limits.attacks if own.findings else (), tried, f"{thresholds}: attacks", "attack")
     held |= {"units": list(limits.units), "attacks": list(limits.attacks)}
     data, today = _bytes(model), datetime.now(UTC).strftime("%Y-%m-%d")
     plain: dict[str, Any] = {
@@ -157,12 +160,12 @@ def written(plain: Mapping[str, Any]) -> str:
     return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _check_names(consent: Mapping[str, str], owners: Sequence[str], thresholds: Path) -> None:
-    """Note each name under ``[owners]`` that is no owner's: a misspelt one has not consented."""
-    for name in consent:
-        if name not in owners:
-            text = f"{thresholds}: [owners] names {name!r}, who is no owner of this study"
-            hint = did_you_mean(name, [owner for owner in owners if owner not in consent])
+def _check_names(named: Collection[str], known: Sequence[str], where: str, what: str) -> None:
+    """Note each name that is none: a misspelt owner has not consented, a misspelt attack has not looked."""
+    for name in named:
+        if name not in known:
+            hint = did_you_mean(name, [one for one in known if one not in named])
+            text = f"{where} names {name!r}, and this study has no such {what}"
             warnings.warn(text + hint, Note, stacklevel=3)
 
 

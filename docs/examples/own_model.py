@@ -120,7 +120,7 @@ def flower_clinic(
     def ask(arrays: Arrays, number: int) -> Arrays | None:
         told = {"arrays": record(arrays), "config": ConfigRecord({"server-round": number})}
         reply = app(Message(RecordDict(told), 1, "train"), Context(1, 1, {}, RecordDict(), {}))
-        if not reply.content.array_records:
+        if reply.has_error():
             return None
         made = reply.content["arrays"].to_numpy_ndarrays()
         return [new - old for new, old in zip(made, arrays, strict=True)]

@@ -82,7 +82,11 @@ def status(arguments: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     except click.ClickException as error:
         return bad(_usage(error))
-    except (KeyboardInterrupt, click.exceptions.Abort):
+    except (KeyboardInterrupt, click.exceptions.Abort) as stop:
+        if isinstance(stop.__context__, EOFError):
+            return bad(
+                "the input ended at a question; answer it, or write --yes, which asks nothing"
+            )
         return _interrupted()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

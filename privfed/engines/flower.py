@@ -16,11 +16,13 @@ from flwr.app import (
     ArrayRecord,
     ConfigRecord,
     Context,
+    Error,
     Message,
     MessageType,
     MetricRecord,
     RecordDict,
 )
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
@@ -45,6 +47,7 @@ from privfed.tables.schema import Schema
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 SHARE = "share"  #: The place of a masked update's bytes
+NOTHING = "the gate answers nothing"  #: What the error says of a refusal, and of what asks for no training
 POLL = 0.5  #: Seconds between two looks for replies
 #: Seconds after which a message may be lost: of one that a node took before it was killed, nothing more is heard.
 LOST = 60.0
@@ -125,8 +128,9 @@ def guard(gate: UpdateGate) -> Callable[[Message, Context, Callable[..., Message
 
     The update is what training added to the model that was sent. It leaves as one clipped vector with
     noise in whole numbers, added to that model again; beside it leaves ``num-examples`` = 1, so that
-    every client weighs alike, and nothing else that the app replied. A refusal is a reply with no arrays, and so is
-    that to any other message, of an evaluation, say, which is not handed on; training that failed is an update of zero. A round is known by the message's ``server-round``, else by
+    every client weighs alike, and nothing else that the app replied. A refusal is an error, which strategies pass over,
+    and so is the reply to any other message, of an evaluation, say, which is not handed on; training that failed is an
+    update of zero. A round is known by the message's ``server-round``, else by
     the message. Use it as the outermost mod: ``ClientApp(mods=[guard(UpdateGate(...))])``. Where the policy
     masks, what leaves is a share, which the server's :class:`MaskedFedAvg` adds up.
 
@@ -135,8 +139,7 @@ def guard(gate: UpdateGate) -> Callable[[Message, Context, Callable[..., Message
     """
 
     def mod(message: Message, context: Context, call_next: Callable[..., Message]) -> Message:
-        content = RecordDict()
-        asked = message.metadata.message_type.partition(".")[0]
+        asked, content = message.metadata.message_type.partition(".")[0], RecordDict()
         if asked == MessageType.TRAIN and len(message.content.array_records) == 1:
             ((name, sent),) = message.content.array_records.items()
             before = sent.to_numpy_ndarrays()
@@ -151,6 +154,11 @@ def guard(gate: UpdateGate) -> Callable[[Message, Context, Callable[..., Message
             elif told is not None:
                 content[name] = _added(sent, arrays_of(told, map(np.shape, before)))
                 content["metrics"] = MetricRecord({"num-examples": 1})
+        if (
+            not content
+        ):  # without arrays it would end the run: strategies look for them in each reply
+            nothing = Error(ErrorCode.MOD_FAILED_PRECONDITION, NOTHING)
+            return Message(nothing, reply_to=message)
         return Message(content, reply_to=message)
 
     return mod

@@ -100,10 +100,10 @@ class RawTable:
         return bool(self.dates[int(cell) % len(self.dates)])
 
     def shown(self, cell: int) -> str:
-        """One numeric cell, a date as one."""
+        """One numeric cell, a date and a whole number as what they are."""
         value = float(self.numbers.ravel()[cell])
         if not self.dated(cell):
-            return repr(value)
+            return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else repr(value)
         return str(np.datetime64(round(value), "s")).removesuffix("T00:00:00")
 
     def place(self, row: int, column: str) -> str:

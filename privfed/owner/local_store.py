@@ -227,10 +227,9 @@ class LocalStore(MutableMapping[str, Any]):
         )
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")
+        # the last table that is made; a file that has it is opened while others write
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'faults'").fetchone():
-            db.execute(
-                "BEGIN IMMEDIATE"
-            )  # made last; a file that is made is read while others write
+            db.execute("BEGIN IMMEDIATE")
             for statement in _SCHEMA:
                 db.execute(statement)
             db.execute(

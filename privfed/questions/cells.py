@@ -24,11 +24,8 @@ def check_paths(paths: Sequence[Path], features: int, branches: int) -> None:
     """
     if max(map(len, paths), default=0) > DEPTH:
         raise QueryError("malformed", f"a path has more than {DEPTH} steps")
-    below: dict[tuple[int, int], int] = {}  # by a node's number and a branch, the node behind it
-    split, ends = (
-        [-1],
-        set[int](),
-    )  # each node's feature, the root's first; the nodes where paths end
+    # by a node's number and a branch the node behind it; each node's feature; where paths end
+    below, split, ends = dict[tuple[int, int], int](), [-1], set[int]()
     for path in paths:
         node = 0
         for feature, branch in path:

@@ -300,7 +300,7 @@ def sealed(path: Path, study: str) -> str:
 #: Why a budget statement is in shares.
 WHY_SHARES = (
     "shares are of the budget's rho, which adds up over studies. Epsilon does not: "
-    "it grows about as the root of rho, so that at delta 1e-05, for example, epsilon 8 less a study of 6 "
+    "it grows about as the root of rho. At delta 1e-05, for example, a budget of epsilon 8 less a study of 6 "
     "leaves room for one of 4.591, not 2 (rho 1.23 less 0.755 leaves 0.475)"
 )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -318,6 +320,17 @@ def test_a_fault_of_its_own_shows_no_data_and_leaves_nothing(
     printed = capsys.readouterr().err
     assert "RuntimeError" in printed and SECRET not in printed
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]
+
+
+def test_input_that_ends_at_a_question_is_no_interruption(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script that answers too few questions is told so, and how to ask none."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("progression\n"))
+    asked = ["study", "new", str(tmp_path / "new"), "--table", "diabetes"]
+    assert status(asked) == BAD_INPUT
+    assert "the input ended at a question; answer it, or write --yes" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
 
 
 def test_an_interrupted_run_leaves_nothing(

@@ -101,7 +101,7 @@ def test_a_line_that_meets_the_budget_early_is_explained() -> None:
 
     def said(*spent: float | None, **changes: Any) -> bool:
         steps = [ChargedQuery("small.level", True, each) for each in spent]
-        return "even where the server stops" in _page(_policy(_client(steps=steps, **changes)))
+        return "even if the server stops" in _page(_policy(_client(steps=steps, **changes)))
 
     most = _client().budget
     assert most is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from privfed.accountants.pure import PureEpsilon
+from privfed.attacks.finding import Finding
 from privfed.errors import InputError, Note
 from privfed.exchange.signing import Signer
 from privfed.privacy.accountant import Budget
@@ -132,10 +134,27 @@ def test_a_misspelt_owner_is_told(tmp_path: Path) -> None:
     clients = tuple(ClientAccount(name, released=1) for name in ("north", "south"))
     account = PolicyAccount(Policy({}, name="private"), PureEpsilon(), clients, ())
     report = Report(Study.built_in(), (PolicyReport(account),))
-    with pytest.warns(Note, match="names 'nort', who is no owner .*; did you mean 'north'"):
+    with pytest.warns(
+        Note, match="names 'nort', and this study has no such owner; did you mean 'north'"
+    ):
         told = certificate(report, "private", tmp_path / "model.json", tmp_path / "thresholds.toml")
     (row,) = (row for row in told["criteria"] if row["criterion"] == "owners' consent")
     assert (row["state"], row["found"]) == (check_certificate.FAILED, "not: north")
+
+
+def test_a_misspelt_attack_is_told(tmp_path: Path) -> None:
+    """It never looked, nor will it; where no attack was carried out, nothing is known of their names."""
+    (tmp_path / "thresholds.toml").write_text(THRESHOLDS.replace("membership", "memberschip"))
+    (tmp_path / "model.json").write_bytes(b"model")
+    client = ClientAccount("north", released=1)
+    account = PolicyAccount(Policy({}, name="private"), PureEpsilon(), (client,), ())
+    looked = Finding("membership", "Was it there?", "share of pairs told apart", 0.5, of=1.0)
+    files = ("private", tmp_path / "model.json", tmp_path / "thresholds.toml")
+    with pytest.warns(Note, match="attacks names 'memberschip', .* did you mean 'membership'"):
+        certificate(Report(Study.built_in(), (PolicyReport(account, (looked,)),)), *files)
+    with warnings.catch_warnings(record=True) as noted:
+        certificate(Report(Study.built_in(), (PolicyReport(account),)), *files)
+    assert not [one for one in noted if "attacks names" in str(one.message)]
 
 
 def test_a_model_of_masked_sums_is_held_to_what_remains_without_masks(tmp_path: Path) -> None:

@@ -101,6 +101,8 @@ def test_records_that_left_are_a_breach_in_red(line: KindLine, found: tuple[Find
     assert "Not needed: unmodified records" in text and "nobody to compare with" not in text
     assert "BREACH, NO GUARANTEE" in summary(Report(Study.built_in(), (policy,)))
     assert told_everywhere(policy, "in answers to own.rows")
+    for told in (text, board(Report(Study.built_in(), (policy,)))):
+        assert "not in full" not in told and "not tried in full" not in told
     assert policy.breaches == ()
 
 

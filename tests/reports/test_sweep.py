@@ -60,6 +60,8 @@ def test_the_page_says_that_nobody_was_charged(tmp_path: Path) -> None:
         assert "An uncharged simulation." in page and "each run would be charged" in page
         assert ("Test noise" in page) is told
     assert pd.read_csv(tmp_path / "sweep.csv")["simulation"].all()
+    write_sweep(_table().head(1), tmp_path, "a")
+    assert "1 run, each priced" in " ".join((tmp_path / "sweep.html").read_text().split())
 
 
 def test_every_score_has_its_curve_and_its_table(tmp_path: Path) -> None:

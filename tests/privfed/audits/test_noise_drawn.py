@@ -151,7 +151,7 @@ def test_nothing_drawn_gives_no_finding_and_noise_unread_is_said() -> None:
     """No noise was charged; or what leaves is no sum of answer and noise."""
     assert audit_noise({"owner": NoiseSums()}) == []
     (found,) = audit_noise({"owner": NoiseSums({"unread finished": (7.0,)})})
-    assert found.partial == "7 cells were not looked at" and found.of == 0
+    assert found.partial == "7 cells not looked at" and found.of == 0
     monitor = NoiseMonitor()
     group = {"counts": BoundedPart(Part(PartType.COUNTS, ("cell",), (3,)), Bound(1, 1))}
     priced, exact = Nullify().price(group, Fraction(0)), {"counts": np.arange(3)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -371,11 +372,51 @@ def test_what_asks_for_no_training_is_neither_charged_nor_answered() -> None:
         return Message(RecordDict(made if trains else measured), reply_to=message)
 
     for kind in ("evaluate", "query.loss"):
-        assert not dict(guard(own)(Message(content, 1, kind), context, reply).content)
+        said = guard(own)(Message(content, 1, kind), context, reply)
+        assert not said.has_content() and said.error.reason == "the gate answers nothing"
         assert own.gate.ledger.spent(own.gate.accountant).unprotected == 0
     told = guard(own)(Message(content, 1, "train.again"), context, reply).content
     (update,) = told["arrays"].to_numpy_ndarrays()
     np.testing.assert_allclose(update, 1.0, atol=1e-5)
+
+
+def test_a_client_whose_gate_refuses_is_passed_over_and_the_others_train_on() -> None:
+    """By Flower's own averaging; neither a round without her nor an evaluation that nobody answers ends the run."""
+    pytest.importorskip("flwr")
+    from flower_grid import become_a_task
+    from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+    from flwr.serverapp.strategy import FedAvg
+
+    from privfed.engines.flower import guard
+
+    become_a_task()
+
+    class Nodes:
+        def get_node_ids(self) -> list[int]:
+            return [1, 2, 3]
+
+    def train(message: Message, _: Context) -> Message:
+        made = ArrayRecord({"0": Array(np.full(3, float(message.metadata.dst_node_id)))})
+        return Message(RecordDict({"arrays": made}), reply_to=message)
+
+    def gate(name: str, times: int) -> UpdateGate:
+        guards = {"model.update": (Guard.of("open", times=times),)}
+        return UpdateGate(name, Policy(guards, unit="client"), Ledger(None, name), clip=8.0)
+
+    mods = {node: guard(gate(str(node), 1 if node == 1 else 2)) for node in (1, 2, 3)}
+    context, strategy = Context(1, 1, {}, RecordDict(), {}), FedAvg()
+
+    def replies(asked: Iterable[Message]) -> list[Message]:
+        return [mods[each.metadata.dst_node_id](each, context, train) for each in asked]
+
+    model = ArrayRecord({"0": Array(np.zeros(3))})
+    for number, mean in ((1, 2.0), (2, 2.5)):
+        asked = strategy.configure_train(number, model, ConfigRecord(), Nodes())
+        averaged, _ = strategy.aggregate_train(number, replies(asked))
+        assert averaged is not None
+        np.testing.assert_allclose(averaged.to_numpy_ndarrays()[0], mean, atol=1e-5)
+        measured = strategy.configure_evaluate(number, model, ConfigRecord(), Nodes())
+        assert strategy.aggregate_evaluate(number, replies(measured)) is None
 
 
 def masked_gates(spend: str = "1e6", **terms: Any) -> list[UpdateGate]:

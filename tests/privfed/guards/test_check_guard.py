@@ -259,6 +259,34 @@ def test_a_wide_clip_is_a_clip(clip: float, claimed: bool) -> None:
     assert checks.check_clipping(wide).detail["grows with the update"]
 
 
+@pytest.mark.parametrize(("clip", "severity"), [(1.0, "none"), (3.0, "breach")])
+def test_a_clip_beyond_the_claimed_one_is_found(clip: float, severity: str) -> None:
+    """Nothing grows without end, and neighbours are further apart than the claim lets them be."""
+    claim = GuardClaim(8.0, 1e-5, clip=1.0)
+    found = checks.check_clipping(GuardTrial(_whole_numbers(clip, 0.1, 2.0**-20), claim))
+    assert (found.severity, found.of) == (severity, 1.0)
+    assert not found.detail["grows with the update"] and 0.9 * clip < found.value <= clip
+
+
+@pytest.mark.parametrize(("rounds", "severity"), [(1, "breach"), (2, "none")])
+def test_noise_that_comes_again_in_a_run_is_found(rounds: int, severity: str) -> None:
+    """Each run draws its own, in the first so many rounds alone."""
+    rng = np.random.default_rng(1)
+
+    def opening() -> Callable[[list[np.ndarray]], list[np.ndarray]]:
+        kept: list[np.ndarray] = []
+
+        def answer(update: list[np.ndarray]) -> list[np.ndarray]:
+            if len(kept) < rounds:
+                kept.append(rng.normal(size=40))
+            return [kept[-1]]
+
+        return answer
+
+    found = checks.check_fresh(GuardTrial(opening, CLAIM))
+    assert (found.severity, found.value) == (severity, checks.REPEATS * (rounds == 1))
+
+
 @pytest.mark.parametrize("step", [1 / 5, 1 / 8, 1 / 32])
 def test_noise_in_few_whole_numbers_is_of_its_law(
     step: float, monkeypatch: pytest.MonkeyPatch

@@ -245,6 +245,16 @@ def test_a_line_names_relation_unit_mechanism_map_and_versions() -> None:
     assert line["schedule"] == "fixed"
 
 
+def test_a_line_says_whether_the_amount_was_the_asker_s_proposal() -> None:
+    """Else it is the policy's own, however often it is asked."""
+    ledger = Ledger()
+    asked = gate(ledger, policy())
+    for name, spend in {"own": None, "proposed": Fraction(1, 100)}.items():
+        asked.answer(Request.of(name, QUERY, spend=spend))
+    told = [entry.body["schedule"] for entry in ledger.entries() if entry.event == "reserved"]
+    assert told == ["fixed", "proposed"]
+
+
 def test_local_privacy_is_accounted_apart() -> None:
     """Each individual's own bits hold for any input against any other, and the line says so."""
     guards = {

@@ -313,3 +313,45 @@ def test_the_law_of_a_masked_sum_hides_no_more_cells_than_it_says() -> None:
         else:
             with pytest.raises(PluginError, match="for 1 cells, and hides 1000"):
                 checked(FewCells(), group, Fraction(1))
+
+
+class OneOfTwo(Laplace):
+    """A planted fault: adds noise to the first part alone, and states what noise on all of them costs."""
+
+    name: ClassVar[str] = "one_of_two"
+
+    def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
+        """A law of one part."""
+        noisy = super().price(group, spend)
+        first = dict(list(noisy.laws.items())[:1])
+        return Protection(self, group, spend, first, Loss(spend))
+
+
+class Masking(Laplace):
+    """A planted fault: adds noise, and masks what the records say."""
+
+    name: ClassVar[str] = "masking"
+    suppresses: ClassVar[bool] = True
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "told"),
+    [
+        (OneOfTwo(), "leaves part 'two' without noise, and states a finite cost"),
+        (Masking(), "masks cells by the data, which is no differential privacy"),
+    ],
+)
+def test_no_cost_is_finite_where_something_leaves_without_noise(
+    mechanism: Laplace, told: str
+) -> None:
+    """Neither a part that was forgotten, nor which cells are masked."""
+    group = {
+        name: BoundedPart(Part(PartType.COUNTS, ("cell",), (3,)), Bound(1, 1))
+        for name in ("one", "two")
+    }
+    assert checked(Laplace(), group, Fraction(1)).loss.finite
+    with pytest.raises(PluginError, match=told):
+        checked(mechanism, group, Fraction(1))
+    unmoved = {**group, "two": BoundedPart(group["two"].part, Bound(0, 0))}
+    if isinstance(mechanism, OneOfTwo):  # what no record can change needs no noise
+        assert checked(mechanism, unmoved, Fraction(1)).loss.finite

@@ -65,7 +65,7 @@ def test_every_field_is_in_the_digest(change: dict[str, object]) -> None:
         ({"cells": "many"}, "cells must be"),
         ({"cap": 10**400}, "cap must be"),
         ({"name": 5}, "name is text"),
-        ({"masked": {"with": [[]]}}, "0 owners"),
+        ({"masked": {"with": [[]]}}, "the noise of 0 of the owners counts"),
         ({"accountant": 3}, "accountant must be a name"),
         ({"local": "keep"}, "local must be a list"),
         ({"guard": lines()}, r"\[\[guard\]\]"),

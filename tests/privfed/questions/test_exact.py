@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 
 from privfed.errors import InputError
 from privfed.questions.exact import (
+    RESOLUTION,
     exact,
     float_up,
     readable,
     round_up,
     shown,
     shown_delta,
+    shown_down,
     shown_percent,
     text,
 )
@@ -165,3 +167,19 @@ def test_a_delta_is_never_shown_below(value: Fraction) -> None:
 def test_a_delta_is_never_told_smaller_than_it_is(value: Fraction | float, written: str) -> None:
     """Nor as a 0 of many digits."""
     assert shown_delta(value) == written
+
+
+@pytest.mark.parametrize("cost", [1e-9, 0.1, 1.0, 3.7, 1e6])
+def test_a_computed_cost_is_rounded_beyond_its_own_float_error(cost: float) -> None:
+    """The last few bits of a float are no proof: a cost is charged as if it were so much larger."""
+    assert Fraction(cost) * (1 + Fraction(9, 10**15)) <= round_up(cost)
+    assert round_up(cost) <= Fraction(cost) * (1 + Fraction(11, 10**15)) + Fraction(1, RESOLUTION)
+
+
+@pytest.mark.parametrize(
+    ("left", "told"), [("0.12399", "0.1239"), ("1.99999", "1.999"), ("0", "0")]
+)
+def test_what_is_left_of_an_epsilon_is_never_shown_as_more(left: str, told: str) -> None:
+    """Rounded down, where what was spent is rounded up."""
+    assert shown_down(Fraction(left)) == told
+    assert Fraction(shown_down(Fraction(left))) <= Fraction(left) <= Fraction(shown(Fraction(left)))

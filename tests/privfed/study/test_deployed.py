@@ -199,7 +199,7 @@ def test_an_owner_who_drops_out_is_named_on_the_page(
         with warnings.catch_warnings(record=True):
             folder = chosen.run(dropping)
     (told,) = json.loads((folder / "metrics.json").read_text())["warnings"]
-    assert re.match(r"south did not answer in \d+ of the \d+ rounds that asked it", told)
+    assert re.match(r"south did not answer in \d+ of \d+ rounds that asked it", told)
     assert f" note: {told}\n" in (folder / "progress").read_text()
     for name in OWNERS:
         shutil.copy(study.parent / name / "ledger.db", folder / "ledgers" / f"{name}.db")

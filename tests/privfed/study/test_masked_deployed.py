@@ -279,7 +279,7 @@ def test_owners_join_a_second_masked_study_under_the_same_keys(
         told = capsys.readouterr().out
         assert "gaussian, masked" in told and "own share of the noise still holds" in told
         assert f"privfed owner masks {folder / 'second'} KEYS" in told
-        alone = re.search(r"still holds epsilon ([\d.]+)\)", told)
+        alone = re.search(r"still holds epsilon ([\d.]+)\n", told)
         own = (folder / "second" / "owner.mask").read_text()
         assert own == (folder / "owner.mask").read_text()
         with pytest.raises(PolicyError, match=f"no key for '{name}'"):

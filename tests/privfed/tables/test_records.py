@@ -60,6 +60,15 @@ def test_truth_values_are_those_listed_in_any_case(
     assert Records.from_frame(table, schema).x[:, 0].tolist() == [1, 0]
 
 
+def test_what_is_no_number_lies_in_the_middle_of_its_bounds() -> None:
+    """And what is infinite at one of them, the target's too."""
+    records = Records(
+        SCHEMA, np.array([[np.nan, np.nan], [np.inf, -np.inf]]), np.array([np.nan, -np.inf])
+    )
+    assert records.x.tolist() == [[50, 1], [100, 0]]
+    assert records.target.tolist() == [0, -1]
+
+
 def test_clipping_counts() -> None:
     """Values outside the bounds are clipped and counted; infinities too."""
     records = Records.from_frame(frame(age=[SENTINEL, -np.inf], y=[0.0, 9.0]), SCHEMA)

@@ -131,6 +131,9 @@ def test_a_finding_reads_as_its_column_does() -> None:
     dates.attrs["sentinels"] = True
     with pytest.raises(RawValueLeft, match=r"a raw value \(a date\), .* = 19\d\d-\d\d-\d\d, and"):
         assert_no_raw([str(day.date()) for day in dates["born"][:9]], dates)
+    ids = sentinels(pd.DataFrame({"id": range(10_007, 90_000, 911)}), 60)
+    with pytest.raises(RawValueLeft, match=r"a raw value \(a whole number\), .* = \d{5}, and"):
+        assert_no_raw(ids["id"].tolist(), ids)
     with pytest.raises(Powerless, match="its 1 record of 1 numeric column look"):
         assert_no_raw([1.5], pd.DataFrame({"x": [1.25]}))
     few = pd.DataFrame({f"x{at}": [0.5, 1.0, 1.5] * 9 for at in range(40)}).assign(
