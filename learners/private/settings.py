@@ -105,9 +105,7 @@ class ModelParams:
     look: float  #: fraction of rho for each later histogram of all columns; 0 for none
     target: float  #: fraction of rho for each later histogram of the target
     correlated: bool  #: whether correlations are queried
-    stretched: (
-        bool  #: whether linear terms are long, so that records far from the middle count less
-    )
+    stretched: bool  #: whether linear terms are long, and records far from the middle count less
     bins: int  #: bins of a column in the basis, of equal shares
     halved_ends: bool  #: whether the outermost of them are two each
     resolution: int  #: bins of a column's histogram after the first round
