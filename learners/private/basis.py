@@ -3,6 +3,7 @@
 A record has one bin in each column and one leaf in each tree, so that sums over records are sums by cell.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +15,7 @@ from privfed.errors import QueryError
 from privfed.learners.private.grid import MOST_CUTS, BinEdges
 from privfed.tables.schema import Schema
 
+MOST_SLOPE = 16  #: Largest scale of a linear term
 DEEPEST = 8  #: Deepest tree: leaves fit a byte
 #: Most functions and trees in one question, and most cells worked on at once.
 MOST_FUNCTIONS, MOST_TREES, BLOCK = 50_000, 1_000, 2**20
@@ -68,14 +70,16 @@ class BasisIndices:
 
     places: np.ndarray  #: of each group's indicator, shape (groups, records)
     lines: np.ndarray  #: the linear terms, shape (columns, records)
+    shortening: np.ndarray  #: c of :class:`Basis`, shape (records,)
 
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """Functions phi of a record whose squares sum to at most :attr:`squares`.
+    """Functions phi of a record.
 
     In order: for each column a linear term ``linear[j] * values[j, code]``, for each column and bin an
-    indicator times ``binned[j]``, for each tree and leaf an indicator times the tree's scale.
+    indicator times ``binned[j]``, for each tree and leaf an indicator times the tree's scale. In sums a
+    record counts c = 1 / max(1, |phi|), so that the squares of c phi sum to at most :attr:`squares`.
     """
 
     grid: BinEdges  #: shared thresholds
@@ -96,11 +100,11 @@ class Basis:
             raise QueryError("malformed", "every code needs a bin")
         if not (np.abs(self.values) <= 1).all() or self.bins.max() > MOST_CUTS:
             raise QueryError("malformed", "linear terms lie between -1 and 1, bins from 0 to 250")
-        for scales in (self.linear, self.binned):
+        for scales, most in ((self.linear, MOST_SLOPE), (self.binned, 1)):
             if scales.shape != (columns,) or scales.dtype.kind != "f":
                 raise QueryError("malformed", "every column needs its scales")
-            if not ((scales >= 0) & (scales <= 1)).all():
-                raise QueryError("malformed", "scales must lie between 0 and 1")
+            if not ((scales >= 0) & (scales <= most)).all():
+                raise QueryError("malformed", f"scales must lie between 0 and {most}")
         for own in self.trees:
             own.check(columns)
         if self.size > MOST_FUNCTIONS:
@@ -152,13 +156,14 @@ class Basis:
 
     @property
     def squares(self) -> float:
-        """Bound of the sum of a record's squared functions: |values| <= 1, one indicator a group."""
-        return float((self.linear**2).sum() + (self.scales**2).sum())
+        """Bound of c^2 |phi|^2: one, or less where |values| <= 1 and one indicator a group leave it shorter."""
+        return min(1.0, float((self.linear**2).sum() + (self.scales**2).sum()))
 
     @property
     def absolutes(self) -> float:
-        """Bound of the sum of a record's absolute functions."""
-        return float(self.linear.sum() + self.scales.sum())
+        """Bound of the sum of |c phi|, at most the root of how many there are (Cauchy and Schwarz)."""
+        most = math.sqrt(self.squares * (self.columns + len(self.scales)))
+        return min(most, float(self.linear.sum() + self.scales.sum()))
 
     def blocks(self, records: int) -> Iterator[slice]:
         """Slices of records that keep memory bounded."""
@@ -171,7 +176,11 @@ class Basis:
         leaves = [own.reached(codes) for own in self.trees]
         places = np.concatenate([self.bins[columns, codes], *leaves])
         lines = self.values[columns, codes] * self.linear[:, None]
-        return BasisIndices(places + self.starts[:, None], lines)
+        squares = np.full(codes.shape[1], float((self.scales**2).sum()))
+        for line in lines:  # in one order, whatever the other records
+            squares += line**2
+        shortening = 1 / np.sqrt(np.maximum(squares, 1))
+        return BasisIndices(places + self.starts[:, None], lines, shortening)
 
     def by_column(self, codes: np.ndarray, column: int, weights: np.ndarray) -> np.ndarray:
         """Weighted sums of those functions of a block that hang on one column, shape (records, outputs)."""
@@ -208,14 +217,14 @@ class Basis:
         return total
 
     def sums(self, cells: BasisIndices, factors: np.ndarray, unit: float) -> np.ndarray:
-        """Sums over a block's records of functions times factors, whole units, shape (functions, outputs).
+        """Sums over a block's records of c phi times factors, whole units, shape (functions, outputs).
 
         Each record's contribution to each function is truncated towards zero before it is added.
         """
         places = cells.places.ravel()
         total = np.empty((self.size, factors.shape[1]))
         for output in range(factors.shape[1]):
-            units = factors[:, output] / unit
+            units = factors[:, output] * cells.shortening / unit
             own = np.trunc(np.multiply.outer(self.scales, units))
             total[:, output] = np.bincount(places, own.ravel(), minlength=self.size)
             total[: self.columns, output] = np.trunc(cells.lines * units).sum(axis=1)
@@ -226,7 +235,7 @@ class Basis:
         records, outputs = factors.shape
         found = np.zeros((records, self.size, outputs))
         for output in range(outputs):
-            units = factors[:, output] / unit
+            units = factors[:, output] * cells.shortening / unit
             own = found[:, :, output]
             own[np.arange(records), cells.places] = np.trunc(np.multiply.outer(self.scales, units))
             own[:, : self.columns] = np.trunc(cells.lines * units).T

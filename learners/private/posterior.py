@@ -1,8 +1,9 @@
 """Approximate MAP weights from noisy moments, under a Gaussian prior.
 
-The model is F = intercept + phi . w, with moments g(w) = N E[phi (prediction - mean)] over synthetic
-records. Releases tell t = sum of phi (target - mean) over real records, whatever the round. The weights
-trade g(w) = t, up to sampling and noise, against the prior.
+The model is F = intercept + phi . w, with moments g(w) = N E[c phi (prediction - mean)] over synthetic
+records. Releases tell t = sum of c phi (target - mean) over real records, whatever the round. The weights
+trade g(w) = t, up to sampling and noise, against the prior. Where c is below one (:class:`.Basis`), this is
+weighted least squares; sampling has c^2 and is taken to have c, which errs towards too much of it.
 """
 
 from __future__ import annotations
@@ -231,7 +232,7 @@ class WeightPosterior:
     """Maps noisy moments to weights."""
 
     leading: Subspace  #: directions and synthetic records
-    shares: np.ndarray  #: weights of the synthetic records, mean 1
+    shares: np.ndarray  #: weights of the synthetic records, mean 1, times c of :class:`.Basis`
     outcome: Outcome  #: the link
     start: np.ndarray  #: score of a record without any function, shape (outputs,)
     means: np.ndarray  #: predictions there, shape (outputs,)
@@ -250,12 +251,12 @@ class WeightPosterior:
         return Linearization(weights, predictions, self.told(predictions), curvatures)
 
     def expected(self, predictions: np.ndarray) -> np.ndarray:
-        """N E[phi (prediction - mean)], shape (functions, outputs)."""
+        """N E[c phi (prediction - mean)], shape (functions, outputs)."""
         rest = ((predictions - self.means) * self.shares[:, None]).astype(np.float32)
         return np.asarray(self.leading.functions.T @ rest, float) * (self.records / len(rest))
 
     def curvatures(self, predictions: np.ndarray) -> np.ndarray:
-        """N E[irls_weight phi^2] of each function, the mean over outputs; shape (functions,)."""
+        """N E[c irls_weight phi^2] of each function, the mean over outputs; shape (functions,)."""
         heavy = self.shares * self.outcome.variances(predictions).mean(axis=1)
         squares = heavy.astype(np.float32) @ self.leading.functions**2
         return np.asarray(squares, float) * (self.records / len(heavy))
@@ -266,7 +267,7 @@ class WeightPosterior:
         return np.asarray(self.leading.features.T @ rest) * (self.records / len(rest))
 
     def curvature(self, irls_weights: np.ndarray) -> np.ndarray:
-        """N E[irls_weight phi phi'], shape (directions, directions)."""
+        """N E[c irls_weight phi phi'], shape (directions, directions)."""
         own = self.leading.features * np.sqrt(self.shares * irls_weights)[:, None]
         return np.asarray(own.T @ own) * (self.records / len(own))
 

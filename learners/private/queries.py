@@ -227,11 +227,12 @@ class BasisLeafCounts(_Coded):
 class Gradient(_Coded):
     """Sums by bin and leaf (and for linear terms) of the records' residuals under a public model.
 
-    A record adds phi_l r_o to the sum of function l and output o: phi are the basis' functions, r its
-    residuals; each product is truncated towards zero to whole units, which makes no norm longer.
+    A record adds c phi_l r_o to the sum of function l and output o: phi are the basis' functions, c shortens
+    them to a norm of one, r are its residuals; each product is truncated towards zero to whole units, which
+    makes no norm longer.
 
-    Sensitivity: sum over l of phi_l^2 is at most S = :attr:`.Basis.squares` and |r| at most D =
-    :meth:`.ResidualBounds.norm`, so squared L2 is at most S D^2. In L1, sum |phi_l| <= A =
+    Sensitivity: c^2 times the sum over l of phi_l^2 is at most S = :attr:`.Basis.squares` and |r| at most D =
+    :meth:`.ResidualBounds.norm`, so squared L2 is at most S D^2. In L1, sum |c phi_l| <= A =
     :attr:`.Basis.absolutes` and |r|_1 <= sqrt(outputs) D. (A fraction of 2^-30 more covers rounding in
     these figures.) Replacing a record moves the sums by twice as much.
     """

@@ -5,9 +5,9 @@ taken. Their second moments err by some E, so that sums told at weights u stand 
 about N E (u - w). Beforehand E's entries are independent, of mean zero: at w, sums of function i told
 at u and at v err by
 
-    N(0, m c_i (u - w)' H (v - w) / N),    m = N (relative error of a second moment)^2,
+    N(0, m h_i (u - w)' H (v - w) / N),    m = N (relative error of a second moment)^2,
 
-c_i = N E[irls_weight phi_i^2] and H = N E[irls_weight phi phi'] over synthetic records. The best linear
+h_i = N E[c irls_weight phi_i^2] and H = N E[c irls_weight phi phi'] over synthetic records. The best linear
 unbiased estimate at w (Aitken 1936; kriging) weighs each round by its noise and its distance. Differences
 between rounds tell N E along the steps taken (as in Broyden's method), as far as noise allows, and beyond
 their noise they tell m. Each output goes with its own weights.
@@ -31,7 +31,7 @@ LEAST_NOISE = 1e-11  #: Least variance of sums, as a share of what mismatch make
 class SyntheticHessian:
     """Curvature of the loss over synthetic records, at some weights."""
 
-    own: np.ndarray  #: c, by function, shape (functions,)
+    own: np.ndarray  #: h, by function, shape (functions,)
     whole: np.ndarray  #: H along the leading directions, shape (directions, directions)
     records: float  #: N
 

@@ -50,6 +50,8 @@ class Settings:
     # basis and synthetic records
     rank_clip: float = 2.2  #: |mid-ranks|^2 of a record is clipped to the columns over this
     one_value: float = 0.999  #: fraction in one bin, from which a column has no functions
+    stretch: float = 1.25  #: root mean square of a linear term before its scale
+    min_mean_square: float = 0.04  #: of its values, at least, for that
     even_weight: float = 0.5  #: fraction of the columns' weights that all have alike
     main_linear: float = 0.4  #: of a column's main effect, its linear term's fraction
     cut_ranks: tuple[float, float] = (0.1, 0.9)  #: between which trees cut a column
@@ -103,6 +105,7 @@ class ModelParams:
     look: float  #: fraction of rho for each later histogram of all columns; 0 for none
     target: float  #: fraction of rho for each later histogram of the target
     correlated: bool  #: whether correlations are queried
+    stretched: bool  #: whether linear terms are long, and records far from the middle count less
     bins: int  #: bins of a column in the basis, of equal shares
     halved_ends: bool  #: whether the outermost of them are two each
     resolution: int  #: bins of a column's histogram after the first round
@@ -128,25 +131,25 @@ class ModelParams:
 
 
 _SNR_25 = ModelParams(
-    linear=0.35, binned=0.65, trees=(), ranked=True, look=0.0, target=0.08, correlated=False, bins=1, halved_ends=False, resolution=6,
+    linear=0.35, binned=0.65, trees=(), ranked=True, look=0.0, target=0.08, correlated=False, stretched=True, bins=1, halved_ends=False, resolution=6,
     rounds=2, first=0.0, masses=False, calibrated=False, prior=4.0, spread=0.4, synthetic_records=2_000, directions=200,
 )  # fmt: skip
 _SNR_180 = ModelParams(
-    linear=0.6, binned=0.2, trees=((16, 2, 0.2),), ranked=True, look=0.06, target=0.04, correlated=True, bins=4, halved_ends=False, resolution=12, rounds=2,
+    linear=0.7, binned=0.15, trees=((16, 2, 0.15),), ranked=True, look=0.06, target=0.04, correlated=True, stretched=True, bins=4, halved_ends=False, resolution=12, rounds=3,
     first=0.0, masses=False, calibrated=False, prior=4.0, spread=0.8, synthetic_records=2_000, directions=200,
 )  # fmt: skip
-_SNR_60 = replace(_SNR_180, target=0.1)
+_SNR_60 = replace(_SNR_180, target=0.1, rounds=2)
 _SNR_500 = ModelParams(
-    linear=0.35, binned=0.25, trees=((16, 2, 0.2), (16, 4, 0.2)), ranked=True, look=0.05, target=0.01, correlated=True, bins=8, halved_ends=False, resolution=16, rounds=3,
+    linear=0.35, binned=0.25, trees=((16, 2, 0.2), (16, 4, 0.2)), ranked=True, look=0.05, target=0.01, correlated=True, stretched=True, bins=8, halved_ends=False, resolution=16, rounds=4,
     first=0.0, masses=False, calibrated=True, prior=2.0, spread=1.0, synthetic_records=2_000, directions=200,
 )  # fmt: skip
 _SNR_2000 = ModelParams(
-    linear=0.15, binned=0.15, trees=((16, 2, 0.2), (16, 4, 0.3), (6, 5, 0.2)), ranked=False, look=0.04, target=0.01, correlated=True, bins=16, halved_ends=False,
+    linear=0.15, binned=0.15, trees=((16, 2, 0.2), (16, 4, 0.3), (6, 5, 0.2)), ranked=False, look=0.04, target=0.01, correlated=True, stretched=True, bins=16, halved_ends=False,
     resolution=32, rounds=5, first=0.2, masses=True, calibrated=True, prior=2.0, spread=1.1,
     synthetic_records=2_500, directions=250,
 )  # fmt: skip
 _SNR_5000 = ModelParams(
-    linear=0.15, binned=0.15, trees=((16, 2, 0.2), (16, 4, 0.3), (6, 5, 0.2)), ranked=False, look=0.02, target=0.01, correlated=True, bins=16, halved_ends=False,
+    linear=0.15, binned=0.15, trees=((16, 2, 0.2), (16, 4, 0.3), (6, 5, 0.2)), ranked=False, look=0.02, target=0.01, correlated=True, stretched=False, bins=16, halved_ends=False,
     resolution=32, rounds=5, first=0.1, masses=True, calibrated=True, prior=1.4, spread=1.1,
     synthetic_records=2_500, directions=250,
 )  # fmt: skip

@@ -73,7 +73,7 @@ class _Learning:
         shares, leading = self._weighed(basis, codes, scale_factors)
         posterior = WeightPosterior(
             leading,
-            shares,
+            shares * basis.cells(codes).shortening,
             self.outcome,
             self.start,
             self.means,
@@ -192,9 +192,16 @@ class _Learning:
     ) -> tuple[np.ndarray, np.ndarray]:
         ordered = np.array([own.column.kind != "category" for own in self.marginals.features])
         return (
-            np.sqrt(np.where(ordered, linear, 0.0) * weighed),
+            self._stretch() * np.sqrt(np.where(ordered, linear, 0.0) * weighed),
             np.sqrt(np.where(ordered, binned, linear + binned) * weighed),
         )
+
+    def _stretch(self) -> np.ndarray:
+        """Factors by which linear terms are as long, on average, as an indicator that is always one, and longer."""
+        if not self.params.stretched:
+            return np.ones(len(self.marginals.features))
+        squares = (self.marginals.shares() * self._values() ** 2).sum(axis=1)
+        return np.asarray(SETTINGS.stretch / np.sqrt(np.maximum(squares, SETTINGS.min_mean_square)))
 
     def _make_up(self) -> np.ndarray:
         likeliest = self.marginals.sharpened()

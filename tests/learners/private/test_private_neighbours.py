@@ -170,17 +170,47 @@ def test_a_target_between_two_classes_is_of_one_of_them() -> None:
 
 
 def test_the_bounds_are_nearly_attained() -> None:
-    """One record moves the gradient by all of S D^2: what is declared is not far too wide."""
-    basis = replace(BASIS, linear=np.ones(P))
+    """One record moves the gradient by all of S D^2, of functions longer than one and shorter: no bound is far too wide."""
+    short = replace(
+        BASIS, linear=np.full(P, 0.1), binned=np.full(P, 0.2), trees=(replace(TREES[0], scale=0.3),)
+    )
+    for basis in (short, replace(BASIS, linear=np.ones(P)), replace(BASIS, linear=np.full(P, 9.0))):
+        query = replace(gradient(BINARY, 0.0, (0.0, 0.0, 1.0)), basis=basis)
+        query = replace(query, weights=np.zeros((basis.size, 1)))
+        part = query.parts(BINARY)["sums"]
+        assert part.sensitivity is not None
+        change = moved(units(query, [CORNERS[0]], BINARY)["sums"], np.zeros((basis.size, 1)))
+        assert change.l2_squared > 0.99 * part.sensitivity.add_or_remove.l2_squared
+
+
+@settings(max_examples=60)
+@given(
+    base=st.lists(ROW, max_size=4),
+    rows=st.tuples(ROW, ROW),
+    linear=st.lists(st.floats(0, 16), min_size=P, max_size=P),
+    binned=st.lists(st.floats(0, 1), min_size=P, max_size=P),
+)
+def test_functions_of_any_length_keep_to_the_bounds(
+    base: list[Row], rows: tuple[Row, Row], linear: list[float], binned: list[float]
+) -> None:
+    """However steep linear terms are, and with the residual at its limit."""
+    basis = replace(BASIS, linear=np.array(linear), binned=np.array(binned))
     query = replace(gradient(BINARY, 0.0, (0.0, 0.0, 1.0)), basis=basis)
-    query = replace(query, weights=np.zeros((basis.size, 1)))
-    part = query.parts(BINARY)["sums"]
-    assert part.sensitivity is not None
-    change = moved(units(query, [CORNERS[0]], BINARY)["sums"], np.zeros((basis.size, 1)))
-    values = np.array([1.0, 1.0, 1.0, 1.0])  # of the last codes, up to the sign
-    least = float((basis.scales**2).sum() + (values**2).sum()) / basis.squares
-    assert change.l2_squared > 0.99 * least * part.sensitivity.add_or_remove.l2_squared
-    assert least > 0.99
+    check_neighbours(query, base, list(rows), BINARY)
+
+
+def test_a_record_that_is_not_shortened_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted fault: functions longer than one count as they are."""
+    query = gradient(BINARY, 0.0, (0.0, 0.0, 1.0))
+    check_neighbours(query, [], CORNERS, BINARY)
+    cells = Basis.cells
+    monkeypatch.setattr(
+        Basis,
+        "cells",
+        lambda self, codes: replace(cells(self, codes), shortening=np.ones(codes.shape[1])),
+    )
+    with pytest.raises(AssertionError, match="moves by"):
+        check_neighbours(query, [], CORNERS, BINARY)
 
 
 def test_the_bounds_of_scores_are_nearly_attained() -> None:

@@ -123,11 +123,12 @@ def twin_masses(query: Mapping[str, Any], table: Records) -> dict[str, np.ndarra
 
 
 def twin_gradient(query: Mapping[str, Any], table: Records) -> dict[str, np.ndarray]:
-    """The record's functions times its residuals (``private.gradient``)."""
+    """The record's functions, no longer than one, times its residuals (``private.gradient``)."""
     functions = design(query["basis"], table.x)
     scores = query["start"] + functions @ query["weights"]
     rest = _residuals(query["outcome"], query["window"], table.target, scores)
-    return {"sums": np.trunc(functions[:, :, None] * rest[:, None, :] * GRADIENT_UNIT)}
+    shorter = functions / np.maximum(1, np.linalg.norm(functions, axis=1, keepdims=True))
+    return {"sums": np.trunc(shorter[:, :, None] * rest[:, None, :] * GRADIENT_UNIT)}
 
 
 def twin_scores(query: Mapping[str, Any], table: Records) -> dict[str, np.ndarray]:
@@ -304,7 +305,8 @@ HOSTILE: dict[str, Callable[[queries.Gradient], queries.Gradient]] = {
     "cuts that fall": _basis(grid=BinEdges(((0.5, 0.4), (), ()))),
     "cuts that are none": _basis(grid=BinEdges(((NAN,), (), ()))),
     "too many cuts": _basis(grid=BinEdges((tuple(np.linspace(0, 1, 251).tolist()), (), ()))),
-    "scales above one": _basis(linear=np.array([2.0, 0, 0])),
+    "scales above one": _basis(binned=np.array([2.0, 0, 0])),
+    "slopes too steep": _basis(linear=np.array([17.0, 0, 0])),
     "scales below zero": _basis(binned=np.array([-1.0, 0, 0])),
     "scales that are none": _basis(linear=np.array([NAN, 0, 0])),
     "scales of other columns": _basis(linear=np.ones(2)),
