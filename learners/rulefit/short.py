@@ -356,7 +356,7 @@ class _Shortening:
             high = -_first(-below[::-1], -edges[::-1], -below[each[0]] - reach)
             low, high = max(low, (last + number) / 2), min(high, (number + next_) / 2)
             if own.kind == "integer":
-                low, number, high = math.ceil(low), math.ceil(number), math.floor(high)
+                low, number, high = math.ceil(low), float(math.ceil(number)), math.floor(high)
             found.append(roundest(low, high, number))
         return found, np.repeat(np.arange(len(groups)), [len(each) for each in groups])
 

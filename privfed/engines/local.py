@@ -47,6 +47,8 @@ Policies = str | Path | Policy | Callable[[Schema], Policy] | Mapping[str, Polic
 class LocalDisclosure(ChannelDisclosure):
     """The embedded default: every client's gate in this process; ``parallel`` asks all at once."""
 
+    _own_code = True
+
     def __init__(self, gates: Mapping[str, Gate], *, parallel: bool = False) -> None:
         if not gates:
             raise InputError(

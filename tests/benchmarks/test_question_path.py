@@ -10,8 +10,8 @@ from question_path import changes, federation
 from privfed.testing.queries import Histogram
 
 FIRST = Histogram(0, (0.0, 40.0, 100.0))
-#: What was reached: 22 files and 100 changes (93 before noise was watched and studies had shares; once 28 and 183).
-FILES, CHANGES = 22, 100
+#: What was reached: 22 files and 95 changes, and room for caches that other tests have filled (once 28 and 183).
+FILES, CHANGES = 22, 98
 
 
 def test_a_question_s_path_is_no_longer_than_it_was() -> None:

@@ -269,6 +269,20 @@ def test_thresholds_between_few_values_are_round() -> None:
     assert np.mean([2 * cut % 1 == 0 for cut in found]) > 0.8
 
 
+def test_thresholds_of_whole_numbers_are_floats_like_all_others() -> None:
+    """Saved and restored they are the same: a whole one was written without its point, and came back with it."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"grade": rng.integers(0, 4, 3000), "owner": "a"})
+    table["y"] = (rng.random(3000) < 0.1 + 0.7 * (table["grade"] >= 2)).astype(int)
+    schema = Schema((Column("grade", "integer", 0, 3),), Column("y", "integer", 0, 1))
+    model = RuleFitClassifier(random_state=0)
+    held = LocalDisclosure.from_frame(
+        table, "y", client="owner", schema=schema, policy=model.private("4"), seed=0
+    )
+    cuts = model.fit(held).models_[0].terms.cutoffs.cuts[0]
+    assert cuts and {type(cut) for cut in cuts} == {float}
+
+
 def test_coefficients_move_with_the_scores_as_their_covariance_says() -> None:
     """The posterior's root, added to the engine's weights column by column, moves the refit by its image."""
     engine = whole()
