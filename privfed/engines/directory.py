@@ -65,7 +65,7 @@ class Directory(Carrier, Generic[Node]):
 
 
 @dataclass(frozen=True)
-class _Named:
+class _Identified:
     """The part of a batch, and of replies to one, that says which it is."""
 
     id: str = ""
@@ -73,7 +73,7 @@ class _Named:
 
 def _id(data: bytes) -> str:
     try:
-        return wire.decode(data, _Named, LIMIT).id
+        return wire.decode(data, _Identified, LIMIT).id
     except WireError:
         return ""
 
