@@ -5,7 +5,7 @@
 The private engine of RuleFit over records dealt at random to so many owners, in bounds of the whole data
 set; at most 20,000 records, a fifth held out. Masked: nobody colludes. Numbers are predicted (RMSE over
 the target's deviation, constant 1) and, with --cut, cut at the median and classified. Delta 1e-5. Writes
-benchmarks/results/private_masked.csv with --results private_masked.
+benchmarks/results/private_masked.csv with --results private_masked; cells measured by today's code stay.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from league import DELTA, TARGETS, load, predictions, schema_of
-from result_rows import RESULTS, arguments, progress, read_rows, seeds_of, write_rows
+from result_rows import RESULTS, arguments, progress, read_rows, seeds_of, up_to_date, write_rows
 from sklearn.metrics import roc_auc_score
 
 from privfed import LocalDisclosure, Schema
@@ -90,30 +90,29 @@ def main() -> None:
     cells = [(d, e, k, m) for d in given.data for e in given.epsilons for k in given.owners
              for m in (False, True) if k > 1 or not m]  # fmt: skip
     seeds = seeds_of(given)
-    rows: list[dict[str, object]] = []
-    if given.results:
-        rows = [{"code": "", **row} for row in read_rows(RESULTS / f"{given.results}.csv")]
-    done = {tuple(str(row[key]) for key in KEYS[:4]) for row in rows}
+    held = read_rows(RESULTS / f"{given.results}.csv") if given.results else []
+    rows: dict[tuple[str, ...], dict[str, object]] = {
+        tuple(row[key] for key in KEYS[:4]): {"code": "", **row} for row in held
+    }
     for name, epsilon, owners, masked in progress(cells, "masked sums"):
-        if (name, str(owners), str(masked), epsilon) in done:
+        cell = (name, str(owners), str(masked), epsilon)
+        if cell in rows and up_to_date(str(rows[cell]["code"])):
             continue
         found = [score(name, owners, masked, epsilon, seed, given.cut) for seed in seeds]
         number = load(name)[1] and not given.cut
-        rows.append(
-            {
-                "set": name,
-                "owners": owners,
-                "masked": masked,
-                "epsilon": epsilon,
-                "metric": "rmse / deviation" if number else "auc",
-                "value": round(float(np.mean(found)), 4),
-                "spread": round(float(np.std(found, ddof=1)), 4) if len(found) > 1 else 0.0,
-                "seed": f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0]),
-            }
-        )
-        print(*rows[-1].values(), flush=True)
+        rows[cell] = {
+            "set": name,
+            "owners": owners,
+            "masked": masked,
+            "epsilon": epsilon,
+            "metric": "rmse / deviation" if number else "auc",
+            "value": round(float(np.mean(found)), 4),
+            "spread": round(float(np.std(found, ddof=1)), 4) if len(found) > 1 else 0.0,
+            "seed": f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0]),
+        }
+        print(*rows[cell].values(), flush=True)
         if given.results:
-            write_rows(rows, given.results, KEYS, seed="")
+            write_rows(list(rows.values()), given.results, KEYS, seed="")
 
 
 if __name__ == "__main__":

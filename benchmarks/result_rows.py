@@ -252,6 +252,8 @@ def code(folders: str) -> str:
 
 def up_to_date(then: str) -> bool:
     """Whether a :func:`code` is today's, or one of which reruns have shown that today's gives the same figures."""
+    if not then:
+        return False
     same = {code(then.split()[0])}
     for row in reversed(read_rows(UNCHANGED)):  # newest first: from today's code back
         same |= {row["before"]} if row["after"] in same else set()

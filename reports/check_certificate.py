@@ -100,7 +100,12 @@ def _evidence(plain: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[t
         found = _text(max(shares), 3, ROUND_FLOOR) if shares else "no audit"
         yield "audit: proven over claimed", f"at least {limits['min_audit_power']:g}", found, state
     false = [own["subject"] for own in plain["audited"] if own["proven"] > own["claimed"]]
-    yield "audits", "contradict no claim", _all("agree", false, plain["audited"]), _state(not false)
+    yield (
+        "audits",
+        "contradict no claim",
+        _all("that measure epsilon agree", false, plain["audited"]),
+        _state(not false),
+    )
 
 
 def _text(value: float, digits: int, rounding: str = ROUND_CEILING) -> str:  # 3.0001 is not 3

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from privfed.errors import InputError
 @click.option("--table", type=PATH, help="A .csv file, for a function of a table.")
 @click.option("--runs", type=int, default=4000, help="Answers drawn in each game.")
 @click.option("--out", type=PATH, help="A folder for guard.json and guard.html.")
+@click.option("--overwrite", is_flag=True, help="Replace an earlier output in --out.")
 def check_guard(
     guard: str,
     options: str,
@@ -33,6 +35,7 @@ def check_guard(
     table: Path | None,
     runs: int,
     out: Path | None,
+    overwrite: bool,
     **claim: Any,
 ) -> int:
     """Check GUARD, which others wrote, against its claim.
@@ -48,25 +51,27 @@ def check_guard(
     from privfed.guards.trial import SHAPES
     from privfed.guards.verdict import check_guard as checked
     from privfed.reports.guard import guard_page
+    from privfed.study.output import written_whole
     from privfed.study.scaffold import form_of
     from privfed.tables.sources import read_table
 
     sys.path.insert(0, "")
-    verdict = checked(
-        guard,
-        GuardClaim(**claim),
-        options=_options(options),
-        shapes=_shapes(shape) if shape else SHAPES,
-        table=None if table is None else read_table(table, text=form_of(table)),
-        runs=runs,
-    )
-    click.echo(verdict.text())
+    with nullcontext() if out is None else written_whole(out, overwrite=overwrite) as folder:
+        verdict = checked(
+            guard,
+            GuardClaim(**claim),
+            options=_options(options),
+            shapes=_shapes(shape) if shape else SHAPES,
+            table=None if table is None else read_table(table, text=form_of(table)),
+            runs=runs,
+        )
+        click.echo(verdict.text())
+        if folder is not None:
+            plain = verdict.to_dict()
+            written = json.dumps(plain, indent=1, default=float, allow_nan=True)
+            (folder / "guard.json").write_text(written + "\n", encoding="utf-8")
+            (folder / "guard.html").write_text(guard_page(plain), encoding="utf-8")
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        plain = verdict.to_dict()
-        written = json.dumps(plain, indent=1, default=float, allow_nan=True)
-        (out / "guard.json").write_text(written + "\n", encoding="utf-8")
-        (out / "guard.html").write_text(guard_page(plain), encoding="utf-8")
         click.echo(f"written: {out / 'guard.json'}, {out / 'guard.html'}")
     return BREACH if verdict.convicting else FINE
 

@@ -332,7 +332,7 @@ def test_bad_thresholds_are_refused(tmp_path: Path, text: str, told: str) -> Non
 def test_no_audit_is_told_as_none(tmp_path: Path) -> None:
     """Where nobody audited, nothing is said of what audits found; wording of older certificates still stands."""
     plain = made(tmp_path)
-    assert criteria(plain)[-1]["found"] == "all 1 agree"
+    assert criteria(plain)[-1]["found"] == "all 1 that measure epsilon agree"
     plain["criteria"][-1]["found"] = "none does"
     assert "its decision does not follow from its figures" not in faults(plain, b"model", None)
     plain["audited"] = []

@@ -332,6 +332,11 @@ def test_the_command_prints_and_writes_the_verdict_as_text_data_and_page(
         assert plain["verdict"] in told and plain["verdict"] in page
         assert page == guard_page(plain) and "http" not in page
         assert all(each["says"] in told for each in plain["findings"])
+        again = ["check-guard", guard, *common, "--rounds", "1", "--out", str(out)]
+        assert status(again) == BAD_INPUT
+        assert "add --overwrite" in capsys.readouterr().err
+        assert status([*again, "--overwrite"]) == expected
+        capsys.readouterr()
 
 
 @pytest.mark.parametrize(
