@@ -48,7 +48,7 @@ NEAR = 0.02  #: Largest error of a recovered number, as a fraction of its range
 MANY = 0.1  #: Fraction of the members above the baseline from which the finding is a breach
 SURE = 1e6  #: Score of whom exact sums name, beyond every estimate
 #: What is measured of them.
-NAMED = "share of the used records on a list that exact sums name, none guessed"
+NAMED = "share of the used records on a list that exact sums identify, without guessing"
 TARGET = "target"  #: The name of the schema's target, whatever it is called there
 
 
@@ -179,7 +179,7 @@ class CandidateInference(Attack):
     risk: ClassVar[Risk] = "singling out"
     harm: ClassVar[str] = "someone with a list of candidates can tell whose record was used"
     question: ClassVar[str] = (
-        "Who on a list of candidates was there, and what of them is not on it?"
+        "Which candidates on a list are in the data, and which of their values can be inferred?"
     )
 
     def __init__(
@@ -409,7 +409,9 @@ class CandidateInference(Attack):
 
 def _metric(unknown: str) -> str:
     what = (
-        f"whose {unknown} came out" if unknown else "found, with 1 % of the others accused wrongly"
+        f"whose {unknown} was inferred"
+        if unknown
+        else "found while 1 % of the others are wrongly accused"
     )
     return f"share of the used records on a list {what}"
 

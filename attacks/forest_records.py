@@ -116,7 +116,9 @@ class PiecedRecords(Attack):
     name: ClassVar[str] = "pieced_records"
     risk: ClassVar[Risk] = "singling out"
     harm: ClassVar[str] = "whole records can be pieced together"
-    question: ClassVar[str] = "Which whole records follow from the sketches of many trees?"
+    question: ClassVar[str] = (
+        "Which whole records can be assembled from the sketches of many trees?"
+    )
     kinds: ClassVar[tuple[str, ...]] = (SKETCHES,)
 
     def run(

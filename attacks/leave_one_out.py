@@ -56,7 +56,7 @@ class LeaveOneOut(Attack):
     risk: ClassVar[Risk] = "singling out"
     harm: ClassVar[str] = "someone who knows all other records can tell whether a record was used"
     question: ClassVar[str] = (
-        "Knowing all other records, would the same trees, rules and scores have left without one?"
+        "Knowing all other records, do trees, rules and scores show whether a record was used?"
     )
 
     def reads(self, entry: TranscriptEntry) -> bool:

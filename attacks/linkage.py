@@ -47,7 +47,7 @@ class Linkage(Attack):
     risk: ClassVar[Risk] = "linkability"
     harm: ClassVar[str] = "answers can be linked to the person who gave them"
     question: ClassVar[str] = (
-        "Knowing what some people hold, can one tell which individual's answers are theirs?"
+        "Knowing some people's rules, can one tell which individual's answers are theirs?"
     )
     kinds: ClassVar[tuple[str, ...]] = (
         "rule_search.templates",

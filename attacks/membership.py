@@ -58,7 +58,7 @@ class Membership(Attack):
     risk: ClassVar[Risk] = "singling out"
     harm: ClassVar[str] = "someone who knows all other records can tell whether a record was used"
     question: ClassVar[str] = (
-        "Knowing all other records, can one tell whether a person's record was there?"
+        "Knowing all other records, can one tell whether a person's record was used?"
     )
 
     def run(

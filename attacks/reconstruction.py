@@ -97,9 +97,7 @@ class Reconstruction(Attack):
     controls: ClassVar[bool] = True
     risk: ClassVar[Risk] = "inference"
     harm: ClassVar[str] = "values of few records follow from all totals together"
-    question: ClassVar[str] = (
-        "What follows from all releases together that none of them tells by itself?"
-    )
+    question: ClassVar[str] = "What do all releases together reveal that no single one does?"
 
     def run(
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None

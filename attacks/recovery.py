@@ -52,7 +52,7 @@ class Recovery(Attack):
     name: ClassVar[str] = "recovery"
     risk: ClassVar[Risk] = "singling out"
     harm: ClassVar[str] = "whole records can be computed from what was released"
-    question: ClassVar[str] = "Which whole records can be solved out of the leaf equations?"
+    question: ClassVar[str] = "Which whole records can be recovered from the leaf equations?"
     kinds: ClassVar[tuple[str, ...]] = (LEAVES,)
 
     def run(

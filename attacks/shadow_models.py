@@ -27,7 +27,7 @@ Train = Callable[[np.ndarray, np.ndarray], Any]
 #: How a record is judged; offline ones never train on it.
 Way = Literal["lira", "lira-offline", "rmia", "rmia-offline"]
 WAYS: tuple[Way, ...] = ("lira", "lira-offline", "rmia", "rmia-offline")
-QUESTION = "Can a reader of the model alone tell whom it learnt from?"
+QUESTION = "Can a reader of the model alone tell which records trained it?"
 #: A probability is kept this far from 0 and 1 before its odds are taken: a forest of 100 trees votes in
 #: steps of a hundredth, and what it votes all but unanimously says no more.
 CLIPPED = 5e-3

@@ -122,7 +122,7 @@ class SketchedValues(Attack):
     name: ClassVar[str] = "sketches"
     risk: ClassVar[Risk] = "singling out"
     harm: ClassVar[str] = "values of a record stand in the released quantiles"
-    question: ClassVar[str] = "Which raw values do a forest's quantile sketches hand over?"
+    question: ClassVar[str] = "Which raw values do a forest's quantile sketches reveal?"
     kinds: ClassVar[tuple[str, ...]] = (SKETCHES,)
 
     def run(

@@ -103,7 +103,7 @@ class SmallGroups(Attack):
     risk: ClassVar[Risk] = "singling out"
     harm: ClassVar[str] = "a released group is so small that it tells of one person"
     question: ClassVar[str] = (
-        "Which released groups hold so few records, or so much the same, that they tell of one?"
+        "Which released groups are so small, or so uniform, that they describe one person?"
     )
 
     def __init__(self, *, time_limit: float | None = None, smallest: int = SMALLEST) -> None:

@@ -81,7 +81,7 @@ class Subtraction(Attack):
     name: ClassVar[str] = "subtraction"
     risk: ClassVar[Risk] = "inference"
     harm: ClassVar[str] = "withheld values can be worked out"
-    question: ClassVar[str] = "Which withheld sums can be worked out from what was released?"
+    question: ClassVar[str] = "Which withheld sums can be computed from the released ones?"
     kinds: ClassVar[tuple[str, ...]] = (LEVEL, LEAVES, ACTIVATION)
 
     def attackable(self, transcript: Transcript) -> bool:

@@ -103,7 +103,7 @@ class Verbatim(Attack):
     name: ClassVar[str] = "verbatim"
     risk: ClassVar[Risk] = "singling out"
     harm: ClassVar[str] = "values of a record were handed over as they are"
-    question: ClassVar[str] = "Which numbers of the raw table stand in the releases as they are?"
+    question: ClassVar[str] = "Which raw values appear unchanged in the releases?"
 
     def run(
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None

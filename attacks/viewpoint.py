@@ -48,7 +48,7 @@ def run_as(
     seen, known = seen_by(owner, transcript, truth)
     if not attack.attackable(seen):
         return []
-    question = f"To a data owner who is told every total: {attack.question}"
+    question = f"Seen by a data owner who receives every total: {attack.question}"
     return [
         replace(found, attack=found.attack + BY_AN_OWNER, question=question, exposed={})
         for found in attack.run(seen, known, schema)

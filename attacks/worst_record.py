@@ -226,7 +226,9 @@ class WorstRecord(Attack):
     name: ClassVar[str] = "worst_record"
     risk: ClassVar[Risk] = "singling out"
     harm: ClassVar[str] = "an unusual record moves the answers by more than was paid for"
-    question: ClassVar[str] = "How far can one record move what left, beside what was paid for it?"
+    question: ClassVar[str] = (
+        "How much can one record change the releases, compared with the privacy loss charged?"
+    )
 
     def reads(self, entry: TranscriptEntry) -> bool:
         """Whether a part of it adds up over records and has known noise."""
@@ -271,7 +273,7 @@ class WorstRecord(Attack):
             return []
         _, found = law.rates(told.value)
         expected = self.finding(
-            "share of draws in which the worst record is found, with 1 % accused wrongly, expected",
+            "share of draws in which the worst record is found while 1 % are wrongly accused, expected",
             found,
             of=1.0,
             low=found,

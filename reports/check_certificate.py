@@ -73,7 +73,7 @@ def _claims(plain: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[tup
 
 
 def _evidence(plain: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    broken, attacked = plain["breaches"], plain["attacked"]
+    broken, attacked, audited = plain["breaches"], plain["attacked"], plain["audited"]
     yield "guarantees", "none violated", "; ".join(broken) or "none", _state(not broken)
     blind = {found["attack"] for found in attacked if found["state"] == "not looked"}
     missing = sorted({*limits["attacks"]} - ({found["attack"] for found in attacked} - blind))
@@ -95,17 +95,12 @@ def _evidence(plain: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[t
             state = FAILED if above else UNKNOWN if silent or not known else MET
             yield f"members {name}", f"at most {limits[key]:g} (upper end)", told, state
     if limits["min_audit_power"] is not None:
-        shares = [own["proven"] / own["claimed"] for own in plain["audited"] if own["claimed"]]
+        shares = [own["proven"] / own["claimed"] for own in audited if own["claimed"]]
         state = _state(max(shares) >= limits["min_audit_power"]) if shares else UNKNOWN
         found = _text(max(shares), 3, ROUND_FLOOR) if shares else "no audit"
         yield "audit: proven over claimed", f"at least {limits['min_audit_power']:g}", found, state
-    false = [own["subject"] for own in plain["audited"] if own["proven"] > own["claimed"]]
-    yield (
-        "audits",
-        "contradict no claim",
-        _all("that measure epsilon agree", false, plain["audited"]),
-        _state(not false),
-    )
+    bad = [own["subject"] for own in audited if own["proven"] > own["claimed"]]
+    yield "audits of epsilon", "contradict no claim", _all("agree", bad, audited), _state(not bad)
 
 
 def _text(value: float, digits: int, rounding: str = ROUND_CEILING) -> str:  # 3.0001 is not 3

@@ -121,7 +121,7 @@ def test_an_unknown_target_is_told() -> None:
     )
     assert target.detail["median error as a share of the range"] < 0.05
     assert TARGET in target.metric
-    assert feature.metric.endswith("whose b came out")
+    assert feature.metric.endswith("whose b was inferred")
     with pytest.raises(InputError, match="no column 'c'"):
         CandidateInference(unknown=["c"]).run(transcript, small, SCHEMA)
 

@@ -105,7 +105,7 @@ def test_attacks_find_everybody_elses_records_in_exact_totals_and_none_in_noise(
     transcript, known = told(Policy({Histogram.kind: (Guard.of("open"),)}))
     found = run_as("largest", CandidateInference(unknown=("",)), transcript, known, SCHEMA)
     assert found[0].attack == "pool (by an owner)" and found[0].value > 0.5
-    assert found[0].question.startswith("To a data owner who is told every total: Who on a list")
+    assert found[0].question.startswith("Seen by a data owner who receives every total: Which")
     noisy, known = told(of("gaussian"))
     (blind,) = run_as("briar", CandidateInference(unknown=("",)), noisy, known, SCHEMA)
     assert blind.severity == "none"

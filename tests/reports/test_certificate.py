@@ -265,7 +265,7 @@ def test_a_reader_that_did_not_look_leaves_a_ceiling_unexamined(tmp_path: Path) 
         ("members at 1 %", lambda p: p["attacked"][0].update(measure="something else")),
         ("audit: proven over claimed", lambda p: p["audited"][0].update(proven=0.05)),
         ("audit: proven over claimed", lambda p: p.update(audited=[])),
-        ("audits", lambda p: p["audited"][0].update(proven=0.6)),
+        ("audits of epsilon", lambda p: p["audited"][0].update(proven=0.6)),
     ],
 )
 def test_each_criterion_decides(
@@ -332,7 +332,7 @@ def test_bad_thresholds_are_refused(tmp_path: Path, text: str, told: str) -> Non
 def test_no_audit_is_told_as_none(tmp_path: Path) -> None:
     """Where nobody audited, nothing is said of what audits found; wording of older certificates still stands."""
     plain = made(tmp_path)
-    assert criteria(plain)[-1]["found"] == "all 1 that measure epsilon agree"
+    assert criteria(plain)[-1]["found"] == "all 1 agree"
     plain["criteria"][-1]["found"] = "none does"
     assert "its decision does not follow from its figures" not in faults(plain, b"model", None)
     plain["audited"] = []
