@@ -49,8 +49,8 @@ GOALS = ["part", "attack", "on", "measure", "goal", "reached"]
 #: Headings of tables of no paper's, by their first two columns.
 TITLES = {
     ("cost", "goal"): "What learning costs, goal by goal",
-    ("fault", "convicted of 10"): "What is planted, and what convicts it",
-    ("epsilon", "records in the likeliest table"): "A private forest's records, rebuilt",
+    ("fault", "convicted of 10"): "Planted faults, and the audits that find them",
+    ("epsilon", "records in the likeliest table"): "Reconstruction of a private forest's records",
 }
 COSTS = ["learner", "rows", "attack", "seconds", "gigabytes", "states", "why"]
 #: Columns that say where figures come from.
@@ -82,15 +82,16 @@ COVERAGE = ROOT / "benchmarks" / "published" / "coverage.csv"
 CLIENT = r", client \d+$"  #: Rows of single clients
 INTRODUCTION = """# Results
 
-Made by `python benchmarks/results_page.py` from the tables in `benchmarks/results`, which the
-benchmarks wrote: a page for each paper, with a table of all that it shows, whether that was run, reduced or not run, and our
-repetitions beside the paper's. Every figure of ours was measured at the commit, with the seeds and on the machine
-that stand below its table (a plus after a commit: some file was not quite the commit's); what stands
-below a table holds for those before it that have nothing below them, too. Where it says **stale**, the learner's
-code has changed since. Where a cell has brackets, they
-hold the paper's figure; where a paper shows a picture only, there is none to put there. After ± stand standard
-deviations over seeds, splits or folds unless a note says otherwise. Hospitals' and phones' data of the papers that
-are not public are stood in for as the notes say. `privfed reproduce --list` names what one command reruns.
+One page per paper lists all of its tables and figures, whether each was run, reduced or not run, and our repetitions
+beside the paper's. `privfed reproduce --list` names what one command reruns. `python benchmarks/results_page.py` makes
+these pages from the tables in `benchmarks/results`, which the benchmarks wrote.
+
+- Every figure of ours was measured at the commit, with the seeds and on the machine below its table. This also covers the
+  tables before it that have no such line. A plus after a commit means that some file differed from it.
+- **Stale** means that the learner's code has changed since.
+- Brackets hold the paper's figure; a picture in the paper has none.
+- After ± are standard deviations over seeds, splits or folds, unless a note says otherwise.
+- Substitutes for hospitals' and phones' data that are not public are described in the notes.
 """
 #: How a paragraph of a section's text begins that stands in the summary: what holds, what does not.
 HOLDS, FAILS = ("Reproduced:", "Ahead:"), ("Not reproduced:", "Behind:")
