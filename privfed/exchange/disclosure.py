@@ -174,6 +174,10 @@ class Disclosure(ABC):
     clients: Sequence[str]
     schema: Schema
     released: int = 0  #: How many releases it has brought so far
+    questions: int = 0  #: How many different queries were asked
+    rounds: int = 0  #: In how many rounds
+    people: int | None = None  #: How many individuals stand behind it, of a known cohort
+    progress: Callable[[int], object] | None = None  #: Told the number of queries of each round
 
     def __repr__(self) -> str:
         target, size = self.schema.target, len(self.schema.features)
@@ -240,7 +244,12 @@ class Disclosure(ABC):
 
     def _answers(self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None) -> Answers:
         self._known(questions)
-        answers = Answers.grouped(questions, self._ask(questions, spend) if questions else {})
+        replies = self._ask(questions, spend) if questions else {}
+        if asked := len(distinct(questions)):
+            self.questions, self.rounds = self.questions + asked, self.rounds + 1
+            if self.progress is not None:
+                self.progress(asked)
+        answers = Answers.grouped(questions, replies)
         self.released += len(answers.releases())
         return answers
 

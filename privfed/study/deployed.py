@@ -47,7 +47,6 @@ from privfed.study.dry_run import dry_run, learner, policy
 from privfed.study.output import JOURNAL, STUDY, Output, check_empty, new_folder
 from privfed.study.private_evaluation import asks_evaluation, evaluated
 from privfed.study.schema_of_study import public_schema
-from privfed.study.simulation import CountedDisclosure
 from privfed.study.study import KEYS
 from privfed.tables.schema import Schema
 from privfed.tables.sources import bundled
@@ -211,17 +210,17 @@ class Deployment:
     def _learn(self, asking: RemoteDisclosure, folder: Path) -> list[str]:
         """Train, and write what was made, even where nobody answered; what there is to say of it."""
         output, model = Output(self.out), learner(self.study, self.choice)
-        before, watched = perf_counter(), CountedDisclosure(asking, lambda _: None)
+        before = perf_counter()
         metrics: dict[str, Any] = {"simulation": False}
         stopped: NobodyAnswered | None = None
         unmeasured = {"told": "performance not measured", "value": None}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", Note)
             try:
-                model.fit(watched)
+                model.fit(asking)
                 save(model, folder / "model.json")
                 asked = asks_evaluation(self.policy)
-                metrics |= evaluated(model, watched) if asked else unmeasured
+                metrics |= evaluated(model, asking) if asked else unmeasured
             except NobodyAnswered as silence:
                 stopped, metrics = silence, metrics | {**unmeasured, "stopped": str(silence)}
         notes = [str(one.message) for one in caught if issubclass(one.category, Note)]
@@ -239,7 +238,7 @@ class Deployment:
         heads = {client: [head.seq, head.hash] for client, head in asking.heads.items()}
         output.write(self.choice.name, "heads.json", heads)
         metrics |= {"seconds": perf_counter() - before}
-        metrics |= {"questions": watched.asked, "rounds": watched.rounds}
+        metrics |= {"questions": asking.questions, "rounds": asking.rounds}
         output.write(self.choice.name, "metrics.json", metrics)
         if stopped is not None:
             raise stopped

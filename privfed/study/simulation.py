@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -28,13 +27,10 @@ from privfed.audits.guards import FAMILY_WISE, audit_guards, audit_sources, conf
 from privfed.audits.noise import audit_noise
 from privfed.audits.sensitivities import audit_sensitivities
 from privfed.audits.trainings import audit_learner
-from privfed.engines.cohort import CohortDisclosure
 from privfed.engines.local import LocalDisclosure
 from privfed.engines.named import Engine, local
 from privfed.errors import InputError, NobodyAnswered, Note, PrivfedError, StudyError
 from privfed.exchange.channel import ChannelDisclosure
-from privfed.exchange.disclosure import Disclosure, distinct
-from privfed.exchange.messages import Reply
 from privfed.exchange.transcript import Transcript
 from privfed.interrupts import interrupted
 from privfed.learners.base import FederatedLearner, PersonalLearner
@@ -46,7 +42,6 @@ from privfed.privacy.noise import SecureNoise, TestNoise
 from privfed.privacy.policy import Policy
 from privfed.questions import coins
 from privfed.questions.part import Relation
-from privfed.questions.query import Query
 from privfed.questions.threads import one_thread
 from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
@@ -260,36 +255,6 @@ def _check_here(study: Study, path: Path) -> None:
         )
 
 
-class CountedDisclosure(Disclosure):
-    """A disclosure that counts its queries and reports progress."""
-
-    def __init__(
-        self, inner: ChannelDisclosure, progress: Progress, people: int | None = None
-    ) -> None:
-        self.clients, self.schema, self.people = inner.clients, inner.schema, people
-        self.asked = self.rounds = 0
-        self._inner, self._progress = inner, progress
-
-    def _ask(
-        self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None
-    ) -> Mapping[str, Sequence[Reply]]:
-        replies = self._inner._ask(questions, spend)
-        asked = len(distinct(questions))
-        self.asked, self.rounds = self.asked + asked, self.rounds + 1
-        self._progress(asked)
-        return replies
-
-    def _offers(
-        self, query: Query, clients: Sequence[str], spend: Fraction | None
-    ) -> Sequence[str]:
-        return self._inner.offers(query, clients, spend=spend)
-
-    def _all_offers(
-        self, queries: Sequence[Query], clients: Sequence[str], spend: Fraction | None
-    ) -> Sequence[Iterable[str]]:
-        return self._inner._all_offers(queries, clients, spend)
-
-
 def run(
     prepared: AnyPrepared,
     choice: PolicyChoice,
@@ -306,8 +271,7 @@ def run(
     adopted.to_toml(folder / "policy.toml")
     ledgers = folder / "ledgers" if lasting is None else lasting.folder
     registry = None if lasting is None else lasting.registry()
-    federation = prepared.federate(adopted, ledgers, choice.block, registry)
-    try:
+    with closing(prepared.federate(adopted, ledgers, choice.block, registry)) as federation:
         with (
             _share(prepared, model, adopted, federation, lasting),
             warnings.catch_warnings(record=True) as caught,
@@ -323,8 +287,6 @@ def run(
             warnings.warn(f"policy {choice.name!r}: {text}", Note, stacklevel=2)
         told = ((name, federation.heads.get(name)) for name in federation.clients)
         heads = {name: [head.seq, head.hash] for name, head in told if head is not None}
-    finally:
-        federation.close()
     noise = federation.noise
     if study.runs > 1:
         again = _again(prepared, choice, adopted, progress, engine, noise)
@@ -368,13 +330,11 @@ def _again(
         fresh = replace(prepared, study=replace(study, seed=study.seed + NEXT_DRAW * number))
         with TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore", Note)
-            federation = fresh.federate(adopted, Path(folder) / "ledgers", choice.block)
-            try:
-                found.append(_learn(prepared, learner(study, choice), federation, progress, engine))
-                for owner, tally in federation.noise.items():
-                    noise[owner].add_all(tally)
-            finally:
-                federation.close()
+            ledgers, model = Path(folder) / "ledgers", learner(study, choice)
+            with closing(fresh.federate(adopted, ledgers, choice.block)) as federation:
+                found.append(_learn(prepared, model, federation, progress, engine))
+            for owner, tally in federation.noise.items():
+                noise[owner].add_all(tally)
     return found
 
 
@@ -465,11 +425,7 @@ def audit_training(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]
     if not of_records or adopted.budget is None or adopted.masked is not None:
         return []
     noise = TestNoise(study.seed) if study.noise == "test" else None
-    settings: dict[str, Any] = {
-        "canaries": CANARIES,
-        "search": True,
-        "alpha": FAMILY_WISE,
-    }
+    settings: dict[str, Any] = {"canaries": CANARIES, "search": True, "alpha": FAMILY_WISE}
     seeds = count(study.seed, NEXT_DRAW)
     with one_thread():
         asked = model, adopted, prepared.schema
@@ -484,27 +440,26 @@ def _learn(
     engine: Engine = local,
 ) -> dict[str, Any]:
     """Train over an engine, and score the model."""
-    people = gates.people if isinstance(gates, CohortDisclosure) else None
 
     def learn(asked: ChannelDisclosure) -> dict[str, Any]:
-        federation, shelves = CountedDisclosure(asked, progress, people), gates.shelves
+        asked.people, asked.progress = gates.people, progress
         before = perf_counter()
         metrics: dict[str, Any] = {"simulation": True, "note": "not publishable for real data"}
         try:
-            model.fit(federation)
+            model.fit(asked)
             if isinstance(model, PersonalLearner):
-                for client, shelf in shelves.items():
+                for client, shelf in gates.shelves.items():
                     with suppress(InputError):  # a client without a model is told of in the metrics
                         model.take_home(client, shelf)
-            metrics |= prepared.score(model, federation.schema)
+            metrics |= prepared.score(model, asked.schema)
             if asks_evaluation(next(iter(gates.gates.values())).policy):
-                metrics["evaluation"] = evaluated(model, federation)
+                metrics["evaluation"] = evaluated(model, asked)
         except NobodyAnswered as silence:
             metrics["stopped"] = str(silence)
         return metrics | {
             "seconds": perf_counter() - before,
-            "questions": federation.asked,
-            "rounds": federation.rounds,
+            "questions": asked.questions,
+            "rounds": asked.rounds,
             **prepared.facts(),
         }
 

@@ -78,7 +78,7 @@ class ShareOfWalkers(FederatedRegressor, CohortLearner):
     def fit(self, federation: Disclosure) -> Self:
         """Ask once."""
         self._start(federation)
-        people = int(federation.people)  # type: ignore[attr-defined]
+        people = federation.people or 0
         answer = federation.ask(FarWalkers(10_000.0, people)).only
         found = counts(answer, people)
         self.share_ = float(found.estimate[0]) / people
