@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -18,168 +19,57 @@ from privfed.study.papers import (
     simulations,
     trauma,
 )
-from privfed.study.papers.table import PaperTable, compared
+from privfed.study.papers.table import Measured, PaperTable, compared, rows_of
 
 MEASURED = "the table that docs/results were measured on"
 QUICK = 2  #: Repetitions of a quick run
+#: What carries each table out. Titles, sets and repetitions are in ``tables.csv``: the paper's, or as many as we measured.
+RUNS: Mapping[str, Callable[..., Iterator[Measured]]] = {
+    "rulefit/table-1": trauma.table_1,
+    "rulefit/figure-2": simulations.figure_2,
+    "rulefit/figure-4": trauma.figure_4,
+    "fuzzy-tree/table-3": fuzzy_trees.table_3,
+    "fuzzy-tree/table-5": fuzzy_trees.table_5,
+    "forest/table-2": forest.table(forest.public),
+    "forest/table-3": forest.table(forest.fragmented),
+    "forest/table-5": forest.table(forest.shifts, kinds=("disjoint",)),
+    "forest/table-6": forest.table(forest.shifts, kinds=("overlapping",)),
+    "forest/table-7": forest.table(forest.outliers),
+    "forest/figure-2": forest.table(forest.simulations, regimes=tuple(forest.REGIMES)[:3]),
+    "forest/appendix-f2": forest.table(forest.simulations, regimes=tuple(forest.REGIMES)[3:]),
+    "genetic/figure-3": genetic.table(["gain", "share"]),
+    "genetic/figure-4": genetic.table(["nodes", "distance"]),
+    "genetic/figure-5": genetic.table(["score"]),
+    "genetic/figure-6": genetic.table(["gain"], genetic.SIZES),
+    "genetic/figure-7": genetic.table(["gain"], genetic.SHARES),
+    "genetic/figure-8": genetic.table(["gain", "share"], numbers=True),
+    "genetic/figure-9": genetic.table(["nodes", "distance"], numbers=True),
+    "genetic/figure-10": genetic.table(["gain"], genetic.SIZES + genetic.SHARES, numbers=True),
+    "genetic/figure-11": genetic.depths,
+    "rule-search/figure-6": rule_search.table("epsilon"),
+    "rule-search/figure-7": rule_search.questions,
+    "rule-search/figure-8": rule_search.table("nu"),
+    "rule-search/figure-9": rule_search.table("theta"),
+    "rule-search/figure-10": learned_rules.table(learned_rules.by_epsilon, (learned_rules.NU,)),
+    "rule-search/figure-11": learned_rules.table(learned_rules.by_nu, learned_rules.NUS),
+    "rule-search/figure-12": learned_rules.figure_12,
+}
+#: Which few settings a quick run of a long table takes, as arguments of its run.
+FEW: Mapping[str, Mapping[str, Any]] = {
+    "rulefit/figure-2": {"scenarios": 2},
+    "forest/table-3": {"counts": (1, 5)},
+    "forest/table-7": {"shares": (0.0, 0.1)},
+    "forest/figure-2": {"regimes": ("covariate shift",)},
+}
 TABLES: Mapping[str, PaperTable] = {
-    "rulefit/table-1": PaperTable(
-        "supports of the five rules of trauma patients, and the number of rules",
-        ("trauma",),
-        10,
-        trauma.table_1,
-    ),
-    "rulefit/figure-2": PaperTable(
-        "federated less centralized AUC by the paper's settings in nine simulated scenarios of two models",
-        (),
-        20,
-        simulations.figure_2,
-        {"scenarios": 2},
-    ),
-    "rulefit/figure-4": PaperTable(
-        "AUC and importances of variables beside Bayesian federated inference, trauma patients",
-        ("trauma",),
-        20,
-        trauma.figure_4,
-    ),
-    "fuzzy-tree/table-3": PaperTable(
-        "errors of local, federated and centralized trees on five sets",
-        tuple(fuzzy_trees.PAPER),
-        1,
-        fuzzy_trees.table_3,
-    ),
-    "fuzzy-tree/table-5": PaperTable(
-        "sizes of the same trees", tuple(fuzzy_trees.PAPER), 1, fuzzy_trees.table_5
-    ),
-    "forest/table-2": PaperTable(
-        "accuracy or R^2 of public sets by Dirichlet division (the paper's cells are not at hand)",
-        tuple(forest.SETS),
-        10,
-        forest.table(forest.public),
-    ),
-    "forest/table-3": PaperTable(
-        "accuracy on banknote among 1 to 100 clients",
-        ("banknote",),
-        5,
-        forest.table(forest.fragmented),
-        {"counts": (1, 5)},
-    ),
-    "forest/table-5": PaperTable(
-        "mean squared error under disjoint covariate shift (simulated)",
-        (),
-        5,
-        forest.table(forest.shifts, kinds=("disjoint",)),
-    ),
-    "forest/table-6": PaperTable(
-        "mean squared error under overlapping covariate shift (simulated)",
-        (),
-        5,
-        forest.table(forest.shifts, kinds=("overlapping",)),
-    ),
-    "forest/table-7": PaperTable(
-        "mean squared error by share of outliers (simulated)",
-        (),
-        5,
-        forest.table(forest.outliers),
-        {"shares": (0.0, 0.1)},
-    ),
-    "forest/figure-2": PaperTable(
-        "mean squared error with clients alike, covariates shifted, outcomes shifted (simulated)",
-        (),
-        150,
-        forest.table(forest.simulations, regimes=tuple(forest.REGIMES)[:3]),
-        {"regimes": ("covariate shift",)},
-    ),
-    "forest/appendix-f2": PaperTable(
-        "mean squared error with both covariates and outcomes shifted (simulated)",
-        (),
-        5,
-        forest.table(forest.simulations, regimes=tuple(forest.REGIMES)[3:]),
-    ),
-    "genetic/figure-3": PaperTable(
-        "gain in macro F1 over each client's own tree, and clients that gain",
-        genetic.CLASSES,
-        10,
-        genetic.table(["gain", "share"]),
-    ),
-    "genetic/figure-4": PaperTable(
-        "decision nodes, and edit distance to the client's structure",
-        genetic.CLASSES,
-        10,
-        genetic.table(["nodes", "distance"]),
-    ),
-    "genetic/figure-5": PaperTable(
-        "macro F1 of each method on nursery", ("nursery",), 10, genetic.table(["score"])
-    ),
-    "genetic/figure-6": PaperTable(
-        "gain in macro F1 by number of clients",
-        genetic.CLASSES,
-        10,
-        genetic.table(["gain"], genetic.SIZES),
-    ),
-    "genetic/figure-7": PaperTable(
-        "gain in macro F1 by active share of the clients",
-        genetic.CLASSES,
-        10,
-        genetic.table(["gain"], genetic.SHARES),
-    ),
-    "genetic/figure-8": PaperTable(
-        "change of the mean squared error, and clients with a smaller one",
-        genetic.NUMBER_FILES,
-        10,
-        genetic.table(["gain", "share"], numbers=True),
-    ),
-    "genetic/figure-9": PaperTable(
-        "decision nodes and edit distance, for numbers",
-        genetic.NUMBER_FILES,
-        10,
-        genetic.table(["nodes", "distance"], numbers=True),
-    ),
-    "genetic/figure-10": PaperTable(
-        "change of the mean squared error by number of clients and active share",
-        genetic.NUMBER_FILES,
-        10,
-        genetic.table(["gain"], genetic.SIZES + genetic.SHARES, numbers=True),
-    ),
-    "genetic/figure-11": PaperTable(
-        "gain of IBM trees in macro F1 by how their depth is chosen",
-        genetic.CLASSES,
-        10,
-        genetic.depths,
-    ),
-    "rule-search/figure-6": PaperTable(
-        "coverage and precision by epsilon (simulated patients)",
-        (),
-        3,
-        rule_search.table("epsilon"),
-    ),
-    "rule-search/figure-7": PaperTable(
-        "epsilon of each question of a search (simulated patients)", (), 3, rule_search.questions
-    ),
-    "rule-search/figure-8": PaperTable(
-        "coverage and precision by nu (simulated patients)", (), 3, rule_search.table("nu")
-    ),
-    "rule-search/figure-9": PaperTable(
-        "coverage and precision by theta (simulated patients)", (), 3, rule_search.table("theta")
-    ),
-    "rule-search/figure-10": PaperTable(
-        "balanced accuracy and F1 of learned rules by epsilon, beside coverage and precision",
-        (learned_rules.SET,),
-        10,
-        learned_rules.table(learned_rules.by_epsilon, (learned_rules.NU,)),
-    ),
-    "rule-search/figure-11": PaperTable(
-        "balanced accuracy and F1 of learned rules by nu, beside coverage and precision",
-        (learned_rules.SET,),
-        10,
-        learned_rules.table(learned_rules.by_nu, learned_rules.NUS),
-    ),
-    "rule-search/figure-12": PaperTable(
-        "number of learned rules by the share of the population that holds them",
-        (learned_rules.SET,),
-        1,
-        learned_rules.figure_12,
-    ),
+    (name := row["name"]): PaperTable(
+        row["title"],
+        tuple(row["data"].split()),
+        int(row["repetitions"]),
+        RUNS[name],
+        FEW.get(name, {}),
+    )
+    for row in rows_of("tables.csv")
 }
 
 

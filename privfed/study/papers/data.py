@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from hashlib import sha256
-from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from privfed.errors import InputError
+from privfed.study.papers.table import rows_of
 from privfed.tables.sources import load
 
 
@@ -26,12 +25,7 @@ class PaperSet:
     source: str = ""  #: ``openml:NAME``, a bundled set or sktime; nothing where a file is needed
 
 
-def _sets() -> dict[str, PaperSet]:
-    text = (files("privfed.study.papers") / "sets.csv").read_text(encoding="utf-8")
-    return {row.pop("name"): PaperSet(**row) for row in csv.DictReader(text.splitlines())}
-
-
-SETS = _sets()
+SETS = {row.pop("name"): PaperSet(**row) for row in rows_of("sets.csv")}
 
 
 def table(name: str, folder: Path | None) -> pd.DataFrame:

@@ -6,10 +6,8 @@ over them is too small.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from itertools import product
 
 import numpy as np
@@ -18,7 +16,7 @@ import pandas as pd
 from privfed.engines.local import LocalDisclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FuzzyTreeRegressor
-from privfed.study.papers.table import Measured, repeated
+from privfed.study.papers.table import Measured, repeated, rows_of
 from privfed.tables.schema import Schema
 
 CLIENTS, FOLDS = 5, 5
@@ -47,8 +45,7 @@ class Published:
 def published() -> dict[str, Published]:
     """Read the paper's figures, a line each, in the order of :class:`Published`."""
     found: dict[str, dict[str, list[tuple[float, ...]]]] = {}
-    text = (files("privfed.study.papers") / "fuzzy_tree.csv").read_text(encoding="utf-8")
-    for row in csv.DictReader(text.splitlines()):
+    for row in rows_of("fuzzy_tree.csv"):
         values = tuple(map(float, row["values"].split()))
         found.setdefault(row["set"], {}).setdefault(row["figure"], []).append(values)
     return {

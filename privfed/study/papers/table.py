@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,8 +33,13 @@ class PaperTable:
     data: tuple[str, ...]  #: its data sets, by their names in :data:`.data.SETS`; none if simulated
     repetitions: int  #: the paper's, or as many as we measured
     run: Callable[..., Iterator[Measured]]  #: takes the data sets and the number of repetitions
-    #: which few settings a quick run of a long table takes, as arguments of ``run``
-    few: Mapping[str, Any] = field(default_factory=dict)
+    few: Mapping[str, Any] = field(default_factory=dict)  #: further arguments of a quick ``run``
+
+
+def rows_of(file: str) -> Iterator[dict[str, str]]:
+    """The rows of one of the papers' files."""
+    text = (files("privfed.study.papers") / file).read_text(encoding="utf-8")
+    return csv.DictReader(text.splitlines())
 
 
 def repeated(items: Iterable[T], setting: str, count: int | None = None) -> Iterable[T]:
