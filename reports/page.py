@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -61,28 +61,27 @@ def _environment() -> jinja2.Environment:
         "protected": lambda policy: subject(policy).one,
     }
     environment.globals |= {
-        "number_of": number_of,
         "guarantees": GUARANTEES,
         "at_home": AT_HOME,
-        "subject": subject,
-        "answered": answered,
-        "verdict": verdict,
-        "strongest": strongest,
-        "figure_of": figure_of,
-        "reach_of": reach_of,
-        "share": share,
-        "cost": cost,
-        "claim": claim,
-        "caveat": caveat,
-        "neighbours": neighbours,
-        "suppression": suppression,
         "remarks": remarks.remarks,
         "said": remarks,
-        "score_names": score_names,
-        "constants": constants,
-        "score_of": score_of,
-        "provenance": provenance,
     }
+    named: tuple[Callable[..., object], ...] = (
+        *(
+            number_of,
+            subject,
+            answered,
+            verdict,
+            strongest,
+            figure_of,
+            reach_of,
+            share,
+            cost,
+            claim,
+        ),
+        *(caveat, neighbours, suppression, score_names, constants, score_of, provenance),
+    )
+    environment.globals |= {each.__name__: each for each in named}
     return environment
 
 
@@ -110,6 +109,15 @@ def page(report: Report, models: Mapping[str, str] | None = None) -> str:
         epsilons=charts.epsilons(rows) if (rows := drawn(report)) else "",
         most_drawn=AT_MOST * any(len(policy.clients) > AT_MOST for policy in report.policies),
     )
+
+
+def model_page(plain: Mapping[str, Any]) -> str:
+    """Return the page of what was found of a model: HTML with its styles inside."""
+    findings = [Finding.from_dict(each) for each in plain["findings"]]
+    found = [each for each in findings if each.state == "found"]
+    strong = max(found, key=lambda each: (each.of is not None, each.above), default=None)
+    silent = sum(each.state == "not looked" for each in findings)
+    return rendered("model.html", about=plain, findings=findings, strong=strong, silent=silent)
 
 
 def number(value: Any) -> str:

@@ -21,7 +21,7 @@ from privfed.attacks.finding import Finding, corrected
 from privfed.attacks.fitted_tree_risks import LabelledRecords, by_shadows, confidence, structural
 from privfed.attacks.fitted_trees import FittedTrees
 from privfed.errors import InputError, file_errors, no_column
-from privfed.reports.model import model_page
+from privfed.reports.page import model_page
 from privfed.study import confined_reader
 from privfed.study.exposed import exposed
 from privfed.study.output import finite, write_text, written_whole
