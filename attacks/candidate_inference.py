@@ -166,7 +166,6 @@ class CandidateInference(Attack):
     true of those is told by what the clients have in common, not by a member's being there.
 
     Args:
-        time_limit: seconds after which it reports partial results.
         unknown: columns to infer, one round each: ``""`` for membership only, ``"target"``, or a
             feature's name.
         max_candidates: longest list; clients with more records are left out and reported.

@@ -38,9 +38,6 @@ class Linkage(Attack):
 
     It also states each person's loss: an epsilon for one rule covers whoever holds k of them at k
     times that (group privacy).
-
-    Args:
-        time_limit: seconds after which no further query is read; the finding says of how many it speaks.
     """
 
     name: ClassVar[str] = "linkage"

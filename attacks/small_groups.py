@@ -94,9 +94,7 @@ class SmallGroups(Attack):
 
     A noisy count hides both and is not read. A group counts once for each release about it.
 
-    Args:
-        time_limit: seconds after which no further release is read.
-        smallest: the least size that is not small.
+    ``smallest`` is the least size that is not small.
     """
 
     name: ClassVar[str] = "small_groups"

@@ -65,13 +65,7 @@ class AccountantCase:
 def check_accountant(
     accountant: Accountant, budget: Budget | None = None, *, skip: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Run every check on an accountant; as :func:`.run_checks`.
-
-    Args:
-        accountant: what is checked.
-        budget: a ceiling that it can hold; (2, 1e-5) unless given.
-        skip: checks that do not apply, each with the reason.
-    """
+    """Run every check on an accountant, with a ``budget`` that it can hold ((2, 1e-5)); as :func:`.run_checks`."""
     return run_checks(CHECKS, AccountantCase(accountant, budget or Budget.of(2, "1e-5")), skip)
 
 

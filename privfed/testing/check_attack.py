@@ -57,12 +57,8 @@ def check_attack(
 ) -> list[str]:
     """Run every check on an attack; as :func:`.run_checks`.
 
-    Args:
-        attack: what is checked.
-        transcript: one in which it finds something; :func:`small_transcript` unless given.
-        truth: the raw records by client, with a transcript.
-        schema: the public data dictionary, likewise.
-        skip: checks that do not apply, each with the reason.
+    ``transcript`` is one in which it finds something, with the raw records by client (``truth``) and the public
+    data dictionary; :func:`small_transcript` unless given.
     """
     if transcript is None:
         transcript, truth, schema = small_transcript()

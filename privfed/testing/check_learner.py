@@ -84,13 +84,11 @@ def check_learner(
     *,
     skip: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Run every check on a learner; as :func:`.run_checks`.
+    """Run every check on an unfitted learner, which is cloned, never fitted; as :func:`.run_checks`.
 
     Args:
-        learner: an unfitted learner; it is cloned, never fitted.
         federate: builds a fresh federation under a policy, always of the same data and seed.
         x: inputs to predict, a column for each feature.
-        skip: checks that do not apply, each with the reason.
     """
     return run_checks(CHECKS, LearnerCase(learner, federate, x), skip)
 

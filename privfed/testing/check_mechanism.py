@@ -68,10 +68,8 @@ def check_mechanism(
     """Run every check on a mechanism; as :func:`.run_checks`.
 
     Args:
-        mechanism: what is checked.
         spend: what one release costs, in the mechanism's currency; from 0.1 to 4 for a strong audit.
         noise: makes a source of noise from a seed.
-        skip: checks that do not apply, each with the reason.
     """
     bench = MechanismCase(mechanism, exact(spend, "spend"), noise, groups=groups())
     return run_checks(CHECKS, bench, skip)

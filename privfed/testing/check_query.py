@@ -110,10 +110,8 @@ def check_query(
 
     Args:
         query: the query, with public values that make sense.
-        schema: the public data dictionary of its tables.
         rows: where tables come from, for records that are no table; see :class:`Rows`.
         examples: pairs of neighbours that hypothesis tries, for each relation.
-        skip: checks that do not apply, each with the reason.
     """
     case = QueryCase(query, schema, rows or table_rows(schema, query), examples)
     return run_checks(CHECKS, case, skip)

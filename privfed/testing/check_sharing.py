@@ -42,7 +42,6 @@ def check_sharing(
         run: takes a table and gives what leaves, in any form.
         table: the records, such as ``sentinels(schema_or_frame, 60)``.
         k: how many records each number must depend on, unless it is noised.
-        skip: checks that do not apply, each with the reason.
     """
     return run_checks(CHECKS, Sharing(run, table, k), skip)
 

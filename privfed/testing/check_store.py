@@ -58,7 +58,6 @@ def check_store(
     Args:
         make: opens a store at a path, making it where there is none.
         folder: an empty folder for its files.
-        skip: checks that do not apply, each with the reason.
     """
     return run_checks(CHECKS, StoreCase(make, folder), skip)
 
