@@ -60,7 +60,8 @@ def ranges(
         return None
     bottom, top, seen = first.copy(), first.copy(), np.zeros(cells, bool)
     for cell in range(cells):
-        ends = [_solve(sign * _unit(cell, cells), limits, until) for sign in (1.0, -1.0)]
+        alone = np.eye(1, cells, cell)[0]
+        ends = [_solve(sign * alone, limits, until) for sign in (1.0, -1.0)]
         if ends[0] is None or ends[1] is None:
             break
         bottom[cell], top[cell], seen[cell] = ends[0][cell], ends[1][cell], True
@@ -116,12 +117,6 @@ def likeliest(
         options={"time_limit": time_limit, "node_limit": NODES},
     )
     return None if found.x is None else np.rint(found.x[:cells]).astype(np.int64)
-
-
-def _unit(cell: int, cells: int) -> np.ndarray:
-    unit = np.zeros(cells)
-    unit[cell] = 1.0
-    return unit
 
 
 def _solve(goal: np.ndarray, limits: LinearConstraint, until: float) -> np.ndarray | None:

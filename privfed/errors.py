@@ -178,9 +178,8 @@ def no_column(
         return f"no column {name!r} {of.split(';')[0]}" + (f"; {NO_HEADER}" if listed else "")
     if not listed:
         return f"no column {name!r} {of.split(';')[0]}{hint}"
-    shown = [
-        each if each == each.strip() else repr(each) for each in names[:LISTED]
-    ]  # blanks are seen
+    # blanks are seen
+    shown = [each if each == each.strip() else repr(each) for each in names[:LISTED]]
     more = f" and {number_of(len(names) - LISTED, 'other')}" if len(names) > LISTED else ""
     return f"no column {name!r} {of} columns are {', '.join(shown)}{more}{hint}"
 

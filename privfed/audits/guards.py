@@ -30,9 +30,7 @@ TRIALS, GROUP_TRIALS = 40_000, 6_000  #: Outputs of one audit, on one cell and o
 DELTA = Fraction(1, 10**5)  #: Where a claim in rho is stated, if the policy has no delta of its own
 SOURCE_LEVEL = 0.001  #: How often honest sources may be convicted on one set of draws
 OWNERS, CALLS = 2, (3, 256)  #: Owners of an audited source, and each one's calls by a use
-DRAWN = (
-    2**11
-)  #: Cells of a use that each owner draws, about: secure noise takes 20 microseconds a cell
+DRAWN = 2**11  #: Cells of a use that each owner draws: secure noise takes 20 microseconds a cell
 FAR = 64  #: How far from zero every second answer lies, in deviations of the noise
 
 

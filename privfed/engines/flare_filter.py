@@ -16,10 +16,8 @@ from nvflare.app_common.abstract.aggregator import Aggregator
 from privfed.engines.updates import UpdateGate, arrays_of, mean_update
 from privfed.questions import wire
 
-SHARE, SHAPES = (
-    "privfed share",
-    "privfed shapes",
-)  #: Of a masked update: its bytes, and its model's arrays
+#: Of a masked update: its bytes, and its model's arrays
+SHARE, SHAPES = "privfed share", "privfed shapes"
 
 
 ALIKE = {MetaKey.NUM_STEPS_CURRENT_ROUND: 1}  #: One step for every site, so that all weigh alike

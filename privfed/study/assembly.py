@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from tqdm.auto import tqdm
 
@@ -21,17 +19,13 @@ from privfed.ledger import Ledger
 from privfed.privacy.policy import Policy
 from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport, Report, findings
-from privfed.study import PolicyChoice, Study, simulation
+from privfed.study import Study, simulation
 from privfed.study.dry_run import attacks_of, check_viewpoints, dry_run
 from privfed.study.exposed import exposed, rows_of
 from privfed.study.model_reading import read_models, read_values, reads_models
 from privfed.study.output import NOISE, Output, finite, write_text, written_whole
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.simulation import AnyPrepared
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 #: File in an output folder: when the data were last written, before they were learned from.
 STAMP = "data.stamp"
@@ -67,7 +61,8 @@ def run(
         study.to_toml(folder / "study.toml")
         write_text(folder / STAMP, stamped)
         for choice in study.policies:
-            with _bar(study, choice) as bar:
+            told = f"{study.learner_under(choice.name).name}, {choice.name}"
+            with tqdm(desc=told, unit=" question", disable=None) as bar:
                 simulation.run(prepared, choice, output, bar.update, carried_by)
         if attacked:
             attack_releases(prepared, output, seconds, scores=scores)
@@ -236,11 +231,3 @@ def write_comparison(
         page = page.with_suffix(".pdf")
     output.list_pages()
     return comparison_lines(told), page
-
-
-@contextmanager
-def _bar(study: Study, choice: PolicyChoice) -> Iterator[Any]:
-    """Show progress in queries."""
-    name = study.learner_under(choice.name).name
-    with tqdm(desc=f"{name}, {choice.name}", unit=" question", disable=None) as bar:
-        yield bar

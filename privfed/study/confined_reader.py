@@ -39,10 +39,8 @@ BUILT: dict[tuple[str, str], Any] = {
     ("copyreg", "_reconstructor"): copyreg._reconstructor,  # type: ignore[attr-defined]
     ("builtins", "object"): object,
 }
-MEMORY, SECONDS = (
-    4 << 30,
-    60,
-)  #: Bounds on what a model may take to read: bytes, seconds of a processor
+#: Bounds on what a model may take to read: bytes, seconds of a processor
+MEMORY, SECONDS = 4 << 30, 60
 
 
 class FileRefused(Exception):
@@ -53,19 +51,14 @@ class Unpickler(pickle.Unpickler):
     """Builds what is listed, and nothing else."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return a listed class."""
-        return find_class(self, module, name)
-
-
-def find_class(_: Any, module: str, name: str) -> Any:
-    """Return a listed class, under the module's name in numpy 1 and 2."""
-    known = module.replace("numpy._core.", "numpy.core."), name
-    if known in BUILT:
-        return BUILT[known]
-    raise FileRefused(
-        f"it holds {module}.{name}, and only scikit-learn's trees and forests are read: save the tree or forest itself, "
-        "such as a pipeline's last step or a search's best_estimator_"
-    )
+        """Return a listed class, under the module's name in numpy 1 and 2."""
+        known = module.replace("numpy._core.", "numpy.core."), name
+        if known in BUILT:
+            return BUILT[known]
+        raise FileRefused(
+            f"it holds {module}.{name}, and only scikit-learn's trees and forests are read: save the tree or forest itself, "
+            "such as a pipeline's last step or a search's best_estimator_"
+        )
 
 
 def confine() -> None:
@@ -91,7 +84,7 @@ def read(stored: bytes, form: str) -> Any:
 
         trusted = ["sklearn.tree._tree.Tree"]  # whose links are checked by whoever walks them
         return skops.io.loads(stored, trusted=trusted)
-    joblib.numpy_pickle.NumpyUnpickler.find_class = find_class
+    joblib.numpy_pickle.NumpyUnpickler.find_class = Unpickler.find_class
     pickle.load = lambda file, **_: Unpickler(file).load()  # of an array's objects, inside joblib
     return joblib.load(io.BytesIO(stored))
 

@@ -385,9 +385,8 @@ def _row(line: Line, share: str = "", taken: str = "") -> str:
     if line.unprotected:
         return f"{named}: NO FINITE GUARANTEE, {line.unprotected} of {line.releases} unprotected"
     pairs = list(zip(line.components, line.spent, line.reserved, strict=False))
-    pairs = pairs[:1] + [
-        each for each in pairs[1:] if any(each[1:])
-    ]  # no delta where none is spent
+    # no delta where none is spent
+    pairs = pairs[:1] + [each for each in pairs[1:] if any(each[1:])]
     parts = [number_of(line.releases, "charge")]
     parts += [f"{name} {shown(s)} spent + {shown(r)} reserved" for name, s, r in pairs]
     parts += [f"{taken} of the budget"] if taken else []

@@ -34,9 +34,8 @@ from privfed.questions.exact import shown
 from privfed.study.metrics import SCORES
 from privfed.tables.schema import Column, Schema
 
-SHARE = Fraction(
-    1, 10
-)  #: Share of a deployment's budget that is kept for it, unless the study says otherwise
+#: Share of a deployment's budget that is kept for it, unless the study says otherwise
+SHARE = Fraction(1, 10)
 DRAWS = 1000  #: Of the noise, for an interval
 #: By accountant: the mechanism whose spends are its currency.
 MECHANISMS = {"zcdp": "gaussian", "pure": "laplace"}
@@ -54,12 +53,10 @@ KINDS = {ClassScores.kind, RegressionErrors.kind}
 CERTAIN = 1e-6  #: How near to perfect a constant's figure is where noise hides all classes but one
 LEAST_SHARE = 1e-9  #: Of a class, in the constant's log loss
 Figures = dict[str, np.ndarray]  #: By name, as released and for each draw of the noise
-Sums = Mapping[
-    str, np.ndarray
-]  #: Totals over owners by part, along the first axis as released and for each draw
-Bin = tuple[
-    str, float, float, np.ndarray
-]  #: Of a prediction: the class, both ends, and the outcome's mean
+#: Totals over owners by part, along the first axis as released and for each draw
+Sums = Mapping[str, np.ndarray]
+#: Of a prediction: the class, both ends, and the outcome's mean
+Bin = tuple[str, float, float, np.ndarray]
 
 
 def with_evaluation(

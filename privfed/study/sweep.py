@@ -327,18 +327,10 @@ def table(planned: Sequence[Cell], held: Sweep) -> pd.DataFrame:
     for cell in planned:
         with suppress(OSError, ValueError):
             params = held.read(cell, PARAMS)
-            stored = {
-                k: v for k, v in params["factors"].items() if "." not in k
-            }  # another sweep's varied
-            rows.append(
-                {
-                    **stored,
-                    **cell.factors,
-                    **held.read(cell, METRICS),
-                    **params["made"],
-                    "key": cell.key,
-                }
-            )
+            # without what another sweep varied
+            stored = {k: v for k, v in params["factors"].items() if "." not in k}
+            figures = {**held.read(cell, METRICS), **params["made"]}
+            rows.append({**stored, **cell.factors, **figures, "key": cell.key})
     found = pd.DataFrame(rows)
     for column in (each for each in found if found[each].dtype == object):
         # tables, and numbers beside words, are no column of Parquet's
