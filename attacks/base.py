@@ -36,6 +36,11 @@ class Table(Protocol):
         """The public data dictionary that they are encoded to."""
 
 
+def whole(table: Table) -> np.ndarray:
+    """Features and target of each record, if there is one."""
+    return np.asarray(table.x if table.y is None else np.column_stack([table.x, table.y]))
+
+
 class PublicColumn(Protocol):
     """One public column of the data dictionary (``privfed.tables.schema.Column`` is one)."""
 

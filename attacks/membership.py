@@ -27,6 +27,7 @@ from privfed.attacks.base import (
 )
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk
+from privfed.attacks.linear import known_schema
 from privfed.attacks.roc import FOUND_AT, RocCurve, area_chance, exposure, mean_points
 from privfed.errors import PrivfedError, number_of
 from privfed.exchange.messages import ReleasedPart
@@ -298,7 +299,7 @@ class LikelihoodRatios:
         self.truth, self._schema, self._exact = truth, schema, exact
         self._unnamed, self._only = unnamed, only
         self._views = {owner: list(_views(table, schema)) for owner, table in truth.items()}
-        self._whole = {owner: _view(table, schema) for owner, table in truth.items()}
+        self._whole = {o: View(own, known_schema(schema, own)) for o, own in truth.items()}
         self._totals: dict[str, dict[str, np.ndarray]] = {}
 
     @property
@@ -377,14 +378,9 @@ class LikelihoodRatios:
         return not (self._exact and all(map(np.all, self.of(entry.client).values())))
 
 
-def _view(table: Table, schema: PublicSchema | None) -> View:
-    known: Any = table.schema if schema is None else schema
-    return View(table, known)
-
-
 def _views(table: Table, schema: PublicSchema | None) -> Iterator[tuple[slice, View]]:
     """Views in blocks, so that memory does not grow with the records."""
-    whole: Any = _view(table, schema)
+    whole: Any = View(table, known_schema(schema, table))
     for first in range(0, len(table.x), ROWS):
         rows = np.arange(first, min(first + ROWS, len(table.x)))
         block = whole.table if len(rows) == len(table.x) else whole.table.take(rows)

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from privfed.attacks.base import HELD_OUT, Attack, PublicSchema, Table, Truth
+from privfed.attacks.base import HELD_OUT, Attack, PublicSchema, Table, Truth, whole
 from privfed.attacks.contingency import likeliest, ranges
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk
@@ -220,12 +220,9 @@ def _candidates(own: Table, others: list[Table], schema: PublicSchema) -> Table:
 def _records_at(own: Table, domain: Table) -> np.ndarray:
     """Number of records at each point of the domain, shape (points,)."""
 
-    def columns(table: Table) -> np.ndarray:
-        return table.x if table.y is None else np.column_stack([table.x, table.y])
-
-    points, records = columns(domain), columns(own)
-    whole, places = np.unique(np.concatenate([points, records]), axis=0, return_inverse=True)
-    held = np.bincount(places[len(points) :], minlength=len(whole))
+    points, records = whole(domain), whole(own)
+    alike, places = np.unique(np.concatenate([points, records]), axis=0, return_inverse=True)
+    held = np.bincount(places[len(points) :], minlength=len(alike))
     return np.asarray(held[places[: len(points)]])
 
 
