@@ -291,7 +291,7 @@ class _RuleFit(LearnerByWays):
             if "class" in table:
                 names = table["class"].map(shown) + ": " + names
             lengths = table["coefficient"].to_numpy()
-            ax = pictures.bars(ax, names.tolist(), lengths, label, ends)
+            ax = pictures.bars(ax, names.tolist(), lengths, f"adds to {label}", ends)
             return ax if len(table) else pictures.titled(ax, NOTHING)
         column, number = self._feature(feature)
         each = [model.terms.cutoffs for model in self.models_]
