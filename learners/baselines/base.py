@@ -88,7 +88,7 @@ class LinearBaseline(BinaryBaseline):
     called: ClassVar[str]  #: What the model is called where people read it
     weights_: np.ndarray  #: Intercept, then a coefficient for each feature; set by ``fit``
 
-    def decision_function(self, X: Rows, *, client: str | None = None) -> np.ndarray:
+    def decision_function(self, X: Rows, *, client: Any = None) -> np.ndarray:
         """Log-odds of the second class, shape (rows,)."""
         return self._log_odds(self._encode(X, client))
 

@@ -17,7 +17,7 @@ from privfed.exchange.disclosure import Disclosure
 from privfed.learners import private
 from privfed.learners.base import FederatedClassifier, FederatedRegressor, check_round
 from privfed.learners.forest import rules
-from privfed.learners.forest.additive import to_sklearn
+from privfed.learners.forest.additive import single_apart, to_sklearn
 from privfed.learners.forest.columns import class_count
 from privfed.learners.forest.growth import ForestParams
 from privfed.learners.forest.model import CLIENT, FittedForest, ForestModel
@@ -208,8 +208,7 @@ class _FedForest(LearnerByWays):
             if tree is None and isinstance(model, PrivateForest) and model.model.errors:
                 own = self.importance_intervals().sort_values("importance", ascending=False)
                 names, found, ends = list(own.index), own.iloc[:, 0].to_numpy(), own.iloc[:, 1:]
-                label = f"{model.moves}, with 90 % intervals"
-                return pictures.bars(ax, names, found, label, ends.to_numpy())
+                return pictures.bars(ax, names, found, model.moves, ends.to_numpy())
             if tree is None:
                 return super().plot(ax=ax)
             told = model.told(tree)
@@ -253,19 +252,21 @@ class _FedForest(LearnerByWays):
         """Rows as :meth:`to_sklearn` and :meth:`to_onnx` take them, shape (rows, features).
 
         Columns are as ``feature_names_in_`` has them, categories by their number, what is missing filled and numbers held
-        to their bounds as :meth:`predict` does. SchemaError: no value where the schema has no ``fill``, or a category that
-        it does not list.
+        to their bounds as :meth:`predict` does; a private model's are 32-bit floats, each on its side of all thresholds.
+        SchemaError: no value where the schema has no ``fill``, or a category that it does not list.
         """
-        return self._encode(X)
+        x, model = self._encode(X), self.model_
+        return single_apart(x, model.model.basis.grid) if isinstance(model, PrivateForest) else x
 
     def to_sklearn(self) -> BaseEstimator:
         """A private model as scikit-learn's gradient boosting, its trees unchanged, for rows of :meth:`encode`.
 
-        By itself it refuses missing numbers, and takes any number for a category. Values and thresholds meet as
-        32-bit floats, and a number is not held to its limits; else predictions are the same.
+        By itself it refuses missing numbers, and takes any number for a category. A predicted number is not held to its
+        limits; else predictions are the same.
 
         Raises:
-            InputError: the model is not private; its trees are in ``forest_``, and in ``to_text()``.
+            InputError: the model is not private (its trees are in ``forest_``, and in ``to_text()``), or a column lies so
+                far from zero that no 32-bit float, by which trees split, lies between two of its thresholds.
         """
         if not isinstance(self.model_, PrivateForest):
             raise InputError(

@@ -305,7 +305,9 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     # --- predicting ----------------------------------------------------------------------------
 
-    def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+    def predict(
+        self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
+    ) -> np.ndarray:
         """Predict by maximum matching: the leaf with the largest normalised activation (paper, Section 3.3, Eq. 22).
 
         A row that activates no leaf is predicted by the equations of the deepest node that it reaches. Predictions

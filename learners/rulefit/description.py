@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from privfed.learners.rulefit.model import RuleEnsemble
-from privfed.questions.tree import ends_text, number_text
+from privfed.questions.tree import digits_text, ends_text, number_text
 from privfed.tables.schema import Column, shown
 
 NOTHING = "no term has a coefficient: the prediction is the same for everybody"
@@ -27,7 +27,9 @@ def described(table: pd.DataFrame, top: int, told: str, *, private: bool) -> str
     lines.append(
         f"importance: |coefficient| times the term's deviation, the largest 100; support: fraction of {records}."
     )
-    lines.append(table.head(top).to_string(index=False, float_format=lambda value: f"{value:.3g}"))
+    lines.append(
+        table.head(top).to_string(index=False, float_format=lambda value: digits_text(value, 3))
+    )
     if top < len(table):
         lines.append(f"{max(top, 0)} of {len(table)} terms; describe({len(table)}) shows all.")
     return "\n".join(lines)

@@ -19,6 +19,7 @@ import pandas as pd
 from scipy.special import expit
 
 from privfed.errors import InputError
+from privfed.learners.parameters import Integers, check_values
 from privfed.learners.private.model import deviations_of
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.rules import Condition, Rule
@@ -44,6 +45,7 @@ _LATEX |= {mark: f"\\{mark}" for mark in "&%$#_{}"}
 COMMON = 0.1
 ADD = "Add the points of every line that holds:"
 BANDS, MOST_RISKS = 5, 40  #: Bands of a line, and most rows of the table of risks
+PAGE = 40  #: Most rows of a table that no page cuts off
 MAX_SECONDS = 5.0  #: For each of the least and the greatest total of a card
 
 
@@ -64,18 +66,18 @@ class ScoreCard:
         """Round an ensemble of log-odds; no rule or band has more than ``max_points`` in absolute value.
 
         Raises:
-            InputError: no term has a coefficient, or ``max_points`` is below 1.
+            InputError: no term has a coefficient, or ``max_points`` is no whole number of at least 1.
         """
-        if max_points < 1:
-            raise InputError(f"max_points must be at least 1, not {max_points}; write 10")
+        given = {"max_points": max_points}
+        check_values("scorecard", given, {"max_points": [Integers(at_least=1)]}, {"max_points": 10})
         rules, values, intercept = _banded(model)
         largest = max(map(abs, values), default=0.0)
         if not largest > 0:
             raise InputError("the model is a constant: no score card can be made of it")
         factor = max_points / largest
         points = np.rint(np.array(values) * factor).astype(int)
-        kept = np.flatnonzero(points)
-        card = cls(model.schema, tuple(rules[k] for k in kept), points[kept], intercept, factor)
+        rules, points = _joined(rules, points)
+        card = cls(model.schema, tuple(rules), points, intercept, factor)
         return card if model.synthetic is None else card._held_to(model, model.synthetic)
 
     def _held_to(self, model: RuleEnsemble, x: np.ndarray) -> ScoreCard:
@@ -249,24 +251,30 @@ class ScoreCard:
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Points by condition, and the risk of every total below; both as a person adds them up."""
+        from matplotlib.transforms import Bbox
+
         from privfed.learners.pictures import axes_of, literal, wrapped
 
         rows = self._lines()
         every = [*rows, ("total", self._risk), *self._told()]
         cells = [(literal(points), wrapped(text, 90)) for points, text in every]
         lines = [text.split("\n") for _, text in cells]
-        width = max(6.0, 0.6 + 0.09 * max(len(line) for own in lines for line in own))
-        ax = axes_of(ax, width, 1.2 + 0.27 * sum(map(len, lines)))
+        width = max(6.0, 1.0 + 0.08 * max(len(line) for own in lines for line in own))
+        ax = axes_of(ax, width, 1.1 + 0.2 * sum(map(len, lines)))
         grid = ax.table(
             cells,
             colLabels=("points", "if"),
-            colWidths=(0.18, 0.82),
+            colWidths=(0.8 / width, 1 - 0.8 / width),
             cellLoc="left",
-            loc="upper center",
+            colLoc="left",
+            bbox=Bbox.unit(),
         )
-        for (row, _), cell in grid.get_celld().items():
+        grid.auto_set_font_size(value=False)
+        grid.set_fontsize(9)
+        for (row, column), cell in grid.get_celld().items():
             heading = row in (0, len(rows) + 1)
             cell.set_height(cell.get_height() * (len(lines[row - 1]) if row else 1))
+            cell.PAD = 0.02 if column else 0.15
             cell.set_edgecolor("#d9dee4")
             cell.set_facecolor("#eef2f6" if heading else "white")
         told = f"{ADD}\n{self._sentence}"
@@ -280,24 +288,27 @@ class ScoreCard:
         risks = pd.DataFrame(self._told(), columns=["total", self._risk])
         parts = ((ADD, points), (self._sentence, risks))
         return "\n".join(
-            f"<p>{escape(told)}</p>\n{one.to_html(index=False)}" for told, one in parts
+            f"<p>{escape(told)}</p>\n{one.to_html(index=False, justify='left')}"
+            for told, one in parts
         )
 
     _repr_html_ = to_html
 
     def to_latex(self) -> str:
-        """Both tables as LaTeX tabulars, each under what a reader does with it."""
-        rows = [f"{points} & {_latex(text)} \\\\" for points, text in self._lines()]
-        risks = [f"{total} & {risk} \\\\".replace(" %", "\\,\\%") for total, risk in self._told()]
-        heading = _latex("R" + self._risk[1:])
+        """Both tables as LaTeX tabulars of at most :data:`PAGE` rows, each under what a reader does with it."""
+        rows = [f"${points}$ & {_latex(text)} \\\\" for points, text in self._lines()]
+        risks = [f"${total}$ & {risk} \\\\".replace(" %", "\\,\\%") for total, risk in self._told()]
         parts = (
-            (ADD, ["Points & Condition \\\\ \\hline", *rows]),
-            (_latex(self._sentence), [f"Total & {heading} \\\\ \\hline", *risks]),
+            (ADD, "Points & Condition", rows),
+            (_latex(self._sentence), f"Total & {_latex('R' + self._risk[1:])}", risks),
         )
-        return "\n\n".join(
-            "\n".join([f"{told}\n", "\\begin{tabular}{rl}", *part, "\\end{tabular}"])
-            for told, part in parts
-        )
+        begin, end = "\\begin{tabular}{rp{0.8\\linewidth}}", "\\end{tabular}"
+        blocks = []
+        for told, heading, every in parts:
+            pages = [every[k : k + PAGE] for k in range(0, len(every), PAGE)]
+            each = ([begin, f"{heading} \\\\ \\hline", *page, end] for page in pages)
+            blocks += [told, *map("\n".join, each)]
+        return "\n\n".join(blocks)
 
 
 def _signed(points: int) -> str:
@@ -305,8 +316,31 @@ def _signed(points: int) -> str:
 
 
 def _latex(text: str) -> str:
-    """Text with LaTeX's special characters escaped, comparisons as mathematics."""
-    return re.sub("|".join(map(re.escape, _LATEX)), lambda mark: _LATEX[mark[0]], text)
+    """Text with LaTeX's special characters escaped, comparisons and minus signs as mathematics."""
+    marks = "|".join(map(re.escape, _LATEX))
+    return re.sub(rf"{marks}|(?<!\S)-(?=\d)", lambda mark: _LATEX.get(mark[0], "$-$"), text)
+
+
+def _joined(rules: Iterable[Rule], points: Iterable[int]) -> tuple[list[Rule], np.ndarray]:
+    """Those that earn points; neighbouring intervals of one column with as many are one."""
+    found: list[tuple[Rule, int]] = []
+    for rule, own in zip(rules, points, strict=True):
+        if not own:
+            continue
+        joined = _union(found[-1][0], rule) if found and found[-1][1] == own else None
+        found[-1 if joined else len(found) :] = [(joined or rule, own)]
+    return [rule for rule, _ in found], np.array([own for _, own in found], int)
+
+
+def _union(below: Rule, above: Rule) -> Rule | None:
+    """What either is, if they are neighbouring intervals of one column with a lower end."""
+    if len(below.conditions) != 1 or len(above.conditions) != 1:
+        return None
+    (low,), (high,) = below.conditions, above.conditions
+    touching = low.upper is not None and low.upper == high.lower and low.lower is not None
+    if low.feature != high.feature or not touching:
+        return None
+    return Rule.of(Condition(low.feature, low.lower, high.upper))
 
 
 def _values(column: Column, conditions: Iterable[Condition]) -> np.ndarray:

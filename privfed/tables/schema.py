@@ -6,6 +6,7 @@ Bounds come from here and never silently from data: a bound read off records is 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -251,9 +252,12 @@ class Schema(InToml):
 DATE = r"\s*(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d{2}))(?:[T ]\d{1,2}:\d{2}.*)?"
 
 
+_READ = re.compile(r"[<>={},]|[;:] | and ")  #: What names stand between in rules, lists and sets
+
+
 def shown(name: str) -> str:
-    """A name or category as texts have it: in quotes where it would not be seen, or would break the line."""
-    plain = name == name.strip() and name.isprintable()
+    """A name or category as texts have it: in quotes where it would not be seen, break the line, or read as more than a name."""
+    plain = name == name.strip() and name.isprintable() and not _READ.search(name)
     return name if name and plain else json.dumps(name, ensure_ascii=not name.isprintable())
 
 

@@ -112,6 +112,26 @@ def test_a_numbers_description_names_its_unit_and_its_limits() -> None:
     assert first.endswith("predictions lie between 10 and 30.")
 
 
+def test_large_coefficients_are_written_without_powers_of_ten() -> None:
+    """Three digits, in the target's unit."""
+    own = learned(replace(MODEL, schema=NUMBER), RuleFitRegressor, (0.0, 500_000.0))
+    text = own.describe()
+    assert "e+" not in text and " 275000 " in text and " 375000 " in text
+
+
+def test_plain_data_have_every_interval_that_the_text_has() -> None:
+    """Of rules and of lines, whose coefficients are for one unit there; none where none is known."""
+    table, plain = MODEL.table().set_index("term"), MODEL.to_dict("logit")
+    line = table.loc["linear: age per 40, from 10 to 90"]
+    assert 40 * plain["linear"]["age"] == pytest.approx(line["coefficient"])
+    ends = 40 * np.array(plain["linear_intervals"]["age"])
+    assert ends == pytest.approx(line[["low", "high"]].to_numpy(float))
+    assert plain["rules"][0]["interval"] == pytest.approx(
+        table.loc["age >= 40", ["low", "high"]].to_numpy(float)
+    )
+    assert "linear_intervals" not in replace(MODEL, covariance=None, error=None).to_dict("logit")
+
+
 @pytest.mark.parametrize("link", LINKS)
 def test_several_classes_begin_at_scores_of_their_own(link: str) -> None:
     """The heading says against what a class' score is held."""

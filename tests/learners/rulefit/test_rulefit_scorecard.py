@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +15,8 @@ from scipy.stats import norm
 from privfed.errors import InputError
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.model import RuleEnsemble
-from privfed.learners.rulefit.rules import Terms, rule_of
-from privfed.learners.rulefit.scorecard import COMMON, ScoreCard, _latex
+from privfed.learners.rulefit.rules import Condition, Rule, Terms, rule_of
+from privfed.learners.rulefit.scorecard import COMMON, PAGE, ScoreCard, _latex
 from privfed.tables.schema import Column, Schema
 
 SCHEMA = Schema(
@@ -140,6 +142,44 @@ def test_bands_of_whole_numbers_begin_at_whole_numbers() -> None:
     assert len(ends) >= 4 and all(end is None or end.is_integer() for end in ends)
 
 
+def test_neighbouring_bands_of_as_many_points_are_one() -> None:
+    """A flat line has few lines on the card, and every total is what it was."""
+    flat = replace(MODEL, weights=WEIGHTS * [1, 1, 1, 1, 0.2])
+    card = ScoreCard.from_ensemble(flat)
+    bands = [rule for rule in card.rules if rule.features == ("age",)][1:]  # after the rule
+    points = [int(own) for own, rule in zip(card.points, card.rules, strict=True) if rule in bands]
+    assert 1 < len(bands) < 4 and all(a != b for a, b in pairwise(points))
+    told = card.intercept + card.totals(X) / card.factor
+    band = 0.5 * 2 * flat.weights[4] / 5 * 1.2
+    assert np.abs(told - flat.scores(X)).max() <= 4 * 0.5 / card.factor + band + 1e-9
+
+
+def test_a_printed_card_is_whole() -> None:
+    """In LaTeX long conditions go over lines and long tables over pages; a picture has one size of letters and no empty foot."""
+    latex = ScoreCard.from_ensemble(known()).to_latex()
+    assert "{rp{0.8\\linewidth}}" in latex and latex.count("\\begin{tabular}") == 2
+    rules = tuple(
+        Rule.of(Condition("age", float(k)), Condition("rate_%", k / 2)) for k in range(95)
+    )
+    long = replace(CARD, rules=rules, points=np.full(95, -1)).to_latex()
+    pages = [part.split("\\end")[0] for part in long.split("\\begin{tabular}")[1:]]
+    assert max(page.count("\\\\") for page in pages) <= PAGE + 1
+    assert sum(page.count("$-1$ &") for page in pages) >= 95
+    axes = CARD.plot()
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
+    (grid,) = axes.tables
+    cells = grid.get_celld().values()
+    assert {cell.get_fontsize() for cell in cells} == {9}
+    assert grid.get_window_extent().height == pytest.approx(
+        axes.get_window_extent().height, rel=0.01
+    )
+    assert all(
+        cell.get_text().get_window_extent().width < cell.get_window_extent().width for cell in cells
+    )
+
+
 def test_risks_rise_with_the_total() -> None:
     """Strictly, between no and full risk."""
     risks = CARD.risks()
@@ -163,7 +203,11 @@ def test_every_form_says_what_is_added_up_and_of_which_class_the_risk_is() -> No
     title, html, latex = card.plot().get_title(loc="left"), card.to_html(), card.to_latex()
     for sentence in ("Add the points of every line", "Risk of died = 1 by total (points of all"):
         assert all(sentence in form for form in (str(card), html, latex, " ".join(title.split())))
-    assert "<td>+10</td>" in html and "risk of died = 1 (90 % interval)" in html
+    assert (
+        "<td>+10</td>" in html
+        and "text-align: right" not in html
+        and "risk of died = 1 (90 % interval)" in html
+    )
 
 
 def test_no_total_is_told_that_nobody_can_have() -> None:
@@ -209,5 +253,7 @@ def test_a_constant_has_no_card() -> None:
     still = RuleEnsemble(SCHEMA, MODEL.terms, np.zeros(5), NOTHING, np.ones(4))
     with pytest.raises(InputError, match="constant"):
         ScoreCard.from_ensemble(still)
-    with pytest.raises(InputError, match="at least 1"):
-        ScoreCard.from_ensemble(MODEL, 0)
+    given: Any
+    for given in (0, 2.5, "ten"):
+        with pytest.raises(InputError, match=r"at least 1.*; write for example max_points = 10"):
+            ScoreCard.from_ensemble(MODEL, given)
