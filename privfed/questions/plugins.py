@@ -102,6 +102,11 @@ def _fault(group: str, name: str, loaded: Any) -> str:
     return ""
 
 
+def taken(group: str, name: str, kind: type) -> bool:
+    """Whether another class is installed by a name, for which files and ledgers would be read."""
+    return name in available(group) and load(group, name) is not kind
+
+
 def version(group: str, name: str) -> str:
     """The distribution and version that a name comes from, for the ledger."""
     point = available(group).get(name)

@@ -16,7 +16,7 @@ import msgspec
 from privfed.errors import Faults, PolicyError, StudyError, did_you_mean
 from privfed.learners.base import FederatedLearner, Planned
 from privfed.learners.cohort import CohortLearner
-from privfed.owner.guards import foreign
+from privfed.privacy.loss import foreign
 from privfed.privacy.policy import Policy, TrustedShuffler
 from privfed.privacy.policy_objects import accountant_of, kinds_of, mechanism_of
 from privfed.questions import plugins

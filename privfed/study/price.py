@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from privfed.errors import PluginError, PolicyError, UnsupportedLoss, number_of
@@ -15,7 +16,7 @@ from privfed.owner.opendp_maps import checked
 from privfed.privacy.accountant import Accountant, Amount, fraction_of, plus
 from privfed.privacy.laws import BitFlips
 from privfed.privacy.limit import Limit
-from privfed.privacy.loss import MASKED, Loss, basis_in_words, is_masked
+from privfed.privacy.loss import COMPOSED, MASKED, Loss, basis_in_words, is_masked
 from privfed.privacy.masked_sums import all_masked
 from privfed.privacy.mechanism import Protection
 from privfed.privacy.pairs import DominatingPair
@@ -285,21 +286,18 @@ def _lines(planned: Planned, schema: Schema, policy: Policy) -> list[KindPrice]:
             f"policy {policy.name!r}: a guard of {query.kind!r} names the part {unknown[0]!r}; "
             f"its parts are {', '.join(parts) or 'none'}"
         )
+    stated = partial(stated_by, type(query), accountant_of(policy))
     lines, protections = [], []
     for guard, names in zip(guards, assign(guards, parts), strict=True):
         if names:
             line, at_work = _line(planned, guard, {name: parts[name] for name in names}, policy)
-            lines.append(
-                line if line.loss is None else replace(line, loss=stated_by(type(query), line.loss))
-            )
+            lines.append(line if line.loss is None else replace(line, loss=stated(line.loss)))
             protections.append(at_work)
     known = [each for each in protections if each is not None]
     shared = all_masked(known, policy.masked) if len(known) == len(lines) else ()
     if shared:
         return [
-            replace(
-                x, loss=stated_by(type(query), own.total.loss), mechanism=f"{x.mechanism}, masked"
-            )
+            replace(x, loss=stated(own.total.loss), mechanism=f"{x.mechanism}, masked")
             for x, own in zip(lines, shared, strict=True)
         ]
     return lines
@@ -338,7 +336,7 @@ def _times(accountant: Accountant, total: Amount, line: KindPrice) -> Amount:
     if line.loss is None or not line.loss.finite:
         return total
     try:
-        one = accountant.amount(line.loss)
+        one = accountant.cost(line.loss)
     except UnsupportedLoss as error:
         raise PolicyError(f"{line.kind!r}, mechanism {line.mechanism!r}: {error}") from None
     return plus(total, one, line.times)
@@ -413,7 +411,7 @@ def priced(price: Price, left: Sequence[Balance] = ()) -> str:
     )
     for line in price.lines:
         what = line.mechanism or "not in the policy"
-        cost = "refused" if line.loss is None else in_words(_unmasked(line.loss))
+        cost = "refused" if line.loss is None else in_words(_alone(line.loss))
         cost = f"up to {cost} in total, for any number of queries" if line.together else cost
         times = "any" if line.together else f"x{line.times}"
         lines.append(
@@ -444,9 +442,9 @@ def _moving(price: Price) -> list[str]:
     return [f"  {told}: {', '.join(most)}"]
 
 
-def _unmasked(loss: Loss) -> Loss:
-    """A loss without a word on its masks, which the total has."""
-    return replace(loss, basis=tuple(x for x in loss.basis if not x.startswith(MASKED)))
+def _alone(loss: Loss) -> Loss:
+    """A loss without a word on its masks and on who adds it up, which the total has."""
+    return replace(loss, basis=tuple(x for x in loss.basis if not x.startswith((MASKED, COMPOSED))))
 
 
 def _of_owner(price: Price, left: Balance) -> str:

@@ -31,7 +31,7 @@ from privfed.audits.trainings import audit_learner
 from privfed.engines.cohort import CohortDisclosure
 from privfed.engines.local import LocalDisclosure
 from privfed.engines.named import Engine, local
-from privfed.errors import InputError, NobodyAnswered, Note, PrivfedError, StudyError
+from privfed.errors import InputError, NobodyAnswered, Note, StudyError
 from privfed.exchange.channel import ChannelDisclosure
 from privfed.exchange.disclosure import Disclosure, distinct
 from privfed.exchange.messages import Reply
@@ -402,8 +402,6 @@ def attack(
         name = tried.name + BY_AN_OWNER * bool(tried.viewpoint)
         try:
             told = _attacked(tried, prepared, transcript, truth)
-        except PrivfedError:
-            raise
         except Exception as error:
             if interrupted():
                 raise
@@ -437,7 +435,7 @@ def _attacked(
         if tried.viewpoint:
             told = run_as(tried.viewpoint, tried, transcript, known, prepared.schema)
         else:
-            told = tried.run(transcript, known, prepared.schema)
+            told = tried.findings(transcript, known, prepared.schema)
     over = not told and tried.bounds and tried.bounds.over
     return [tried.unfinished()] if over else told
 
