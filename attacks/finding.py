@@ -75,8 +75,8 @@ class Finding:
     def __post_init__(self) -> None:
         for name in ("value", "of", "low", "high", "baseline"):
             figure = getattr(self, name)
-            known = isinstance(figure, Real) and not math.isnan(figure)
-            if not known and (figure is not None or name == "value"):
+            number = isinstance(figure, Real) and not math.isnan(figure)
+            if not number and (figure is not None or name == "value"):
                 raise InputError(f"finding of {self.attack!r}: {name} is not a number")
         if self.low is not None and self.high is not None and self.low > self.high:
             raise InputError(f"finding of {self.attack!r}: low lies above high")

@@ -16,7 +16,7 @@ from privfed.privacy.loss import COMPOSED, QUERIED, Loss, foreign
 from privfed.privacy.masked_sums import MaskedProtection, all_masked
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection, TooWide
 from privfed.privacy.policy import Guard, Policy
-from privfed.privacy.policy_objects import mechanism_of
+from privfed.privacy.policy_objects import mechanism_of, versions_of
 from privfed.questions.part import Part, PartType
 from privfed.questions.query import Query
 from privfed.tables.records import Records
@@ -104,7 +104,7 @@ class Guards:
         except PluginError as error:
             raise Refused(Reason.UNSOUND, str(error)) from None
         model = "local" if is_local(protections) else "central"
-        facts = described(protections, loss)
+        facts = described(protections, loss, asked, type(self._accountant))
         if shared and self._policy.masked is not None:
             alone = sum((each.alone for each in shared), Loss.free())
             facts |= {"masked": self._policy.masked.to_dict(), "unmasked": alone.to_dict()}
@@ -173,8 +173,12 @@ def stated_by(asked: type[Query], accountant: Accountant, loss: Loss) -> Loss:
     return replace(loss, basis=tuple(sorted({*loss.basis, *theirs})))
 
 
-def described(protections: Sequence[Protection], loss: Loss) -> dict[str, Any]:
-    """What a ledger's line says of a release's noise: who made it, and OpenDP's own word on it."""
+def described(protections: Sequence[Protection], loss: Loss, *used: type) -> dict[str, Any]:
+    """What a ledger's line says of a release's noise: who made it, and OpenDP's own word on it.
+
+    Named with their versions are also the packages of what was ``used`` beside mechanisms and laws.
+    """
+    made = [part for p in protections for part in (p.mechanism, *p.laws.values())]
     return {
         "mechanisms": {name: p.mechanism.name for p in protections for name in p.group},
         "maps": [
@@ -182,7 +186,7 @@ def described(protections: Sequence[Protection], loss: Loss) -> dict[str, Any]:
             for charged in loss.laws
             if (cost := mapped(charged)) is not None
         ],
-        "libraries": libraries(),
+        "libraries": {**libraries(), **versions_of([*used, *map(type, made)])},
     }
 
 

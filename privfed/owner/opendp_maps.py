@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from privfed.errors import PluginError, number_of
-from privfed.privacy.laws import Law, SumOfGaussians, mapped, named_as_another, proven
+from privfed.privacy.laws import Law, SumOfGaussians, in_use, mapped, named_as_another, proven
 from privfed.privacy.loss import Loss, covers, lost
 from privfed.privacy.mechanism import (
     WIDEST,
@@ -99,6 +99,7 @@ def _check_words(law: Law) -> None:
         raise PluginError(
             f"law {law.name!r}: another one is installed by this name; choose another"
         )
+    in_use(law)
 
 
 def _check_law(law: Law, priced: Protection) -> None:

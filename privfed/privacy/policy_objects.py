@@ -69,6 +69,12 @@ def _built(guard: Guard) -> Mechanism:
         ) from None
 
 
+def versions_of(kinds: Iterable[type]) -> dict[str, str]:
+    """Versions of the packages that some classes, beside ours, come from; for the ledger."""
+    modules = {kind.__module__.partition(".")[0] for kind in kinds if foreign(kind)}
+    return dict(plugins.packages().get(name, (name, "unknown")) for name in sorted(modules))
+
+
 def dearest_of(policy: Policy) -> dict[str, tuple[int, tuple[Loss, ...]]] | None:
     """How often each kind may be answered, and what dominates one answer, guard by guard.
 

@@ -399,7 +399,7 @@ def priced(price: Price, left: Sequence[Balance] = ()) -> str:
     """Format a price as a table: kinds, number of answers, fraction of each owner's budget."""
     budget = price.policy.budget
     total = _total(price)
-    exceeded = (() if price.fits else ("the budget",)) + price.over
+    exceeded = (() if price.fits else (_exceeded_part(price),)) + price.over
     over = "".join(f"; OVER {what}: queries will be refused" for what in exceeded)
     of = "" if budget is None else f", of a budget of epsilon {shown(budget.epsilon)}"
     where = "" if price.policy.unit == "client" else " of each client"
@@ -428,6 +428,22 @@ def priced(price: Price, left: Sequence[Balance] = ()) -> str:
     return "\n".join(lines)
 
 
+def _exceeded_part(price: Price) -> str:
+    """The budget, or the component of it that a price exceeds while its epsilon does not."""
+    budget = price.policy.budget
+    if budget is None or price.epsilon is None or price.epsilon > budget.epsilon:
+        return "the budget"
+    accountant = accountant_of(price.policy)
+    return f"the budget's {_fullest(accountant, price.amount, accountant.ceiling(budget))}"
+
+
+def _fullest(accountant: Accountant, part: Amount, whole: Amount) -> str:
+    """The component of which a part takes the largest fraction; the first of several."""
+    each = zip(accountant.components, part, whole, strict=True)
+    shares = {name: a / b if b else Fraction(0) for name, a, b in each}
+    return max(shares, key=shares.__getitem__)
+
+
 def _moving(price: Price) -> list[str]:
     """Say which kinds may be charged more than their lines, by what others leave."""
     most = [
@@ -453,7 +469,8 @@ def _of_owner(price: Price, left: Balance) -> str:
     assert budget is not None
     own, before = shown(budget.epsilon), remaining(left, price.policy)
     accountant = accountant_of(price.policy)
-    ceiling, unit = accountant.ceiling(budget), accountant.components[0]
+    ceiling, spent = accountant.ceiling(budget), plus(left.spent, price.amount)
+    unit = _fullest(accountant, spent, ceiling)
     if lacking(price, [left]):
         asked = percent_of(price.amount, ceiling)
         unspent = percent_of(left.spent, ceiling, rest=True)
@@ -461,7 +478,6 @@ def _of_owner(price: Price, left: Balance) -> str:
             f"DOES NOT FIT: {price.by_kind} of epsilon {own}, of which {before} remains (of its {unit} "
             f"{asked} is asked, {unspent} remains){kept(left.holding)}"
         )
-    spent = plus(left.spent, price.amount)
     after = remaining(Balance(left.owner, spent), price.policy)
     rest = " and ".join(percent_of(each, ceiling, rest=True) for each in (left.spent, spent))
     return (

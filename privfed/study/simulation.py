@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -21,7 +19,7 @@ import pandas as pd
 
 from privfed.attacks.base import HELD_OUT, Attack
 from privfed.attacks.coverage import coverage
-from privfed.attacks.finding import Finding
+from privfed.attacks.finding import FAILED, Finding
 from privfed.attacks.linkage import Linkage
 from privfed.attacks.viewpoint import BY_AN_OWNER, run_as
 from privfed.audits.guards import FAMILY_WISE, audit_guards, audit_sources, confirmed
@@ -36,12 +34,13 @@ from privfed.exchange.channel import ChannelDisclosure
 from privfed.exchange.disclosure import Disclosure, distinct
 from privfed.exchange.messages import Reply
 from privfed.exchange.transcript import Transcript
-from privfed.interrupts import interrupted
+from privfed.interrupts import survived
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.cohort import CohortLearner
-from privfed.learners.saved import save
+from privfed.learners.saved import save, written
 from privfed.ledger.registry import Registry
 from privfed.owner.noise_monitor import NoiseSums
+from privfed.privacy.loss import foreign
 from privfed.privacy.noise import SecureNoise, TestNoise
 from privfed.privacy.policy import Policy
 from privfed.questions import coins
@@ -403,11 +402,8 @@ def attack(
         try:
             told = _attacked(tried, prepared, transcript, truth)
         except Exception as error:
-            if interrupted():
-                raise
-            if os.environ.get("PRIVFED_TRACEBACK"):
-                traceback.print_exc()
-            told = [tried.failure(error)]  # it ends no study, whose budget may be spent
+            survived(error)  # it ends no study, whose budget may be spent
+            told = [tried.failure(error)]
             failed.append(tried)
         found += [
             replace(each, attack=name) if each.attack == tried.name else each for each in told
@@ -495,10 +491,15 @@ def _learn(
                     with suppress(InputError):  # a client without a model is told of in the metrics
                         model.take_home(client, shelf)
             metrics |= prepared.score(model, federation.schema)
+            written(model)
             if asks_evaluation(next(iter(gates.gates.values())).policy):
                 metrics["evaluation"] = evaluated(model, federation)
         except NobodyAnswered as silence:
             metrics["stopped"] = str(silence)
+        except Exception as error:
+            if not (foreign(type(model)) and federation.asked):
+                raise
+            metrics["stopped"] = metrics[FAILED] = survived(error)  # as an attack's
         return metrics | {
             "seconds": perf_counter() - before,
             "questions": federation.asked,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -21,7 +21,8 @@ from privfed.privacy.policy_objects import accountant_of
 from privfed.questions import plugins
 from privfed.reports.account import read
 from privfed.reports.composed import composed
-from privfed.study.price import price, priced
+from privfed.study import ledger_commands
+from privfed.study.price import Balance, price, priced
 from privfed.tables.schema import Schema
 from privfed.testing.check_accountant import check_accountant
 from privfed.testing.queries import Histogram
@@ -37,6 +38,7 @@ SCHEMA = Schema.from_dict(
 )
 ASKED = Histogram(0, (0.0, 0.5, 1.0))
 HELD = Budget.of("2", "1e-5")
+NORTH = Balance("north", PureAndRho().nothing)
 WORD = "on the composition by pure_only, not derived here"
 
 
@@ -76,6 +78,8 @@ def test_what_another_package_adds_up_is_told_in_every_total() -> None:
     ledger.verify()
     (client,) = read(policy(PureOnly()), {"north": ledger}, {}).clients
     assert client.basis == ("accountant:pure_only",)
+    (row,) = (row for row in ledger.entries() if row.event == "reserved")
+    assert row.body["libraries"]["tests"] == "unknown"  # no distribution has the module
     assert price([Planned(ASKED, 2)], SCHEMA, policy()).basis == ""
 
 
@@ -138,8 +142,7 @@ def test_an_accountant_has_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
         policy(Cheap())
 
 
-@pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _install(monkeypatch: pytest.MonkeyPatch) -> None:
     """The honest ones are installed, as a plugin's entry points would."""
     known = plugins.available
     own = {
@@ -149,10 +152,8 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(
         plugins, "available", lambda g: known(g) | (own if g == "accountants" else {})
     )
-    yield
 
 
-@pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("own", [PureOnly(), PureAndRho()], ids=lambda a: a.name)
 @pytest.mark.parametrize("other", [PureOnly(), PureEpsilon()], ids=lambda a: a.name)
 def test_policies_of_another_accountant_add_up_by_what_it_guarantees(
@@ -171,6 +172,54 @@ def test_policies_of_another_accountant_add_up_by_what_it_guarantees(
     assert together is not None and together.why == ""
     assert together.epsilon == pytest.approx(4)  # the two ceilings
     assert together.delta <= 2e-5
+
+
+def test_a_ledger_says_of_which_version_a_plugin_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of one version and the next stand in one ledger; ours name no other package."""
+    for version in ("1.0", "1.1"):
+        monkeypatch.setattr(plugins, "packages", lambda v=version: {"tests": ("own", v)})
+        for accountant in (PureOnly(), PureEpsilon()):
+            asked = federation(accountant)
+            asked.ask(ASKED)
+            rows = asked.gates["north"].ledger.entries()
+            (row,) = (row for row in rows if row.event == "reserved")
+            own = {"own": version} if isinstance(accountant, PureOnly) else {}
+            ours = {"privfed", "opendp"}
+            assert {k: v for k, v in row.body["libraries"].items() if k not in ours} == own
+
+
+def test_a_ledger_outlives_the_package_of_its_accountant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is verified, shown and stated; what its sums prove its accountant alone can say, which is told."""
+    with monkeypatch.context() as installed:
+        _install(installed)
+        asked = LocalDisclosure.from_frame(
+            FRAME.assign(site="north"),
+            target="y",
+            client="site",
+            schema=SCHEMA,
+            policy=policy("pure_only"),
+            seed=1,
+            ledgers=tmp_path,
+        )
+        asked.ask(ASKED)
+        asked.close()
+        with ledger_commands.opened(tmp_path / "north.db") as ledger:
+            assert "at most epsilon 1 so far" in ledger_commands.budget(ledger, None)
+    with ledger_commands.opened(tmp_path / "north.db") as ledger:
+        ledger.verify()
+        told = ledger_commands.budget(ledger, None)
+    assert "1 charge; amount 1 1 spent" in told and "at most epsilon" not in told
+    assert "accountant 'pure_only' is not installed here" in told
+
+
+def test_a_price_names_the_component_that_it_exceeds() -> None:
+    """Epsilon 1.5 of 2 was "over the budget" by "881 % of its epsilon", where rho is what does not fit."""
+    told = priced(price([Planned(ASKED, 1)], SCHEMA, policy(PureAndRho(), "1.5")), [NORTH])
+    assert "at most epsilon 1.5 at delta 1e-05, of a budget of epsilon 2" in told
+    assert "OVER the budget's rho: queries will be refused" in told
+    assert "(of its rho 881 % is asked, 100 % remains)" in told
 
 
 def test_a_rho_has_no_epsilon_at_delta_zero() -> None:
