@@ -141,6 +141,8 @@ class KindAllowance:
 
         A law stands for noise of its name alone; a pure loss without one dominates every pure law.
         """
+        if loss.delta > sum(own.delta for own in self.losses):
+            return False  # what may fail with a probability of its own lies within no pure one
         names = {charged.law.name for own in self.losses for charged in own.laws}
         pure = any(not own.laws for own in self.losses)
         for charged in loss.laws if names else ():

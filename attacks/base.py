@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from operator import methodcaller
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -128,6 +130,18 @@ class Attack(ABC):
         Returns:
             one finding for each metric; an empty list if there is nothing to work on.
         """
+
+    def findings(
+        self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
+    ) -> list[Finding]:
+        """What :meth:`run` found (TypeError: it gave something else, or what cannot be written down)."""
+        told = self.run(transcript, truth, schema)
+        if not isinstance(told, list) or not all(isinstance(each, Finding) for each in told):
+            raise TypeError(
+                f"attack {self.name!r}: run gives no list of findings; write return [...]"
+            )
+        json.dumps([each.to_dict() for each in told], default=methodcaller("tolist"), skipkeys=True)
+        return told
 
     def unfinished(self) -> Finding:
         """The finding of an attack that ran out of time or work before it found anything: no pass."""

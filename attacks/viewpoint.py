@@ -51,7 +51,7 @@ def run_as(
     question = f"Seen by a data owner who receives every total: {attack.question}"
     return [
         replace(found, attack=found.attack + BY_AN_OWNER, question=question, exposed={})
-        for found in attack.run(seen, known, schema)
+        for found in attack.findings(seen, known, schema)
     ]
 
 

@@ -34,7 +34,7 @@ ROUNDING = 1e-6  #: Tolerance of a bound for rounding
 #: between clients' noise.
 CERTAIN = 4
 #: What of a policy's metrics stays where those scored with the truth are left out.
-UNSCORED = ("simulation", "note", "questions", "rounds", "faults", "breaches", "stopped")
+UNSCORED = ("simulation", "note", "questions", "rounds", "faults", "breaches", "stopped", FAILED)
 WHOLE = "whole records"  #: Prefix of the metric of a finding that counts unmodified records
 #: How the names of those begin that try what was charged and look for no record: the worst record is found more
 #: often than by chance under any finite guarantee.
@@ -424,8 +424,12 @@ class Report:
 
     @property
     def failed(self) -> list[str]:
-        """Attacks that ended with an error of their own, and so did not look."""
+        """Learners that ended with an error of their own, without a model, and attacks, which so did not look."""
         return [
+            f"policy {policy.name!r}: its learner failed ({policy.metrics[FAILED]}), and there is no model"
+            for policy in self.policies
+            if FAILED in policy.metrics
+        ] + [
             f"policy {policy.name!r}: attack {found.attack!r} failed ({found.detail[FAILED]}), and did not look"
             for policy in self.policies
             for found in policy.findings

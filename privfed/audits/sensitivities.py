@@ -6,7 +6,8 @@ import numpy as np
 
 from privfed.attacks.finding import Finding
 from privfed.learners.base import Planned
-from privfed.owner.guards import as_declared, assign, foreign
+from privfed.owner.guards import as_declared, assign
+from privfed.privacy.loss import foreign
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import mechanism_of
 from privfed.questions.part import Bound, Part

@@ -433,7 +433,7 @@ def schema(  # noqa: PLR0913 - click gives each option by its name
 @click.command()
 @click.argument("group", required=False)
 def plugins(group: str | None) -> int:
-    """List installed plugins: mechanisms, accountants, queries, learners, attacks; of one GROUP, say what each is."""
+    """List installed plugins: laws, mechanisms, accountants, queries, learners, attacks; of one GROUP, say what each is."""
     from privfed.questions import plugins as installed
     from privfed.reports.words import about
 

@@ -49,7 +49,7 @@ EXPLANATIONS: Mapping[Reason, str] = {
     Reason.UNSUPPORTED: "the policy's mechanism cannot protect what the query asks for",
     Reason.TIMES: "this kind of query has been answered in this study as often as the policy allows",
     Reason.BUDGET: "the charge does not fit what is left of the budget, or of one of its limits",
-    Reason.UNSOUND: "the policy's mechanism states a cost that cannot be right",
+    Reason.UNSOUND: "the policy's mechanism or accountant states a cost that cannot be right",
     Reason.FAULTY: "this kind of query has failed too often; whoever wrote it must mend it",
     Reason.CLOSED: "the gate is closed: a query failed where it must not, and its owner has to look",
     Reason.SUPERSEDED: "the owner has put another policy in force since this gate was opened",

@@ -1,7 +1,7 @@
 """Laws of noise: what is drawn, how likely it is, and what it loses.
 
-A name in data becomes a law through the entry points of ``privfed.laws`` alone; one that is not
-installed is :class:`Unknown`, and proves nothing.
+A name in data becomes a law through the entry points of ``privfed.laws``, or if a mechanism of this
+process has it; any other is :class:`Unknown`, and proves nothing.
 """
 
 from __future__ import annotations
@@ -490,13 +490,25 @@ class Charged:
         return cls(Law.from_wire(plain), plain["units"])
 
 
+#: Laws of this process's own mechanisms, passed as objects, that nothing installs: the last of each name.
+_IN_USE: dict[str, type[Law]] = {}
+
+
+def in_use(law: Law) -> None:
+    """Read what this law is told of in this process as noise of it, where no law of its name is installed."""
+    if _IN_USE.get(law.name) is not type(law):
+        _IN_USE[law.name] = type(law)
+        law_of.cache_clear()
+
+
 @lru_cache(maxsize=4096)
 def law_of(name: str, *parameters: str) -> Law:
-    """Build a law from its name in data, through the installed ones alone (InputError: parameters)."""
+    """Build a law from its name in data, through the installed ones and those in use (InputError: parameters)."""
     name = ALIASES.get(name, name)
-    if name not in plugins.available("laws"):
+    installed = name in plugins.available("laws")
+    build = plugins.load("laws", name) if installed else _IN_USE.get(name)
+    if build is None:
         return Unknown(name, *parameters)
-    build = plugins.load("laws", name)
     try:
         law: Law = build(*parameters)
     except (TypeError, ValueError, ArithmeticError):

@@ -16,9 +16,9 @@ from privfed.privacy.laws import Charged, Unknown
 from privfed.questions.exact import Number, exact, round_up, text
 
 #: What a basis says before the name of a plugin: its author's word, or the map of OpenDP's
-#: measurement that it wraps; before how many owners may collude where sums are masked; and before the kind of a query
-#: that is not ours, whose author says how far a record moves its answers.
-CLAIMED, MAPPED, MASKED, QUERIED = "claimed", "opendp", "masked", "query"
+#: measurement that it wraps; before how many owners may collude where sums are masked; before the kind of a query
+#: that is not ours, whose author says how far a record moves its answers; and before an accountant that is not.
+CLAIMED, MAPPED, MASKED, QUERIED, COMPOSED = "claimed", "opendp", "masked", "query", "accountant"
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Loss:
     #: what the bound rests on beside what is derived here, sorted: ``"claimed:NAME"`` for the word
     #: of a plugin's author, ``"opendp:NAME"`` for the map of a measurement, ``"masked:1"`` for
     #: masks that hold unless more owners collude, ``"query:KIND"`` for the sensitivities that another author's
-    #: query states; empty where all of it is derived
+    #: query states, ``"accountant:NAME"`` for another author's composition; empty where all of it is derived
     basis: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -165,6 +165,11 @@ def covers(loss: Loss) -> bool:
     return loss.rho is None or loss.rho >= concentrated
 
 
+def foreign(kind: type) -> bool:
+    """Whether a class is none of ours, so that what it states is on its author's word."""
+    return kind.__module__.partition(".")[0] != "privfed"
+
+
 def is_masked(basis: Iterable[str]) -> bool:
     """Whether a figure rests on masks."""
     return any(each.partition(":")[0] == MASKED for each in basis)
@@ -176,6 +181,7 @@ def basis_in_words(basis: Iterable[str]) -> str:
         CLAIMED: "on the word of {}, not derived here",
         MAPPED: "by OpenDP's map of {}",
         QUERIED: "on the sensitivity that {} states, not derived here",
+        COMPOSED: "on the composition by {}, not derived here",
     }
     names: dict[str, list[str]] = {}
     colluding: list[int] = []

@@ -88,6 +88,12 @@ def shown_percent(share: Fraction | float) -> str:
     return f"{shown(100 * share, 3)} %"
 
 
+def apart(one: float, other: float) -> str:
+    """Write what a number is and what it is not, by as many digits as tell them apart: ``1.00000001, not 1``."""
+    told = ((f"{one:.{digits}g}", f"{other:.{digits}g}") for digits in range(4, 18))
+    return next((f"{a}, not {b}" for a, b in told if a != b), f"{one}, not {other}")
+
+
 def shown_down(value: Fraction | float, digits: int = 4) -> str:
     """Write what is left of an epsilon for people, rounded down to some digits."""
     return _shown(value, digits, ROUND_FLOOR)

@@ -12,15 +12,20 @@ from tqdm.auto import tqdm
 from privfed import __version__
 from privfed.attacks.finding import LEVEL, Finding, corrected
 from privfed.attacks.verbatim import Verbatim
+from privfed.audits.replay import audit_replay
 from privfed.engines.named import engine as engine_of
 from privfed.errors import InputError
+from privfed.exchange.transcript import Transcript
+from privfed.learners.base import PersonalLearner
 from privfed.learners.saved import load
 from privfed.ledger import Ledger
+from privfed.privacy.loss import foreign
 from privfed.privacy.policy import Policy
+from privfed.questions.threads import one_thread
 from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport, Report, findings
-from privfed.study import Study, simulation
-from privfed.study.dry_run import attacks_of, check_viewpoints, dry_run
+from privfed.study import PolicyChoice, Study, simulation
+from privfed.study.dry_run import attacks_of, check_viewpoints, dry_run, learner
 from privfed.study.exposed import exposed, rows_of
 from privfed.study.model_reading import read_models, read_values, reads_models
 from privfed.study.output import NOISE, Output, finite, write_text, written_whole
@@ -119,6 +124,7 @@ def attack_releases(
             found, inapplicable = found + read, {**inapplicable, **idle}
         found = corrected(found, LEVEL / len(study.policies))
         found += simulation.audit(prepared, choice)
+        found += _replayed(prepared, choice, output, heard)
         if study.audit_training:
             found += simulation.audit_training(prepared, choice)
         found += map(Finding.from_dict, output.read(choice.name, NOISE) or ())
@@ -126,6 +132,17 @@ def attack_releases(
         if scores and isinstance(prepared, simulation.Prepared):
             told["records"] = exposed(found, rows_of(prepared))
         output.write(choice.name, "findings.json", told)
+
+
+def _replayed(
+    prepared: AnyPrepared, choice: PolicyChoice, output: Output, heard: Transcript
+) -> list[Finding]:
+    """Audit whether a model of another package's learner follows from what left; none of ours, or without a model."""
+    made, path = learner(prepared.study, choice), output.policy(choice.name) / "model.json"
+    if not foreign(type(made)) or isinstance(made, PersonalLearner) or not path.is_file():
+        return []
+    with one_thread():
+        return [audit_replay(made, load(path), heard, prepared.owners)]
 
 
 def gather(output: Output) -> Report:

@@ -22,7 +22,7 @@ from privfed.owner.local_store import LocalStore
 from privfed.owner.noise_monitor import ENDING, read_tally
 from privfed.privacy.accountant import Accountant, Amount, Budget, plus
 from privfed.privacy.policy import Policy
-from privfed.privacy.policy_objects import accountant_of
+from privfed.privacy.policy_objects import installed_accountant
 from privfed.questions.exact import at_delta, shown, shown_delta, shown_down
 from privfed.study.output import STUDY, Output
 from privfed.study.persistent_ledgers import PersistentLedgers, files_in
@@ -231,7 +231,7 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
         told.append(_row(line, shares.pop(line.name, "") if line.share else "", taken))
     told += shares.values() if by == "study" else ()  # what charged nothing yet
     rest = left(ledger)
-    told += filter(None, [rest and f"left: {rest}", closed(ledger)])
+    told += filter(None, [rest and f"left: {rest}", not_installed(ledger), closed(ledger)])
     return "\n".join(owner + line for line in told)
 
 
@@ -306,13 +306,21 @@ WHY_SHARES = (
 
 
 def currency(ledger: Ledger) -> tuple[Accountant, Budget, Amount] | None:
-    """The accountant of a ledger with a budget in force, the budget, and its ceiling."""
-    plain = (ledger.terms or {}).get("budget")
-    policies = list(ledger.policies().values())
-    if plain is None or not policies:
+    """The accountant of a ledger with a budget in force, the budget, and its ceiling; none if it is not installed."""
+    terms = ledger.terms or {}
+    accountant = installed_accountant(terms.get("accountant"))
+    if accountant is None or terms.get("budget") is None:
         return None
-    accountant, budget = accountant_of(policies[-1]), Budget.of(plain["epsilon"], plain["delta"])
+    budget = Budget.of(**terms["budget"])
     return accountant, budget, accountant.ceiling(budget)
+
+
+def not_installed(ledger: Ledger) -> str:
+    """Say that what charges add up to cannot be told here, for want of the accountant's package; or nothing."""
+    name = (ledger.terms or {}).get("accountant")
+    if name is None or installed_accountant(name) is not None:
+        return ""
+    return f"accountant {name!r} is not installed here, and says alone what its sums prove: install its package"
 
 
 def _shares(
@@ -384,7 +392,8 @@ def _row(line: Line, share: str = "", taken: str = "") -> str:
     named = printable(f"{line.by} {line.name}".strip())
     if line.unprotected:
         return f"{named}: NO FINITE GUARANTEE, {line.unprotected} of {line.releases} unprotected"
-    pairs = list(zip(line.components, line.spent, line.reserved, strict=False))
+    named_parts = line.components or [f"amount {n}" for n, _ in enumerate(line.spent, 1)]
+    pairs = list(zip(named_parts, line.spent, line.reserved, strict=False))
     # no delta where none is spent
     pairs = pairs[:1] + [each for each in pairs[1:] if any(each[1:])]
     parts = [number_of(line.releases, "charge")]

@@ -113,6 +113,8 @@ def asks_evaluation(policy: Policy) -> bool:
 def whole_plan(model: FederatedLearner, schema: Schema, policy: Policy) -> Sequence[Planned]:
     """A learner's longest schedule, and the question of its errors where the policy answers that."""
     plan, query = model.plan(schema, policy), question_of(model, schema)
+    if not isinstance(plan, Sequence) or not all(isinstance(line, Planned) for line in plan):
+        raise StudyError(f"{type(model).__name__}: plan gives no list of Planned(query, times)")
     asked = query is not None and query.kind in policy.guards
     return [*plan, Planned(query, 1)] if asked else plan
 

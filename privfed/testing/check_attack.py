@@ -38,7 +38,7 @@ class AttackCase:
     def run(self, transcript: Transcript | None = None, *, attack: Any = None) -> list[Finding]:
         """The findings in its transcript or another one, scored by the truth."""
         read = self.transcript if transcript is None else transcript
-        findings: list[Finding] = (attack or self.attack).run(read, self.truth, self.schema)
+        findings: list[Finding] = (attack or self.attack).findings(read, self.truth, self.schema)
         return findings
 
     @cached_property

@@ -290,6 +290,7 @@ def test_a_charge_beyond_what_was_allowed_keeps_the_filters_figure() -> None:
     kind, small = allowed(Loss.pure("0.1"), times=2), Loss.pure("0.1").to_dict()
     begun = SimpleNamespace(event="policy", body={})
     dear = Loss.pure("0.2").to_dict()
+    failing = Loss(Fraction(1, 10), delta=Fraction(1, 1000)).to_dict()
 
     def figure(*bodies: dict[str, Any]) -> str:
         rows = [SimpleNamespace(event="reserved", body=body) for body in bodies]
@@ -297,6 +298,7 @@ def test_a_charge_beyond_what_was_allowed_keeps_the_filters_figure() -> None:
 
     fine = {"kind": "kind", "loss": small}
     assert figure(fine, fine) == pld.PLANNED
+    assert figure({"kind": "kind", "loss": failing}) != pld.PLANNED
     for wrong in ({"kind": "other", "loss": small}, {"kind": "kind", "loss": dear}):
         assert figure(fine, wrong) == pld.ADAPTIVE
     assert figure(fine, fine, fine) == pld.ADAPTIVE
