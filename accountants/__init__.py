@@ -1,1 +1,1 @@
-"""Accountants: each composes losses under one stated relation and unit, and never sees data."""
+"""Accountants: each composes losses under one stated relation and unit, without access to data."""

@@ -1,7 +1,7 @@
-"""Budget allocation: how much to propose spending next, from past releases and nothing else.
+"""Budget allocation: proposed spends, computed from past releases only.
 
-An allocator belongs to the asking side: amounts may be adaptive and the owners' filters stay valid.
-What it proposes is no charge: every owner's policy caps it, and every ledger checks it.
+Allocators run on the server: amounts may be adaptive, and the owners' filters stay valid. A
+proposal is not a charge: every owner's policy caps it, and every ledger checks it.
 """
 
 from abc import ABC, abstractmethod
@@ -22,10 +22,10 @@ class Allocator(ABC):
 
     @abstractmethod
     def amount(self, past: Sequence[Release]) -> Fraction:
-        """The next amount by this allocator's rule, before what is left caps it."""
+        """Return the next amount by this allocator's rule, before the cap at the remaining total."""
 
     def next(self, past: Sequence[Release] = ()) -> Fraction:
-        """Propose an amount for the next round, from what has left so far (BudgetError: none)."""
+        """Propose an amount for the next round, from past releases (BudgetError: nothing remains)."""
         left = self.total - sum(self.proposed)
         if left <= 0:
             raise BudgetError("all of the allocator's total has been proposed; plan fewer rounds")
@@ -51,7 +51,7 @@ class Uniform(Allocator):
 class Geometric(Allocator):
     """Amounts in geometric progression that add up to the total over the rounds, exactly.
 
-    A ``ratio`` of each to the one before below 1 spends early, above 1 late.
+    With a ``ratio`` of successive amounts below 1 it spends early, above 1 late.
     """
 
     def __init__(self, total: Number, rounds: int, ratio: Number) -> None:
@@ -65,7 +65,7 @@ class Geometric(Allocator):
 
 
 class Scheduled(Allocator):
-    """Amounts written down in advance."""
+    """Amounts fixed in advance."""
 
     def __init__(self, amounts: Sequence[Number]) -> None:
         self.amounts = tuple(exact(amount, "a scheduled amount") for amount in amounts)
@@ -79,7 +79,7 @@ class Scheduled(Allocator):
 
 
 class ByRule(Allocator):
-    """Amounts by a function of past releases and of what is left, such as DP-RuL's Section 3.6."""
+    """Amounts by a function of past releases and the remaining total, such as DP-RuL's Section 3.6."""
 
     def __init__(
         self, total: Number, rule: Callable[[Sequence[Release], Fraction], Number]

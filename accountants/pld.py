@@ -1,9 +1,9 @@
-"""Tight figures: privacy loss distributions of all that a policy allowed before the first answer.
+"""Tight guarantees: privacy loss distributions of everything that a policy allowed in advance.
 
-Hockey-stick curves of dominating pairs become discrete privacy loss distributions by connecting the
-dots (Doroshenko et al. 2022, Algorithm 1), composed by convolution. A composed distribution is no
-filter: it holds for pairs that were written down before the first answer, and not for the laws of
-what was charged, which follow from questions that a server may have chosen by earlier answers.
+Hockey-stick curves of dominating pairs are discretized into privacy loss distributions by
+connecting the dots (Doroshenko et al. 2022, Algorithm 1) and composed by convolution. A composed
+distribution is not a filter: it holds for pairs fixed before the first answer, not for the laws of
+the charges, which depend on queries that a server may have chosen from earlier answers.
 """
 
 import heapq
@@ -24,17 +24,17 @@ from privfed.errors import UnsupportedLoss
 from privfed.privacy.loss import Loss
 from privfed.privacy.pairs import DominatingPair, GaussianPair, ResponsePair
 
-BUCKET = 0.01  #: Relative step of the buckets that equal noise is sorted into, upwards
+BUCKET = 0.01  #: Relative width of buckets of noise, rounded up
 
 
 def pairs(losses: Iterable[Loss]) -> Counter[DominatingPair]:
-    """The dominating pairs of some releases, with how often each occurs.
+    """Return the dominating pairs of some releases, with their multiplicities.
 
-    A loss without a law enters by its epsilon (randomized response dominates every pure loss).
+    A loss without a law counts by its epsilon (randomized response dominates every pure loss).
     UnsupportedLoss: a loss has neither a law nor a pure epsilon, or no finite guarantee.
     """
     found: Counter[DominatingPair] = Counter()
-    for loss, times in Counter(losses).items():  # a Counter keeps its counts
+    for loss, times in Counter(losses).items():  # Counter(Counter) keeps the counts
         if not loss.finite or loss.delta:
             raise UnsupportedLoss("a release without a pure or concentrated guarantee has no curve")
         for charged in loss.laws:
@@ -48,7 +48,7 @@ def pairs(losses: Iterable[Loss]) -> Counter[DominatingPair]:
 
 
 def bucketed(found: Counter[DominatingPair]) -> Counter[DominatingPair]:
-    """Sort pairs into few buckets, as costly as the costliest; Gaussian shifts add in squares."""
+    """Group pairs into few buckets, rounding up to the largest; Gaussian shifts add in squares."""
     sorted_: Counter[DominatingPair] = Counter()
     squares = sum(n * pair.size**2 for pair, n in found.items() if isinstance(pair, GaussianPair))
     if squares:
@@ -64,9 +64,9 @@ def bucketed(found: Counter[DominatingPair]) -> Counter[DominatingPair]:
 def distribution(
     found: Counter[DominatingPair], interval: float | None = None
 ) -> PrivacyLossDistribution:
-    """Compose dominating pairs, at least one, into one privacy loss distribution.
+    """Compose one or more dominating pairs into a privacy loss distribution.
 
-    ``interval`` is the width of the grid of losses: a thirtieth of the typical loss unless given.
+    ``interval`` is the width of the grid of losses, by default a thirtieth of the typical loss.
     """
     width = interval or _interval(found)
     queue: list[tuple[int, int, PrivacyLossDistribution]] = []
@@ -100,25 +100,25 @@ def _support(distribution: PrivacyLossDistribution) -> int:
 
 
 class Recorded(Protocol):
-    """A ledger's row, as far as it is needed here."""
+    """The fields of a ledger's row that are used here."""
 
     @property
     def event(self) -> str:
-        """What the row says: ``reserved`` or ``block`` for charges."""
+        """The row's event: ``reserved`` or ``block`` for charges."""
 
     @property
     def body(self) -> Mapping[str, Any]:
-        """Its public facts, ``loss`` and ``schedule`` among them."""
+        """Its public facts, including ``loss`` and ``schedule``."""
 
 
 @dataclass(frozen=True)
 class ComposedGuarantee:
-    """An (epsilon, delta) statement about all releases of one data owner."""
+    """An (epsilon, delta) guarantee of all releases of one data owner."""
 
     epsilon: float  #: rounded up
-    delta: float  #: as asked for
+    delta: float  #: as requested
     method: str  #: ``pld``, ``rdp`` or the accountant's own ``filter``
-    label: str  #: what it is valid for, in words
+    label: str  #: what it covers, in words
 
 
 PLANNED = (
@@ -130,16 +130,17 @@ ADAPTIVE = "valid whatever the amounts depended on"
 
 @dataclass(frozen=True)
 class KindAllowance:
-    """How often a policy lets one kind of query be answered, and what one answer loses at most."""
+    """The number of answers that a policy allows for one kind of query, and their maximum loss."""
 
     kind: str  #: the kind of query
-    times: int  #: the most answers
-    losses: tuple[Loss, ...]  #: by guard: what dominates all that it may release
+    times: int  #: maximum number of answers
+    losses: tuple[Loss, ...]  #: by guard: the loss that dominates each of its releases
 
     def covers(self, loss: Loss) -> bool:
-        """Whether an answer's own loss is no more than one may lose, by the laws allowed for.
+        """Whether an answer's loss is within the allowed one, law by law.
 
-        A law stands for noise of its name alone; a pure loss without one dominates every pure law.
+        A law covers only noise of the same name; a pure loss without a law dominates every pure
+        law.
         """
         if loss.delta > sum(own.delta for own in self.losses):
             return False  # what may fail with a probability of its own lies within no pure one
@@ -159,21 +160,20 @@ class KindAllowance:
 
 
 def _stands_for(loss: Loss) -> bool:
-    """Whether the laws of a loss lose all that it states."""
+    """Whether the laws of a loss account for all that it states."""
     return sum(each.law.loses(each.units) for each in loss.laws) >= (loss.epsilon or loss.rho or 0)
 
 
-@lru_cache(maxsize=256)  # owners of one policy, and a sweep's seeds, are told alike
+@lru_cache(maxsize=256)  # owners of one policy, and a sweep's seeds, have equal arguments
 def retrospective(
     allowed: tuple[KindAllowance, ...], delta: float, own: float
 ) -> ComposedGuarantee:
-    """The tightest figure at a delta that is valid for all that a policy allowed.
+    """Return the smallest epsilon at a delta that holds for everything that a policy allowed.
 
-    Whatever a server asks, when, and for what reason, every answer of a kind is a randomised
-    function of one draw from that kind's dominating pair; so the whole exchange, stopped at any
-    moment, is a function of all the draws together, and those are independent. This holds because
-    what is allowed was written down before the first answer. ``own`` is the enforcing accountant's
-    epsilon.
+    However a server chooses its queries, every answer of a kind is a randomized function of one
+    draw from that kind's dominating pair. So the whole exchange, stopped at any time, is a function
+    of all draws, which are independent. This holds because the policy was fixed before the first
+    answer. ``own`` is the enforcing accountant's epsilon.
     """
     best = ComposedGuarantee(own, delta, "filter", ADAPTIVE)
     if delta <= 0 or not allowed:
@@ -197,12 +197,12 @@ def _in_all(allowed: Sequence[KindAllowance]) -> Counter[Loss]:
 
 
 def distribution_of(allowed: Sequence[KindAllowance]) -> PrivacyLossDistribution:
-    """The composed distribution of all that may be answered; see :func:`pairs`."""
+    """Return the composed distribution of all allowed answers; see :func:`pairs`."""
     return distribution(bucketed(pairs(_in_all(allowed))))
 
 
 def rdp_epsilons(allowed: Sequence[KindAllowance]) -> list[tuple[float, float]]:
-    """Epsilon at each of many deltas, by the Renyi curve of all that may be answered."""
+    """Return (epsilon, delta) pairs from the Renyi curve of all allowed answers."""
     losses = _in_all(allowed)
     return [(rdp.epsilon_at(losses, 10.0**-power), 10.0**-power) for power in range(1, 13)]
 
@@ -210,16 +210,16 @@ def rdp_epsilons(allowed: Sequence[KindAllowance]) -> list[tuple[float, float]]:
 def of_entries(
     entries: Iterable[Recorded], allowed: Sequence[KindAllowance] | None, delta: float, own: float
 ) -> ComposedGuarantee:
-    """The tightest figure valid for what a ledger holds; ``own`` is its accountant's epsilon.
+    """Return the smallest epsilon that holds for a ledger; ``own`` is its accountant's epsilon.
 
-    ``allowed`` is none where the policy in force does not bound how often or how much.
+    ``allowed`` is None if the policy in force does not bound number or loss of answers.
     """
     held = tuple(allowed) if allowed is not None and _held(list(entries), allowed) else ()
     return retrospective(held, delta, own)
 
 
 def _held(rows: Sequence[Recorded], allowed: Sequence[KindAllowance]) -> bool:
-    """Whether one policy was in force before the first charge, and every charge lies within it."""
+    """Whether one policy was in force before the first charge, and all charges are within it."""
     kinds = {kind.kind: kind for kind in allowed}
     policies, times = 0, Counter[str]()
     for row in rows:
@@ -236,9 +236,9 @@ def _held(rows: Sequence[Recorded], allowed: Sequence[KindAllowance]) -> bool:
 
 
 def epsilon_at(losses: Iterable[Loss], delta: float) -> float:
-    """The least epsilon at a delta, by the composed distribution; zero for no releases.
+    """Return the smallest epsilon at a delta, by the composed distribution; 0 for no releases.
 
-    Never above the sum of pure epsilons, which a few releases on a grid could exceed.
+    It is at most the sum of pure epsilons, which a few releases on a grid could exceed.
     """
     counted = Counter(losses)
     found = bucketed(pairs(counted))

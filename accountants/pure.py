@@ -9,13 +9,13 @@ from privfed.privacy.loss import Loss
 
 
 class PureEpsilon(Accountant):
-    """Adds (epsilon, delta): a filter, adaptive parameters too (Rogers et al. 2016, Section 3)."""
+    """Adds (epsilon, delta); a filter, also for adaptive parameters (Rogers et al. 2016, Section 3)."""
 
     name: ClassVar[str] = "pure"
     components: ClassVar[tuple[str, ...]] = ("epsilon", "delta")
 
     def amount(self, loss: Loss) -> Amount:
-        """The loss's epsilon and delta."""
+        """Return the loss's epsilon and delta."""
         if loss.epsilon is None:
             raise UnsupportedLoss(
                 'the pure accountant needs an epsilon and got zCDP; write accountant = "zcdp"'
@@ -23,9 +23,9 @@ class PureEpsilon(Accountant):
         return loss.epsilon, loss.delta
 
     def ceiling(self, budget: Budget) -> Amount:
-        """The budget itself."""
+        """Return the budget itself."""
         return budget.epsilon, budget.delta
 
     def guarantee(self, total: Amount, delta: Fraction) -> tuple[Fraction, Fraction]:
-        """The total itself."""
+        """Return the total itself."""
         return total[0], total[1]

@@ -1,7 +1,7 @@
 """Rényi curves of a schedule fixed in advance: for zCDP losses whose law is not known.
 
 The Rényi divergence of order alpha of composed releases is the sum of theirs (Mironov 2017,
-Proposition 1), and becomes (epsilon, delta) by Canonne, Kamath and Steinke 2020, Proposition 12.
+Proposition 1), converted to (epsilon, delta) by Canonne, Kamath and Steinke 2020, Proposition 12.
 """
 
 from collections import Counter
@@ -13,11 +13,11 @@ from privfed.errors import UnsupportedLoss
 from privfed.privacy.laws import pure_renyi
 from privfed.privacy.loss import Loss
 
-ORDERS = 1 + np.geomspace(1e-2, 1e4, 400)  #: Of a curve; any order gives a valid figure
+ORDERS = 1 + np.geomspace(1e-2, 1e4, 400)  #: Orders of a curve; every order gives a valid bound
 
 
 def curve(loss: Loss) -> np.ndarray:
-    """The Rényi divergence of one release at every order (UnsupportedLoss: finite at none)."""
+    """Return the Rényi divergence of one release at every order (UnsupportedLoss: finite at none)."""
     if not loss.finite or loss.delta:
         raise UnsupportedLoss("a release with a delta of its own has no Rényi curve")
     stated = np.full(ORDERS.shape, np.inf)
@@ -31,7 +31,7 @@ def curve(loss: Loss) -> np.ndarray:
 
 
 def epsilon_at(losses: Iterable[Loss], delta: float) -> float:
-    """The least epsilon at a delta over all orders; zero for no releases."""
+    """Return the smallest epsilon at a delta over all orders; 0 for no releases."""
     total = np.zeros(ORDERS.shape)
     for loss, times in Counter(losses).items():
         total = total + times * curve(loss)

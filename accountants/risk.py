@@ -1,9 +1,9 @@
-"""From a privacy guarantee to what an attacker can do: risks in words a privacy officer can use.
+"""Convert a privacy guarantee to bounds on attacks, in numbers and in words for privacy officers.
 
-All figures come from one trade-off curve: the least share of members missed, f(alpha), by any test
-that accuses at most alpha of the others (Wasserman and Zhou 2010; Dong, Roth and Su 2022): the
-upper envelope of the lines that each (epsilon, delta) statement gives. A zCDP statement also bounds
-the Renyi divergence of any test's two outcomes, which rules out some more.
+All figures come from one trade-off curve f(alpha), the lowest FNR of any test with FPR at most
+alpha (Wasserman and Zhou 2010; Dong, Roth and Su 2022): the upper envelope of the lines of all
+(epsilon, delta) statements. A zCDP statement also bounds the Renyi divergence between any test's
+two outcomes, which excludes more tests.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ _ORDERS = 1 + np.geomspace(1e-3, 1e3, 400)
 
 @dataclass(frozen=True, eq=False)
 class Tradeoff:
-    """A trade-off curve between accusing non-members and missing members."""
+    """A trade-off curve between false positives and false negatives of membership tests."""
 
     epsilon: np.ndarray  #: at least 0, increasing, shape (statements,)
-    delta: np.ndarray  #: the guarantee's delta at each of them
+    delta: np.ndarray  #: delta at each epsilon
     concentrated: tuple[float, float] | None = None  #: rho and delta of a zCDP statement
 
     @classmethod
     def pure(cls, epsilon: float) -> Tradeoff:
-        """Of pure epsilon: attained by randomized response."""
+        """Return the curve of pure epsilon, attained by randomized response."""
         return cls.approximate(epsilon, 0.0)
 
     @classmethod
     def approximate(cls, epsilon: float, delta: float) -> Tradeoff:
-        """Of one (epsilon, delta) statement (Kairouz, Oh and Viswanath 2015)."""
+        """Return the curve of one (epsilon, delta) statement (Kairouz, Oh and Viswanath 2015)."""
         return cls(np.array([float(epsilon)]), np.array([float(delta)]))
 
     @classmethod
     @lru_cache(maxsize=64)
     def zcdp(cls, rho: float, delta: float = 0.0) -> Tradeoff:
-        """Of rho-zCDP except with probability delta: its conversions, and its orders."""
+        """Return the curve of delta-approximate rho-zCDP, by its conversions and its Renyi orders."""
         if rho == 0:
             return cls.approximate(0.0, delta)
         grid = _grid(rho + 12 * np.sqrt(rho), 400)
@@ -62,7 +62,7 @@ class Tradeoff:
 
     @classmethod
     def of_total(cls, accountant: Accountant, total: Amount) -> Tradeoff:
-        """Of what an accountant has added up."""
+        """Return the curve of an accountant's total."""
         if accountant.components == ("rho", "delta") and not foreign(type(accountant)):
             return cls.zcdp(*map(float, total))
         stated = []
@@ -73,51 +73,51 @@ class Tradeoff:
 
     @classmethod
     def of_epsilons(cls, stated: Iterable[tuple[float, float]]) -> Tradeoff:
-        """Of several (epsilon, delta) statements that all hold."""
+        """Return the curve of several (epsilon, delta) statements that all hold."""
         return cls(*np.array(sorted(stated)).T)
 
     @classmethod
     def of(cls, distribution: PrivacyLossDistribution, top: float | None = None) -> Tradeoff:
-        """Of a composed privacy loss distribution (see :mod:`privfed.accountants.pld`)."""
+        """Return the curve of a composed privacy loss distribution (see :mod:`privfed.accountants.pld`)."""
         reach = distribution.get_epsilon_for_delta(1e-12) if top is None else top
         grid = _grid(min(float(reach), 200.0))
         return cls(grid, np.asarray(distribution.get_delta_for_epsilon(grid.tolist())))
 
     def power(self, accused: float | np.ndarray) -> np.ndarray:
-        """1 - f(alpha): the largest share of members found when alpha of the others are accused."""
+        """Return 1 - f(alpha), the highest TPR at FPR alpha."""
         alpha = np.atleast_1d(np.asarray(accused, dtype=float))[:, None]
         weight = np.exp(-np.minimum(self.epsilon, 700.0))
         lines = np.minimum(self.delta + alpha / weight, 1 - (1 - self.delta - alpha) * weight)
         power = np.minimum(1.0, lines.min(axis=1))
         if self.concentrated is not None:
-            rho, delta = self.concentrated  # beside an event of probability delta
+            rho, delta = self.concentrated  # except for an event of probability delta
             accused_else = np.minimum(1.0, alpha[:, 0] / (1 - delta))
             power = np.minimum(power, 1 - (1 - delta) * (1 - _concentrated(rho, accused_else)))
         return np.asarray(power)
 
     def missed(self, accused: float | np.ndarray) -> np.ndarray:
-        """f(alpha): the least share of members missed when alpha of the others are accused."""
+        """Return f(alpha), the lowest FNR at FPR alpha."""
         return 1 - self.power(accused)
 
     def found(self, accused: float) -> float:
-        """The best possible true-positive rate of membership inference at a false-positive rate."""
+        """Return the highest true-positive rate of membership inference at a false-positive rate."""
         return float(self.power(accused)[0])
 
     @property
     def advantage(self) -> float:
-        """The most that true positives exceed false positives: at f(alpha) = alpha, by symmetry."""
+        """The largest TPR minus FPR, attained at f(alpha) = alpha by symmetry."""
         return 1 - 2 * float(brentq(lambda a: a - self.missed(a)[0], 0.0, 1.0))
 
     @property
     def area(self) -> float:
-        """The largest area under a test's ROC curve; f only falls, so that steps bound it."""
+        """The largest area under a test's ROC curve, bounded by steps as f decreases."""
         rates = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 2001)])
         return 1 - float(self.missed(rates[1:]) @ np.diff(rates))
 
     def posterior(self, prior: float, accused: float | None = None) -> float:
-        """How sure the best test can be of a member, from a prior share of members in (0, 1).
+        """Return the best test's posterior probability of membership, from a prior fraction in (0, 1).
 
-        At a false-positive rate ``accused``; unless given, that of the surest test.
+        ``accused`` is the false-positive rate, by default that with the highest posterior.
         """
         _check_share("prior", prior)
         rates = np.geomspace(1e-9, 1.0, 801) if accused is None else np.array([accused])
@@ -125,15 +125,16 @@ class Tradeoff:
         return float(np.max(hits / (hits + (1 - prior) * rates)))
 
     def reconstructed(self, prior: float) -> float:
-        """How often a record can be reconstructed that can be guessed that often already.
+        """Return the largest reconstruction probability of a record, from a prior guessing probability.
 
-        1 - f(kappa) for a baseline kappa (Hayes, Mahloujifar and Balle 2023; Kaissis et al. 2023).
+        It is 1 - f(kappa) for a baseline kappa (Hayes, Mahloujifar and Balle 2023; Kaissis et al.
+        2023).
         """
         _check_share("prior", prior)
         return self.found(prior)
 
     def two(self) -> Tradeoff:
-        """Of two steps between neighbours, as from one answer of a person to the other.
+        """Return the curve for two steps between neighbours, as from one answer of a person to the other.
 
         (epsilon, delta) twice is (2 epsilon, (1 + e^epsilon) delta): group privacy (Dwork and Roth
         2014, Theorem 2.2 and its proof).
@@ -142,9 +143,9 @@ class Tradeoff:
         return Tradeoff(2 * self.epsilon, doubled)
 
     def in_odds(self, accused: float, rate: float) -> tuple[str, ...]:
-        """What it means of 100 people, in odds, understood best (Nanayakkara et al. 2023).
+        """Return the risk among 100 people in odds, the most understandable form (Nanayakkara et al. 2023).
 
-        ``accused`` is the share of the others wrongly accused, ``rate`` how common a yes is.
+        ``accused`` is the false-positive rate, ``rate`` the fraction of people whose answer is yes.
         """
         wrong = f"{100 * accused:g} of 100"
         delta = float(self.delta[0])
@@ -167,9 +168,9 @@ class Tradeoff:
 
 
 def largest_epsilon(found: float, delta: float, accused: float) -> float:
-    """The largest epsilon at which at most a share of members is found, rounded down.
+    """Return the largest epsilon at which the TPR is at most ``found``, rounded down.
 
-    ``accused`` is the false-positive rate. InputError: guessing alone, or delta, finds as many.
+    ``accused`` is the false-positive rate. InputError: guessing, or delta, already has that TPR.
     """
     if Tradeoff.approximate(0.0, delta).found(accused) >= found:
         raise InputError(
@@ -187,10 +188,10 @@ def largest_epsilon(found: float, delta: float, accused: float) -> float:
 
 
 def _concentrated(rho: float, accused: np.ndarray) -> np.ndarray:
-    """The highest true-positive rates under rho-zCDP, shape of ``accused``, rounded up.
+    """Return the highest true-positive rates under rho-zCDP, shape of ``accused``, rounded up.
 
-    A test turns the two outputs into two coins; no processing raises a Renyi divergence, so the
-    coins' divergence of order a is at most rho * a, in both directions and for every a > 1 (van
+    A test maps the two outputs to two coins; post-processing never increases a Renyi divergence, so
+    the coins' divergence of order a is at most rho * a, in both directions and for every a > 1 (van
     Erven and Harremoes 2014, Theorem 9).
     """
     low = logit(np.clip(accused, 1e-300, 1 - 1e-12))
@@ -201,7 +202,7 @@ def _concentrated(rho: float, accused: np.ndarray) -> np.ndarray:
         rate = _coin(middle)
         over = np.zeros(len(low), bool)
         ways = ((rate, base), (base, rate))
-        # Often the order that was worst before tells.
+        # The previous worst order often suffices.
         for known, (p, q) in zip(worst, ways, strict=True):
             left = np.flatnonzero(~over)
             over[left] = _excess(p[:, left], q[:, left], rho, _ORDERS[known[left], None])[:, 0] > 0
@@ -214,12 +215,12 @@ def _concentrated(rho: float, accused: np.ndarray) -> np.ndarray:
 
 
 def _coin(odds: np.ndarray) -> np.ndarray:
-    """Log probabilities of a coin's two sides, shape (2, coins, 1)."""
+    """Return log-probabilities of a coin's two sides, shape (2, coins, 1)."""
     return np.stack([log_expit(odds), log_expit(-odds)])[:, :, None]
 
 
 def _excess(p: np.ndarray, q: np.ndarray, rho: float, orders: np.ndarray) -> np.ndarray:
-    """By how much the divergence of coins p from coins q exceeds rho-zCDP, by order, shape (coins, orders)."""
+    """Return the divergences of coins p from q in excess of rho-zCDP, shape (coins, orders)."""
     told = np.logaddexp.reduce(orders * p + (1 - orders) * q, axis=0) / (orders - 1)
     return np.asarray(told - rho * orders)
 
@@ -235,41 +236,41 @@ def _check_share(name: str, value: float) -> None:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a guarantee protects, for sentences."""
+    """Words for the unit that a guarantee protects."""
 
-    one: str = "record"  #: its name
-    many: str = "records"  #: the name of several
-    person: bool = False  #: whether it takes part, rather than being used
+    one: str = "record"  #: singular
+    many: str = "records"  #: plural
+    person: bool = False  #: whether it takes part (else it is used)
 
     @property
     def was(self) -> str:
-        """What a member did."""
+        """The predicate for a member."""
         return "took part" if self.person else "was used"
 
     @property
     def were(self) -> str:
-        """What members did."""
+        """The predicate for members."""
         return "took part" if self.person else "were used"
 
     @property
     def members(self) -> str:
-        """The members."""
+        """The phrase for members."""
         return f"the {self.many} {'who' if self.person else 'that'} {self.were}"
 
     @property
     def others(self) -> str:
-        """Those who are no members."""
+        """The phrase for non-members."""
         which = "who took no part" if self.person else "that were not used"
         return f"the {self.many} {which}"
 
     @property
     def rest(self) -> str:
-        """The members, where the others were just named."""
+        """The phrase for members after non-members were named."""
         return "those who did" if self.person else "those that were"
 
     @property
     def guessed(self) -> str:
-        """What could be reconstructed."""
+        """The phrase for the target of reconstruction."""
         return f"A {self.one}'s data" if self.person else f"A {self.one}"
 
 
@@ -278,18 +279,18 @@ RECORD = Subject()
 
 @dataclass(frozen=True)
 class Risk:
-    """What an attacker can do at best, in numbers."""
+    """Upper bounds on attacks, in numbers."""
 
     found: dict[float, float]  #: true-positive rate of membership inference, by false-positive rate
-    advantage: float  #: the most that true positives exceed false positives
-    prior: float  #: the share of members among the suspects, as assumed
-    posterior: float  #: how sure the best test is at 1 % false positives, from that prior
-    reconstructed: float  #: how often a record that is guessed with that prior can be reconstructed
+    advantage: float  #: largest TPR minus FPR
+    prior: float  #: assumed fraction of members among the candidates
+    posterior: float  #: the best test's posterior at 1 % FPR, from that prior
+    reconstructed: float  #: probability of reconstructing a record with that prior
 
     @classmethod
     @lru_cache(maxsize=64)
     def of(cls, curve: Tradeoff, prior: float = 0.01) -> Risk:
-        """Read all figures off one curve."""
+        """Compute all figures from one curve."""
         return cls(
             {rate: curve.found(rate) for rate in (0.001, 0.01, 0.1)},
             curve.advantage,
@@ -299,7 +300,7 @@ class Risk:
         )
 
     def sentences(self, subject: Subject = RECORD) -> tuple[str, ...]:
-        """The figures in words, about what the guarantee protects."""
+        """Return the figures in sentences about the protected unit."""
         many, prior = subject.many, shown_percent(self.prior)
         return (
             *(

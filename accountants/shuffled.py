@@ -1,8 +1,8 @@
-"""What yes-or-no answers tell whoever gets them shuffled: randomized response amplified by a crowd.
+"""Privacy amplification by shuffling of randomized yes-or-no answers.
 
-Nothing in privfed shuffles, and a cohort's gate, which knows who answered what, is no shuffler: these
-figures stand beside the local ones, for a shuffler that everybody trusts to pass answers on without senders
-(:class:`.TrustedShuffler` in a policy; ``privfed price`` states both).
+privfed does not shuffle, and a cohort's gate, which knows who answered what, is not a shuffler: these figures
+supplement the local ones, for a trusted shuffler that passes answers on without senders (:class:`.TrustedShuffler` in a
+policy; ``privfed price`` states both).
 """
 
 import math
@@ -18,21 +18,21 @@ from privfed.accountants.pld import distribution
 from privfed.errors import InputError
 from privfed.privacy.pairs import DominatingPair, GaussianPair
 
-TAIL = 1e-15  #: Mass that is left out on each side, and counts as lost
+TAIL = 1e-15  #: Truncated mass on each side, counted as infinite loss
 
 
 @dataclass(frozen=True)
 class ShuffledResponse(DominatingPair):
-    """A dominating pair of one shuffled question: ``size`` is the local epsilon of each answer.
+    """A dominating pair of one shuffled query; ``size`` is the local epsilon of each answer.
 
-    With q = 1 / (e^size + 1), each other honest answer is, with probability 2 q, a fair coin, and otherwise
-    the truth (Feldman, McMillan and Talwar 2021, for binary randomized response). Tell which ones are
-    coins: with C ~ Bin(``others``, 2 q) of them, the answers' number of ones tells no more of one
-    individual than (A + D, C), where A ~ Bin(C, 1/2) and D is her own answer: 1 with probability 1 - q or
-    q. All else follows from others' truths. The pair is symmetric: (A + D, C) and (C + 1 - A - D, C).
+    With q = 1 / (e^size + 1), each other honest answer is a fair coin with probability 2 q, and otherwise the truth
+    (Feldman, McMillan and Talwar 2021, for binary randomized response). Disclose which ones are coins: with C ~
+    Bin(``others``, 2 q) of them, the number of ones reveals no more about one individual than (A + D, C), where A ~
+    Bin(C, 1/2) and D is her own answer: 1 with probability 1 - q or q. All else follows from the others' truths. The
+    pair is symmetric: (A + D, C) and (C + 1 - A - D, C).
     """
 
-    #: further individuals who answer honestly and do not tell the receiver their answers
+    #: other individuals who answer honestly and hide their answers from the receiver
     others: int
 
     def __post_init__(self) -> None:
@@ -43,7 +43,7 @@ class ShuffledResponse(DominatingPair):
 
     @cached_property
     def atoms(self) -> tuple[np.ndarray, np.ndarray]:
-        """Losses, falling, and their probabilities if the truth is 1."""
+        """Losses in decreasing order, and their probabilities if the truth is 1."""
         lie = 1 / (math.exp(self.size) + 1)
         low, high = (float(binom.ppf(p, self.others, 2 * lie)) for p in (TAIL, 1 - TAIL))
         coins = np.arange(max(low, 0), high + 1)
@@ -60,7 +60,7 @@ class ShuffledResponse(DominatingPair):
         return losses[order], if_one[kept][order]
 
     def divergence(self, epsilon: np.ndarray) -> np.ndarray:
-        """The sum of P - e^epsilon Q over all that loses more; what is left out counts in full."""
+        """Return the sum of P - e^epsilon Q over larger losses, plus all truncated mass."""
         losses, masses = self.atoms
         ones = np.append(0, np.cumsum(masses))
         none = np.append(0, np.cumsum(masses * np.exp(-losses)))
@@ -69,18 +69,17 @@ class ShuffledResponse(DominatingPair):
 
 
 def shuffled_epsilon(local: float, people: int, questions: int = 1, delta: float = 1e-5) -> float:
-    """The epsilon at a delta of one individual's answers to so many questions, each shuffled by itself.
+    """Return the epsilon at a delta of one individual's answers to queries that are shuffled separately.
 
     Args:
-        local: epsilon of each yes-or-no answer by itself.
-        people: who answer each question honestly and keep their own answers from the receiver, at least.
-        questions: how many are answered, at most, each under a new shuffling; a server may choose them by
-            earlier answers, as each is dominated by the same pair, fixed before the first (Zhu, Dong and
-            Wang 2022).
+        local: epsilon of each single yes-or-no answer.
+        people: minimum number who answer each query honestly and hide their answers from the receiver.
+        questions: maximum number of answers, each in its own shuffle; a server may choose queries from earlier
+            answers, as each is dominated by the same pair, fixed before the first (Zhu, Dong and Wang 2022).
         delta: the probability with which it may fail.
 
     Raises:
-        InputError: a local epsilon that is not above 0, nobody, or no question.
+        InputError: a local epsilon that is not above 0, no people, or no queries.
     """
     return shuffled_total({local: questions}, people, delta)
 
@@ -91,9 +90,9 @@ def shuffled_total(
     delta: float = 1e-5,
     beside: Mapping[DominatingPair, int] | None = None,
 ) -> float:
-    """The epsilon of answers at several local epsilons, each as often as said; see :func:`shuffled_epsilon`.
+    """Return the epsilon of numbers of answers by local epsilon; see :func:`shuffled_epsilon`.
 
-    ``beside`` are the dominating pairs of releases that nobody shuffles, with how often each occurs.
+    ``beside`` are dominating pairs of releases that are not shuffled, with their multiplicities.
     """
     if people < 1 or not answers or min(answers.values()) < 1:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Zero-concentrated differential privacy (Bun and Steinke 2016): rhos add up, adaptively too."""
+"""Zero-concentrated differential privacy (Bun and Steinke 2016): rhos add up, also adaptively."""
 
 import math
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ from privfed.privacy.conversion import largest_rho, to_epsilon
 from privfed.privacy.loss import Loss
 from privfed.questions.exact import float_up, round_up
 
-FINEST, LEVEL = 1e-6, 1.05  #: An odometer's levels: the finest, and how far each is from the next
+FINEST, LEVEL = 1e-6, 1.05  #: An odometer's levels: the smallest, and their ratio
 
 
 class ZeroConcentrated(Accountant):
     """Adds rho; a filter under full adaptivity (Feldman and Zrnic 2021; Whitehouse et al. 2023).
 
-    Pure losses enter by the tight epsilon * tanh(epsilon / 2). Conversion to (epsilon, delta) by
+    Pure losses count by the tight epsilon * tanh(epsilon / 2). Conversion to (epsilon, delta):
     Canonne, Kamath and Steinke 2020, Corollary 13.
     """
 
@@ -25,7 +25,7 @@ class ZeroConcentrated(Accountant):
     components: ClassVar[tuple[str, ...]] = ("rho", "delta")
 
     def amount(self, loss: Loss) -> Amount:
-        """The loss's rho and delta."""
+        """Return the loss's rho and delta."""
         if loss.rho is None:
             raise UnsupportedLoss(
                 'an (epsilon, delta) loss has no finite rho; write accountant = "pure"'
@@ -33,13 +33,13 @@ class ZeroConcentrated(Accountant):
         return loss.rho, loss.delta
 
     def ceiling(self, budget: Budget) -> Amount:
-        """The largest rho whose conversion stays within the budget; all delta pays for converting."""
+        """Return the largest rho whose conversion stays within the budget, with all of delta for converting."""
         if budget.delta == 0:
             raise needs_delta(self.name)
         return largest_rho(budget.epsilon, budget.delta), Fraction(0)
 
     def guarantee(self, total: Amount, delta: Fraction) -> tuple[Fraction, Fraction]:
-        """(epsilon, delta) with what the total's own delta leaves for converting."""
+        """Return (epsilon, delta), converting with the delta that the total's own leaves."""
         left = delta - total[1]
         if left <= 0:
             raise PolicyError(
@@ -51,10 +51,10 @@ class ZeroConcentrated(Accountant):
     def odometer(
         self, total: Amount, delta: Fraction, fixed: Sequence[Amount] = ()
     ) -> tuple[Fraction, Fraction]:
-        """Of a running total at any moment: see :func:`odometer`.
+        """Return (epsilon, delta) of a running total at any time; see :func:`odometer`.
 
-        What the losses' own deltas may take is fixed before the first charge, too: the ceiling's. A total beyond it
-        is told at so much more than ``delta``; shares of what the charges have left of it would be fixed by nobody.
+        The losses' own deltas are also fixed before the first charge, as the ceiling's. A total beyond it is stated at
+        a delta that is larger by the excess, since the rest after the charges would not be fixed in advance.
         """
         own, told = fixed[-1][1] if fixed else Fraction(0), delta
         if not total[1] <= own < delta:
@@ -63,7 +63,7 @@ class ZeroConcentrated(Accountant):
 
 
 def needs_delta(accountant: str) -> PolicyError:
-    """Say that an accountant holds no budget without a delta."""
+    """Return the error for a budget without a delta."""
     return PolicyError(
         f'accountant {accountant!r} needs a budget with delta above 0, such as "1e-5"'
     )
@@ -72,20 +72,20 @@ def needs_delta(accountant: str) -> PolicyError:
 def odometer(
     rho: Fraction, delta: Fraction, fixed: Sequence[Fraction] = ()
 ) -> tuple[Fraction, Fraction]:
-    """Give (epsilon, delta) of a running total at a moment that may depend on all releases so far.
+    """Return (epsilon, delta) of a running total at a time that may depend on all releases so far.
 
     Totals c_1, c_2, ... and shares of delta d_1 + d_2 + ... <= delta are fixed before the first
     charge. The process stopped before it would exceed c_j is c_j-zCDP (a filter: Feldman and Zrnic
     2021; Whitehouse et al. 2023), so that its privacy loss L exceeds e_j = c_j + 2 sqrt(c_j log(1 /
-    d_j)) with probability at most d_j, whenever it is read (Bun and Steinke 2016; at any moment,
-    since exp((a - 1)(L - a rho)) is a supermartingale for every a > 1 and Ville's inequality bounds
-    all of its values together). With probability 1 - delta all of them hold, at every moment and
-    whatever it depends on; a total of rho is read at the least e_j with c_j >= rho (the
-    construction of Rogers et al. 2016). An amended budget is one more such moment.
+    d_j)) with probability at most d_j, at any time (Bun and Steinke 2016; exp((a - 1)(L - a rho))
+    is a supermartingale for every a > 1, and Ville's inequality bounds all of its values together).
+    With probability 1 - delta all of them hold, at every time, whatever it depends on; a total of
+    rho is read at the smallest e_j with c_j >= rho (the construction of Rogers et al. 2016).
+    Amending a budget is one more such time.
 
-    Of the ``fixed`` totals named before the first charge the last is a budget's ceiling c: the
-    levels are c * LEVEL^k for all whole k, of weight 1 / (1 + |k|)^2; any one before it has half of
-    what is left of delta for itself. Without any, levels FINEST * LEVEL^n of weight 1 / (n + 1)^2.
+    The last of the ``fixed`` totals is a budget's ceiling c: the levels are c * LEVEL^k for all
+    integers k, with weights 1 / (1 + |k|)^2; each one before it takes half of the remaining delta.
+    Without any, the levels are FINEST * LEVEL^n with weights 1 / (n + 1)^2.
     """
     if delta <= 0:
         raise PolicyError('an odometer of zCDP reports at a delta above 0, such as "1e-5"')
@@ -98,7 +98,7 @@ def odometer(
 def checkpoints(
     rho: Fraction, delta: float, fixed: Sequence[Fraction] = ()
 ) -> list[tuple[float, float]]:
-    """The fixed totals at which a running total can be read, each with its share of delta."""
+    """Return the fixed totals at which a running total can be read, each with its share of delta."""
     if not fixed:
         number = max(0, _steps(rho, FINEST))
         share = delta * 6 / (math.pi * (number + 1)) ** 2
@@ -109,7 +109,7 @@ def checkpoints(
         if rho <= one:
             found.append((float_up(one), delta))
     ceiling = float_up(fixed[-1])
-    delta /= math.pi**2 / 3 - 1  # what 1 / (1 + |k|)^2 adds up to
+    delta /= math.pi**2 / 3 - 1  # the sum of 1 / (1 + |k|)^2
     if rho <= fixed[-1]:
         found.append((ceiling, delta))
     number = _steps(rho, ceiling)
@@ -117,5 +117,5 @@ def checkpoints(
 
 
 def _steps(rho: Fraction, unit: float) -> int:
-    """The least number of levels from a unit to at least a total."""
+    """Return the smallest number of levels from a unit to at least a total."""
     return math.ceil(math.log(float(rho) / unit) / math.log(LEVEL) + 1e-9)

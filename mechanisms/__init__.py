@@ -1,1 +1,1 @@
-"""Mechanisms: each protects a group of parts jointly, and knows neither learner nor accountant."""
+"""Mechanisms: each protects a group of parts jointly, independent of learners and accountants."""

@@ -1,4 +1,4 @@
-"""What Laplace and Gaussian noise share: independent integer noise on every cell, by its grid."""
+"""Base class of Laplace and Gaussian mechanisms: independent integer noise on every cell."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -14,32 +14,31 @@ from privfed.questions.part import Bound
 class AdditiveNoise(Mechanism):
     """Adds independent integer noise to every cell of a group.
 
-    Parts of one grid get noise of one scale, by their joint sensitivity. Parts of different grids
+    Parts on one grid get noise of one scale, from their joint sensitivity. Parts on different grids
     have no common unit, so the spend is divided equally among the k grids: with joint sensitivities
-    D_1, ..., D_k, each in its own units, the noise on grid i is what D_i needs at spend / k.
+    D_1, ..., D_k, each in its own units, grid i gets the noise for D_i at spend / k.
 
-    Derivation: the noises are independent, so the release is k releases, of which the i-th costs
-    spend / k by the law's own theorem; pure epsilon and zCDP add up (basic composition), in all k
-    (spend / k) = spend, exactly. Grids that no record can change are released as they are, for
-    nothing, and take no share.
+    Derivation: noise is independent, so this is k releases, each of cost spend / k by the law's own
+    theorem; pure epsilon and zCDP add up (basic composition) to k (spend / k) = spend, exactly.
+    Grids that no record can change are released unmodified, at no cost, and take no share.
     """
 
-    law: ClassVar[type[Law]]  #: The law of the noise, by its scale
+    law: ClassVar[type[Law]]  #: The law of the noise, built from its scale
 
     @abstractmethod
     def scale(self, bound: Bound, spend: Fraction) -> float:
-        """Scale of the noise in grid units, no less than needed (TooWide: 64 bits do not hold it)."""
+        """Return the noise scale in grid units, rounded up (TooWide: 64 bits cannot hold it)."""
 
     def loss(self, bound: Bound, spend: Fraction, scale: float) -> Loss:
-        """State what parts of that joint sensitivity cost at that scale: the spend, no less."""
+        """Return the loss of parts with that joint sensitivity at that scale: the spend."""
         return Loss.pure(spend) if self.currency == "epsilon" else Loss.zcdp(spend)
 
     def supports(self, group: Mapping[str, BoundedPart]) -> bool:
-        """Parts on a grid with a finite sensitivity; bits are for randomized response."""
+        """Whether all parts are numbers on a grid with a finite sensitivity (not bits)."""
         return are_numbers(group)
 
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
-        """One law for each grid, and the sum of what they cost."""
+        """Choose one law per grid, and add up their costs."""
         losses: list[Loss] = []
         laws: dict[str, Law] = {}
         for names, bound, share in shares(group, spend):

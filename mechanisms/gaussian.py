@@ -16,8 +16,8 @@ class Gaussian(AdditiveNoise):
 
     With joint squared sensitivity D^2 in grid units, the discrete Gaussian on the integer lattice
     is D^2 / (2 sigma^2)-zCDP (Canonne et al. 2020, Theorem 4, and its multivariate form: the
-    coordinates are independent and their divergences add up). Sigma is the least float whose exact
-    square is large enough.
+    coordinates are independent and their divergences add up). Sigma is the smallest float whose
+    exact square is large enough.
     """
 
     name: ClassVar[str] = "gaussian"
@@ -25,7 +25,7 @@ class Gaussian(AdditiveNoise):
     law: ClassVar[type[Law]] = DiscreteGaussian
 
     def scale(self, bound: Bound, spend: Fraction) -> float:
-        """Sigma in grid units: exact sigma^2 is at least L2^2 / (2 rho)."""
+        """Return sigma in grid units; exact sigma^2 is at least L2^2 / (2 rho)."""
         variance = min(bound.l2_squared / (2 * spend), Fraction(2 * WIDEST) ** 2)
         sigma = math.sqrt(variance)
         while Fraction(sigma) ** 2 < variance:
@@ -33,6 +33,6 @@ class Gaussian(AdditiveNoise):
         return within_range(sigma)
 
     def dearest(self, spend: Fraction) -> Loss:
-        """Of a sensitivity of one grid unit: the coarsest lattice, which tells the most at a rho."""
+        """Return the loss for a sensitivity of one grid unit, the coarsest lattice and so the worst at a rho."""
         sigma = math.sqrt(1 / (2 * spend))
         return Loss.zcdp(spend, Charged(DiscreteGaussian(math.nextafter(sigma, 0)), 1))

@@ -15,7 +15,7 @@ class Laplace(AdditiveNoise):
 
     With joint sensitivity L1 = D grid units and scale s >= D / epsilon, the density ratio of any
     output under neighbouring records is at most exp(D / s) <= exp(epsilon): pure epsilon-DP. The
-    scale is the least float not below the exact D / epsilon, so the charge is never too small.
+    scale is the smallest float not below the exact D / epsilon, so the charge is never too small.
     """
 
     name: ClassVar[str] = "laplace"
@@ -23,5 +23,5 @@ class Laplace(AdditiveNoise):
     law: ClassVar[type[Law]] = DiscreteLaplace
 
     def scale(self, bound: Bound, spend: Fraction) -> float:
-        """Scale of the noise in grid units, at least L1 / epsilon exactly."""
+        """Return the noise scale in grid units, at least the exact L1 / epsilon."""
         return within_range(float_up(min(bound.l1 / spend, Fraction(2 * WIDEST))))

@@ -1,4 +1,4 @@
-"""Randomized response (Warner 1965): each bit tells the truth, or the opposite of it."""
+"""Randomized response (Warner 1965): each bit is reported truthfully or flipped."""
 
 import math
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ from privfed.questions.part import PartType
 class RandomizedResponse(Mechanism):
     """Flips every bit with probability q = 1 / (1 + e^eps), rounded up to a multiple of 2^-64.
 
-    If a unit's data can change at most m bits and the release spends epsilon, each bit gets
-    eps = epsilon / m; the likelihood ratio of a bit is at most (1 - q) / q <= e^eps, and bits are
-    flipped independently, so the whole is epsilon-DP: local privacy when the bound is over anything
-    that one individual could hold. Its zCDP is m * eps * tanh(eps / 2), which is tight.
+    If a unit's data can change at most m bits and the release spends epsilon, each bit gets eps =
+    epsilon / m; the likelihood ratio of a bit is at most (1 - q) / q <= e^eps, and bits are flipped
+    independently, so the whole is epsilon-DP: local privacy if the bound is over all possible data
+    of one individual. Its zCDP is m * eps * tanh(eps / 2), which is tight.
     """
 
     name: ClassVar[str] = "randomized_response"
@@ -29,31 +29,31 @@ class RandomizedResponse(Mechanism):
     memoises: ClassVar[bool] = True
 
     def supports(self, group: Mapping[str, BoundedPart]) -> bool:
-        """Parts of bits with a bound on how many of them a unit can change."""
+        """Whether all parts are bits with a bound on how many of them a unit can change."""
         return all(g.bound is not None and g.part.type == PartType.BITS for g in group.values())
 
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
-        """Pure epsilon together with its tight zCDP, and the same chance of a flip for every bit."""
+        """Choose the same flip probability for every bit; the loss is pure epsilon with its tight zCDP."""
         bits = joint(group).l1
         each: dict[str, Law] = dict.fromkeys(group, BitFlips(flip_of(group, spend)))
         if bits == 0:
             return Protection(self, group, spend, each)
         one = float(spend / bits)
         rho, most = round_up(bits * one * math.tanh(one / 2)), bits * (spend / bits) ** 2 / 2
-        if bits <= SHORT:  # else each other number of bits would lengthen every later sum
+        if bits <= SHORT:  # else each new number of bits would lengthen all later sums
             rho = min(rho, most)
         return Protection(self, group, spend, each, Loss(spend, rho))
 
 
 def flip_of(group: Mapping[str, BoundedPart], spend: Fraction) -> Fraction:
-    """The exact probability of a flip of each bit; 0 where no unit can change any."""
+    """Return the exact flip probability of each bit; 0 if no unit can change any."""
     bits = joint(group).l1
     return flip_probability(spend / bits) if bits else Fraction(0)
 
 
 @lru_cache(maxsize=1024)
 def flip_probability(epsilon: Fraction) -> Fraction:
-    """The least multiple of 2^-64 that is at least 1 / (1 + e^epsilon), and never above one half."""
+    """Return the smallest multiple of 2^-64 that is at least 1 / (1 + e^epsilon), at most one half."""
     with localcontext() as context:
         context.prec = 60
         value = Decimal(epsilon.numerator) / Decimal(epsilon.denominator)

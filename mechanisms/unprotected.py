@@ -1,4 +1,4 @@
-"""Mechanisms that add nothing, named for what they are: open, refuse, nullify; and training that did."""
+"""Mechanisms without noise (open, refuse, nullify), and one for models from private training."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -17,13 +17,13 @@ class Open(Mechanism):
     name: ClassVar[str] = "open"
 
     def supports(self, group: Mapping[str, BoundedPart]) -> bool:
-        """Anything."""
+        """Return True."""
         return True
 
-    reason: ClassVar[str] = "released exactly, by the owner's policy"  #: Why nothing is proved
+    reason: ClassVar[str] = "released exactly, by the owner's policy"  #: Why there is no guarantee
 
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
-        """Unprotected."""
+        """State that the release is unprotected."""
         return Protection(self, group, spend, stated=Loss.open(self.reason))
 
 
@@ -33,16 +33,17 @@ class Refuse(Open):
     name: ClassVar[str] = "refuse"
 
     def supports(self, group: Mapping[str, BoundedPart]) -> bool:
-        """Nothing."""
+        """Return False."""
         return False
 
 
 class Nullify(Open):
     """Suppresses the cells that would give a record away (a disclosure-control rule, no DP).
 
-    Suppressed cells (``reveals``) are zero and masked, which depends on data and is a release
-    itself. Source: Corcuera Barcena et al. 2025, Algorithm 1, Check&Nullify, which subtraction
-    undoes (``privfed.attacks.subtraction``); ``strict`` silences also what could be subtracted.
+    Suppressed cells (``reveals``) are zero and masked; which ones depends on data and is released.
+    Source: Corcuera Barcena et al. 2025, Algorithm 1, Check&Nullify, which subtraction undoes
+    (``privfed.attacks.subtraction``); ``strict`` also suppresses cells from which others could be
+    subtracted.
     """
 
     name: ClassVar[str] = "nullify"
@@ -56,18 +57,18 @@ class Nullify(Open):
 class Training(Mechanism):
     """Releases what private training made, such as Opacus's, at the price that its own accountant gave.
 
-    A guard's ``spend`` and ``delta`` are the (epsilon, delta) of one release, under the policy's unit and
-    relation: of a record, where each record's gradient was clipped and noise was added to their sum. That it
-    was is its word, and every total says on whose word it is. Clipping what was made afterwards costs
-    nothing (post-processing). That training failed is not covered: the update of zero then leaves as it is.
+    A guard's ``spend`` and ``delta`` are the (epsilon, delta) of one release, under the policy's unit and relation: of
+    a record if each record's gradient was clipped and noise was added to their sum. This is the training's claim, and
+    every total names it. Clipping the result costs nothing (post-processing). A failure of training is not covered: the
+    update of zero is then released unmodified.
 
-    With the training's settings a release costs a rho too, by which many rounds add up to little more than its
-    accountant says of them together: see :func:`.sampled_gaussian`. A ``spend`` below what they cost is refused.
+    With the training's settings a release also has a rho, by which many rounds add up to little more than its
+    accountant's joint figure: see :func:`.sampled_gaussian`. A ``spend`` below their cost is refused.
 
     Args:
         delta: of one release.
         noise: Opacus's noise multiplier, sigma over the clip.
-        rate: the probability with which a step takes a record: Opacus samples so unless told otherwise.
+        rate: the probability with which a step samples a record, as Opacus does by default.
         steps: batches in one release.
     """
 
@@ -91,15 +92,15 @@ class Training(Mechanism):
             )
 
     def supports(self, group: Mapping[str, BoundedPart]) -> bool:
-        """A model's update alone: what is summed over a table, no training has made private."""
+        """Whether the only part is a model's update; sums over a table are not made private by training."""
         return set(group) == {"update"}
 
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
-        """What its accountant said."""
+        """State the loss given by the training's accountant."""
         return Protection(self, group, spend, stated=self.dearest(spend))
 
     def dearest(self, spend: Fraction) -> Loss:
-        """The same, whatever was trained (PolicyError: the settings cost more than is spent)."""
+        """Return the loss of one release (PolicyError: the settings cost more than the spend)."""
         delta = exact(self.delta, "delta", zero=True)
         if not self.steps:
             return Loss(spend, delta=delta) if delta else Loss.pure(spend)
@@ -116,5 +117,5 @@ class Training(Mechanism):
         return Loss(spend, rho, delta)
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
-        """Unchanged; that this is its own makes the price its word."""
+        """Return the parts unchanged; overriding makes the price this mechanism's claim."""
         return {name: unmasked(exact[name]) for name in priced.group}

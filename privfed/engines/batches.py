@@ -1,4 +1,4 @@
-"""Batches of messages to a client, and of replies: what a round asks travels together, split by size."""
+"""Batches of messages to a client, and of replies: a round's messages travel together, split by size."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Replies:
 
 
 class Carrier:
-    """What carries batches to clients, and tells by its name of each client as soon as it knows."""
+    """Base class of engines' transport of batches, which reports each client's reply or absence."""
 
-    heard: Callable[[str], None] = staticmethod(lambda client: None)  #: A reply has come
-    missed: Callable[[str], None] = staticmethod(lambda client: None)  #: None will, this time
-    #: Seconds after which a batch without a reply may be lost, and is sent again; then after twice as long.
+    heard: Callable[[str], None] = staticmethod(lambda client: None)  #: Called on a reply
+    missed: Callable[[str], None] = staticmethod(lambda client: None)  #: Called if none comes
+    #: Seconds after which a batch without a reply is sent again, as it may be lost; doubled each time.
     lost: float = math.inf
-    #: Seconds that an owner's first answer may take before she is called silent.
+    #: Seconds to wait for an owner's first answer before reporting silence.
     first_answer: float = 0.0
 
 

@@ -1,4 +1,4 @@
-"""A cohort of many individuals in this process, asked as one client."""
+"""A cohort of many individuals in this process, queried as one client."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ class CohortDisclosure(LocalDisclosure):
         registry: Registry | None = None,
         key: bytes | None = None,
     ) -> CohortDisclosure:
-        """Put a gate before a cohort's records; see :class:`CohortGate` and :class:`.Ledger`.
+        """Build a gate for a cohort's records; see :class:`CohortGate` and :class:`.Ledger`.
 
         Args:
-            records: what the individuals hold; has a length and a schema.
-            seed: ``None`` for secure noise; an integer repeats everything, marked as test noise.
-            ledger: an SQLite file; the cohort's secret lies beside it. ``None``: both in memory.
+            records: the individuals' records; has a length and a schema.
+            seed: None for secure noise; an integer makes everything repeatable, marked as test
+                noise.
+            ledger: an SQLite file, with the cohort's secret next to it. None: both in memory.
         """
         noise = SecureNoise() if seed is None else TestNoise(seed)
         book = Ledger(ledger, name, key=key, registry=registry)
@@ -64,7 +65,7 @@ class CohortDisclosure(LocalDisclosure):
         return cls(gate)
 
     def budget(self) -> pd.DataFrame:
-        """See the base, for the one who spent most; also columns people and least (who spent least)."""
+        """See the base class, for the largest spending; also columns people and least (smallest spending)."""
         frame, gate = super().budget(), self._gate
         if np.isfinite(frame["spent"]).all():
             frame = frame.assign(**proved(gate, gate.most, 0))

@@ -13,9 +13,9 @@ GREETING = 30.0  #: Maximum seconds to wait for a node's name; silent nodes are 
 
 
 class Directory(Carrier, Generic[Node]):
-    """Carries batches to clients by their nodes, each of which states its own client's name.
+    """Carries batches to clients through their nodes, each of which states its own client's name.
 
-    ``send`` gives each node's reply when it has come.
+    ``send`` yields each node's reply when it arrives.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Directory(Carrier, Generic[Node]):
         self._found: dict[str, Node] = {}
 
     def __call__(self, batches: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
-        """Carry each client's batch; clients without a node, or with a silent one, are sought next time."""
+        """Carry each client's batch; nodes of missing or silent clients are searched for next time."""
         if not set(batches) <= set(self._found):
             self._greet(set(self._nodes()) - set(self._found.values()), min(seconds, GREETING))
         for client in set(batches) - set(self._found):
@@ -39,7 +39,7 @@ class Directory(Carrier, Generic[Node]):
         received: dict[str, bytes] = {}
         for node, data in self._send({n: batches[client] for n, client in to.items()}, seconds):
             if data and node in to and _id(data) not in ("", asked[to[node]]):
-                continue  # a late reply to an earlier batch, which takes no other's place
+                continue  # a late reply to an earlier batch
             if data and node in to:
                 received[to[node]] = data
                 self.heard(to[node])
@@ -66,7 +66,7 @@ class Directory(Carrier, Generic[Node]):
 
 @dataclass(frozen=True)
 class _Identified:
-    """The part of a batch, and of replies to one, that says which it is."""
+    """The id field of a batch and of its replies."""
 
     id: str = ""
 

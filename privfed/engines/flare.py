@@ -27,24 +27,23 @@ from privfed.exchange.channel import ChannelDisclosure
 from privfed.tables.schema import Schema
 
 T = TypeVar("T")
-#: Environment variables of a site that name its owner's socket, the earlier name last; ``{site}`` and
-#: ``{caller}`` stand for the names that the engine has authenticated, and ``{place}``, in a simulation alone, for
-#: one of several owners behind a site.
+#: Environment variables of a site with its owner's socket, the earlier name last; ``{site}`` and ``{caller}`` are names
+#: authenticated by the engine, and ``{place}``, only in a simulation, is one of several owners behind a site.
 SOCKETS = ("PRIVFED_SOCKET", "PRIVFED_DOOR")
 LIFE, BEGIN = 3600.0, 120.0  #: Maximum seconds of a call at a site, and of a simulation's start
 
 
 class FlareDisclosure(RemoteDisclosure):
-    """A federation on FLARE, of the owners' own names; made inside a Collab server's main function."""
+    """A federation on FLARE, with the owners' own names; created inside a Collab server's main function."""
 
     def __init__(self, schema: Schema, clients: Sequence[str], /, **rest: Any) -> None:
         super().__init__(schema, clients, sites(clients), **rest)
 
 
 def sites(clients: Sequence[str], each: int = 1) -> Directory[tuple[str, int]]:
-    """Return the directory of the job's sites; called inside a Collab server's main function.
+    """Return the directory of the job's sites; call it inside a Collab server's main function.
 
-    ``each`` owners of a simulation share a site.
+    In a simulation, ``each`` owners share a site.
     """
     proxies = {(proxy.name, place): proxy for proxy in collab.clients for place in range(each)}
 
@@ -56,7 +55,7 @@ def sites(clients: Sequence[str], each: int = 1) -> Directory[tuple[str, int]]:
             place = {} if each == 1 else {"place": node[1]}
             try:
                 reply = called.ask(batch=batches[node], **place)
-            except Exception:  # of the site's making
+            except Exception:  # any error of the site
                 reply = b""
             return node, reply if isinstance(reply, bytes) else b""
 
@@ -82,19 +81,19 @@ class Site:
 
 
 class Relaying:
-    """A server's side that carries the batches of another process of its machine, by its relay."""
+    """A server's side that carries another local process's batches, by its relay."""
 
     def __init__(self, socket: str, clients: list[str], each: int = 1) -> None:
         self.socket, self.clients, self.each = socket, clients, each
 
     @collab.main  # type: ignore[untyped-decorator, unused-ignore]
     def run(self) -> None:
-        """Carry until the relay ends."""
+        """Carry batches until the relay ends."""
         relay(self.socket, sites(self.clients, self.each))
 
 
 def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:
-    """Carry out a job in FLARE's simulator, a process each for :data:`.SITES` sites at most."""
+    """Run a job in FLARE's simulator, with one process per site, at most :data:`.SITES`."""
     with behind_sockets(federation) as paths, TemporaryDirectory(prefix="privfed-") as folder:
         socket = Path(folder) / "relay"
         template = next(iter(paths.values())).with_name("{site}.{place}")
@@ -123,7 +122,7 @@ def _begun(socket: Path, engine: subprocess.Popen[bytes]) -> None:
 
 
 def recipe(server: Any, sites: int) -> Any:
-    """Make a job of a server's object and so many sites, which use the privfed that is installed there."""
+    """Build a job from a server's object and a number of sites, which use their installed privfed."""
     made = CollabRecipe("study", server=server, client=Site(), min_clients=sites)
     made._job.set_app_packages(["privfed"])
     return made
@@ -138,5 +137,5 @@ def _simulator(folder: str, socket: str, clients: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    # Classes travel by their module's name, which is another one in this process.
+    # Classes are sent by module name, which differs in this process.
     import_module("privfed.engines.flare")._simulator(sys.argv[1], sys.argv[2], sys.argv[3:])

@@ -1,4 +1,4 @@
-"""A gate around somebody's model on NVIDIA FLARE: a filter of a site's results, and what adds up shares."""
+"""Gates around models on NVIDIA FLARE: a filter of a site's results, and an aggregator of masked shares."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from nvflare.app_common.abstract.aggregator import Aggregator
 from privfed.engines.updates import UpdateGate, arrays_of, mean_update
 from privfed.questions import wire
 
-#: Of a masked update: its bytes, and its model's arrays
+#: Keys of a masked update: its bytes, and its model's arrays
 SHARE, SHAPES = "privfed share", "privfed shapes"
 
 
-ALIKE = {MetaKey.NUM_STEPS_CURRENT_ROUND: 1}  #: One step for every site, so that all weigh alike
-#: Headers of a result that stay: they route it, and tell of no record.
+ALIKE = {MetaKey.NUM_STEPS_CURRENT_ROUND: 1}  #: One step per site, for equal weights
+#: Headers of a result that stay, for routing; they do not depend on records.
 ROUTING = (
     ReservedHeaderKey.RC,
     ReservedHeaderKey.COOKIE_JAR,
@@ -36,15 +36,15 @@ ROUTING = (
 
 
 class GateFilter(DXOFilter):  # type: ignore[misc, unused-ignore]
-    """Lets a weight difference leave through a data owner's gate alone, and nothing else of it.
+    """Releases weight differences only through a data owner's gate, and nothing else.
 
-    A site names it among its ``task_result_filters``. Where the policy refuses, or anything fails, or what
-    training returns is no weight difference (whole weights, metrics, several things at once), a difference
-    without arrays leaves; where it masks, a share, which :class:`MaskedAggregator` adds up. FLARE itself
-    passes on what a filter has no words for. A round is known by the result's header, else by the task.
+    A site lists it in its ``task_result_filters``. If the policy refuses, or anything fails, or training returns no
+    weight difference (whole weights, metrics, several kinds at once), a difference without arrays is sent; if the
+    policy masks, a share for :class:`MaskedAggregator`. FLARE itself passes on data kinds that a filter does not
+    support. The round is in the result's header, else it is the task.
 
     Args:
-        gate: the owner's.
+        gate: the owner's gate.
     """
 
     def __init__(self, gate: UpdateGate) -> None:
@@ -53,10 +53,10 @@ class GateFilter(DXOFilter):  # type: ignore[misc, unused-ignore]
         self._gate = gate
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
-        """What leaves of a result: the difference that the gate releases, and headers that route it."""
+        """Return a result with only the released difference and headers for routing."""
         told, left = DXO(DataKind.WEIGHT_DIFF, data={}, meta=dict(ALIKE)), Shareable()
         if shareable.get_return_code() == ReturnCode.OK:
-            with suppress(Exception):  # it holds no DXO
+            with suppress(Exception):  # it has no DXO
                 dxo = from_shareable(shareable)
                 if dxo.data_kind == DataKind.WEIGHT_DIFF and dxo.data:
                     told = self.process_dxo(dxo, shareable, fl_ctx)
@@ -67,7 +67,7 @@ class GateFilter(DXOFilter):  # type: ignore[misc, unused-ignore]
         return filtered
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO:
-        """Release the difference; its metadata keep one step for every site, so that all weigh alike."""
+        """Release the difference; its metadata have one step per site, for equal weights."""
         meta: dict[str, Any] = dict(ALIKE)
         data: dict[str, Any] = {}
         try:
@@ -87,10 +87,10 @@ class GateFilter(DXOFilter):  # type: ignore[misc, unused-ignore]
 
 
 class MaskedAggregator(Aggregator):  # type: ignore[misc, unused-ignore]
-    """The mean of weight differences that only their total shows, of sites behind :class:`GateFilter`.
+    """Computes the mean of masked weight differences from sites with :class:`GateFilter`.
 
-    All owners of the policies' roster take part in each round, whose number their results say, and weigh alike. A
-    round in which one of them is silent, or refuses, has a difference without arrays.
+    All owners of the policies' roster take part in each round, numbered in their results, with equal weights. If one of
+    them is silent or refuses, the round has a difference without arrays.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class MaskedAggregator(Aggregator):  # type: ignore[misc, unused-ignore]
         self._shares, self._shapes = [], {}
 
     def accept(self, shareable: Shareable, fl_ctx: FLContext) -> bool:
-        """Take a site's share; whether it is one."""
+        """Accept a site's share; return whether it is one."""
         dxo = from_shareable(shareable)
         share = dxo.data.get(SHARE)
         if isinstance(share, bytes):
@@ -112,7 +112,7 @@ class MaskedAggregator(Aggregator):  # type: ignore[misc, unused-ignore]
         return isinstance(share, bytes)
 
     def aggregate(self, fl_ctx: FLContext) -> Shareable:
-        """The mean difference; PolicyError: the owners' policies do not agree."""
+        """Return the mean difference (PolicyError: the owners' policies do not agree)."""
         mean = mean_update(self._shares, self._shapes.values())
         data = {} if mean is None else dict(zip(self._shapes, mean, strict=True))
         self.reset(fl_ctx)
@@ -125,5 +125,5 @@ def _run(fl_ctx: FLContext) -> str:
 
 
 def _task(fl_ctx: FLContext) -> str:
-    """The task of a run, by which rounds are told apart where an executor's result has no round of its own."""
+    """Return the task of a run, which identifies the round if an executor's result has none."""
     return f"{_run(fl_ctx)}/{fl_ctx.get_prop(FLContextKey.TASK_ID)}"

@@ -1,4 +1,4 @@
-"""Flower as the engine: a ServerApp asks, and each node's ClientApp calls its owner's socket."""
+"""Flower as the engine: a ServerApp sends queries, and each node's ClientApp calls its owner's socket."""
 
 import logging
 import os
@@ -7,7 +7,7 @@ from functools import partial
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
-os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # it would tell a third party of studies
+os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # it would report studies to a third party
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import numpy as np
@@ -46,20 +46,20 @@ from privfed.tables.schema import Schema
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-SHARE = "share"  #: The place of a masked update's bytes
-NOTHING = "the gate answers nothing"  #: What the error says of a refusal, and of what asks for no training
-POLL = 0.5  #: Seconds between two looks for replies
-#: Seconds after which a message may be lost: of one that a node took before it was killed, nothing more is heard.
+SHARE = "share"  #: Key of a masked update's bytes
+NOTHING = "the gate answers nothing"  #: Error text of refusals and of messages other than training
+POLL = 0.5  #: Seconds between checks for replies
+#: Seconds after which a message may be lost, as when a node took it and was then killed.
 LOST = 60.0
-#: Seconds to a first answer: a node looks for messages every 3, and starts a process for the greeting and the question.
+#: Seconds to a first answer: a node checks for messages every 3, and starts a process for the greeting and the query.
 FIRST = 30.0
 
 
 class FlowerDisclosure(RemoteDisclosure):
-    """A federation on Flower, over the ServerApp's grid, of the owners' own names."""
+    """A federation on Flower, over the ServerApp's grid, with the owners' own names."""
 
     def __init__(self, grid: Grid, schema: Schema, clients: Sequence[str], **rest: Any) -> None:
-        # late replies, too: a busy node may need longer than a greeting waits
+        # also late replies: a busy node may need longer than the greeting's limit
         awaited: set[str] = set()
 
         def nodes() -> Iterable[int]:
@@ -87,9 +87,9 @@ class FlowerDisclosure(RemoteDisclosure):
 
 
 def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:
-    """Carry out a job in Flower's simulation, with one node per gate of this process.
+    """Run a job in Flower's simulation, with one node per gate of this process.
 
-    InputError: the simulation does not begin. What ends the job is raised as it is, not as Flower tells it.
+    InputError: the simulation does not start. The job's own exception is raised, not Flower's.
     """
     from flwr.simulation import run_simulation
 
@@ -114,7 +114,7 @@ def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T])
                 num_supernodes=len(sockets),
                 backend_config={"init_args": {"include_dashboard": False, "log_to_driver": False}},
             )
-        except Exception:  # Ray's, in many lines
+        except Exception:  # Ray's errors have many lines
             failed += [
                 InputError("Flower's simulation did not begin; run its own quickstart to see why")
             ]
@@ -124,18 +124,17 @@ def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T])
 
 
 def guard(gate: UpdateGate) -> Callable[[Message, Context, Callable[..., Message]], Message]:
-    """Make a mod that lets a trained update leave through a data owner's gate alone.
+    """Return a mod that releases a trained update only through a data owner's gate.
 
-    The update is what training added to the model that was sent. It leaves as one clipped vector with
-    noise in whole numbers, added to that model again; beside it leaves ``num-examples`` = 1, so that
-    every client weighs alike, and nothing else that the app replied. A refusal is an error, which strategies pass over,
-    and so is the reply to any other message, of an evaluation, say, which is not handed on; training that failed is an
-    update of zero. A round is known by the message's ``server-round``, else by
-    the message. Use it as the outermost mod: ``ClientApp(mods=[guard(UpdateGate(...))])``. Where the policy
-    masks, what leaves is a share, which the server's :class:`MaskedFedAvg` adds up.
+    The update is the trained model minus the received one. It is released as one clipped vector with integer noise,
+    added to the received model, with ``num-examples`` = 1, for equal weights, and nothing else of the app's reply. A
+    refusal is an error, which strategies skip; so is the reply to any other message, such as an evaluation, which is
+    not passed on. Failed training is an update of zero. The round is the message's ``server-round``, else the message.
+    Use it as the outermost mod: ``ClientApp(mods=[guard(UpdateGate(...))])``. If the policy masks, a share is sent, for
+    the server's :class:`MaskedFedAvg`.
 
     Args:
-        gate: the owner's; its policy says what is protected and what it costs.
+        gate: the owner's gate, whose policy states protection and cost.
     """
 
     def mod(message: Message, context: Context, call_next: Callable[..., Message]) -> Message:
@@ -156,7 +155,7 @@ def guard(gate: UpdateGate) -> Callable[[Message, Context, Callable[..., Message
                 content["metrics"] = MetricRecord({"num-examples": 1})
         if (
             not content
-        ):  # without arrays it would end the run: strategies look for them in each reply
+        ):  # without arrays it would end the run: strategies require them in each reply
             nothing = Error(ErrorCode.MOD_FAILED_PRECONDITION, NOTHING)
             return Message(nothing, reply_to=message)
         return Message(content, reply_to=message)
@@ -165,16 +164,16 @@ def guard(gate: UpdateGate) -> Callable[[Message, Context, Callable[..., Message
 
 
 class MaskedFedAvg(FedAvg):  # type: ignore[misc, unused-ignore]
-    """Federated averaging of updates that only their mean shows, of clients behind :func:`guard`.
+    """Federated averaging of masked updates, of which only the mean is revealed, with :func:`guard`.
 
-    All owners of the policies' roster take part in each round, and weigh alike. A round in which one of them
-    is silent, or refuses, leaves the model as it was.
+    All owners of the policies' roster take part in each round, with equal weights. If one of them is silent or refuses,
+    the round leaves the model unchanged.
     """
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Send the model, which the mean is added to."""
+        """Send the model, to which the mean is added."""
         self._sent = arrays
         asked: Iterable[Message] = super().configure_train(server_round, arrays, config, grid)
         return asked
@@ -182,9 +181,9 @@ class MaskedFedAvg(FedAvg):  # type: ignore[misc, unused-ignore]
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """The model with the mean of all updates; PolicyError: the owners' policies do not agree."""
+        """Return the model plus the mean update (PolicyError: the owners' policies do not agree)."""
         valid, _ = self._check_and_log_replies(replies, is_train=True, validate=False)
-        shares = {share for m in valid if (share := content_bytes(m, SHARE))}  # none counts twice
+        shares = {share for m in valid if (share := content_bytes(m, SHARE))}  # each counts once
         mean = mean_update(shares, [each.shape for each in self._sent.to_numpy_ndarrays()])
         if mean is None:
             log.warning("round %d: a share is missing; the model stays as it was", server_round)
@@ -193,7 +192,7 @@ class MaskedFedAvg(FedAvg):  # type: ignore[misc, unused-ignore]
 
 
 def _added(model: ArrayRecord, update: Sequence[np.ndarray]) -> ArrayRecord:
-    """The model's arrays with an update added."""
+    """Return the model's arrays plus an update."""
     kept = [
         Array(np.asarray(old + new))
         for old, new in zip(model.to_numpy_ndarrays(), update, strict=True)
@@ -202,7 +201,7 @@ def _added(model: ArrayRecord, update: Sequence[np.ndarray]) -> ArrayRecord:
 
 
 def _trained(before: Sequence[np.ndarray], train: Callable[[], Message]) -> list[np.ndarray]:
-    """What training added; zeros where it failed, or made another model, for that would tell of records."""
+    """Return the update; zeros if training failed or changed shapes, which would depend on records."""
     try:
         (made,) = train().content.array_records.values()
         after = made.to_numpy_ndarrays()

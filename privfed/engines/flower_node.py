@@ -1,6 +1,6 @@
 """A node's side on Flower: its ClientApp calls its owner's socket.
 
-Flower starts a process for each message of each round, so this imports what passing bytes on needs alone.
+Flower starts a process for each message of each round, so this imports only what passing bytes requires.
 """
 
 import os
@@ -14,13 +14,13 @@ from flwr.clientapp import ClientApp
 
 from privfed.engines.sockets import call_socket
 
-#: The ClientApp's action, and the place of its bytes in a message.
+#: The ClientApp's action, and the key of its bytes in a message.
 ACTION, RECORD, FIELD = "ask", "privfed", "batch"
-LIFE = 3600.0  #: Seconds that a message lives; a late reply is still used
+LIFE = 3600.0  #: Seconds until a message expires; late replies are still used
 
 
 def client_app(socket: Callable[[Context], str | Path]) -> ClientApp:
-    """Make a ClientApp that passes bytes to the socket of its node's context, and does nothing else."""
+    """Return a ClientApp that only passes bytes to the socket of its node's context."""
     app = ClientApp()
 
     def ask(message: Message, context: Context) -> Message:
@@ -40,12 +40,12 @@ def node_socket(context: Context) -> str:
 
 
 def content_of(data: bytes) -> RecordDict:
-    """The content of a message that carries bytes."""
+    """Return the content of a message that carries bytes."""
     return RecordDict({RECORD: ConfigRecord({FIELD: data})})
 
 
 def content_bytes(message: Message, field: str = FIELD) -> bytes:
-    """The bytes that a message carries; none where it is made otherwise, whoever made it."""
+    """Return the bytes that a message carries; empty if it has another form."""
     record = message.content.get(RECORD)
     data = record.get(field) if isinstance(record, ConfigRecord) else None
     return data if isinstance(data, bytes) else b""

@@ -21,7 +21,7 @@ _SIZE = 8
 
 @dataclass(frozen=True)
 class JournalLine:
-    """One message and its reply; or the server's own note, of no client and without a reply."""
+    """One message and its reply; or a note of the server, without client and reply."""
 
     client: str  #: the replying client
     id: str  #: the request's

@@ -1,6 +1,7 @@
-"""A federation in one process: a gate for each client, reached by bytes as over a network.
+"""A federation in one process: a gate for each client, called with bytes as over a network.
 
-In one process the gate is a convention, for Python has no walls; across processes it is real.
+In one process the gate is a convention that Python code can bypass; across processes it is
+enforced.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ from privfed.tables.data_quality import DataQuality
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 
-NAMED = 3  #: Most data owners that a warning names
+NAMED = 3  #: Maximum data owners that a warning names
 
-#: A policy, a path to one, the name "published", what makes one for the schema, or one by client.
+#: A policy, a path to one, the name "published", a function of the schema, or policies by client.
 Policies = str | Path | Policy | Callable[[Schema], Policy] | Mapping[str, Policy]
 
 
 class LocalDisclosure(ChannelDisclosure):
-    """The embedded default: every client's gate in this process; ``parallel`` asks all at once."""
+    """The default engine: every client's gate in this process; ``parallel`` queries all at once."""
 
     _own_code = True
 
@@ -87,23 +88,23 @@ class LocalDisclosure(ChannelDisclosure):
         keys: str | Path | None = None,
         held_out: pd.DataFrame | None = None,
     ) -> LocalDisclosure:
-        """Split one table, one row a record, among its data owners.
+        """Partition one table, one row per record, among its data owners.
 
         Args:
             target: the column to predict.
-            client: the column that names each record's data owner.
-            individual: the column that names the person behind each record.
-            schema: the public data dictionary; ``None`` infers it from the data, which every ledger
-                records as an unprotected release, and which a policy with a budget refuses.
-            policy: a policy, a path to one, one for each client, the name ``"published"``, or what
-                makes one for the schema: ``lambda schema: learner.private(2, schema=schema)``.
-            seed: ``None`` for secure noise; an integer repeats everything, marked as test noise.
-            ledgers: a folder for an SQLite file and a secret of each client; ``None``: in memory.
+            client: the column with each record's data owner.
+            individual: the column with each record's person.
+            schema: the public data dictionary; None infers it from the data, which every ledger records as an
+                unprotected release, and which a policy with a budget refuses.
+            policy: a policy, a path to one, one for each client, the name ``"published"``, or a function of the
+                schema: ``lambda schema: learner.private(2, schema=schema)``.
+            seed: None for secure noise; an integer makes everything repeatable, marked as test noise.
+            ledgers: a folder for each client's SQLite file and secret; None: in memory.
             queries: query classes that are not installed as plugins.
-            study: a name for the ledgers.
+            study: the study's name in the ledgers.
             amend: see :class:`Gate`, as ``block``.
-            registry: where the heads of ledgers that last are remembered.
-            keys: a folder with the key ``<client>.key`` of each ledger; ``None``: nothing is signed.
+            registry: stores the heads of persistent ledgers.
+            keys: a folder with each ledger's key ``<client>.key``; None: no signatures.
             held_out: a table of further records, for queries of a model's errors; see :class:`Gate`.
         """
         groups = _split(frame, client)
@@ -130,37 +131,37 @@ class LocalDisclosure(ChannelDisclosure):
         return cls(gates)
 
     def transcript(self) -> Transcript:
-        """What left, in order of time: all that an attack may read."""
+        """Return all releases in order of time, the only input of attacks."""
         return in_time(x for gate in self.gates.values() for x in gate.ledger.disclosed())
 
     @property
     def shelves(self) -> dict[str, StudyThings]:
-        """What each client keeps of this study, the client's alone; in one process anybody may look."""
+        """Each client's stored values of this study; for the client only, though readable in one process."""
         return {name: gate.shelf.of_study(gate.study) for name, gate in self.gates.items()}
 
     @property
     def noise(self) -> dict[str, NoiseSums]:
-        """What each client's monitor saw of its noise, which is that client's alone."""
+        """Each client's noise statistics; for the client only."""
         return {name: gate.noise_monitor.tally for name, gate in self.gates.items()}
 
     def budget(self) -> pd.DataFrame:
-        """What each client has spent.
+        """Return a table of each client's spending.
 
         Returns:
-            columns client, unit, epsilon, delta (the budget; the delta is that at which spent is told where
-            there is no budget, or losses' own exceed it), spent (epsilon proved of all releases so far), ceiling (epsilon proved whatever is still asked; ``None`` without a
-            budget), remaining (for one more study; ``None`` if unbounded), unprotected (number of
-            releases without any guarantee, and of protected queries that failed), noise (``"test"`` if seeded: it protects no record), basis
-            (what the figures rest on beside what is derived; empty if all of it is).
+            columns client, unit, epsilon, delta (the budget; without a budget, or if the losses' own delta exceeds it,
+            delta is that of spent), spent (epsilon proven for all releases so far), ceiling (epsilon proven whatever is
+            still queried; None without a budget), remaining (for one more study; None if unbounded), unprotected
+            (number of releases without a guarantee, and of failed protected queries), noise (``"test"`` if seeded: it
+            protects no record), basis (assumptions that are not derived here; empty if there are none).
         """
         return pd.DataFrame([_line(name, gate) for name, gate in self.gates.items()])
 
     def _repr_html_(self) -> str:
-        """What notebooks show: the budget."""
+        """Return the budget for notebooks."""
         return str(self.budget().to_html(index=False))
 
     def verify(self) -> None:
-        """Check every ledger's chain; raises LedgerError where one was rewritten."""
+        """Verify every ledger's chain (LedgerError: one was rewritten)."""
         for name, gate in self.gates.items():
             gate.ledger.verify(self.heads.get(name))
 
@@ -173,7 +174,7 @@ class LocalDisclosure(ChannelDisclosure):
 
 
 def _known(schema: Schema | None, frame: pd.DataFrame, target: str | None) -> Schema:
-    """The schema that was given, held to the target; or one read off the data, which is no public one."""
+    """Return the given schema, checked against the target; or one inferred from data, which is not public."""
     if not isinstance(schema, Schema | None):
         raise InputError(
             f"the schema is of type {type(schema).__name__}; give schema=Schema.from_toml(...), or a Schema of columns"
@@ -236,7 +237,7 @@ def _encoded(
 def _warn_of_clipping(
     prepared: Mapping[str, Records], tables: Mapping[str, pd.DataFrame], known: Schema
 ) -> None:
-    """Say before anything is charged that bounds do not fit, as an owner's own side would ask; of all together."""
+    """Warn of bounds that do not fit, over all owners, before anything is charged."""
     names = [name for name, records in prepared.items() if records.clipped]
     if names:
         several = f"{len(names)} of {len(prepared)} data owners"
@@ -270,7 +271,7 @@ def _policy(policy: Policies, client: str, schema: Schema) -> Policy:
 
 
 def _with_keys(policies: Mapping[str, Policy], secrets: Mapping[str, bytes]) -> dict[str, Policy]:
-    """Fill in the masking keys that the policies leave out; in one process all secrets are at hand."""
+    """Fill in masking keys missing in the policies, from the owners' secrets, all known in one process."""
     masked = (policy.masked for policy in policies.values() if policy.masked is not None)
     lacking = {owner for terms in masked for owner, key in terms.keys.items() if not key}
     keys = {owner: MaskingKey(secrets[owner]).public for owner in lacking & set(secrets)}
@@ -283,7 +284,7 @@ def _with_keys(policies: Mapping[str, Policy], secrets: Mapping[str, bytes]) -> 
 
 
 def published() -> Policy:
-    """What the papers release: the union of ``published`` over the learners, baselines left out."""
+    """Return the union of the learners' ``published`` policies, without baselines."""
     union = Policy({}, name="published")
     for name in sorted(plugins.available("learners")):
         learner = plugins.load("learners", name)
@@ -298,7 +299,7 @@ def _opened(
     keys: str | Path | None,
     registry: Registry | None,
 ) -> tuple[dict[str, Ledger], dict[str, bytes]]:
-    """Each owner's ledger, and her secret."""
+    """Open each owner's ledger, and return ledgers and secrets."""
     signing = dict.fromkeys(paths) if keys is None else signing_keys(Path(keys), paths)
     books = {
         name: Ledger(path, name, key=signing[name], registry=registry)
@@ -310,7 +311,7 @@ def _opened(
 
 
 def _paths(owners: Iterable[str], ledgers: str | Path | None) -> dict[str, Path | None]:
-    """Where each owner's ledger is kept."""
+    """Return the path of each owner's ledger."""
     if ledgers is None:
         return dict.fromkeys(owners)
     folder = Path(ledgers)
@@ -319,12 +320,12 @@ def _paths(owners: Iterable[str], ledgers: str | Path | None) -> dict[str, Path 
 
 
 def signing_keys(folder: Path, owners: Iterable[str]) -> dict[str, bytes | None]:
-    """Each owner's key, from ``<client>.key`` in a folder; InputError: one is missing or open."""
+    """Read each owner's key, ``<client>.key`` in a folder (InputError: one is missing, or readable by others)."""
     return {name: read_key(folder / f"{quote(name, safe=' ')}.key") for name in owners}
 
 
 def _line(name: str, gate: Gate) -> dict[str, Any]:
-    """One client's row of :meth:`LocalDisclosure.budget`."""
+    """Return one client's row of :meth:`LocalDisclosure.budget`."""
     spent, budget = gate.ledger.spent(gate.accountant), gate.policy.budget
     unprotected = spent.unprotected + sum(gate.uncovered.values())
     row = {
@@ -341,7 +342,7 @@ def _line(name: str, gate: Gate) -> dict[str, Any]:
 
 
 def _unmasked(gate: Gate, total: Amount) -> dict[str, Any]:
-    """What a total costs at most if the masks fail, as a column; nothing without masks."""
+    """Return the column for the total's cost if the masks fail; empty without masks."""
     masked = gate.policy.masked
     if masked is None:
         return {}
@@ -359,7 +360,7 @@ def _stated(gate: Gate, total: Amount) -> PrivacyStatement:
 
 
 def proved(gate: Gate, total: Amount, unprotected: int) -> dict[str, Any]:
-    """What is proved of a total, as columns: spent, its delta if beyond the budget's, ceiling and remaining (see :class:`.PrivacyStatement`)."""
+    """Return a total's guarantee as columns spent, delta, ceiling and remaining; see :class:`.PrivacyStatement`."""
     if unprotected:
         return {"spent": math.inf, "ceiling": None, "remaining": None}
     budget, stated = gate.policy.budget, _stated(gate, total)

@@ -1,4 +1,4 @@
-"""Engines by their names, imported only when one is asked for."""
+"""Engines by name, imported on demand."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -19,7 +19,7 @@ ENGINES = {
 
 
 class Engine(Protocol):
-    """Carries out a job over a federation whose gates are in this process."""
+    """Runs a job over a federation whose gates are in this process."""
 
     def __call__(self, federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T], /) -> T:
         """Run the job on the engine's disclosure and return its result."""

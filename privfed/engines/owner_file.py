@@ -1,4 +1,4 @@
-"""The file of a data owner's side: its table, policy, ledger, and who may query it."""
+"""The configuration file of a data owner's side: table, policy, ledger, and who may query it."""
 
 from __future__ import annotations
 
@@ -49,34 +49,33 @@ class OwnerFile:
     data: str  #: the table, a .csv file
     schema: str  #: file of the public data dictionary
     policy: str  #: file of the owner's policy
-    ledger: str  #: the ledger's file; beside it lie the secret and the shelf
+    ledger: str  #: the ledger's file, with the secret and the shelf next to it
     #: the socket of each principal, by the name that the owner's engine authenticates
     sockets: dict[str, str]
     study: str = ""  #: the study's name in the ledger
-    individual: str | None = None  #: the column that names the person behind each record
-    #: fraction of the records that a secret coin keeps from training, a person's together, for queries of
-    #: a model's errors
+    individual: str | None = None  #: the column with each record's person
+    #: fraction of the records held out by secret coins, a person's together, for queries of a model's errors
     test: float = 0.0
     sep: str = ","  #: the table's column separator
     encoding: str = "utf-8"  #: the table's encoding
-    decimal: str = "."  #: before the decimals of its numbers
-    thousands: str = ""  #: between groups of three digits
+    decimal: str = "."  #: decimal separator
+    thousands: str = ""  #: thousands separator
     #: file of the key that signs replies and the ledger's heads, or None
     signing_key: str | None = None
     #: what limits per round count by: ``asker``, ``minute``, ``hour`` or ``day``
     rounds: Rounds = "asker"
     block: int = 1  #: how many equal charges a ledger reserves at once
     witness: str | None = None  #: file or address to which the ledger's heads are appended, or None
-    #: port on this machine alone for ``/health`` and Prometheus's ``/metrics``, or None
+    #: local port for ``/health`` and Prometheus's ``/metrics``, or None
     metrics: int | None = None
-    log: str | None = None  #: file of the log, kept below a size; None: standard error
-    #: digests of ``schema`` and ``policy`` that the parties agreed on, checked at the start
+    log: str | None = None  #: file of the log, of limited size; None: standard error
+    #: agreed digests of ``schema`` and ``policy``, checked at the start
     agreed: dict[str, str] = field(default_factory=dict)
     folder: Path = Path()  #: where relative paths start
 
     @classmethod
     def from_toml(cls, path: str | Path, changed: Mapping[str, Any] | None = None) -> OwnerFile:
-        """Read a file, with some keys replaced; an InputError says what to write instead."""
+        """Read a file, with some keys replaced (InputError, with remedies)."""
         where = f"owner file {path}"
         with naming(where):
             written = read_toml(path, where, InputError)
@@ -116,12 +115,12 @@ class OwnerFile:
         """Write all owners' masking keys, ``<client>.mask`` in a folder, into this owner's policy.
 
         Returns:
-            the keys by owner. Who exchanges all other owners' keys for keys of his own sees this owner's
-            share by itself, so compare them by another way than the one they came by.
+            the keys by owner. Anyone who replaces all other owners' keys by their own can unmask this owner's share, so
+            compare the keys over another channel.
 
         Raises:
-            PolicyError: the policy masks nothing, or has another key for this owner.
-            InputError: a key is missing or is none.
+            PolicyError: the policy has no masks, or another key of this owner.
+            InputError: a key is missing or invalid.
         """
         path = self._path(self.policy)
         policy = Policy.from_toml(path)
@@ -148,10 +147,10 @@ class OwnerFile:
     def opened(
         self, *, amend: bool = False, confirm: Callable[[list[str]], None] | None = None
     ) -> OwnerSide:
-        """Open the gate; to ``amend`` puts this policy in force in place of another one.
+        """Open the gate; ``amend`` replaces a different policy in force.
 
-        ``confirm`` is called with what looks wrong of the table under this schema, if anything does,
-        before the ledger is opened; it raises to stop.
+        ``confirm`` is called with warnings on the table under this schema, if any, before the ledger is opened; it
+        raises to stop.
 
         Raises:
             SchemaError: the schema is not the agreed one, was inferred, or does not fit the records.
@@ -182,7 +181,7 @@ class OwnerFile:
     def checked(
         self, *, amend: bool = False, confirm: Callable[[list[str]], None] | None = None
     ) -> tuple[Policy, pd.DataFrame, Records, bytes | None]:
-        """Check all that :meth:`opened` does, and write nothing; gives policy, table, its records and signing key."""
+        """Run the checks of :meth:`opened` without writing; return policy, table, records and signing key."""
         schema = Schema.from_toml(self._path(self.schema))
         policy = Policy.from_toml(self._path(self.policy))
         self._check_agreed(schema, policy)
@@ -205,13 +204,13 @@ class OwnerFile:
         return policy, table, records, key
 
     def check_masks(self, policy: Policy) -> None:
-        """Check that a policy that masks sums has all owners' keys, and this one's own; PolicyError: it has not."""
+        """Check that a policy with masked sums has all owners' keys, including this one's (else PolicyError)."""
         if policy.masked is not None:
             own = MaskingKey(read_secret(self._path(self.ledger)))
             own.check(policy.masked.keys, self.client)
 
     def _check_ledger(self, policy: Policy, key: bytes | None, amend: bool) -> None:
-        """Hold the ledger, if it was begun, to its rows, known heads, owner, secret, key and policy."""
+        """Check the ledger, if it was begun: its rows, known heads, owner, secret, key and policy."""
         ledger, registry = self._path(self.ledger), self.registry
         if not ledger.parent.is_dir():
             raise InputError(f"ledger {ledger}: no folder {ledger.parent}; make it")
@@ -228,7 +227,7 @@ class OwnerFile:
 
     @property
     def sealed(self) -> bool:
-        """Whether its study was closed in the ledger, so that it is answered nothing new."""
+        """Whether the study was sealed in the ledger, so that new queries are refused."""
         ledger = self._path(self.ledger)
         if not (self.study and ledger.is_file() and Ledger.begun(ledger)):
             return False
@@ -238,18 +237,18 @@ class OwnerFile:
 
     @property
     def log_file(self) -> Path | None:
-        """Where the log is written, if not to standard error."""
+        """The log's file, or None for standard error."""
         return None if self.log is None else self._path(self.log)
 
     @property
     def registry(self) -> Registry:
-        """Where the ledger's heads are remembered."""
+        """Return the registry of the ledger's heads."""
         witness = self.witness or ""
         local = witness and "://" not in witness
         return Registry(witness=str(self._path(witness)) if local else witness)
 
     def open_sockets(self, side: OwnerSide) -> list[SocketServer]:
-        """Open a socket for each principal; if one cannot be made, the others are closed."""
+        """Open a socket for each principal; if one fails, the others are closed."""
         opened: list[SocketServer] = []
         try:
             for principal, path in self.sockets.items():
@@ -277,7 +276,7 @@ class OwnerFile:
 
 
 def _check_known(ledger: Path, heads: Sequence[Head]) -> None:
-    """Check that an older copy would be noticed: asked again, it would hide other noise with the same masks."""
+    """Check that an older copy of the ledger would be detected: it would reuse masks with other noise."""
     if not heads:
         raise LedgerError(
             f"ledger {ledger}: no head of it is known on this machine, and an older copy would use its masks "
@@ -298,7 +297,7 @@ def read_mask(path: Path, owner: str) -> str:
 
 
 def with_masking_keys(policy: Policy, folder: Path, *, everyone: bool = True) -> Policy:
-    """Return a policy with the masking keys that a folder holds, ``<client>.mask``; known keys stay.
+    """Return a policy with the masking keys ``<client>.mask`` of a folder; keys that are set stay.
 
     With ``everyone``, a missing key is an InputError.
     """

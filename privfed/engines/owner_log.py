@@ -1,4 +1,4 @@
-"""The log of a data owner's side: one JSON object a line, of counts, kinds and costs; never a value."""
+"""The log of a data owner's side: one JSON object per line, with counts, kinds and costs, never values."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from privfed.errors import LedgerError, file_errors
 from privfed.ledger import Entry, Ledger
 
 log = logging.getLogger("privfed.owner")
-#: Rows of a ledger that are logged, and what of a loss.
+#: Logged events of a ledger, and logged fields of a loss.
 CHARGED, LOSS = ("reserved", "block", "drawn", "failed", "refused"), ("epsilon", "rho", "delta")
-#: Bytes of a log's file, and how many older ones are kept.
+#: Maximum bytes of a log's file, and number of older files.
 SIZE, KEPT = 10 * 2**20, 9
 
 
 class JsonLines(logging.Formatter):
-    """A record's time, level and ``facts``, or its text as the event."""
+    """Formats a record's time, level and ``facts``, or its text as the event."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Return a record as one line."""
         time = self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z")
         facts = getattr(record, "facts", {"event": record.getMessage()})
         told = {"time": time, "level": record.levelname.lower(), **facts}
@@ -35,7 +35,7 @@ class JsonLines(logging.Formatter):
 
 
 def handler(path: Path | None = None) -> logging.Handler:
-    """Writes lines to standard error, or to a file of the owner's alone, with older ones beside it."""
+    """Return a handler for standard error, or for a file that only its owner can read, with rotation."""
     with file_errors(f"log {path}", "written", "name another file"):
         made = logging.StreamHandler() if path is None else _OwnFile(path)
     made.setFormatter(JsonLines())
@@ -52,9 +52,9 @@ class _OwnFile(RotatingFileHandler):
 
 
 class LedgerLog:
-    """Logs what was charged and refused: the rows that a ledger grew by since it was looked at last.
+    """Logs charges and refusals from a ledger's new rows.
 
-    ``kinds`` are those that the owner's policy names.
+    ``kinds`` are those in the owner's policy.
     """
 
     def __init__(self, ledger: Ledger, kinds: Collection[str]) -> None:
@@ -62,17 +62,17 @@ class LedgerLog:
         self._after, self._lock = ledger.head.seq, Lock()
 
     def follow(self) -> None:
-        """Log the rows that are new; a ledger that cannot be read is told by the replies."""
+        """Log new rows; a ledger that cannot be read is visible in the replies."""
         with self._lock, suppress(LedgerError):
             for entry in self._ledger.grown(self._after, CHARGED):
                 log.info("row %d: %s", entry.seq, entry.event, extra={"facts": self._facts(entry)})
                 self._after = entry.seq
 
     def _facts(self, entry: Entry) -> dict[str, object]:
-        """What the log says of a row; no word that is the asker's own, such as a kind that is none."""
+        """Return a row's logged facts, without text chosen by the server, such as unknown kinds."""
         told = {"event": entry.event, "row": entry.seq, "principal": entry.principal}
         told |= {name: entry.body[name] for name in ("count", "reason") if name in entry.body}
-        if entry.body.get("kind") in self._kinds:  # a failure's row has its charge's number alone
+        if entry.body.get("kind") in self._kinds:  # a failure's row has only its charge's number
             told["kind"] = entry.body["kind"]
         if entry.event in ("reserved", "block"):
             loss = entry.body["loss"]

@@ -1,6 +1,6 @@
 """The data owner's side of any engine: an authenticated principal's bytes in, sealed bytes out.
 
-No error leaves as text; the owner's log has counts and outcomes, and no values.
+Errors are not sent as text; the owner's log has counts and outcomes, but no values.
 """
 
 import logging
@@ -20,7 +20,7 @@ from privfed.questions import wire
 from privfed.questions.threads import one_thread
 
 log = logging.getLogger("privfed.owner")
-#: What a round is: the server's own name of it, or a period of the owner's clock.
+#: Definition of a round: the server's name for it, or a period of the owner's clock.
 Rounds = Literal["asker", "minute", "hour", "day"]
 _STRETCHES = {"minute": "%Y-%m-%dT%H:%M", "hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d"}
 
@@ -30,8 +30,8 @@ class OwnerSide:
 
     Args:
         gate: the owner's gate.
-        rounds: what limits per round count by. The server's own names prevent mistakes; periods of the
-            owner's clock also bind a dishonest server.
+        rounds: definition of rounds for limits. The server's names prevent mistakes; periods of the owner's clock
+            also bind a dishonest server.
         together: maximum bytes of replies in one batch.
         clock: returns the time (UTC).
     """
@@ -49,7 +49,7 @@ class OwnerSide:
         self._stretch, self._clock = _STRETCHES.get(rounds, ""), clock
         self._together = together
         self._log = LedgerLog(gate.ledger, gate.policy.guards)
-        #: How often the messages of each principal ended in which way, from a closed set.
+        #: Number of each principal's messages by outcome, from a closed set.
         self.outcomes: Counter[tuple[str, str]] = Counter()
         self._counting = Lock()
 
@@ -72,7 +72,7 @@ class OwnerSide:
         return self._replies(batch.id, self._envelopes(batch, principal))
 
     def _envelopes(self, batch: Batch, principal: str) -> tuple[bytes, ...]:
-        """Answer the first messages, as many as fit into one batch."""
+        """Answer as many messages, in order, as fit into one batch."""
         found: list[bytes] = []
         size, outcomes = 0, Counter[str]()
         now = self._clock()

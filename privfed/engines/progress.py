@@ -1,4 +1,4 @@
-"""What a server tells of a round under way: who has answered, and, soon, who is silent."""
+"""Progress messages of a round on the server: who has answered, and who is overdue."""
 
 import threading
 from collections import deque
@@ -8,14 +8,13 @@ from datetime import datetime
 from statistics import median_low
 from time import monotonic
 
-#: Seconds after which an owner is called silent, or so many times what its answers usually take if that is longer;
-#: then after twice as long.
+#: Seconds after which an owner is reported silent, and multiple of its usual time, if longer; doubled each time.
 SILENCE, OVERDUE = 8.0, 1.5
-LATELY = 9  #: How many of an owner's last answers say what is usual
+LATELY = 9  #: Number of an owner's last answers that define the usual time
 
 
 class Progress:
-    """Tells by ``tell``, a line at a time, of each round: seconds to each owner's answer, and silence."""
+    """Reports each round by ``tell``, line by line: seconds to each owner's answer, and overdue owners."""
 
     def __init__(
         self, tell: Callable[[str], None], silence: float = SILENCE, first_answer: float = 0.0
@@ -23,14 +22,14 @@ class Progress:
         self._tell, self._silence, self._first_answer = tell, silence, first_answer
         self._lock = threading.Lock()
         self._rounds, self._began = 0, 0.0
-        self._since: dict[str, str] = {}  # who is waited for, and since when
-        self._took: dict[str, deque[float]] = {}  # seconds to each owner's last answers
+        self._since: dict[str, str] = {}  # start time of each pending owner
+        self._took: dict[str, deque[float]] = {}  # seconds of each owner's last answers
         self._answered: list[str] = []
-        self._named: set[str] = set()  # who was called silent, and has not answered since
+        self._named: set[str] = set()  # reported silent, without a later answer
 
     @contextmanager
     def round(self, clients: Collection[str]) -> Iterator[None]:
-        """One exchange with some owners."""
+        """Report one exchange with some owners."""
         self._rounds, self._began = self._rounds + 1, monotonic()
         with self._lock:
             self._answered = []
@@ -51,7 +50,7 @@ class Progress:
         self._rounds += 1
 
     def heard(self, client: str) -> None:
-        """Note that an owner has answered."""
+        """Record that an owner has answered."""
         with self._lock:
             if self._since.pop(client, None) is None:
                 return
@@ -63,7 +62,7 @@ class Progress:
                 self._tell(f"{client}: answers again")
 
     def missed(self, client: str) -> None:
-        """Name an owner at once whose gate or node could not be reached."""
+        """Report at once an owner whose gate or node could not be reached."""
         with self._lock:
             if client in self._since and client not in self._named:
                 self._name(client)
@@ -73,7 +72,7 @@ class Progress:
         self._tell(f"{client}: no answer since {self._since[client]}")
 
     def _watch(self, over: threading.Event) -> None:
-        """Name each owner when its answer is overdue, and again after twice as long."""
+        """Report each owner when its answer is overdue, and again after twice as long."""
         known = {c: OVERDUE * median_low(t) for c, t in self._took.items()}
         due = {c: max(self._silence, known.get(c, self._first_answer)) for c in self._since}
         while due and not over.wait(max(0.0, min(due.values()) - (monotonic() - self._began))):

@@ -1,4 +1,4 @@
-"""A relay: by it a process reaches an engine's server that runs as another process of its machine."""
+"""A relay, by which a process reaches an engine's server in another process of the same machine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from privfed.engines.sockets import SocketServer, call_socket
 from privfed.errors import ChannelError, WireError
 from privfed.questions import wire
 
-GRACE = 10.0  #: Seconds that a relay may take beyond its time limit
+GRACE = 10.0  #: Seconds that a relay may exceed its time limit
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A federation behind an engine: all queries of a round to one client travel together."""
+"""A federation behind an engine: all queries of a round to one client are sent together."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class RemoteDisclosure(ChannelDisclosure):
     """A federation behind an engine.
 
     Args:
-        schema: the public data dictionary; a client with another one ends the study: a SchemaError.
+        schema: the public data dictionary (SchemaError: a client has another one).
         carry: the engine.
-        patience: retry limits; a try waits for at most half of the remaining time. A client that
-            missed a deadline is tried once in each later round, until it answers.
+        patience: retry limits; a try waits for at most half of the remaining time. A client
+            that missed a deadline is tried once in each later round, until it answers.
         journal: replies of an earlier, interrupted run of this study, and of this one.
         together: maximum bytes of messages in one batch.
-        tell: is given a line for each round, and for each owner who is silent.
+        tell: called with a line for each round, and for each silent owner.
         rest: see :class:`.ChannelDisclosure`: principal, keys, heads.
     """
 
@@ -82,10 +82,10 @@ class RemoteDisclosure(ChannelDisclosure):
         self._carry, self._together = carry, together
         self._digest, self._batches = schema_digest(schema), 0
         self._gone: set[str] = set()  # clients that missed their last deadline
-        #: By client, the rounds that sent it something, and those that it left without a whole answer.
+        #: By client, the rounds with messages to it, and those without a complete answer.
         self.reached: Counter[str] = Counter()
         self.silent: Counter[str] = Counter()
-        #: By client, the queries that others offered to answer, and its gate did not.
+        #: By client, the queries that others offered to answer but its gate did not.
         self.declined: Counter[str] = Counter()
         envelopes = [(x.client, wire.decode(x.envelope, Envelope)) for x in self.journal.replies]
         self._passed = {(client, str(envelope.head)) for client, envelope in envelopes}
@@ -120,7 +120,7 @@ class RemoteDisclosure(ChannelDisclosure):
         return offered
 
     def _survivors(self, id: str, owners: tuple[str, ...]) -> tuple[str, ...]:
-        """The owners whose shares are added up: those of an earlier run, whose list others agreed to."""
+        """Return the owners whose shares are added up; those of an earlier run, if owners agreed to its list."""
         noted = self.journal.find("", id)
         if noted is None:
             self.journal.keep([JournalLine("", id, wire.encode(owners), b"")])
@@ -235,14 +235,14 @@ def _opened(envelope: bytes) -> Opened:
 
 @dataclass(frozen=True)
 class _Named:
-    """The part of a request that holds its id."""
+    """The id field of a request."""
 
     id: str = ""
 
 
 @dataclass(frozen=True)
 class _About(_Named):
-    """The part of a request or an inquiry that holds its id."""
+    """The id field of a request or a dry run."""
 
     about: _Named | None = None
 
@@ -253,5 +253,5 @@ def _id(message: bytes) -> str:
 
 
 def _alone(client: str, data: bytes) -> bytes:
-    """Refuse a single message: they travel in batches."""
+    """Refuse a single message, as messages are sent in batches."""
     raise ChannelError(f"client {client!r} is asked in batches")

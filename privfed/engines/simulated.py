@@ -1,4 +1,4 @@
-"""Serve this process's gates by sockets, so that an engine's processes reach them as real ones."""
+"""Serve this process's gates by sockets, for an engine's processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from privfed.exchange.channel import ChannelDisclosure
 T = TypeVar("T")
 Remote = TypeVar("Remote", bound=RemoteDisclosure)
 PRINCIPAL = "server"  #: The principal of a simulation
-SITES = 8  #: Most sites among which an engine that has a process a site divides the owners
+SITES = 8  #: Maximum sites for the owners in an engine with one process per site
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def behind_sockets(federation: LocalDisclosure) -> Iterator[Mapping[str, Path]]:
 
 
 def remote_over(federation: LocalDisclosure, make: Callable[..., Remote]) -> Remote:
-    """Make an engine's disclosure over a federation's gates: its clients, heads, session, a journal."""
+    """Build an engine's disclosure over a federation's gates, with its clients, heads, session and a journal."""
     return make(
         federation.schema,
         federation.clients,
@@ -47,6 +47,6 @@ def remote_over(federation: LocalDisclosure, make: Callable[..., Remote]) -> Rem
 
 
 def sockets(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:
-    """Carry out a job directly by the sockets, without an engine."""
+    """Run a job directly over the sockets, without an engine."""
     with behind_sockets(federation) as paths:
         return job(remote_over(federation, partial(RemoteDisclosure, carry=SocketCarrier(paths))))

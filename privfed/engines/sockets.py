@@ -1,6 +1,6 @@
 """Unix sockets on the owner's machine, by which an engine's process reaches the gate.
 
-A socket's folder says who may use it; each principal that the owner tells apart has one of its own.
+The folder's permissions decide who may use a socket; each principal has its own socket.
 """
 
 import logging
@@ -20,28 +20,31 @@ from privfed.engines.batches import LIMIT, Carrier
 from privfed.errors import ChannelError, InputError
 
 log = logging.getLogger("privfed.owner")
-STALL = 60.0  #: Seconds for a message to arrive whole, and for each part of a reply to be taken
-MAX_CONNECTIONS = 32  #: Maximum number of concurrent connections; the system lets more wait
-#: Maximum length of a socket's address on every system, in bytes; where Linux lists open folders.
+STALL = (
+    60.0  #: Maximum seconds for a whole message to arrive, and for each part of a reply to be read
+)
+MAX_CONNECTIONS = 32  #: Maximum number of concurrent connections; the system queues more
+#: Maximum length of a socket's address on every system, in bytes; Linux's folder of open
+#: descriptors.
 LONGEST, DESCRIPTORS = 100, Path("/proc/self/fd")
 _SIZE = struct.Struct(">Q")
 
 
 class SocketServer:
-    """Answers the messages that come by one socket file, in threads, until closed.
+    """Answers messages to one socket file, in threads, until closed.
 
-    A file left by a dead process is replaced; InputError: another process answers there.
+    A dead process's file is replaced (InputError: another process answers there).
     """
 
     def __init__(self, path: str | Path, answer: Callable[[bytes], bytes]) -> None:
         self.path = Path(path)
         _remove_stale(self.path)
-        before = os.umask(0o117)  # the owner and the group: the rest is the folder's permissions
+        before = os.umask(0o117)  # owner and group; further limits are the folder's permissions
         try:
             with _address(self.path) as address:
                 self._server = _Server(address, _Connection)
         except OSError as error:
-            why = str(error.args[-1]).lower()  # too long a path has no errno
+            why = str(error.args[-1]).lower()  # the error of too long a path has no errno
             raise InputError(f"socket {path}: cannot be made ({why}); name another file") from None
         finally:
             os.umask(before)
@@ -50,7 +53,7 @@ class SocketServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Answer the messages that have arrived, begin no other, and remove the file."""
+        """Answer the messages that have arrived, accept no others, and remove the file."""
         self._server.drain()
         self._thread.join()
         with suppress(FileNotFoundError):
@@ -64,7 +67,7 @@ class SocketServer:
 
 
 def call_socket(path: str | Path, data: bytes, *, seconds: float = 60.0) -> bytes:
-    """Send a message to a socket; ChannelError: nobody answers, or some step takes too long."""
+    """Send a message to a socket and return the reply (ChannelError: no answer, or a timeout)."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
             link.settimeout(max(seconds, 0.001))
@@ -77,7 +80,7 @@ def call_socket(path: str | Path, data: bytes, *, seconds: float = 60.0) -> byte
 
 
 class SocketCarrier(Carrier):
-    """Carries batches directly to each client's socket on this machine, to all at once."""
+    """Carries batches directly to all clients' local sockets at once."""
 
     def __init__(self, paths: Mapping[str, str | Path]) -> None:
         self._paths = dict(paths)
@@ -109,7 +112,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self._answering, self._idle, self._closing = 0, Condition(), False
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Take the next connection once there is room for it, so that threads and memory are bounded."""
+        """Accept the next connection once there is room, so that threads and memory are bounded."""
         while not self.connections.acquire(timeout=0.05):
             if self._closing:
                 raise ConnectionAbortedError
@@ -120,13 +123,13 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             raise
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection, which makes room for another."""
+        """Close a connection, and make room for another."""
         super().shutdown_request(request)
         self.connections.release()
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """What closing waits for; ConnectionError: it is closing."""
+        """Count an answer in progress, for which closing waits (ConnectionError: already closing)."""
         with self._idle:
             if self._closing:
                 raise ConnectionAbortedError
@@ -139,7 +142,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
                 self._idle.notify_all()
 
     def drain(self) -> None:
-        """Close when all that was begun is answered."""
+        """Close once all answers in progress are finished."""
         with self._idle:
             self._closing = True
         self.shutdown()
@@ -148,7 +151,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             self._idle.wait_for(lambda: not self._answering)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log a broken connection or a fault, without its text."""
+        """Log a broken connection or an error, without its text."""
         log.warning("a connection was closed without a reply")
 
 
@@ -165,7 +168,7 @@ class _Connection(socketserver.BaseRequestHandler):
 
 
 def _received(link: socket.socket, latest: float | None = None) -> bytes:
-    """Read a message; ``latest`` bounds all of it, else the socket's timeout each step."""
+    """Read a message until the time ``latest``, by default with the socket's timeout for each step."""
     (size,) = _SIZE.unpack(_exactly(link, _SIZE.size, latest))
     if size > LIMIT:
         raise ConnectionError
@@ -186,7 +189,7 @@ def _exactly(link: socket.socket, size: int, latest: float | None) -> bytes:
 
 @contextmanager
 def _address(path: Path) -> Iterator[str]:
-    """Yield a socket's address; if too long, by its folder's descriptor (Linux)."""
+    """Yield a socket's address; if too long, through its folder's descriptor (Linux)."""
     if len(os.fsencode(path)) <= LONGEST or not DESCRIPTORS.is_dir():
         yield str(path)
         return

@@ -1,7 +1,7 @@
-"""A gate around somebody's model: a client's update leaves as one clipped vector, and is paid for.
+"""Gates around any model: a client's update is released as one clipped vector, and charged.
 
-The model is anybody's, trained by any code. Its update is charged to the ledger and the budget of the
-gate that also answers for rules and trees.
+The model may be trained by any code. Its update is charged to the same ledger and budget as queries for rules and
+trees.
 """
 
 from __future__ import annotations
@@ -27,27 +27,28 @@ from privfed.questions.query import Query, View
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 
-#: Grid units of a clip: 2^24 at least, 2^25 at most, so that truncation moves a cell by 6e-8 of it.
+#: Grid units of a clip: 2^24 to 2^25, so that truncation changes a cell by at most 6e-8 of the
+#: clip.
 FINENESS = 24
-RECORD = ("record", "add-or-remove")  #: The unit and relation of what a training's settings say
-#: The data dictionary of a client who has no table beside her model.
+RECORD = ("record", "add-or-remove")  #: Unit and relation of a training's own guarantee
+#: The data dictionary of a client without a table.
 NO_TABLE = Schema((Column("none", lower=0, upper=1),), name="a model's update")
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedRecords(Records):
-    """A client's records, and the update that she trained last; the gate hands it to no other query."""
+    """A client's records and last trained update, which only :class:`ModelUpdate` reads."""
 
     trained: dict[str, np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def beside(cls, records: Records | None) -> TrainedRecords:
-        """The records with room for an update; of a client without a table, none."""
+        """Return the records with a slot for an update; no records for a client without a table."""
         known = Records(NO_TABLE, np.zeros((0, 1))) if records is None else records
         return cls(known.schema, known.x, known.y, known.individual, known.clipped)
 
     def take(self, index: np.ndarray) -> TrainedRecords:
-        """The records at the positions ``index``, as a cap leaves them, with the same room."""
+        """Return the records at the positions ``index``, sharing the slot."""
         kept = super().take(index)
         return replace(TrainedRecords.beside(kept), trained=self.trained)
 
@@ -56,44 +57,43 @@ class TrainedRecords(Records):
 class ModelUpdate(Query):
     """A client's update of a model, one vector clipped to an L2 norm c.
 
-    Sensitivity: what leaves is t(u) with t(u) = trunc(u min(1, c / ||u||) / g), towards zero, so that
-    ||t(u)|| <= c / g in grid units; cells that are not finite count as zero. A client who is not there
-    adds the zero vector: one client more or less moves the vector by ||t(u)|| <= c / g, and another
-    client's update in its place by at most 2c / g (triangle inequality, attained at -u). One record, or one
-    individual, may change all of u through training, however little it changes the data: 2c / g for
-    either relation. L1 <= sqrt(d) L2 for d cells (Cauchy-Schwarz).
+    Sensitivity: released is t(u) = trunc(u min(1, c / ||u||) / g), towards zero, so that ||t(u)|| <= c / g in grid
+    units; cells that are not finite count as zero. An absent client adds the zero vector: adding or removing a client
+    changes the vector by ||t(u)|| <= c / g, and replacing one by at most 2c / g (triangle inequality, attained at -u).
+    One record, or one individual, may change all of u through training: 2c / g for either relation. L1 <= sqrt(d) L2
+    for d cells (Cauchy-Schwarz).
     """
 
-    cells: int  #: of the update
+    cells: int  #: number of cells of the update
     clip: float  #: L2 norm, in the update's own units
-    round: int = 0  #: of the training; each is a new charge
+    round: int = 0  #: round of training; each is a new charge
     kind: ClassVar[str] = "model.update"
     linear: ClassVar[bool] = False
 
     @property
     def grid(self) -> Fraction:
-        """Value of one unit, a power of two."""
+        """The value of one unit, a power of two."""
         return Fraction(2) ** (math.floor(math.log2(self.clip)) - FINENESS)
 
     @property
     def most(self) -> int:
-        """The largest squared L2 norm, in grid units, exactly."""
+        """The exact maximum of the squared L2 norm, in grid units."""
         return math.floor((Fraction(self.clip) / self.grid) ** 2)
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``update``, flat."""
+        """Return the flat part ``update``."""
         if not 1 <= self.cells <= 2**28:
             raise QueryError("malformed", "an update has from 1 to 2^28 cells")
         if not 2.0**-100 <= self.clip <= 2.0**100:
             raise QueryError("malformed", "clip is a number above 0, of no absurd size")
-        l1 = math.isqrt(self.cells * self.most)  # of one cell, whose L2 norm is whole too
+        l1 = math.isqrt(self.cells * self.most)  # of one cell, whose L2 norm is an integer, too
         one = Bound(l1, min(self.most, l1**2))
         two = one.times(2)
         bound = Sensitivity(two, replace_one=two, anything=two, client=one)
         return {"update": Part(PartType.SUMS, ("cell",), (self.cells,), bound, self.grid)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Clip, and truncate to the grid; the norm is held in whole numbers, so that no rounding passes."""
+        """Clip and truncate to the grid; the norm is enforced in integers, so that rounding cannot exceed it."""
         assert isinstance(view.records, TrainedRecords)
         flat = view.records.trained.get("update", np.zeros(0))
         if flat.shape != (self.cells,):
@@ -101,7 +101,7 @@ class ModelUpdate(Query):
         kept = np.where(np.isfinite(flat), flat, 0.0)
         top = float(np.abs(kept).max())
         if top:
-            unit = kept / top  # so that neither the norm overflows nor what shrinks it underflows
+            unit = kept / top  # so that neither the norm overflows nor the factor underflows
             length = float(np.linalg.norm(unit))
             kept = kept if top <= self.clip / length else unit * (self.clip / length)
         units = np.trunc(kept / float(self.grid))
@@ -111,20 +111,20 @@ class ModelUpdate(Query):
 
 
 class UpdateGate:
-    """One client's gate for a model of hers, and for whatever else her policy allows.
+    """One client's gate for a model's updates, and for other queries that the policy allows.
 
     Args:
         owner: the client's public name.
-        policy: names the kind ``model.update`` with its guards; its unit says what is protected.
-        ledger: where everything is charged.
+        policy: has guards for the kind ``model.update``; its unit is what is protected.
+        ledger: the ledger for all charges.
         clip: L2 norm to which an update is clipped.
-        records: her table, for rules and trees under the same budget; or none.
+        records: the client's table, for rules and trees under the same budget; or None.
         rest: see :class:`.Gate`.
 
     Raises:
-        QueryError: the clip is no size.
-        PolicyError: masked sums of which owners may be missing; a round of training has no steps to open them. Or
-            training costs more, by its settings, than its guard spends.
+        QueryError: the clip is invalid.
+        PolicyError: masked sums that allow dropouts, as training rounds have no steps to open them; or training
+            costs more, by its settings, than its guard spends.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class UpdateGate:
                     "out for another unit or relation, and write what its accountant says of that"
                 )
         queries = (ModelUpdate, *rest.pop("queries", ()))
-        #: Answers for rules and trees too.
+        #: The gate, which also answers queries for rules and trees.
         self.gate = Gate(owner, self._records, policy, ledger, queries=queries, **rest)
 
     def answer(
@@ -160,10 +160,10 @@ class UpdateGate:
         principal: str = "server",
         run: str = "",
     ) -> Release | None:
-        """What leaves of an update, as one flat part; None where the policy refuses.
+        """Return the released update as one flat part; None if the policy refuses.
 
-        The same round of the same run asked again gets the same bytes, whatever was trained meanwhile.
-        Where the policy masks, it is a share of all owners' total: see :func:`mean_update`.
+        Repeating a round of a run returns the same bytes, whatever was trained meanwhile. If the policy masks, it is a
+        share of all owners' total: see :func:`mean_update`.
         """
         flat = np.concatenate([np.zeros(0), *(np.ravel(each).astype(float) for each in update)])
         query = ModelUpdate(flat.size, self.clip, round)
@@ -177,7 +177,7 @@ class UpdateGate:
         return told if isinstance(told, Release) else None
 
     def release(self, update: Sequence[np.ndarray], **asked: Any) -> list[np.ndarray] | None:
-        """What leaves of an update, in its shapes; see :meth:`answer` (PolicyError: it is a share)."""
+        """Return the released update in its shapes; see :meth:`answer` (PolicyError: it is a share)."""
         told = self.answer(update, **asked)
         if told is not None and told.view:
             raise PolicyError(
@@ -187,7 +187,7 @@ class UpdateGate:
 
 
 def arrays_of(told: Release, shapes: Iterable[Sequence[int]]) -> list[np.ndarray]:
-    """A released update in its shapes."""
+    """Return a released update in its shapes."""
     values, found = np.asarray(told["update"].filled(0.0), float), []
     for shape in shapes:
         part, values = np.split(values, [math.prod(shape)])
@@ -198,10 +198,10 @@ def arrays_of(told: Release, shapes: Iterable[Sequence[int]]) -> list[np.ndarray
 def mean_update(
     shares: Iterable[bytes], shapes: Iterable[Sequence[int]]
 ) -> list[np.ndarray] | None:
-    """The mean of all owners' updates from their masked shares, encoded; None while one is missing.
+    """Return the mean of all owners' updates from their encoded masked shares; None while one is missing.
 
-    The total has the noise of one owner's gate without masks, so that its mean has that over the number of
-    owners. WireError, PolicyError: bytes that are no share, or shares whose masks do not cancel.
+    The total has the noise of one owner's gate without masks; the mean has it divided by the number of owners.
+    WireError, PolicyError: bytes that are no share, or shares whose masks do not cancel.
     """
     told = {share.client: share for share in (wire.decode(data, Release) for data in shares)}
     if not told or not all(share.view for share in told.values()):

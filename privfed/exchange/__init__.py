@@ -1,1 +1,1 @@
-"""What passes between the sides: messages, answers, the transcript, and the interface learners ask through."""
+"""Exchange between server and owners: messages, answers, the transcript, and the learners' interface."""

@@ -1,6 +1,7 @@
-"""Disclosure under allocators, which propose amounts to spend: adaptive budgets for any learner.
+"""Disclosure with allocators, which propose spends: adaptive budgets for any learner.
 
-It runs on the server and sees only releases. A proposal is no charge: every owner's policy caps it.
+It runs on the server and uses only releases. A proposal is not a charge: every owner's policy caps
+it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,19 +16,18 @@ from privfed.questions.query import Query
 
 
 class Proposes(Protocol):
-    """What is needed of an allocator (see :mod:`privfed.accountants.adaptive`)."""
+    """Interface of an allocator (see :mod:`privfed.accountants.adaptive`)."""
 
     def next(self, past: Sequence[Release] = ()) -> Fraction:
-        """Propose an amount for the next round, from what has left so far."""
+        """Propose an amount for the next round, from past releases."""
 
 
 class AllocatedDisclosure(Disclosure):
-    """A federation that is asked under allocators, one for each kind of query.
+    """A disclosure that spends by allocators, one for each kind of query.
 
-    Several queries of one kind to one client in one round share its amount equally (if clients are
-    asked unequally many, by the largest number). Other kinds, and queries for which the learner
-    proposes an amount, are passed on unchanged. NobodyAnswered: an allocator has proposed its whole
-    total; nothing was asked.
+    Queries of one kind to one client in one round share its amount equally (by the largest number
+    over clients). Other kinds, and queries with a spend proposed by the learner, are passed on
+    unchanged. NobodyAnswered: an allocator has proposed its whole total; no query was sent.
     """
 
     def __init__(self, inner: Disclosure, allocators: Mapping[str, Proposes]) -> None:

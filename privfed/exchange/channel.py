@@ -1,4 +1,4 @@
-"""Asking clients over byte channels: ids, retries with a deadline, and published heads."""
+"""Queries to clients over byte channels: ids, retries with a deadline, and published heads."""
 
 import fcntl
 import os
@@ -36,23 +36,23 @@ from privfed.questions.part import Part
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
-#: Carries one encoded request to a client and gives the encoded envelope.
+#: Sends one encoded request to a client and returns the encoded envelope.
 Channel = Callable[[bytes], bytes]
-#: What a client's envelope held, and the envelope itself with head and signature.
+#: The content of a client's envelope, and the envelope with head and signature.
 Opened = tuple[Reply | DryRunReply, Envelope]
-UNREACHED = (ChannelError, WireError, OSError, TimeoutError)  #: What a request is sent again after
+UNREACHED = (ChannelError, WireError, OSError, TimeoutError)  #: Errors after which to send again
 
 
 @dataclass(frozen=True)
 class RetryLimits:
-    """How long to retry a client that cannot be reached; all in seconds."""
+    """Retry limits for a client that cannot be reached; all in seconds."""
 
-    deadline: float = 30.0  #: after which it counts as absent
-    first: float = 0.05  #: before the second try; doubled for each further one
-    longest: float = 5.0  #: the longest pause between two tries
+    deadline: float = 30.0  #: after which the client counts as absent
+    first: float = 0.05  #: wait before the second try; doubled for each further one
+    longest: float = 5.0  #: maximum wait between two tries
 
     def ask(self, channel: Channel, data: bytes) -> Opened | None:
-        """Send the same bytes until a readable reply comes or the deadline is over."""
+        """Send the same bytes until a readable reply arrives or the deadline is over (None)."""
         began = monotonic()
         try:
             return _exchange(channel, data)
@@ -60,7 +60,7 @@ class RetryLimits:
             return self._again(channel, data, self.deadline - (monotonic() - began))
 
     def _again(self, channel: Channel, data: bytes, rest: float) -> Opened | None:
-        """Send once more after a while, and again, for so many seconds."""
+        """Retry with waits for ``rest`` seconds; None without a reply."""
         if rest <= self.first:
             return None
         sleep(self.first)
@@ -84,9 +84,9 @@ def _exchange(channel: Channel, data: bytes) -> Opened:
 class HeadStore(MutableMapping[str, Head]):
     """Stores each ledger's last head on the server, across runs, in a JSON file or in memory.
 
-    A ledger restored from an older copy is sound in itself, and its budget looks unspent: only a later
-    head shows it. Only heads signed by the owners' ``keys`` are kept and read. Two runs may share one
-    file: neither overwrites what the other has seen. InputError: the file holds something else.
+    A ledger restored from an older copy is valid, and its budget looks unspent: only a later head reveals it. Only
+    signed heads are stored and read, signed by the owners' ``keys`` if given. Two runs may share one file: neither
+    overwrites the other's heads. InputError: the file has other content.
     """
 
     def __init__(
@@ -98,12 +98,12 @@ class HeadStore(MutableMapping[str, Head]):
         self._heads = {c: head for c, head in kept.items() if self._signed(c, head)}
 
     def _name(self, client: str) -> str:
-        """What a client is called in the file: with its key, as others may have its name."""
+        """Return a client's name in the file, with its key, as other clients may have the same name."""
         key = self._keys.get(client)
         return client if key is None else f"{client} {key.public.hex()}"
 
     def _signed(self, client: str, head: Head) -> bool:
-        """Whether a head is its owner's, as far as the keys that are known tell."""
+        """Whether a head is signed, by its owner's key if keys are known."""
         if self._keys:
             return client in self._keys and self._keys[client].signed(head)
         return bool(head.signature)
@@ -133,12 +133,12 @@ class HeadStore(MutableMapping[str, Head]):
         return len(self._heads)
 
     def _kept(self) -> dict[str, Head]:
-        """All that the file holds."""
+        """Return all heads in the file."""
         return {} if self._path is None or not self._path.exists() else read_heads(self._path)
 
     @staticmethod
     def _write(path: Path, heads: Mapping[str, Head]) -> None:
-        """Put a new file in the old one's place, so that there is always a whole one."""
+        """Replace the file atomically."""
         plain = {name: [str(head), head.signature] for name, head in heads.items()}
         partial = path.with_name(f".{path.name}.{os.getpid()}")
         partial.write_bytes(msgspec.json.format(msgspec.json.encode(plain)) + b"\n")
@@ -147,7 +147,7 @@ class HeadStore(MutableMapping[str, Head]):
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """While nobody else changes a file of a folder: between reading and writing another run's heads were lost."""
+    """Lock a folder's files, so that no other run's heads are lost between reading and writing."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder, os.O_RDONLY)
     try:
@@ -158,7 +158,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def read_heads(path: Path) -> dict[str, Head]:
-    """Read a file of heads, signed or not; an InputError where it is none."""
+    """Read a file of heads, signed or not (else InputError)."""
     try:
         plain: Mapping[str, Any] = msgspec.json.decode(
             path.read_bytes(), type=dict[str, tuple[str, str]]
@@ -173,23 +173,23 @@ def read_heads(path: Path) -> dict[str, Head]:
 
 
 class ChannelDisclosure(Disclosure):
-    """A federation reached over channels.
+    """A disclosure over byte channels.
 
     Args:
-        principal: the server's name; a gate keeps request ids apart by it.
-        keys: whose signature each client's replies of every kind must bear, shown first by a dry run.
-        parallel: whether to ask all clients at once, each in a thread; a slow one then counts as
-            absent at the deadline without delaying the others.
-        heads: the last head seen of each client's ledger; one that does not contain it answers nothing.
-        session: prefix of every request's id, random unless given. The same queries asked again in
-            the same session get the stored bytes, uncharged.
+        principal: the server's name; request ids are unique per server.
+        keys: by client, the key that must sign all its replies, checked first by a dry run.
+        parallel: whether to query all clients at once, each in a thread; a slow one then counts as absent at the
+            deadline without delaying the others.
+        heads: the last head seen of each client's ledger; a ledger that does not contain it answers nothing.
+        session: prefix of every request's id, by default random. The same queries repeated in the same session get
+            the stored bytes, uncharged.
 
     Raises:
-        LedgerError: by :meth:`ask`, a client's head went back or contradicts an earlier one, or a
-            reply is not signed: its ledger was rewritten, or another party answers.
+        LedgerError: by :meth:`ask`, a client's head went back or contradicts an earlier one (its ledger was
+            rewritten), or a reply is not signed (another party answers).
     """
 
-    #: Whether clients run the code that asks, and so answer in the form that it declares
+    #: Whether clients run the server's code, and so answer in the declared form
     _own_code: ClassVar[bool] = False
 
     def __init__(
@@ -207,16 +207,16 @@ class ChannelDisclosure(Disclosure):
         self.schema = schema
         self.clients = tuple(channels)
         self.principal = principal
-        #: The last published head of each client's ledger.
+        #: Last published head of each client's ledger.
         self.heads = HeadStore() if heads is None else heads
         self._earlier = {client: str(head) for client, head in self.heads.items()}
         self._channels = dict(channels)
         self._patience = patience or RetryLimits()
-        #: What the ids of all its requests begin with.
+        #: Prefix of all its requests' ids.
         self.session = session or secrets.token_hex(8)
         self._keys, self._parallel = dict(keys or {}), parallel
-        self._met: set[str] = set()  # clients whose key was seen in use
-        self._asking: dict[str, Query] = {}  # this round's queries by their requests' ids
+        self._met: set[str] = set()  # clients whose key was checked
+        self._asking: dict[str, Query] = {}  # this round's queries by request id
         self._misfits: set[str] = set()  # clients that answered in another form
         self._asked = self._round = 0
 
@@ -243,7 +243,7 @@ class ChannelDisclosure(Disclosure):
     def _replies(
         self, sent: Mapping[str, Sequence[bytes]], named: Mapping[str, Sequence[str]]
     ) -> dict[str, list[Reply]]:
-        """Send each client its messages, and accept a reply to each by its id."""
+        """Send each client its messages, and return its replies, accepted by id."""
         return {
             client: [
                 self._accept(client, id, opened)
@@ -253,12 +253,12 @@ class ChannelDisclosure(Disclosure):
         }
 
     def _step(self, asked: Mapping[str, Sequence[Request]]) -> Mapping[str, Sequence[Reply]]:
-        """Send the further requests of masked sums whose owners may be missing."""
+        """Send the requests that open masked sums despite dropouts."""
         sent = {client: [wire.encode(request) for request in own] for client, own in asked.items()}
         return self._replies(sent, {c: [request.id for request in x] for c, x in asked.items()})
 
     def _survivors(self, _id: str, owners: tuple[str, ...]) -> tuple[str, ...]:
-        """Whose shares of a sum are added up: a hook for who must say the same after a restart."""
+        """Return whose shares of a sum are added up; a hook for results that must survive a restart."""
         return owners
 
     def _offers(
@@ -281,7 +281,7 @@ class ChannelDisclosure(Disclosure):
         ]
 
     def _meet(self, questions: Mapping[str, Sequence[Query]]) -> None:
-        """Notice a wrong key before anything is charged: nothing is asked of whom it is not seen."""
+        """Check new clients' keys by a dry run, before anything is charged."""
         new = {
             client: [
                 wire.encode(DryRun(Request.of(f"{self.session}-key", queries[0], self.principal)))
@@ -295,18 +295,18 @@ class ChannelDisclosure(Disclosure):
                 self._met.add(client)
 
     def _request(self, query: Query, spend: Fraction | None) -> Request:
-        """A query of the next round, under a new id."""
+        """Return a query of the next round as a request with a new id."""
         self._asked += 1
         where = f"{self.session}-{self._round + 1}"
         return Request.of(f"{self.session}-{self._asked:06d}", query, self.principal, spend, where)
 
     def _reminding(self, client: str, request: Request) -> bytes:
-        """The request with the head that an earlier run saw; empty if this run saw a later one."""
+        """Encode a request with the head from an earlier run, unless this run has seen a later one."""
         seen = self._earlier.get(client, "")
         return wire.encode(replace(request, seen=seen)) if seen else b""
 
     def _reach(self, sent: Mapping[str, Sequence[bytes]]) -> dict[str, list[Opened | None]]:
-        """Send each client its messages, in parallel or in turn; ``None`` without a reply."""
+        """Send each client its messages, in parallel or in turn; None without a reply."""
         if self._parallel:
             return self._at_once(sent)
         return {client: self._send(client, data) for client, data in sent.items()}
@@ -315,7 +315,7 @@ class ChannelDisclosure(Disclosure):
         return [self._patience.ask(self._channels[client], data) for data in encoded]
 
     def _at_once(self, sent: Mapping[str, Sequence[bytes]]) -> dict[str, list[Opened | None]]:
-        """Ask every client in its own thread; late ones have not answered."""
+        """Query every client in its own thread; late ones count as absent."""
         done: dict[str, list[Opened | None]] = {}
 
         def ask(client: str) -> None:
@@ -343,7 +343,7 @@ class ChannelDisclosure(Disclosure):
         return reply
 
     def _fits(self, client: str, reply: Reply | DryRunReply) -> bool:
-        """Whether a release has the form that its question declares; numbers of another form cannot be added up."""
+        """Whether a release has the form that its query declares, without which it cannot be added up."""
         query = None if self._own_code else self._asking.get(reply.request)
         if not isinstance(reply, Release) or query is None or _answers(query, reply, self.schema):
             return True
@@ -358,7 +358,7 @@ class ChannelDisclosure(Disclosure):
         return False
 
     def _check_signed(self, client: str, opened: Opened) -> None:
-        """Check a reply of any kind against its owner's key, if that is known."""
+        """Check a reply's signature against its owner's key, if that is known."""
         if client in self._keys:
             self._keys[client].check(opened[1])
 
@@ -371,7 +371,7 @@ class ChannelDisclosure(Disclosure):
 
 
 def check_follows(client: str, last: Head | None, head: Head) -> None:
-    """A client's ledger only grows; LedgerError: the head is behind the last one, or contradicts it."""
+    """Check that a client's ledger only grows (LedgerError: the head is behind the last one, or contradicts it)."""
     if last is not None and (head.seq < last.seq or (head.seq == last.seq and head != last)):
         raise LedgerError(
             f"client {client!r} published head {head} after {last}: its ledger was rewritten"
@@ -385,10 +385,10 @@ def check_follows(client: str, last: Head | None, head: Head) -> None:
 
 
 def _answers(query: Query, release: Release, schema: Schema) -> bool:
-    """Whether a release is one to a query, by its digest and by what the query declares."""
+    """Whether a release answers a query, by its digest and its declared parts."""
     try:
         declared = query.parts(schema)
-    except QueryError:  # which every gate refuses
+    except QueryError:  # every gate refuses such a query
         return False
     return release.query == query.digest and all(
         name in declared and _formed(part, declared[name], masked=bool(release.view))
@@ -397,7 +397,7 @@ def _answers(query: Query, release: Release, schema: Schema) -> bool:
 
 
 def _formed(part: ReleasedPart, declared: Part, masked: bool) -> bool:
-    """Whether a part has the form that its question declares; a masked share's grid may be finer."""
+    """Whether a part has the form that its query declares; a masked share's grid may be finer."""
     steps = declared.grid / part.grid if part.grid > 0 else Fraction(0)
     alike = part.type == declared.type and (steps == 1 or (masked and steps.denominator == 1))
     sizes = part.units.shape

@@ -1,4 +1,4 @@
-"""The abstract interface a learner is written against, its answers, and two without data."""
+"""The interface of learners to a federation, its answers, and two implementations without data."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from privfed.exchange.transcript import Transcript, in_one_line, several
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
-#: Tells a client's queries apart: a query's digest, and how often it was asked before in the
-#: same round.
+#: Identifies a client's query in a round: its digest, and the number of earlier equal queries.
 Place = tuple[str, int]
 
 
 def places(queries: Sequence[Query]) -> list[Place]:
-    """Tell one client's queries of a round apart; equal ones by their order."""
+    """Return identifiers of one client's queries in a round; equal ones are numbered."""
     before: Counter[str] = Counter()
     found = []
     for query in queries:
@@ -34,7 +33,7 @@ def places(queries: Sequence[Query]) -> list[Place]:
 
 
 def distinct(questions: Mapping[str, Sequence[Query]]) -> dict[Place, Query]:
-    """The different queries of a round, in order of first appearance."""
+    """Return the distinct queries of a round, in order of first appearance."""
     found: dict[Place, Query] = {}
     for queries in questions.values():
         for place, query in zip(places(queries), queries, strict=True):
@@ -44,7 +43,7 @@ def distinct(questions: Mapping[str, Sequence[Query]]) -> dict[Place, Query]:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The replies to one query, of the clients that were asked it."""
+    """The replies to one query, of the clients that were queried."""
 
     query: Query
     replies: Mapping[str, Reply]
@@ -60,13 +59,13 @@ class Answer:
         return any(part in release for release in self.releases.values())
 
     def each(self, part: str) -> Mapping[str, np.ma.MaskedArray]:
-        """The values of a part, by client that released it."""
+        """Return the values of a part, by client that released it."""
         return {
             client: release[part] for client, release in self.releases.items() if part in release
         }
 
     def units(self, part: str) -> np.ndarray:
-        """The exact sum over clients in whole grid units; suppressed cells count as zero."""
+        """Return the exact sum over clients in integer grid units; suppressed cells count as zero."""
         arrays = [release.parts[part] for release in self.releases.values() if part in release]
         if not arrays:
             raise KeyError(
@@ -79,12 +78,12 @@ class Answer:
         return total
 
     def total(self, part: str) -> np.ndarray:
-        """The sum over clients; exact on the grid, so that any split over clients adds up alike."""
+        """Return the sum over clients; exact on the grid, so that any partition has the same sum."""
         units = self.units(part)
         return units * float(next(r.parts[part].grid for r in self.releases.values() if part in r))
 
     def deviation(self, part: str) -> float:
-        """Standard deviation of the noise in :meth:`total`; zero if every release is exact."""
+        """Return the standard deviation of the noise in :meth:`total`; zero if every release is exact."""
         squares = 0.0
         for release in self.releases.values():
             if part in release:
@@ -101,7 +100,7 @@ def _filled(part: ReleasedPart) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Answers(Sequence[Answer]):
-    """The answers to the queries of one ``ask``, in order; a single one's methods can be called directly."""
+    """The answers to the queries of one ``ask``, in order; a single answer's methods can be called directly."""
 
     answers: tuple[Answer, ...]
 
@@ -109,7 +108,7 @@ class Answers(Sequence[Answer]):
     def grouped(
         cls, questions: Mapping[str, Sequence[Query]], replies: Mapping[str, Sequence[Reply]]
     ) -> Answers:
-        """Join equal queries of several clients, with their replies, in order of first appearance."""
+        """Group clients' equal queries with their replies, in order of first appearance."""
         asked = distinct(questions)
         said: dict[Place, dict[str, Reply]] = {place: {} for place in asked}
         for client, queries in questions.items():
@@ -120,7 +119,7 @@ class Answers(Sequence[Answer]):
         return cls(tuple(Answer(query, each[place]) for place, query in asked.items()))
 
     def of(self, queries: Sequence[Query]) -> Answers:
-        """The answers to some queries in their order; one that was not asked has no replies."""
+        """Return the answers to some queries in their order; one that was not sent has no replies."""
         asked = [answer.query for answer in self.answers]
         found = dict(zip(places(asked), self.answers, strict=True))
         return Answers(
@@ -169,15 +168,15 @@ class Answers(Sequence[Answer]):
 
 
 class Disclosure(ABC):
-    """All that a learner sees of a federation."""
+    """A learner's only access to a federation."""
 
     clients: Sequence[str]
     schema: Schema
-    released: int = 0  #: How many releases it has brought so far
-    questions: int = 0  #: How many different queries were asked
-    rounds: int = 0  #: In how many rounds
-    people: int | None = None  #: How many individuals stand behind it, of a known cohort
-    progress: Callable[[int], object] | None = None  #: Told the number of queries of each round
+    released: int = 0  #: Number of releases so far
+    questions: int = 0  #: Number of distinct queries
+    rounds: int = 0  #: Number of rounds
+    people: int | None = None  #: Number of individuals, of a known cohort
+    progress: Callable[[int], object] | None = None  #: Called with each round's number of queries
 
     def __repr__(self) -> str:
         target, size = self.schema.target, len(self.schema.features)
@@ -202,16 +201,16 @@ class Disclosure(ABC):
         clients: Sequence[str] | None = None,
         spend: Fraction | None = None,
     ) -> Answers:
-        """Ask one or many queries at once: the same of some clients, or each client its own.
+        """Send one or many queries at once: the same to some clients, or each client its own.
 
         Args:
-            queries: answered in order; or one mapping, each client's own queries by its name.
-            clients: whom to ask the same queries; all unless named.
+            queries: answered in order; or one mapping from clients to their own queries.
+            clients: clients that get the same queries; default all.
             spend: proposed for each query; every owner's policy caps it.
 
         Returns:
-            one answer per distinct query, in order of first appearance, with all replies to it. Equal
-            queries about different things, such as two trees, need a field that tells them apart.
+            one answer per distinct query, in order of first appearance, with all replies to it. Equal queries about
+            different objects, such as two trees, need a field that distinguishes them.
 
         Raises:
             NobodyAnswered: no client released an answer to any query.
@@ -225,14 +224,14 @@ class Disclosure(ABC):
     def offers(
         self, query: Query, clients: Sequence[str] | None = None, *, spend: Fraction | None = None
     ) -> tuple[str, ...]:
-        """The clients that would answer a query now, which is no promise; nothing is read or charged."""
+        """Return the clients that would answer a query now, without guarantee; nothing is read or charged."""
         asked = self._known(self.clients if clients is None else clients)
         return tuple(self._offers(query, asked, spend))
 
     def ask_offered(
         self, *queries: Query, clients: Sequence[str] | None = None, spend: Fraction | None = None
     ) -> Answers:
-        """Ask each client only what it offers, as :meth:`ask`; an answer may be without releases."""
+        """Like :meth:`ask`, but send each client only queries that it offers; answers may have no releases."""
         whom = self._known(self.clients if clients is None else clients)
         willing = [frozenset(offered) for offered in self._all_offers(queries, whom, spend)]
         own = {
@@ -265,7 +264,7 @@ class Disclosure(ABC):
         queries: Sequence[Query | Mapping[str, Sequence[Query]]],
         clients: Sequence[str] | None,
     ) -> Mapping[str, Sequence[Query]]:
-        """Each client's queries, however they were given."""
+        """Return each client's queries, for either form of arguments."""
         own = [given for given in queries if isinstance(given, Mapping)]
         same = [given for given in queries if not isinstance(given, Mapping)]
         if not own:
@@ -278,18 +277,18 @@ class Disclosure(ABC):
     def _ask(
         self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None
     ) -> Mapping[str, Sequence[Reply]]:
-        """Give each client's replies, one for each of its queries, in order."""
+        """Return each client's replies, one per query, in order."""
 
     @abstractmethod
     def _offers(
         self, query: Query, clients: Sequence[str], spend: Fraction | None
     ) -> Iterable[str]:
-        """Give the clients that would answer; see :meth:`offers`."""
+        """Return the clients that would answer; see :meth:`offers`."""
 
     def _all_offers(
         self, queries: Sequence[Query], clients: Sequence[str], spend: Fraction | None
     ) -> Sequence[Iterable[str]]:
-        """Give the clients that would answer each of several queries, together where that helps."""
+        """Return the clients that would answer each of several queries; override to ask in one message."""
         return [self._offers(query, clients, spend) for query in queries]
 
 
@@ -306,7 +305,7 @@ def _silence(answers: Answers) -> NobodyAnswered:
 
 
 def nothing_released(name: str, silence: NobodyAnswered | None = None) -> NobodyAnswered:
-    """What a ``fit`` raises to which nothing was released, and what to do, by why gates refused."""
+    """Return the error of a ``fit`` without releases, with a remedy by the gates' reasons."""
     reasons = frozenset() if silence is None else silence.reasons
     if reasons and reasons <= {Reason.TIMES, Reason.BUDGET}:
         advice = (
@@ -327,12 +326,12 @@ def nothing_released(name: str, silence: NobodyAnswered | None = None) -> Nobody
     return NobodyAnswered(f"nothing at all was released to {name}{because}: {advice}", reasons)
 
 
-#: Computes one client's exact parts from a query; what a scripted client says.
+#: A scripted client: returns its exact parts for a query.
 Script = Callable[[str, Query], Mapping[str, np.ndarray]]
 
 
 class DirectDisclosure(Disclosure):
-    """Answers one query of one client at a time, whatever is proposed to be spent."""
+    """Base class that answers one query of one client at a time and ignores proposed spends."""
 
     def _ask(
         self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None
@@ -344,13 +343,13 @@ class DirectDisclosure(Disclosure):
 
     @abstractmethod
     def _reply(self, client: str, query: Query) -> Reply:
-        """Answer one query."""
+        """Return one client's reply to one query."""
 
 
 def unprotected(
     client: str, request: str, query: Query, schema: Schema, exact: Mapping[str, np.ndarray]
 ) -> Release:
-    """A release of exact parts as they are, without noise; it protects no record."""
+    """Return a release of exact parts without noise; it protects no record."""
     declared = query.parts(schema)
     parts = {
         name: ReleasedPart(
@@ -362,7 +361,7 @@ def unprotected(
 
 
 class ScriptedDisclosure(DirectDisclosure):
-    """Answers from a script instead of data, for a learner's own tests; ``KeyError``: no reply."""
+    """Answers from a script instead of data, for tests of learners (KeyError: no reply)."""
 
     def __init__(
         self, schema: Schema, script: Script, clients: Sequence[str] = ("client",)
@@ -394,8 +393,8 @@ class ScriptedDisclosure(DirectDisclosure):
 class ReplayDisclosure(DirectDisclosure):
     """Answers each query by the next recorded release of the same client to the same query.
 
-    ``clients`` could be asked, in the same order (a learner that samples them repeats its sample); by
-    default those that released something. A masked sum's total answers for all of its owners.
+    ``clients`` are the available clients, in the same order (a learner that samples them repeats its sample); by
+    default those with releases. A masked sum's total answers for all of its owners.
     """
 
     def __init__(
@@ -410,7 +409,7 @@ class ReplayDisclosure(DirectDisclosure):
         own = set(self.clients)
         self._totals: dict[str, tuple[str, ...]] = {}
         for entry in transcript:
-            if entry.client not in own:  # other owners may be in another total of as many
+            if entry.client not in own:  # another total of as many may have other owners
                 held = (*self._totals.get(entry.client, ()), *entry.release.owners)
                 self._totals[entry.client] = tuple(dict.fromkeys(held))
 
@@ -427,7 +426,7 @@ class ReplayDisclosure(DirectDisclosure):
         return super()._known(client for client in clients if client not in self._totals)
 
     def _total_of(self, client: str, query: Query) -> str | None:
-        """The recorded total that a client's share of a masked sum went into."""
+        """Return the recorded total that includes a client's share of a masked sum."""
         held = (name for name, owners in self._totals.items() if client in owners)
         return next((name for name in held if self._left.get((name, query.digest))), None)
 

@@ -1,4 +1,4 @@
-"""Adds up masked shares: one release stands for all owners of a roster."""
+"""Adds up masked shares into one release for all owners of a roster."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,10 +14,10 @@ from privfed.questions import wire
 
 
 def with_totals(replies: Mapping[str, Reply]) -> dict[str, Reply]:
-    """The replies to one query; shares of a masked sum are replaced by their total.
+    """Return the replies to one query, with shares of a masked sum replaced by their total.
 
     Raises:
-        NobodyAnswered: a share of the sum is missing, without which the others say nothing.
+        NobodyAnswered: a share of the sum is missing, without which the others reveal nothing.
         PolicyError: the owners' policies do not agree, so that the masks do not cancel.
     """
     shares = {o: r for o, r in replies.items() if isinstance(r, Release) and r.view}
@@ -37,7 +37,7 @@ def with_totals(replies: Mapping[str, Reply]) -> dict[str, Reply]:
 
 
 def total_of(shares: Sequence[Release]) -> Release:
-    """Add up all shares of one masked sum, modulo 2^64: a release by all owners, with its total noise."""
+    """Add up all shares of one masked sum, modulo 2^64, into a release by all owners with its total noise."""
     first = shares[0]
     if {share.view for share in shares} != {first.view} or len(shares) != len(first.owners):
         raise PolicyError(
@@ -47,7 +47,7 @@ def total_of(shares: Sequence[Release]) -> Release:
     parts = {}
     for name, part in first.parts.items():
         law = part.noise
-        # survivors beyond the fewest
+        # survivors beyond the minimum
         if isinstance(law, SumOfGaussians) and law.owners != len(shares):
             law = SumOfGaussians(law.parameter, law.counted, len(shares), law.cells)
         units = np.zeros(part.units.shape, np.uint64)
@@ -60,7 +60,7 @@ def total_of(shares: Sequence[Release]) -> Release:
 
 
 def summed(transcript: Transcript) -> Transcript:
-    """The transcript with each opened masked sum in place of what opened it last; shares stay out."""
+    """Return the transcript with each masked sum's total at the entry that opened it, without shares."""
     sums: dict[str, _Opened] = {}
     entries: list[TranscriptEntry] = []
     for entry in transcript:
@@ -75,7 +75,7 @@ def summed(transcript: Transcript) -> Transcript:
 
 
 class _Opened:
-    """What was told so far of one masked sum."""
+    """Entries so far of one masked sum."""
 
     def __init__(self) -> None:
         self._shares: dict[str, TranscriptEntry] = {}
@@ -84,7 +84,7 @@ class _Opened:
         self._done = False
 
     def add(self, entry: TranscriptEntry) -> TranscriptEntry | None:
-        """Take an entry in; the total's, if this was the last one that it needed."""
+        """Add an entry, and return the total's if it was the last one required, else None."""
         if entry.kind == OPENING:
             self._survivors = tuple(wire.decode(entry.fields, Opening).agreed.boxes)
             self._told[entry.client] = entry.release.told
@@ -97,7 +97,7 @@ class _Opened:
         return replace(next(iter(self._shares.values())), client=total.client, release=total)
 
     def _whole(self) -> dict[str, Release]:
-        """Shares whose masks cancel; none if some are missing."""
+        """Return shares whose masks cancel; empty if some are missing."""
         shares = {owner: entry.release for owner, entry in self._shares.items()}
         first = next(iter(shares.values()), None)
         if first is None or not first.least:
@@ -108,9 +108,9 @@ class _Opened:
 
 
 def in_time(lines: Iterable[tuple[str | int, TranscriptEntry]]) -> Transcript:
-    """The transcript of several owners' releases, each with its time or number; see :func:`summed`.
+    """Merge several owners' releases by time or number into a transcript; see :func:`summed`.
 
-    A query that reached several owners is kept once.
+    A query to several owners is stored once.
     """
     asked: dict[bytes, bytes] = {}
     once = (

@@ -1,4 +1,4 @@
-"""What goes over the wire: requests, replies, and the envelope that seals one."""
+"""Messages: requests, replies, and the envelope of a reply."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from privfed.questions.query import REMEMBERED, Query
 
 
 class Reason(StrEnum):
-    """Why a gate refused. The set is closed; each but ``closed`` depends on public state alone."""
+    """Why a gate refused. The set is closed; each but ``closed`` depends on public state only."""
 
     UNREADABLE = "unreadable"
     UNKNOWN_KIND = "unknown-kind"
@@ -39,7 +39,7 @@ class Reason(StrEnum):
     LEDGER = "ledger"
 
 
-#: What each refusal says; constant texts.
+#: Constant text of each refusal.
 EXPLANATIONS: Mapping[Reason, str] = {
     Reason.UNREADABLE: "the bytes are no request",
     Reason.UNKNOWN_KIND: "the owner's policy does not name this kind of query",
@@ -63,7 +63,7 @@ EXPLANATIONS: Mapping[Reason, str] = {
 
 @dataclass(frozen=True)
 class Request:
-    """A query under an id; sent again unchanged, it gets the same bytes.
+    """A query with an id; repeated unchanged, it gets the same bytes.
 
     Only ``kind`` and ``fields`` are part of the query's digest.
     """
@@ -73,9 +73,9 @@ class Request:
     fields: bytes  #: the query's public values, encoded
     principal: str = "server"  #: the server's name
     spend: Fraction | None = None  #: proposed by the server; the owner's policy caps it
-    round: str = ""  #: names the round, for the owner's limits
-    #: the last head the server saw of this ledger in an earlier run, or empty; a ledger that does
-    #: not contain it answers nothing
+    round: str = ""  #: the round's name, for the owner's limits
+    #: the last head of this ledger that the server saw in an earlier run, or empty; a ledger that
+    #: does not contain it answers nothing
     seen: str = ""
 
     @classmethod
@@ -87,17 +87,17 @@ class Request:
         spend: Fraction | None = None,
         round: str = "",
     ) -> Request:
-        """Wrap a query."""
+        """Build a request from a query."""
         return cls(id, query.kind, query.fields, principal, spend, round)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the kind and the query's values; equal to the query's own digest."""
+        """SHA-256 of the kind and the query's values, equal to the query's own digest."""
         small = len(self.fields) <= REMEMBERED
         return (_digest if small else wire.query_digest)(self.kind, self.fields)
 
 
-#: The last two are remembered: in one process the same query reaches every client.
+#: Caches the last two: in one process every client gets the same query.
 _digest = lru_cache(maxsize=2)(wire.query_digest)
 
 
@@ -105,13 +105,13 @@ _digest = lru_cache(maxsize=2)(wire.query_digest)
 class ReleasedPart:
     """One named array of a release: integers on a grid, or floats."""
 
-    type: PartType  #: what the numbers are
+    type: PartType  #: the type of the numbers
     axes: tuple[str, ...]  #: names of the axes
     units: np.ndarray  #: integer grid units (int64, or bool for bits), or floats for values
-    mask: np.ndarray | None = None  #: which cells are suppressed, or ``None``
+    mask: np.ndarray | None = None  #: which cells are suppressed, or None
     grid: Fraction = Fraction(1)  #: value of one unit
-    mechanism: str = ""  #: what protected it
-    #: the distribution of the noise on each cell; ``None`` if none was added
+    mechanism: str = ""  #: name of the mechanism
+    #: the distribution of the noise on each cell; None without noise
     noise: Law | None = None
 
     @property
@@ -125,7 +125,7 @@ class ReleasedPart:
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """What a client disclosed in answer to one request: released and charged."""
+    """A client's charged answer to one request."""
 
     client: str
     request: str
@@ -133,12 +133,12 @@ class Release:
     query: str
     parts: dict[str, ReleasedPart]
     secure: bool = True
-    #: whose masked shares add up, where this is one share of a sum or all of it
+    #: owners whose masked shares add up, if this is a share of a sum or its total
     owners: tuple[str, ...] = ()
-    #: of one share: what all owners agreed on, hexadecimal; see :mod:`.masked_totals`
+    #: of a share: digest of what all owners agreed on, hexadecimal; see :mod:`.masked_totals`
     view: str = ""
-    least: int = 0  #: of one share: how many owners' suffice, or 0 if none may be missing
-    #: of one share that others may be missing from: what this owner tells each; see :mod:`.survivors`
+    least: int = 0  #: of a share: minimum number of owners, or 0 if none may be missing
+    #: of a share that allows dropouts: sealed seed shares by owner; see :mod:`.survivors`
     told: dict[str, bytes] = field(default_factory=dict)
 
     def __contains__(self, part: str) -> bool:
@@ -151,7 +151,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Nothing was read or charged, and why."""
+    """A refusal: nothing was read or charged; with the reason."""
 
     client: str
     request: str
@@ -165,7 +165,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Failure:
-    """Charged, without a result; the text is constant."""
+    """A failure: charged, without a result; the text is constant."""
 
     client: str
     request: str
@@ -174,7 +174,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Absent:
-    """No reply in time."""
+    """No reply arrived in time."""
 
     client: str
     request: str
@@ -192,7 +192,7 @@ class DryRun:
 
 @dataclass(frozen=True)
 class DryRunReply:
-    """Why the request would be refused now; ``None`` if it would be answered."""
+    """The reason for which a request would be refused now; None if it would be answered."""
 
     client: str
     request: str
@@ -214,7 +214,7 @@ class Head:
 
     seq: int  #: number of the last entry
     hash: str  #: its hash, 64 hexadecimal digits
-    #: of the data owner's key over both, hexadecimal, or empty
+    #: signature of the data owner's key over both, hexadecimal, or empty
     signature: str = field(default="", compare=False)
 
     def __str__(self) -> str:
@@ -237,16 +237,16 @@ class Envelope:
 
     status: str  #: the kind of reply
     body: bytes  #: the reply, encoded
-    head: Head | None = None  #: the end of the owner's ledger after it
-    signature: str = ""  #: of the owner's key over all this, hexadecimal, or empty
+    head: Head | None = None  #: the head of the owner's ledger after it
+    signature: str = ""  #: signature of the owner's key over all this, hexadecimal, or empty
 
     @classmethod
     def seal(cls, reply: Reply | DryRunReply, head: Head | None = None) -> Envelope:
-        """Wrap a reply."""
+        """Encode a reply into an envelope."""
         return cls(_STATUS[type(reply)], wire.encode(reply), head)
 
     def open(self) -> Reply | DryRunReply:
-        """Read what is inside; an unknown status is a WireError."""
+        """Decode the reply (WireError: unknown status)."""
         if self.status not in _SEALED:
             raise WireError("not a reply: unknown status")
         inside: Reply | DryRunReply = wire.decode(self.body, _SEALED[self.status])

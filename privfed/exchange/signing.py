@@ -1,7 +1,7 @@
 """Optional signatures of replies and ledger heads: Ed25519 (RFC 8032), extra ``privfed[sign]``.
 
-A signed head proves that this ledger, up to this entry, was the owner's. A key's file holds its 32 bytes
-and is its owner's alone; the file of its public key, 32 bytes too, may go anywhere.
+A signed head proves that this ledger, up to this entry, was the owner's. A key's file has 32 bytes that only its owner
+may read; the public key's file, also 32 bytes, may be published.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _message(dataset: str, head: Head) -> bytes:
 
 
 def _sealed(dataset: str, envelope: Envelope) -> bytes:
-    """What a reply's signature covers: its head, status and digest."""
+    """Return the message that a reply's signature covers: its head, status and digest."""
     told = f"{envelope.head}\n{envelope.status}\n{wire.digest(envelope.body)}\n{dataset}"
     return b"privfed reply\n" + told.encode()
 
@@ -42,7 +42,7 @@ def _handed(dataset: str, public: bytes, successor: bytes) -> bytes:
 
 
 def read_key(path: str | Path) -> bytes:
-    """Read a key's file, which nobody but its owner can read; or raise an InputError."""
+    """Read a key's file, which only its owner may be able to read (else InputError)."""
     where = f"key file {path}"
     key = _read(path, where, "make one with: privfed key new FILE")
     if stat.S_IMODE(Path(path).stat().st_mode) & 0o077:
@@ -77,14 +77,14 @@ class Signer:
 
     @classmethod
     def from_file(cls, path: str | Path, dataset: str) -> Signer:
-        """A signer by its key's file; see :func:`read_key`."""
+        """Build a signer from its key's file; see :func:`read_key`."""
         return cls(read_key(path), dataset)
 
     @staticmethod
     def generate(path: str | Path) -> bytes:
-        """Write a new key to a file that only its owner can read; give the public key."""
+        """Write a new key to a file that only its owner can read, and return the public key."""
         key = os.urandom(KEY)
-        # before there is a file, for without cryptography there is none
+        # before the file exists, as the import may fail
         public = Signer(key, "").public
         try:
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -96,31 +96,31 @@ class Signer:
         return public
 
     def hand_over(self, successor: bytes) -> str:
-        """The signature under which another public key follows this one, hexadecimal."""
+        """Return the signature for replacing this key by another public key, hexadecimal."""
         return self.sign_bytes(_handed(self.dataset, self.public, successor))
 
     @property
     def public(self) -> bytes:
-        """The public key, 32 bytes, to be given to whoever checks heads."""
+        """The public key, 32 bytes, for verifying heads."""
         public: bytes = self._key.public_key().public_bytes_raw()
         return public
 
     def sign_bytes(self, message: bytes) -> str:
-        """The signature of any other message, which names itself at its start; hexadecimal."""
+        """Return the signature of another message, which must start with its type; hexadecimal."""
         signature: bytes = self._key.sign(message)
         return signature.hex()
 
     def seal(self, envelope: Envelope) -> Envelope:
-        """Sign a reply together with its head, so that neither can be put beside another."""
+        """Sign a reply together with its head, so that neither can be combined with another."""
         return replace(envelope, signature=self.sign_bytes(_sealed(self.dataset, envelope)))
 
     def sign(self, head: Head) -> str:
-        """The signature of a head, hexadecimal."""
+        """Return the signature of a head, hexadecimal."""
         return self.sign_bytes(_message(self.dataset, head))
 
 
 def check_signature(head: Head, dataset: str, public: bytes) -> None:
-    """Hold a head's signature against the owner's public key, or raise a LedgerError."""
+    """Check a head's signature with the owner's public key (else LedgerError)."""
     if not _verifies(public, head.signature, _message(dataset, head)):
         raise LedgerError(
             f"head {head.seq} of data set {dataset!r} is not signed by the owner's key"
@@ -128,7 +128,7 @@ def check_signature(head: Head, dataset: str, public: bytes) -> None:
 
 
 def check_handed(dataset: str, public: bytes, successor: bytes, signature: str) -> None:
-    """Hold the signature under which one public key follows another against the earlier one."""
+    """Check the signature for replacing one public key by another (else LedgerError)."""
     if not _verifies(public, signature, _handed(dataset, public, successor)):
         raise LedgerError(
             f"data set {dataset!r}: a key follows another whose signature is not under it"
@@ -147,7 +147,7 @@ def _verifies(public: bytes, signature: str, message: bytes) -> bool:
 
 @dataclass(frozen=True)
 class Identity:
-    """Whose replies these must be: a data set and its owner's public key (32 bytes)."""
+    """The required origin of replies: a data set and its owner's public key (32 bytes)."""
 
     dataset: str
     public: bytes
@@ -157,9 +157,9 @@ class Identity:
         return _verifies(self.public, head.signature, _message(self.dataset, head))
 
     def check(self, envelope: Envelope) -> None:
-        """Hold a reply's signatures against the key, or raise a LedgerError.
+        """Check a reply's signatures with the key (else LedgerError).
 
-        Only a refusal or an offer, which no row records, may come without a head.
+        Only a refusal or an offer, which has no row, may be without a head.
         """
         sealed = _sealed(self.dataset, envelope)
         bare = envelope.head is None and envelope.status not in ("refusal", "offer")

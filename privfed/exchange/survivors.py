@@ -1,13 +1,13 @@
-"""Opens the total of the owners who are left, where some of a masked sum are gone.
+"""Opens the total of the remaining owners if some of a masked sum have dropped out.
 
-Bonawitz et al. 2017 (double masks), with the owners' keys in their policies. An owner's share is her cells
-plus a mask of her own seed b_i, plus one mask of each pair; with it she tells each peer i a share of b_i
-(Shamir 1979; any h of them give it), sealed for that peer. Then the server asks twice more, under ids
-that follow from the question's, so that each owner agrees to *one* list of survivors and no other:
+Bonawitz et al. 2017 (double masks), with the owners' keys in their policies. An owner's share is her cells plus a mask
+from her own seed b_i, plus one mask of each pair; with it she sends each peer a share of b_i (Shamir 1979; any h of
+them determine it), sealed for that peer. Then the server sends two more requests, under ids derived from the query's,
+so that each owner agrees to *one* list of survivors and no other:
 
 1. :class:`Survivors`, a list U with the sealed shares: she confirms U to each peer by a MAC;
-2. :class:`Opening`, the MACs of h owners on the same U: she tells her share of b_j for each j in U, and her
-   pair's key for each other j, whose b_j stays hidden for ever.
+2. :class:`Opening`, the MACs of h owners on the same U: she discloses her share of b_j for each j in U, and
+   her pair's key for each other j, whose b_j is never disclosed.
 """
 
 import secrets
@@ -23,39 +23,39 @@ from privfed.errors import InputError
 from privfed.exchange.messages import Absent, Release, ReleasedPart, Reply, Request
 from privfed.questions import wire
 
-PRIME = 2**255 - 19  #: Seeds and their shares are numbers below it
+PRIME = 2**255 - 19  #: Seeds and their shares are below it
 _NONCE = bytes(16)
-#: The kinds of the two further requests, of which no policy speaks: they read no data.
+#: Kinds of the two requests, which read no data and so need no policy.
 STEPS = SURVIVORS, OPENING = "masked.survivors", "masked.opening"
 
 
 @dataclass(frozen=True)
 class Survivors:
-    """Whose shares add up, and what each of them told the owner who is asked."""
+    """The list of survivors, with each one's sealed share for the queried owner."""
 
-    about: str  #: the id of the question's request
-    boxes: dict[str, bytes]  #: by survivor, a share of her seed, sealed for the owner who is asked
+    about: str  #: id of the query's request
+    boxes: dict[str, bytes]  #: by survivor, a share of her seed, sealed for the queried owner
 
     def request(self, principal: str) -> Request:
-        """As one message, under the only id that it can have."""
+        """Return the request, with the only id that it can have."""
         return Request(f"{self.about}:survivors", SURVIVORS, wire.encode(self), principal)
 
 
 @dataclass(frozen=True)
 class Opening:
-    """The survivors' confirmations for the owner who is asked, and what she agreed to."""
+    """The survivors' confirmations for the queried owner, and the list that she agreed to."""
 
-    agreed: Survivors  #: the same as before
+    agreed: Survivors  #: the list, as before
     confirmed: dict[str, bytes]  #: by survivor, a MAC on the list
 
     def request(self, principal: str) -> Request:
-        """As one message, under the only id that it can have."""
+        """Return the request, with the only id that it can have."""
         return Request(f"{self.agreed.about}:opening", OPENING, wire.encode(self), principal)
 
 
 @cache
 def primitives(name: str) -> Any:
-    """A module of primitives (InputError: it is not installed)."""
+    """Import a module of cryptographic primitives (InputError: it is not installed)."""
     try:
         return import_module(f"cryptography.hazmat.primitives.{name}")
     except ImportError:
@@ -63,7 +63,7 @@ def primitives(name: str) -> Any:
 
 
 def stream(key: bytes, cells: int) -> np.ndarray:
-    """Uniform uint64 from a fresh key: ChaCha20's key stream."""
+    """Return uniform uint64 from a fresh key: ChaCha20's key stream."""
     ciphers = primitives("ciphers")
     pad = ciphers.Cipher(ciphers.algorithms.ChaCha20(key, _NONCE), mode=None).encryptor()
     return np.frombuffer(pad.update(bytes(8 * cells)), dtype="<u8")
@@ -73,7 +73,7 @@ def stream(key: bytes, cells: int) -> np.ndarray:
 
 
 def split(seed: int, owners: int, least: int) -> list[bytes]:
-    """Shares of a seed at 1 ... owners, 32 bytes each, of which any ``least`` give it and fewer nothing."""
+    """Return shares of a seed at 1 ... owners, 32 bytes each; any ``least`` determine it, fewer reveal nothing."""
     terms = [*(secrets.randbelow(PRIME) for _ in range(least - 1)), seed]
     return [_value(terms, x).to_bytes(32, "little") for x in range(1, owners + 1)]
 
@@ -86,7 +86,7 @@ def _value(terms: Sequence[int], x: int) -> int:
 
 
 def join(shares: Mapping[int, bytes]) -> bytes:
-    """The seed that shares by their places give, 32 bytes: Lagrange's polynomial at 0."""
+    """Return the seed, 32 bytes, from shares by index: Lagrange interpolation at 0."""
     weights = _weights(tuple(shares))
     terms = (int.from_bytes(s, "little") * weights[x] for x, s in shares.items())
     return (sum(terms) % PRIME).to_bytes(32, "little")
@@ -108,13 +108,13 @@ def _weights(places: tuple[int, ...]) -> Mapping[int, int]:
 
 
 def cells_of(parts: Mapping[str, ReleasedPart]) -> np.ndarray:
-    """All cells as one vector, in the order of the parts' names; int64."""
+    """Return all cells as one vector, in the order of the parts' names; int64."""
     each = [parts[name].units.ravel().astype(np.int64) for name in sorted(parts)]
     return np.concatenate(each)
 
 
 def with_cells(parts: Mapping[str, ReleasedPart], cells: np.ndarray) -> dict[str, ReleasedPart]:
-    """The parts with other cells; see :func:`cells_of`."""
+    """Return the parts with other cells; see :func:`cells_of`."""
     names, sizes = sorted(parts), [parts[name].units.size for name in sorted(parts)]
     pieces = np.split(cells, np.cumsum(sizes)[:-1])
     return {
@@ -126,11 +126,11 @@ def with_cells(parts: Mapping[str, ReleasedPart], cells: np.ndarray) -> dict[str
 def opened(
     shares: Mapping[str, Release], told: Mapping[str, Mapping[str, bytes]]
 ) -> dict[str, Release]:
-    """The survivors' shares without what hides them beyond each other; empty: not enough was told.
+    """Return the survivors' shares with only their mutual masks; empty if too little was disclosed.
 
     Args:
         shares: each survivor's share of one sum.
-        told: what survivors told at last, by survivor: by owner, a share of her seed or a pair's key.
+        told: the last replies, by survivor: by owner, a share of her seed or a pair's key.
     """
     first = next(iter(shares.values()))
     gone = [owner for owner in first.owners if owner not in shares]
@@ -152,16 +152,16 @@ def opened(
     return found
 
 
-#: Sends each owner some requests and gives the replies, in order.
+#: Sends each owner some requests and returns the replies, in order.
 Send = Callable[[Mapping[str, Sequence[Request]]], Mapping[str, Sequence[Reply]]]
-#: Remembers whose shares are added up under an id, before anybody is asked to agree; what it gives stands.
+#: Records whose shares are added up under an id, before any owner is asked to agree, and returns the final list.
 Keep = Callable[[str, tuple[str, ...]], tuple[str, ...]]
 
 
 def with_opened(
     replies: Mapping[str, Sequence[Reply]], principal: str, send: Send, keep: Keep
 ) -> Mapping[str, Sequence[Reply]]:
-    """The replies of one round, with survivors' shares opened wherever some owners may be missing."""
+    """Return the replies of one round, opening survivors' shares of sums that allow dropouts."""
     sums: dict[str, dict[str, Release]] = {}
     for owner, own in replies.items():
         for reply in own:
@@ -201,7 +201,7 @@ def with_opened(
 def _told(
     asked: Mapping[str, Mapping[str, Survivors | Opening]], principal: str, send: Send
 ) -> dict[str, dict[str, Mapping[str, bytes]]]:
-    """Ask each owner one thing about each sum; what was told, by sum and owner."""
+    """Send each owner one request per sum, and return what was disclosed, by sum and owner."""
     requests: dict[str, list[Request]] = {}
     views: dict[str, list[str]] = {}
     for view, each in asked.items():

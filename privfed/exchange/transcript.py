@@ -1,4 +1,4 @@
-"""What left, in order: all that an attack may read."""
+"""All releases in order, the only input of attacks."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 from privfed.exchange.messages import Release
 from privfed.questions import wire
 
-WIDTH, NAMED = 100, 5  #: Most characters of what is printed of an object; most names that it lists
+WIDTH, NAMED = 100, 5  #: Maximum characters of an object's text; maximum names that it lists
 
 
 def in_one_line(told: str) -> str:
-    """A text as one line of at most :data:`WIDTH` characters."""
+    """Shorten a text to one line of at most :data:`WIDTH` characters."""
     line = " ".join(told.split())
     return line if len(line) <= WIDTH else f"{line[: WIDTH - 4]}...)"
 
 
 def several(names: Sequence[str], what: str) -> str:
-    """How many there are of a thing, and what the first are called."""
+    """Format a number of objects, with the names of the first."""
     first = ", ".join(names[:NAMED])
     rest = ", ..." if len(names) > NAMED else ""
     return f"{len(names)} {what}{'s' * (len(names) != 1)}{': ' * bool(names)}{first}{rest}"
@@ -41,14 +41,14 @@ class TranscriptEntry:
 
     @property
     def query(self) -> Mapping[str, Any]:
-        """The query's public values as plain data; arrays stay arrays."""
+        """The query's public values as plain data, with arrays."""
         plain: Mapping[str, Any] = wire.decode_plain(self.fields)
         return plain
 
 
 @dataclass(frozen=True, eq=False)
 class Transcript:
-    """What left, in order: all that an attack may read."""
+    """All releases in order, the only input of attacks."""
 
     entries: tuple[TranscriptEntry, ...] = field(default=())
 
@@ -64,7 +64,7 @@ class Transcript:
         return len(self.entries)
 
     def of(self, kind: str | None = None, client: str | None = None) -> Transcript:
-        """The entries of one kind, of one client, or both."""
+        """Return the entries of one kind, of one client, or both."""
         return Transcript(
             tuple(e for e in self.entries if kind in (None, e.kind) and client in (None, e.client))
         )

@@ -1,6 +1,6 @@
-"""A federation without gates, for baselines and for measuring what gates cost.
+"""A disclosure without gates, for baselines and for measuring the cost of gates.
 
-Exact answers, no policy, accountant or ledger: it protects no record.
+It has exact answers and no policy, accountant or ledger, and protects no record.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class UngatedDisclosure(DirectDisclosure):
     def __init__(self, records: Mapping[str, Records]) -> None:
         self.clients = tuple(records)
         self.schema = next(iter(records.values())).schema
-        #: What local effects keep with each client.
+        #: Local effects' storage at each client.
         self.shelves: dict[str, dict[str, Any]] = {name: {} for name in records}
         self._views = {name: View(own, self.schema, name.encode()) for name, own in records.items()}
 
@@ -33,7 +33,7 @@ class UngatedDisclosure(DirectDisclosure):
     def from_frame(
         cls, frame: pd.DataFrame, schema: Schema, client: str | None = None
     ) -> UngatedDisclosure:
-        """Split a table by its column of clients; ``None`` pools all records in one client."""
+        """Split a table by its client column; None pools all records in one client."""
         if client is None:
             return cls({"pooled": Records.from_frame(frame, schema)})
         groups = frame.groupby(frame[client].astype(str), sort=False)

@@ -1,1 +1,1 @@
-"""Conformance of other stacks' guards: whatever turns a model's update, or a table, into what leaves."""
+"""Conformance tests of other frameworks' guards, which protect a model's update or a table."""

@@ -1,6 +1,6 @@
-"""Guards of several stacks as one kind of function: arrays in, what leaves out.
+"""Adapters of several frameworks' guards to one type of function, from arrays to released arrays.
 
-A guard is named as ``flower:MODULE:NAME`` (a mod of a ClientApp), ``flare:MODULE:CLASS`` (a DXO filter) or
+A guard's name is ``flower:MODULE:NAME`` (a mod of a ClientApp), ``flare:MODULE:CLASS`` (a DXO filter) or
 ``python:MODULE:CALLABLE`` (a function of a list of arrays or, with a table, of a frame).
 """
 
@@ -23,29 +23,29 @@ import numpy as np
 
 from privfed.errors import InputError
 
-#: What a guard is given: a model's update, or a table.
+#: Input of a guard: a model's update, or a table.
 Given = Any
-#: One run of a guard, with its memory of earlier rounds: gives what leaves, None if nothing does.
+#: One run of a guard, with its state over rounds: returns what is released, or None.
 Answering = Callable[[Given], list[np.ndarray] | None]
-#: Begins a run from nothing.
+#: Starts a new run without state.
 Opening = Callable[[], Answering]
-#: Seconds that one answer may take.
+#: Maximum seconds of one answer.
 PATIENCE = 5.0
-#: Where a guard's own code does not lie, unless it is a library's.
+#: Folders that do not contain a guard's own code, unless it is a library's.
 _LIBRARIES = tuple(get_paths()[place] for place in ("stdlib", "purelib", "platlib"))
-#: Where a message keeps the update.
+#: Key of the update in a message.
 PLACE = "arrays"
 
 
 def opened(spec: str, options: Mapping[str, Any] | None = None) -> Opening:
-    """The guard that a text names; each call begins a run with no memory.
+    """Load a guard by name; each call of the result starts a new run without state.
 
     Args:
         spec: ``STACK:MODULE:NAME``.
-        options: with which a class, or a function that makes guards, is called.
+        options: arguments of the class, or of the function that creates guards.
 
     Raises:
-        InputError: there is no such guard, or its stack is not installed.
+        InputError: there is no such guard, or its framework is not installed.
     """
     stack, _, rest = spec.partition(":")
     module, _, name = rest.partition(":")
@@ -67,7 +67,7 @@ def opened(spec: str, options: Mapping[str, Any] | None = None) -> Opening:
 
 
 def _new(made: Any, options: Mapping[str, Any] | None) -> Any:
-    """A guard without a past: a class is called, what has a memory of its own is copied."""
+    """Return a guard without state: call a class, copy an object with state."""
     if inspect.isclass(made) or options is not None:
         return made(**(options or {}))
     return deepcopy(made)
@@ -82,7 +82,7 @@ def _python(call: Any) -> Answering:
 
 
 def arrays_of(told: Any) -> list[np.ndarray]:
-    """What left, as a list of arrays: of a list, a mapping, a frame, or one array or number."""
+    """Convert a release to a list of arrays: a list, a mapping, a frame, or one array or number."""
     if isinstance(told, Mapping):
         return [np.asarray(each, float) for each in told.values()]
     if isinstance(told, Sequence) and not isinstance(told, str | bytes):
@@ -91,9 +91,9 @@ def arrays_of(told: Any) -> list[np.ndarray]:
 
 
 def _flower(mod: Any) -> Answering:
-    """A mod around an app that trained the update: the model that it was sent is all zero.
+    """Adapt a mod around an app that trained the update; the model it received is all zero.
 
-    Outside of its own processes Flower makes no message unless a task's identity is set.
+    Outside of its own processes, Flower creates messages only if a task's identity is set.
     """
     from flwr import app
     from flwr.supercore.task_identity import TaskIdentity
@@ -125,7 +125,7 @@ def _flower(mod: Any) -> Answering:
 
 
 def _flare(dxo_filter: Any) -> Answering:
-    """A DXO filter on a weight difference."""
+    """Adapt a DXO filter on a weight difference."""
     from nvflare.apis.dxo import DXO, DataKind, MetaKey
     from nvflare.apis.fl_context import FLContext
     from nvflare.apis.shareable import Shareable
@@ -153,16 +153,16 @@ ADAPTERS: dict[str, Callable[[Any], Answering]] = {
 
 
 def rounds(answer: Answering, given: Sequence[Given]) -> list[np.ndarray | None]:
-    """What leaves in each round, in one row each.
+    """Return what is released in each round, flattened to one row.
 
-    None where nothing does: the guard says so, fails, or is still at work after :data:`PATIENCE`.
+    None for a round without release: the guard refuses, fails, or exceeds :data:`PATIENCE`.
     """
     return [_row(partial(answer, each)) for each in given]
 
 
 @contextmanager
 def _in_time() -> Iterator[None]:
-    """Interrupt what takes too long; in a program's main thread alone, for signals reach no other."""
+    """Interrupt what takes too long; only in the main thread, which receives signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -180,7 +180,7 @@ def _in_time() -> Iterator[None]:
 
 
 def why_silent(answer: Answering, given: Given) -> str:
-    """Why nothing leaves of a given input: what the guard raised, and where in its code; empty if it answers."""
+    """Return the error that a guard raises for an input, and where in its code; empty if it answers."""
     try:
         return "it returns nothing" if _asked(partial(answer, given)) is None else ""
     except Exception as error:  # noqa: BLE001

@@ -1,6 +1,6 @@
-"""What is checked of a guard, each as a finding: found, looked (and what it would have found), not looked.
+"""Checks of a guard. Each returns a finding: found, looked (with its power), or not looked.
 
-A passed check proves nothing. All that go by chance share :data:`LEVEL`, each with an equal part of it.
+Passing is no proof. The statistical checks share the significance level :data:`LEVEL` equally.
 """
 
 import math
@@ -30,24 +30,24 @@ from privfed.guards.trial import BIG, BIGGER, BIGGEST, GuardTrial, Pair
 from privfed.owner.noise_monitor import NoiseSums
 from privfed.privacy.conversion import gaussian_epsilon
 
-#: How often all checks together may convict an innocent guard; each that goes by chance gets a fifth.
+#: Probability that all checks together wrongly reject a correct guard; each statistical one gets a fifth.
 LEVEL, TESTS = 0.01, 5
 SHARE = LEVEL / TESTS
-#: Fresh runs in which the noise is looked at.
+#: New runs for testing the noise.
 DRAWS = 400
-#: Fresh runs of two rounds in which noise may repeat.
+#: New runs of two rounds for testing whether noise repeats.
 REPEATS = 40
-#: Records of a table that are given each by itself.
+#: Records of a table that are also given as single inputs.
 ALONE = 3
-#: How often an input that seems to be told apart is given, and silences after which the usual one is given no more.
+#: Repetitions of an input that seems distinguishable, and silences after which the usual input is given up.
 AGAIN, SILENT = 4, 8
-#: Least share of whole-number noise whose lowest bit is the grid's: half of all numbers are odd. Floats
-#: reach it where they are nearest to zero alone, about one in as many as were drawn.
+#: Minimum fraction of integer noise with the grid's lowest bit: half of all integers are odd. For floats only the
+#: values nearest to zero have the lowest bit, about one of all that were drawn.
 ODD, FEWEST = 0.1, 200
-#: Deviations beyond which noise is counted.
+#: Standard deviations beyond which tails are counted.
 TAILS = (2.0, 3.5)
-#: Digits of noise in its scale by which a grid is seen. Steps of g of the scale change variances by a twelfth of g^2, and
-#: tails of so many cells by a fraction of their deviation up to this g^2 sqrt(cells).
+#: Digits, relative to the noise scale, for detecting a grid. Grid steps of g times the scale change variances by g^2 /
+#: 12, and tails of that many cells by a fraction of their standard deviation up to this g^2 sqrt(cells).
 DIGITS, COARSE = 9, 8.0
 
 
@@ -61,11 +61,11 @@ def _breach(wrong: object) -> str:
 
 
 def check_shapes(trial: GuardTrial) -> Finding:
-    """What leaves has one shape, and holds finite numbers, whatever comes in.
+    """Check that every release has the same shape and finite numbers, for any input.
 
-    A right guard may refuse, or size what leaves, at random. So an input counts as told apart if it comes out
-    :data:`AGAIN` times as the usual one never does in :data:`DRAWS` runs: if each of that happens to the usual
-    one with probability p, and to the other with e^3 p, by chance with (e^3 p)^4 (1 - p)^400 < 3e-5.
+    A correct guard may refuse, or choose the size, at random. So an input counts as distinguished if :data:`AGAIN` of
+    its outputs have forms that the usual input never has in :data:`DRAWS` runs: if such a form has probability p for
+    the usual input and e^3 p for the other, this happens by chance with (e^3 p)^4 (1 - p)^400 < 3e-5.
     """
     rng = np.random.default_rng(1)
     given = {"usual": trial.nothing}
@@ -104,7 +104,7 @@ def check_shapes(trial: GuardTrial) -> Finding:
 
 
 class Form(NamedTuple):
-    """What is seen of an answer without its numbers: how many there are, None of a refusal."""
+    """The form of an answer without its numbers: how many there are, None for a refusal."""
 
     cells: int | None
     finite: bool
@@ -123,7 +123,7 @@ def _form(trial: GuardTrial, given: Given) -> Form:
 
 
 def _usual_forms(trial: GuardTrial) -> set[Form]:
-    """All that the usual input comes out as; few runs if nothing leaves."""
+    """Return the forms of the usual input's outputs; stops early if nothing is released."""
     first = [_form(trial, trial.nothing) for _ in range(SILENT)]
     if all(each.cells is None for each in first):
         return set(first)
@@ -131,7 +131,7 @@ def _usual_forms(trial: GuardTrial) -> set[Form]:
 
 
 def check_untouched(trial: GuardTrial) -> Finding:
-    """No number leaves as it came."""
+    """Check that no number is released unmodified."""
     question, metric = (
         "Does a number leave as it came, without noise?",
         "cells that leave as they came",
@@ -164,11 +164,11 @@ def _not_looked(check: str, question: str, metric: str, why: str) -> Finding:
 
 
 def check_clipping(trial: GuardTrial) -> Finding:
-    """Neighbours' answers lie no further apart than the claimed clip allows; a bound there must be.
+    """Check that neighbours' answers differ by at most the claimed clip, or by a bound at all.
 
-    The median of the answers along a direction is bounded by order statistics, exactly and whatever the
-    noise is: of n draws the k-th least exceeds the median with probability P(Bin(n, 1/2) < k). Two
-    bounds, half of the level each, bound how far the noise's centre moved.
+    The median of the answers along a direction is bounded by order statistics, exactly for any noise: the k-th smallest
+    of n draws exceeds the median with probability P(Bin(n, 1/2) < k). Two bounds, at half of the level each, bound the
+    shift of the noise's centre.
     """
     question = "How far, in L2, does what leaves move between neighbours at least?"
     metric = "distance between neighbours, at least"
@@ -209,17 +209,17 @@ def check_clipping(trial: GuardTrial) -> Finding:
 
 
 def _median(values: np.ndarray, level: float) -> tuple[float, float]:
-    """Bounds on a median, each failing with probability ``level`` at most."""
+    """Return bounds on a median, each failing with probability at most ``level``."""
     ordered = np.sort(values)
     rank = max(int(binom.ppf(level, len(values), 0.5)) - 1, 0)
     return float(ordered[rank]), float(ordered[-1 - rank])
 
 
 def check_fresh(trial: GuardTrial) -> Finding:
-    """Every answer has noise of its own: neither all runs nor all second rounds repeat the first.
+    """Check that every answer has fresh noise: neither all runs nor all second rounds repeat the first.
 
-    Coarse noise repeats by chance, as a coin of probability p does in all of n runs with p^(n - 1): below
-    5e-6 for p = .73, an answer that epsilon 1 allows.
+    Coarse noise may repeat by chance: an answer of probability p in all of n runs with p^(n - 1), below 5e-6 for p =
+    .73, which epsilon 1 allows.
     """
     question, metric = "Does the noise come again?", "answers that repeat the one before, at most"
     given = trial.nothing if trial.table is not None else trial.pairs[0].present
@@ -246,7 +246,7 @@ def check_fresh(trial: GuardTrial) -> Finding:
 
 
 def _is_constant(trial: GuardTrial, left: bytes) -> bool:
-    """Whether this leaves of all neighbours, and of a table's records by themselves: it hides nothing by noise."""
+    """Whether all neighbours, and a table's single records, have this same release, which needs no noise."""
     tried = [given for pair in trial.pairs for given in (pair.present, pair.absent)]
     if trial.table is not None:
         tried += [trial.table.iloc[[at]] for at in range(min(ALONE, len(trial.table)))]
@@ -255,7 +255,7 @@ def _is_constant(trial: GuardTrial, left: bytes) -> bool:
 
 
 def check_law(trial: GuardTrial) -> Finding:
-    """The noise on a zero update is of the claimed law and scale, independent from cell to cell."""
+    """Check that noise on a zero update has the claimed law and scale, independent between cells."""
     question = "Is what leaves, less the update, noise of the claimed law and scale?"
     metric, claim = "tests that convict the noise", trial.claim
     scale = claim.least_scale
@@ -311,7 +311,7 @@ def check_law(trial: GuardTrial) -> Finding:
 
 
 def _sums(trial: GuardTrial, scores: np.ndarray) -> NoiseSums:
-    """Sums of normal scores, of all cells and of each array, and with those before them."""
+    """Return sums of normal scores over all cells and each array, and of products with preceding scores."""
     found = NoiseSums()
     at = 0
     parts = {"all cells": scores}
@@ -330,9 +330,10 @@ def _sums(trial: GuardTrial, scores: np.ndarray) -> NoiseSums:
 
 
 def _add_tail(sums: NoiseSums, noise: np.ndarray, law: str, far: float, grid: float) -> None:
-    """Count noise, in its scale, beyond so many normal deviations: on a grid beyond the middle between two of its points.
+    """Count noise, in units of its scale, beyond ``far`` normal deviations; on a grid, beyond a midpoint.
 
-    Half of a point's mass lies on either side there, nearly; at a point itself all of it is on one.
+    At a midpoint half of a point's mass is on either side, nearly; at a point all of it is on one
+    side.
     """
     beyond = laplace.isf(norm.sf(far)) if law == "laplace" else far
     edge = (math.floor(beyond / grid) + 0.5) * grid if grid > 0 else beyond
@@ -341,7 +342,7 @@ def _add_tail(sums: NoiseSums, noise: np.ndarray, law: str, far: float, grid: fl
 
 
 def check_low_bits(trial: GuardTrial) -> Finding:
-    """The noise is drawn in whole numbers of a grid: floats let their input through (Mironov 2012)."""
+    """Check that noise is integer on a grid: floating-point noise reveals its input (Mironov 2012)."""
     question = "Is the noise drawn in whole numbers, or in floating point, which no theorem covers?"
     metric = "share of answers whose lowest bit is the grid's"
     told = [rounds(trial.open(), [trial.nothing])[0] for _ in range(DRAWS)]
@@ -377,7 +378,7 @@ def check_low_bits(trial: GuardTrial) -> Finding:
 
 
 def _on_a_grid(values: np.ndarray) -> float:
-    """Share of values whose lowest bit is the least of all; 1 if all are multiples of their least gap."""
+    """Return the fraction of values with the smallest lowest bit; 1 if all are multiples of the smallest gap."""
     bits = lowest_bit(values)
     gap = float(np.diff(np.unique(np.abs(values))).min())
     multiples = np.abs(values - values[0]) / gap
@@ -387,10 +388,10 @@ def _on_a_grid(values: np.ndarray) -> float:
 
 
 def _game(trial: GuardTrial, check: str, question: str, times: int) -> Finding:
-    """The distinguishing game over rounds: all epsilon that the outputs prove, against the claim.
+    """Play the distinguishing game over rounds: compare the epsilon that the outputs prove with the claim.
 
-    It is played twice, each at half the level: with the answers along the direction that moves, where
-    honest noise tells most, and with refusals, sums and cells as they are, where faults show.
+    It is played twice, each at half the level: with the answers along the changed direction, most powerful for correct
+    noise, and with refusals, sums and raw cells, which reveal faults.
     """
     found = _played(trial, trial.claim.privacy, times)
     least = least_found(trial.claim.privacy, trial.runs, SHARE / 2)
@@ -412,7 +413,7 @@ def _played(trial: GuardTrial, claim: PrivacyClaim, times: int, before: int = 0)
 
 
 def _halved(move: Move, claim: PrivacyClaim, runs: int) -> Finding:
-    """Guess the upper half of the outputs to be the one input's: the best rule for symmetric noise."""
+    """Assign the upper half of the outputs to one input, the best rule for symmetric noise."""
     present, absent = move.outputs(runs)
     chosen = int(len(present) * SELECTION)
     cut = float(np.median(np.concatenate([present[:chosen], absent[:chosen]])))
@@ -431,7 +432,7 @@ def _halved(move: Move, claim: PrivacyClaim, runs: int) -> Finding:
 
 
 def _move(trial: GuardTrial, pair: Pair, times: int, before: int, columns: slice) -> Move:
-    """A pair of neighbours in some rounds, after as many with an update of zero."""
+    """Return a pair of neighbours in ``times`` rounds, after ``before`` rounds with a zero update."""
 
     def sampler(given: Given) -> Callable[[int], np.ndarray]:
         asked = [trial.nothing] * before + [given] * times
@@ -441,11 +442,11 @@ def _move(trial: GuardTrial, pair: Pair, times: int, before: int, columns: slice
 
 
 def least_found(claim: PrivacyClaim, runs: int, alpha: float) -> float:
-    """The least epsilon that a game convicts with chance .8, nats; infinite if none is.
+    """Return the smallest epsilon, nats, that a game detects with power .8; infinite if none.
 
-    Of a Gaussian claim: noise so narrow, told by its best threshold. Of others: an answer that is right with
-    odds e^epsilon, or, at a delta, an event whose probabilities under the two inputs are (1, e^-epsilon) / 2.
-    Counts are those that a run reaches, or keeps below, with chance .8 in all.
+    For a Gaussian claim: of narrower noise, tested at its best threshold. For others: of an answer that is correct with
+    odds e^epsilon, or, with a delta, an event with probabilities (1, e^-epsilon) / 2 under the two inputs. Counts are
+    those reached, or not exceeded, with total probability .8.
     """
     each = int(runs * (1 - SELECTION)) // 2
     alpha = (SUREST + OTHERS) * alpha
@@ -478,12 +479,12 @@ def _proven(
 
 
 def check_one_round(trial: GuardTrial) -> Finding:
-    """One round's answer tells neighbours apart no better than the whole claim allows."""
+    """Check that one round distinguishes neighbours no better than the whole claim allows."""
     return _game(trial, "one round", "Do answers of one round contradict the claim?", 1)
 
 
 def check_all_rounds(trial: GuardTrial) -> Finding:
-    """All rounds together tell neighbours apart no better than the claim allows."""
+    """Check that all rounds together distinguish neighbours no better than the claim allows."""
     question = "Do the answers of all rounds together contradict the claim?"
     times = trial.claim.rounds or 1
     if times == 1:
@@ -494,7 +495,7 @@ def check_all_rounds(trial: GuardTrial) -> Finding:
 
 
 def check_spent(trial: GuardTrial) -> Finding:
-    """Once its rounds are spent, nothing that leaves depends on the update."""
+    """Check that once the rounds are spent, releases do not depend on the update."""
     question = "Once its budget is spent, does anything that leaves depend on the update?"
     metric, times = "epsilon proven by answers after the last round, at least", trial.claim.rounds
     if times is None:

@@ -1,4 +1,4 @@
-"""What is claimed of a guard, and the neighbours between which the claim must hold."""
+"""A guard's claimed guarantee, and the neighbours for which it must hold."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -17,21 +17,21 @@ NoiseName = Literal["", "gaussian", "laplace"]
 
 @dataclass(frozen=True)
 class GuardClaim:
-    """A guard's claim, as its documentation or its officer states it.
+    """A guard's claim, as stated by its documentation or a privacy officer.
 
     Args:
         epsilon: nats, of all ``rounds`` together.
         delta: of all rounds together.
-        unit: what is protected, a client or a record.
+        unit: the unit of privacy, a client or a record.
         relation: how neighbours differ.
-        rounds: how often it may be asked before its budget is spent; None if nothing is said.
-        clip: L2 norm to which an update is clipped; None if nothing is said.
-        noise: its law; empty if nothing is said. ``"gaussian"`` promises a Gaussian trade-off curve,
-            against which audits are far sharper.
-        scale: of the noise of one round: standard deviation, or Laplace's scale; None if nothing is said.
+        rounds: number of rounds before its budget is spent; None if not stated.
+        clip: L2 norm to which an update is clipped; None if not stated.
+        noise: its law; empty if not stated. ``"gaussian"`` claims a Gaussian trade-off curve, for which audits have
+            far more power.
+        scale: of the noise of one round: standard deviation, or Laplace's scale; None if not stated.
 
     Raises:
-        InputError: no such claim can be made.
+        InputError: the claim is impossible.
     """
 
     epsilon: float
@@ -68,26 +68,25 @@ class GuardClaim:
 
     @property
     def reach(self) -> int:
-        """How many clips apart, in L2, the clipped updates of neighbours may lie.
+        """The maximum L2 distance of neighbours' clipped updates, in clips.
 
-        A client's update against that of a client who is not there, the zero vector: 1, as clipping leaves
-        ||u|| <= c. Two clients' updates in each other's place: ||u - v|| <= 2c, attained at v = -u: 2. One
-        record that is added, removed or replaced may turn the whole trained update into any other one,
-        as nothing before the clip bounds what training makes of it: 2.
+        A client added or removed, whose absence is the zero vector: 1, as ||u|| <= c after clipping. A client replaced:
+        ||u - v|| <= 2c, attained at v = -u: 2. A record added, removed or replaced may change the trained update
+        arbitrarily, as nothing before the clip bounds its effect: 2.
         """
         return 1 if (self.unit, self.relation) == ("client", "add-or-remove") else 2
 
     @property
     def privacy(self) -> PrivacyClaim:
-        """The claim in the terms of an audit."""
+        """Return the claim in the terms of an audit."""
         return PrivacyClaim(self.epsilon, self.delta, gaussian=self.noise == "gaussian")
 
     @cached_property
     def least_scale(self) -> float | None:
-        """The least noise of one round that the claim needs; None where it does not follow.
+        """Return the minimum noise scale of one round that the claim requires; None if it does not follow.
 
-        Gaussian: T rounds of sensitivity s and deviation sigma are mu-Gaussian-DP, mu = sqrt(T) s / sigma
-        (Dong et al. 2022, Corollary 3.3), with mu from the claim. Of other laws an L2 clip bounds no scale.
+        Gaussian: T rounds of sensitivity s and deviation sigma are mu-Gaussian-DP, mu = sqrt(T) s / sigma (Dong et al.
+        2022, Corollary 3.3), with mu from the claim. For other laws an L2 clip does not determine a scale.
         """
         if self.scale is not None:
             return self.scale
@@ -98,5 +97,5 @@ class GuardClaim:
         return math.sqrt(self.rounds or 1) * self.reach * self.clip / float(mu)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the claim as plain data."""
+        """Return the claim as plain data."""
         return asdict(self)

@@ -1,4 +1,4 @@
-"""A guard on trial: the inputs that are tried on it, and what leaves, drawn as often as is needed."""
+"""A trial of a guard: its test inputs, and repeated draws of its outputs."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from privfed.errors import InputError
 from privfed.guards.adapters import Given, Opening, rounds
 from privfed.guards.claim import GuardClaim
 
-#: Norms of updates, in clips where one above 1 is claimed: beyond it, far beyond, and as far again.
+#: Norms of updates, in clips if one above 1 is claimed: above it, far above, and further.
 BIG, BIGGER, BIGGEST = 1e4, 1e8, 1e12
-#: A number that no noise of use would not hide.
+#: A value that any useful noise would hide.
 TINY = 1e-12
-#: Cells of an answer that are looked at one by one.
+#: Maximum cells of an answer that are tested one by one.
 RAW = 6
-#: Records of a table that are taken out, the most outlying ones first.
+#: Records of a table that are removed in turn, most outlying first.
 TAKEN = 3
-#: Shapes of a model: three layers, and a number without axes, such as a layer's count of batches. A guard that
-#: clips each of seven arrays by itself lets sqrt(7) of its clip through.
+#: Shapes of a model: three layers, and a scalar, such as a layer's count of batches. A guard that clips each of seven
+#: arrays separately passes a norm of sqrt(7) clips.
 SHAPES: tuple[tuple[int, ...], ...] = ((10, 4), (4,), (4, 4), (4,), (4, 2), (2,), ())
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Inputs of two neighbours, and the direction in which an update differs, norm 1 (none of tables)."""
+    """Inputs of two neighbours, and the unit direction in which updates differ (None for tables)."""
 
     name: str
     present: Given
@@ -40,14 +40,15 @@ class Pair:
 
 @dataclass(frozen=True)
 class GuardTrial:
-    """A guard, its claim, and the inputs on which it is tried.
+    """A guard, its claim, and the inputs on which it is tested.
 
     Args:
-        open: begins a run of the guard.
-        claim: what is claimed of it.
-        shapes: of the model's arrays.
-        table: a table, where the guard is a function of one; then records are its neighbours' difference.
-        runs: outputs drawn in each game, half under either input.
+        open: starts a run of the guard.
+        claim: the guard's claim.
+        shapes: shapes of the model's arrays.
+        table: a table, if the guard is a function of one; its neighbours then differ in a
+            record.
+        runs: outputs drawn in each game, half under each input.
     """
 
     open: Opening
@@ -66,11 +67,11 @@ class GuardTrial:
 
     @cached_property
     def cells(self) -> int:
-        """Numbers of an update."""
+        """Number of values of an update."""
         return sum(map(math.prod, self.shapes))
 
     def update(self, flat: np.ndarray) -> list[np.ndarray]:
-        """The arrays of a flat update, double precision."""
+        """Return the arrays of a flat update, in double precision."""
         ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
         return [
             np.array(part.reshape(shape))
@@ -79,7 +80,7 @@ class GuardTrial:
 
     @cached_property
     def nothing(self) -> Given:
-        """The update zero, or nearly so where the guard refuses zero; or the table as it is."""
+        """The zero update, or nearly zero if the guard refuses zero; or the unmodified table."""
         if self.table is not None:
             return self.table
         zero = self.update(np.zeros(self.cells))
@@ -88,7 +89,7 @@ class GuardTrial:
 
     @cached_property
     def pairs(self) -> list[Pair]:
-        """Neighbours, the worst for an honest guard first; see :attr:`.GuardClaim.reach`."""
+        """Return neighbours, the worst case for a correct guard first; see :attr:`.GuardClaim.reach`."""
         if self.table is not None:
             return self._tables(self.table)
         cells, sizes = self.cells, np.array([math.prod(shape) for shape in self.shapes])
@@ -100,14 +101,14 @@ class GuardTrial:
         return [self.pair(name, each) for name, each in named.items()]
 
     def pair(self, name: str, towards: np.ndarray, norm: float = BIG) -> Pair:
-        """Updates of neighbours that differ in a direction."""
+        """Return updates of neighbours that differ in a direction."""
         direction = towards / np.linalg.norm(towards)
         norm *= max(1.0, self.claim.clip or 0.0)
         other = 0.0 if self.claim.reach == 1 else -norm
         return Pair(name, self.update(norm * direction), self.update(other * direction), direction)
 
     def _tables(self, table: pd.DataFrame) -> list[Pair]:
-        """The table against itself without one record, or with the record in another's place."""
+        """Return the table with neighbours that have a record removed, or replaced by another."""
         numbers = table.select_dtypes("number").fillna(0.0)
         spread = numbers.std(ddof=0).replace(0, 1)
         order = ((numbers - numbers.mean()) / spread).abs().max(axis=1).fillna(0).to_numpy()
@@ -122,16 +123,16 @@ class GuardTrial:
         return found
 
     def played(self, pair: Pair, given: Sequence[Given], runs: int, first: int = 0) -> np.ndarray:
-        """Independent runs of the guard, in few numbers, shape (runs, numbers).
+        """Return summary statistics of independent runs of the guard, shape (runs, statistics).
 
-        Whatever is computed of an output tells no more than the output. These are: the sum of all rounds
-        along the pair's direction, where there is one; how many rounds were refused; the sum of all
-        cells; and some cells of the first round as they are.
+        Functions of an output reveal no more than the output (post-processing). The statistics are: the sum of all
+        rounds along the pair's direction, if there is one; the number of refused rounds; the sum of all cells; and some
+        cells of the first round.
 
         Args:
-            given: what is given in each round.
+            given: input of each round.
             runs: how many.
-            first: round from which on answers are looked at.
+            first: first round whose answers are used.
         """
         found, looked_at = np.zeros((runs, 3 + RAW)), cache(partial(self._looked_at, pair))
         for run in range(runs):
@@ -148,14 +149,14 @@ class GuardTrial:
         return np.nan_to_num(found, nan=-1e300, posinf=1e300, neginf=-1e299)
 
     def _looked_at(self, pair: Pair, size: int) -> np.ndarray:
-        """Indices of cells that are looked at one by one: those that move, the last one too."""
+        """Return indices of cells that are tested one by one: those that differ, including the last one."""
         moved = np.arange(size)
         if pair.direction is not None and size == self.cells:
             moved = np.argsort(-np.abs(pair.direction), kind="stable")
         return np.unique(np.append(moved[: RAW - 1], size - 1)) if size else moved
 
     def rows(self, given: Given, runs: int) -> np.ndarray:
-        """First answers of fresh runs, shape (runs, cells); empty unless all answer alike."""
+        """Return first answers of new runs, shape (runs, cells); empty unless all have the same size."""
         told: list[Any] = [rounds(self.open(), [given])[0] for _ in range(runs)]
         if any(row is None or row.shape != told[0].shape for row in told):
             return np.zeros((0, 0))

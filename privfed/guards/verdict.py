@@ -1,4 +1,4 @@
-"""A guard's verdict: every finding with its power, as text and as data."""
+"""The verdict on a guard: all findings with their power, as text and as data."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from privfed.guards.checks import CHECKS, LEVEL
 from privfed.guards.claim import GuardClaim
 from privfed.guards.trial import GuardTrial
 
-#: What a verdict does not say, whatever it is.
+#: What no verdict implies.
 CAVEAT = (
     "A guard that is not convicted is not proven private: only what was looked at, with the inputs that "
     "were tried, is told here."
 )
-TRIES = 4  #: How often the usual inputs are given to a guard that may refuse at random
+TRIES = 4  #: Number of tries of the usual inputs, as a guard may refuse at random
 
 
 @dataclass(frozen=True)
 class GuardVerdict:
-    """What all checks found of a guard.
+    """The results of all checks of a guard.
 
     Args:
         guard: its name, ``STACK:MODULE:NAME``.
@@ -43,7 +43,7 @@ class GuardVerdict:
 
     @property
     def sentence(self) -> str:
-        """The verdict in one sentence."""
+        """Return the verdict in one sentence."""
         if self.convicting:
             names = ", ".join(found.attack for found in self.convicting)
             return f"convicted by {names}"
@@ -51,7 +51,7 @@ class GuardVerdict:
         return f"not convicted: {looked} of {len(self.findings)} checks looked"
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the verdict as plain data, from which its page is made."""
+        """Return the verdict as plain data, from which its page is made."""
         return {
             "guard": self.guard,
             "privfed": __version__,
@@ -68,7 +68,7 @@ class GuardVerdict:
         }
 
     def text(self) -> str:
-        """Lines for a console."""
+        """Return the verdict as lines for a console."""
         wide = max((len(found.attack) for found in self.findings), default=0) + 2
         rows = [f"{found.state:11}{found.attack:{wide}}{says(found)}" for found in self.findings]
         level = f"A right guard is convicted at most with probability {LEVEL:g}."
@@ -76,7 +76,7 @@ class GuardVerdict:
 
 
 def says(found: Finding) -> str:
-    """A finding beside its state: what it found; or what it would have found; or why it did not look."""
+    """Return a finding's result: what was found, what would have been found, or why nothing was tested."""
     of = "" if found.of is None else f" of {found.of:g}"
     told = f"{found.metric}: {found.value:.4g}{of}"
     detail = found.detail
@@ -98,16 +98,16 @@ def says(found: Finding) -> str:
 def check_guard(
     guard: str, claim: GuardClaim, *, options: Mapping[str, Any] | None = None, **trial: Any
 ) -> GuardVerdict:
-    """Check a guard of another stack against its claim.
+    """Check a guard of another framework against its claim.
 
     Args:
         guard: its name, ``flower:MODULE:NAME``, ``flare:MODULE:CLASS`` or ``python:MODULE:CALLABLE``.
         claim: what is claimed of it.
-        options: with which its class is made.
+        options: arguments of its class.
         trial: shapes, table and runs; see :class:`.GuardTrial`.
 
     Raises:
-        InputError: there is no such guard, nothing to try it on, or it answers nothing at all.
+        InputError: there is no such guard, no input for it, or it never answers.
     """
     case = GuardTrial(opened(guard, options), claim, **trial)
     for given in TRIES * [case.nothing, case.pairs[0].present]:

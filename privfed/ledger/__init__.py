@@ -1,8 +1,8 @@
 """The ledger: a durable, hash-chained record of every charge, release and refusal.
 
-``ledger`` is what a gate calls, ``store`` the rows' form and what keeps them (``sqlite_store`` does, in
-one file); ``charge`` is what is charged and added up, ``policy_constraints`` what is in force;
-``verification`` and ``statement`` read it for others.
+``ledger`` is the gates' interface; ``store`` the form and storage of rows (``sqlite_store``: in one file); ``charge``
+the charges and their totals; ``policy_constraints`` the terms in force; ``verification`` and ``statement`` read a
+ledger for reports.
 """
 
 from privfed.ledger.charge import Charge, Reserved, Spent

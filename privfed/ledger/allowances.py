@@ -1,4 +1,4 @@
-"""What each individual of a cohort has spent, exactly: a query is charged only to those it asks."""
+"""Exact spending of each individual of a cohort: a query is charged only to those it queries."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from privfed.privacy.loss import Loss
 from privfed.questions import plugins
 from privfed.questions.query import CohortQuery, Query
 
-#: What one individual spends is counted in this many units per one: all proposals to spend are
-#: multiples of it.
+#: An individual's spending is counted in multiples of 1 / UNITS, as all proposed spends are.
 UNITS = 10**12
-#: What no individual is ever charged, in units: an amount of 2.3 million, more than any budget. Larger amounts
-#: are taken for it, so that 64 bits hold a total, what is reserved and one charge more.
+#: More than any individual is charged, in units: an amount of 2.3 million, above any budget. Larger amounts are reduced
+#: to it, so that 64 bits hold a total, reservations and one more charge.
 BEYOND = 2**61
 
 
 class Allowances:
-    """Amounts spent by each individual, in all and by study, in multiples of 1 / UNITS, rounded up; int64."""
+    """Each individual's spending, in total and by study, in multiples of 1 / UNITS, rounded up; int64."""
 
     def __init__(self, people: int, components: int) -> None:
         self.spent = np.zeros((people, components), dtype=np.int64)
@@ -34,7 +33,7 @@ class Allowances:
 
     @classmethod
     def of(cls, entries: Iterable[Entry], accountant: Accountant) -> Allowances | None:
-        """What a ledger's charges come to, or None unless they are a cohort's."""
+        """Return the sums of a ledger's charges, or None unless they are a cohort's."""
         found = None
         for entry in entries:
             people = people_of(entry)
@@ -45,7 +44,7 @@ class Allowances:
         return found
 
     def charge(self, asked: np.ndarray | slice, units: np.ndarray, study: str = "") -> None:
-        """Add an amount to those whom a study asked (LedgerError: it comes to more than is counted)."""
+        """Add an amount to the individuals whom a study queried (LedgerError: :data:`BEYOND` is reached)."""
         if not (self.spent[asked] < BEYOND - units).all():
             raise LedgerError(
                 f"an individual is charged more than {BEYOND // UNITS:,} in all, which no gate does and no budget "
@@ -55,11 +54,11 @@ class Allowances:
         self.by(study)[asked] += units
 
     def by(self, study: str) -> np.ndarray:
-        """Amounts that one study charged, shape (people, components)."""
+        """Return one study's charges, shape (people, components)."""
         return self._by_study.setdefault(study, np.zeros_like(self.spent))
 
     def reserved(self, blocks: Iterable[StudyBlock]) -> np.ndarray:
-        """What studies have reserved of each individual's budget and not charged her, of the same shape."""
+        """Return the studies' reserved and uncharged amounts of each individual's budget, same shape."""
         total = np.zeros_like(self.spent)
         for block in blocks:
             if not block.sealed:
@@ -70,7 +69,7 @@ class Allowances:
     def follow(
         self, entry: Entry, accountant: Accountant, kinds: Mapping[str, type[Query]] | None = None
     ) -> None:
-        """Count a ledger's row: a charge falls on those it asked, a block on all."""
+        """Add a ledger's row: a charge to the individuals it queried, a block to all."""
         if entry.event not in ("reserved", "block"):
             return
         cost = accountant.cost(Loss.from_dict(entry.body["loss"]))
@@ -86,7 +85,7 @@ class Allowances:
         study: str = "",
         blocks: Mapping[str, StudyBlock] = MappingProxyType({}),
     ) -> bool:
-        """Whether a study may charge everyone whom it asks: within the ceiling, what others reserved, and its share."""
+        """Whether a study's charge fits the ceiling less others' reservations, and its share, for all queried."""
         others = [block for name, block in blocks.items() if name != study]
         within = (self.spent + self.reserved(others))[asked] <= ceiling - units
         if study in blocks:
@@ -95,16 +94,16 @@ class Allowances:
         return bool(within.all())
 
     def most_of(self, study: str) -> Amount:
-        """The most that a study charged anyone, component by component."""
+        """Return the largest amount that a study charged any individual, by component."""
         return _most(self.by(study))
 
     def most_with(self, blocks: Iterable[StudyBlock]) -> Amount:
-        """The most that anyone has spent or that is reserved of her budget, component by component."""
+        """Return the largest amount spent or reserved by any individual, by component."""
         return _most(self.spent + self.reserved(blocks))
 
     @property
     def most(self) -> Amount:
-        """The total of the one who spent most, component by component."""
+        """The largest total of any individual, by component."""
         return _most(self.spent)
 
 
@@ -113,23 +112,23 @@ def _most(units: np.ndarray) -> Amount:
 
 
 def in_units(amount: Sequence[Fraction]) -> np.ndarray:
-    """An amount in whole units, rounded up, at most :data:`BEYOND`, shape (components,)."""
+    """Return an amount in units, rounded up, at most :data:`BEYOND`, shape (components,)."""
     return np.array([min(BEYOND, math.ceil(part * UNITS)) for part in amount], dtype=np.int64)
 
 
 def ceiling_in_units(ceiling: Sequence[Fraction | int]) -> np.ndarray:
-    """A ceiling in whole units, rounded down, below :data:`BEYOND`, shape (components,)."""
+    """Return a ceiling in units, rounded down, below :data:`BEYOND`, shape (components,)."""
     return np.array([min(BEYOND - 1, math.floor(part * UNITS)) for part in ceiling], dtype=np.int64)
 
 
 def people_of(entry: Entry) -> int | None:
-    """The size of the cohort that was charged, or ``None`` without a cohort."""
+    """Return the size of the charged cohort; None if there is no cohort."""
     people = entry.body.get("people")
     return people if isinstance(people, int) and people > 0 else None
 
 
 def asked_in(entry: Entry, kinds: Mapping[str, type[Query]] | None = None) -> np.ndarray | slice:
-    """Who was charged by a cohort's row: those whom its query asks; all, if its class is unknown."""
+    """Return whom a cohort's row charged: those whom its query queries; all, if its class is unknown."""
     kind, people = entry.body["kind"], people_of(entry)
     try:
         class_: type[Query] = (kinds or {}).get(kind) or plugins.load("queries", kind)

@@ -1,4 +1,4 @@
-"""What a release is charged with, and the running totals that budgets are held against."""
+"""Charges of releases, and the running totals that are compared with budgets."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from privfed.privacy.accountant import Accountant, Amount, plus
 from privfed.privacy.limit import ASPECTS, WHOLE, Limit, scope
 from privfed.privacy.loss import Loss
 
-#: What a guard's ``times`` is counted by: a study's own policy says it, so each study counts anew.
+#: Aspects that a guard's ``times`` is counted by: it is set in a study's policy, so each study
+#: counts from 0.
 COUNTED = ("study", "kind")
-NOTHING = Head(0, GENESIS)  #: The head of an empty ledger
+NOTHING = Head(0, GENESIS)  #: Head of an empty ledger
 
-#: What of a charge its row says, beside its loss and facts.
+#: Fields of a charge in its row, besides its loss and facts.
 _IN_ROWS = ("kind", "query", "study", "policy", "secure", "client", "round", "model")
 _OWN_ASPECTS = tuple(name for name in ASPECTS if name != "month")
 _row_of, _aspects_of = attrgetter(*_IN_ROWS), attrgetter(*_OWN_ASPECTS)
@@ -30,47 +31,45 @@ _row_of, _aspects_of = attrgetter(*_IN_ROWS), attrgetter(*_OWN_ASPECTS)
 
 @dataclass(frozen=True)
 class Charge:
-    """What is reserved before the data are read: public facts only."""
+    """A charge, which is reserved before the data are read; public facts only."""
 
-    principal: str  #: the server that asked
+    principal: str  #: the server that sent the query
     request: str  #: the request's id
     kind: str  #: the kind of query
     query: str  #: the query's digest
-    loss: Loss  #: what the release costs
-    study: str = ""  #: the study that it belongs to
-    #: digest of the policy that allowed it; an older one than that in force is refused
+    loss: Loss  #: the cost of the release
+    study: str = ""  #: its study
+    #: digest of the policy that allowed it; refused if it is not the one in force
     policy: str = ""
-    secure: bool = True  #: whether the noise is (test noise protects no record)
-    #: further facts for its row (mechanisms, relation, unit, versions)
+    secure: bool = True  #: whether the noise is secure (test noise does not protect)
+    #: further facts for the row (mechanisms, relation, unit, versions)
     facts: dict[str, Any] = field(default_factory=dict)
     client: str = ""  #: the data owner's public name
-    round: str = ""  #: the round in which it was asked
-    model: str = "central"  #: ``central``, or ``local`` where each individual's own bits are noised
-    terms: str = ""  #: digest of the terms (budgets, unit, relation) that its gate knows
+    round: str = ""  #: its round
+    model: str = "central"  #: ``central``, or ``local`` if each individual's own bits are noised
+    terms: str = ""  #: digest of the terms (budgets, unit, relation) known to its gate
 
     def body(self) -> dict[str, Any]:
-        """The charge as the plain data of a ledger row."""
+        """Return the charge as plain data for a ledger row."""
         named = zip(_IN_ROWS, _row_of(self), strict=True)
         return {**dict(named), "loss": self.loss.to_dict(), **self.facts}
 
     def aspects(self, time: str) -> dict[str, str]:
-        """What limits tell charges apart by."""
+        """Return the attributes by which limits group charges."""
         own = dict(zip(_OWN_ASPECTS, _aspects_of(self), strict=True))
         return {**own, "month": time[:7]}
 
     def scopes(
         self, time: str, terms: Mapping[str, Any] | None, blocks: Collection[str] = ()
     ) -> tuple[dict[str, str], list[str]]:
-        """Its aspects, and the scopes that it counts towards under the terms in force."""
+        """Return its aspects, and the scopes that it counts towards under the terms in force."""
         limits = () if terms is None else _limits(encode_body(terms.get("limit", [])))
         aspects = self.aspects(time)
         return aspects, tracked(aspects, limits, blocks)
 
 
 class Total(NamedTuple):
-    """The sum of some charges: exact amount, number without a finite guarantee, number, and what the
-    bounds rest on beside what is derived (see :class:`.Loss`).
-    """
+    """A sum of charges: amount, number without a finite guarantee, number, and basis (see :class:`.Loss`)."""
 
     amount: Amount
     unprotected: int = 0
@@ -80,20 +79,20 @@ class Total(NamedTuple):
     def plus(
         self, cost: Amount, finite: bool, count: int = 1, basis: tuple[str, ...] = ()
     ) -> Total:
-        """Add some equal charges."""
+        """Return the total after ``count`` more equal charges."""
         amount = plus(self.amount, cost, count) if self.amount else plus(cost, cost, count - 1)
         unprotected, times = self.unprotected + (not finite) * count, self.times + count
         known = tuple(sorted({*self.basis, *basis})) if basis and count else self.basis
         return Total(amount, unprotected, times, known)
 
     def to_plain(self) -> list[Any]:
-        """Give it as plain data: the components as text ``p/q``, two numbers, and any basis."""
+        """Return it as plain data: the components as text ``p/q``, two numbers, and any basis."""
         plain = [*map(str, self.amount), self.unprotected, self.times]
         return [*plain, list(self.basis)] if self.basis else plain
 
     @classmethod
     def from_plain(cls, plain: Any) -> Total:
-        """Read what :meth:`to_plain` gave; ``None`` is no charge at all."""
+        """Read the output of :meth:`to_plain`; None is an empty total."""
         if plain is None:
             return cls(())
         *plain, basis = plain if isinstance(plain[-1], list) else [*plain, []]
@@ -105,20 +104,20 @@ class Total(NamedTuple):
 
 @dataclass
 class Spent:
-    """What has been charged so far, under one accountant."""
+    """The charges so far, under one accountant."""
 
     total: Amount  #: the sum of all charges
     unprotected: int = 0  #: how many of them have no finite guarantee
-    #: how often each kind was charged; for a charge at hand, in its own study
+    #: how often each kind was charged; for a current charge, in its own study
     times: dict[str, int] = field(default_factory=dict)
-    #: the total of each scope that the charge at hand counts towards
+    #: the total of each scope that the current charge counts towards
     within: dict[str, Amount] = field(default_factory=dict)
-    aspects: dict[str, str] = field(default_factory=dict)  #: of the charge at hand
-    time: str = ""  #: of the charge at hand
-    head: Head = NOTHING  #: the end of the ledger's chain at that time
-    #: what the total's bounds rest on beside what is derived; see :class:`.Loss`
+    aspects: dict[str, str] = field(default_factory=dict)  #: of the current charge
+    time: str = ""  #: of the current charge
+    head: Head = NOTHING  #: end of the ledger's chain at that time
+    #: assumptions of the total's bounds that are not derived here; see :class:`.Loss`
     basis: tuple[str, ...] = ()
-    #: the share of each study that has one, by its name; of a cohort, each individual's
+    #: the share of each study that has one, by name; in a cohort, of each individual
     blocks: dict[str, StudyBlock] = field(default_factory=dict)
 
     @classmethod
@@ -130,7 +129,7 @@ class Spent:
         time: str,
         head: Head,
     ) -> Spent:
-        """What a charge comes on top of, by its aspects and the totals of its scopes."""
+        """Return the spending before a charge, from its aspects and the totals of its scopes."""
         within = {name: total.amount or nothing for name, total in totals.items()}
         times = {aspects["kind"]: totals[scope(COUNTED, aspects)].times}
         whole = totals[WHOLE]
@@ -138,18 +137,18 @@ class Spent:
         return cls(*spent)
 
     def after(self, cost: Amount, kind: str, count: int) -> Spent:
-        """What will have been charged after some more charges of one kind."""
+        """Return the spending after ``count`` more charges of one kind."""
         within = {name: plus(amount, cost, count) for name, amount in self.within.items()}
         times = {**self.times, kind: self.times.get(kind, 0) + count}
         return replace(self, total=plus(self.total, cost, count), times=times, within=within)
 
 
-#: Gives the reason why a charge is refused, by what will be spent after it, or ``None``.
+#: Returns the reason to refuse a charge, from the spending after it, or None.
 Refuse = Callable[[Spent], Reason | None]
 
 
 class Reserved(NamedTuple):
-    """The head after :meth:`.Ledger.reserve`, and why nothing was charged, or ``None``."""
+    """The head after :meth:`.Ledger.reserve`, and the reason if nothing was charged, or None."""
 
     head: Head
     refused: Reason | None = None
@@ -158,9 +157,9 @@ class Reserved(NamedTuple):
 def within_share(
     charge: Charge, block: StudyBlock, accountant: Accountant, refuse: Refuse
 ) -> Refuse:
-    """Refuse as well what takes a charge's study beyond its share, or comes after it was sealed.
+    """Extend ``refuse`` to charges beyond the study's share, and after the study was sealed.
 
-    A cohort's gate itself holds each individual's charges to the share.
+    A cohort's gate checks each individual's charges against the share itself.
     """
     cohort = "people" in charge.facts
 
@@ -176,9 +175,7 @@ def within_share(
 def tracked(
     aspects: Mapping[str, str], limits: Iterable[Limit], blocks: Collection[str] = ()
 ) -> list[str]:
-    """The scopes that a charge counts towards: the whole, its kind in its study, its study if that has
-    a share reserved, and those of limits.
-    """
+    """Return the scopes that a charge counts towards: the whole, kind in study, study with a share, limits."""
     named = [limit.scope(aspects) for limit in limits if limit.applies(aspects)]
     own = [scope(STUDY, aspects)] if aspects["study"] in blocks else []
     return list(dict.fromkeys([WHOLE, scope(COUNTED, aspects), *own, *named]))
@@ -190,15 +187,15 @@ def _limits(plain: bytes) -> tuple[Limit, ...]:
 
 
 def kind_of(name: str) -> str | None:
-    """The kind that a scope is about, if it is about one kind in one study."""
+    """Return the kind of a scope of one kind in one study, else None."""
     pairs: list[str] = msgspec.json.decode(name)
     return pairs[3] if tuple(pairs[::2]) == COUNTED else None
 
 
 def block_key(charge: Charge, spent: Spent) -> bytes:
-    """Equal for charges that may share a block: all but the query, and its round unless limited.
+    """Return a key that is equal for charges that may share a block; query and unlimited rounds may differ.
 
-    A study that was sealed since, by another process too, draws on none of its own.
+    A study that was sealed meanwhile, also by another process, no longer draws on its blocks.
     """
     asked = {"query": "", "round": "", "who": charge.principal, "scopes": sorted(spent.within)}
     own = spent.blocks.get(charge.study)
@@ -207,7 +204,7 @@ def block_key(charge: Charge, spent: Spent) -> bytes:
 
 
 def most(block: int, spent: Spent, cost: Amount, kind: str, refuse: Refuse) -> int:
-    """The most charges, halving from a block, that fit every budget; one is known to."""
+    """Return the most charges, halving from ``block``, that fit every budget; one is known to fit."""
     while block > 1 and refuse(spent.after(cost, kind, block)) is not None:
         block //= 2
     return max(block, 1)

@@ -1,4 +1,4 @@
-"""What makes a ledger its owner's: its identity, the secret beside it, and the keys that sign its heads."""
+"""The owner's side of a ledger: its identity, the owner's secret, and the keys that sign its heads."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from privfed.ledger.verification import check_begun
 
 
 class Custody(ABC):
-    """The owner's side of a ledger, which commits to its secret and its keys; see :class:`.Ledger`."""
+    """Base class of ledgers that commit to the owner's secret and keys; see :class:`.Ledger`."""
 
     dataset: str
     _store: Store
@@ -23,35 +23,35 @@ class Custody(ABC):
 
     @abstractmethod
     def entries(self, after: int = 0, events: tuple[str, ...] = ()) -> Iterator[Entry]:
-        """Rows in order."""
+        """Yield rows in order."""
 
     @abstractmethod
     def sign(self, head: Head) -> Head:
-        """The head with the owner's signature, if the ledger has a key."""
+        """Return the head with the owner's signature, if the ledger has a key."""
 
     @property
     @abstractmethod
     def path(self) -> Path | None:
-        """Where it is kept; ``None`` in memory."""
+        """The ledger's path; None in memory."""
 
     @property
     def identity(self) -> str:
-        """What tells this ledger from every other: the hash of its first row."""
+        """The ledger's identity: the hash of its first row."""
         self._identity = self._identity or str(self._store.hash_at(1))
         return self._identity
 
     def secret(self) -> bytes:
-        """The owner's durable secret, to which the ledger commits; in memory it lasts as long as this."""
+        """The owner's durable secret, to which the ledger commits; for a ledger in memory, in memory."""
         if self.path is None:
             self._secret = self._secret or new_secret()
             return self._secret
-        if self._committed is None:  # a ledger of an earlier version
+        if self._committed is None:  # begun by an earlier version
             return self._commit_secret(secret_beside(self.path))
         self.check_secret()
         return read_secret(self.path)
 
     def check_secret(self) -> None:
-        """Hold the secret beside the file to what the ledger commits to, if it does; or a LedgerError."""
+        """Check the secret against the ledger's commitment, if there is one (else LedgerError)."""
         if self.path is None or self._committed is None:
             return
         if commitment(read_secret(self.path)) != self._committed:
@@ -65,7 +65,7 @@ class Custody(ABC):
         return held
 
     def check_owner(self, dataset: str, key: bytes | None) -> None:
-        """Check whose ledger it is, and that a key is what signs it now; or a LedgerError."""
+        """Check the ledger's data set, and that ``key`` signs it now (else LedgerError)."""
         check_begun(self._store, dataset)
         if self.public is not None and key is None:
             raise LedgerError(
@@ -81,7 +81,7 @@ class Custody(ABC):
         )
 
     def renew_secret(self) -> None:
-        """Make another secret, by the owner's decision, in place of one that is lost."""
+        """Replace a lost secret, by the owner's decision."""
         if self.path is not None:
             self._commit_secret(renewed_secret(self.path))
 
@@ -94,16 +94,16 @@ class Custody(ABC):
 
     @property
     def public(self) -> bytes | None:
-        """The public key that signs its heads now, or ``None``."""
+        """The public key that signs its heads now, or None."""
         (held,) = self._store.look("key")
         return None if held is None else bytes.fromhex(held)
 
     def signing_keys(self) -> list[Entry]:
-        """The rows of all keys that signed its heads, in order."""
+        """Return the rows of all keys that signed its heads, in order."""
         return list(self.entries(events=("key",)))
 
     def check_public(self, public: bytes) -> None:
-        """Hold a public key against those that the ledger names; LedgerError: it is none of them."""
+        """Check that a public key is one of the ledger's (else LedgerError)."""
         if public.hex() not in [entry.body["public"] for entry in self.signing_keys()]:
             raise LedgerError(
                 f"{self._store}: names no such key among those that signed its heads; it is not what "
@@ -111,7 +111,7 @@ class Custody(ABC):
             )
 
     def rotate(self, successor: bytes, *, lost: bool = False) -> Head:
-        """Let another key sign from now on, under the earlier one's signature unless that is ``lost``."""
+        """Replace the signing key, with a signature of the earlier one unless it is ``lost``."""
         signer, earlier = Signer(successor, self.dataset), self.public
         if earlier is None or (self._signer is None and not lost):
             raise LedgerError(f"{self._store}: open it with the key that signs it now")
@@ -124,7 +124,7 @@ class Custody(ABC):
             return self.sign(head)
 
     def _commit_key(self, signer: Signer) -> None:
-        """Write down the first key that signs; no other one signs but by rotation."""
+        """Record the first signing key; others sign only after rotation."""
         public = signer.public.hex()
         with self._store.exclusive():
             (held,) = self._store.held("key")

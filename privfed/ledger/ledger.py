@@ -1,7 +1,8 @@
 """The durable, append-only, hash-chained record of every charge, release and refusal.
 
-One store per data set, for all its studies, under one budget. A charge is durable before data are
-read, a release's bytes before they are sent; nothing is refunded. Rows hold public facts only.
+There is one store per data set, for all its studies, under one budget. A charge is durable before
+data are read, a release's bytes before they are sent; nothing is refunded. Rows have public facts
+only.
 """
 
 from __future__ import annotations
@@ -56,15 +57,15 @@ class Ledger(Custody):
 
     Args:
         path: an SQLite file; ``None`` in memory (tests, ephemeral simulations); or another store.
-        dataset: names the data set; a ledger of another one is refused.
-        clock: gives the time written into rows.
-        key: the owner's Ed25519 key (32 bytes), to sign every head that leaves; or ``None``. The
-            ledger commits to its public half, and to the secret beside its file.
-        registry: where its heads are remembered, for a ledger that lasts; or ``None``.
+        dataset: the data set's name; a ledger of another one is refused.
+        clock: returns the time for rows.
+        key: the owner's Ed25519 key (32 bytes), to sign every published head; or None. The ledger commits to its
+            public half, and to the secret next to its file.
+        registry: stores the heads of persistent ledgers; or None.
 
     Raises:
-        LedgerError: the file is no ledger, another data set's, or was rewritten; another key signs it;
-            or the registry knows a later head of it, another ledger at its place, or a copy of it.
+        LedgerError: the file is no ledger, another data set's, or was rewritten; another key signs it; or the
+            registry has a later head, another ledger at its path, or a copy.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Ledger(Custody):
         if registry is not None and isinstance(path, str | Path):
             registry.check_place(Path(path))
         self._store = path if isinstance(path, Store) else SqliteStore(path, clock)
-        self._blocks: dict[bytes, tuple[int, int]] = {}  # what was reserved ahead: row, rest
+        self._blocks: dict[bytes, tuple[int, int]] = {}  # reserved blocks: row, remaining
         self._drawn: dict[tuple[str, str], tuple[int, bytes]] = {}
         self._store.undone = self._forget_blocks
         self._refusals = Refusals(self._store)
@@ -92,7 +93,7 @@ class Ledger(Custody):
                 check_begun(self._store, dataset)
                 self._store.check_last()
                 self._store.check_state()
-        if registry is not None and self.path is not None:  # before there is a second row
+        if registry is not None and self.path is not None:  # before the second row
             registry.check(self.identity, self.path, self.passes)
             registry.keep(self._known(self._store.head))
             self._store.written = lambda head: registry.keep(self._known(head))
@@ -104,7 +105,7 @@ class Ledger(Custody):
         return KnownLedger(self.identity, self.dataset, self.path.resolve(), head)
 
     def _begin(self) -> None:
-        """The first row; a ledger on disk commits to the secret beside it."""
+        """Write the first row; a ledger on disk commits to the secret next to it."""
         begun: dict[str, Any] = {"dataset": self.dataset, "format": FORMAT}
         state = {}
         if self.path is not None:
@@ -113,7 +114,7 @@ class Ledger(Custody):
 
     @classmethod
     def read(cls, path: str | Path) -> Ledger:
-        """Open an existing ledger of any data set, to look at and verify only."""
+        """Open an existing ledger of any data set, only for reading and verifying."""
         ledger = cls.__new__(cls)
         ledger._store = SqliteStore(path, reading=True)
         ledger.dataset = check_begun(ledger._store, None)
@@ -124,7 +125,7 @@ class Ledger(Custody):
 
     @staticmethod
     def begun(path: str | Path) -> bool:
-        """Whether anything was ever written to a file (not if its maker was killed at once)."""
+        """Whether a file has rows (not if its creator was killed at once)."""
         if Path(path).stat().st_size == 0:
             return False
         with closing(SqliteStore(path, reading=True)) as store:
@@ -136,27 +137,27 @@ class Ledger(Custody):
         return self._store.path
 
     def together(self) -> AbstractContextManager[object]:
-        """Make all written inside durable at its end, or nothing; only then may releases be sent."""
+        """Return a context in which all writes become durable together at its end, before releases are sent."""
         return self._store.exclusive()
 
-    # --- what the gate calls -------------------------------------------------------------------
+    # --- for the gate -------------------------------------------------------------------
 
     def adopt(self, policy: Policy, study: str = "", *, amend: bool = False) -> None:
         """Put a policy in force for a study.
 
-        To ``amend`` what is in force is the owner's choice; it is recorded, and gates with the old
+        ``amend``, the owner's choice, replaces a different policy in force; it is recorded, and gates with the old
         policy refuse from then on.
 
         Raises:
-            PolicyError: another policy or budget is in force; or past charges would lose their meaning
-                (accountant, unit, relation, cap).
+            PolicyError: another policy or budget is in force; or past charges would lose their meaning (accountant,
+                unit, relation, cap).
         """
         with self._store.exclusive():
             if not self.has_in_force(policy, study, amend=amend):
                 self._put_in_force(policy, study, self._store.held(f"policy:{study}")[0])
 
     def has_in_force(self, policy: Policy, study: str = "", *, amend: bool = False) -> bool:
-        """Whether a policy is in force for a study; PolicyError: it could not be adopted."""
+        """Whether a policy is in force for a study (PolicyError: it cannot be adopted)."""
         held, current, charged = self._store.look("terms", f"policy:{study}", "charged")
         if held is not None and current == policy.digest and held["terms"] == policy.terms:
             return True
@@ -169,7 +170,7 @@ class Ledger(Custody):
         return False
 
     def _check_holds(self, policy: Policy) -> None:
-        """A budget is never amended to less than what it was spent or reserved."""
+        """Check that an amended budget is not below what was spent or reserved."""
         accountant, budget = accountant_of(policy), policy.budget
         taken = self.taken(accountant)
         if budget is not None and not accountant.fits(taken, accountant.ceiling(budget)):
@@ -192,7 +193,7 @@ class Ledger(Custody):
             self._count_again(policy.limits, head.seq + 1)
 
     def _count_again(self, limits: tuple[Limit, ...], row: int) -> None:
-        """New limits have totals of their own: recompute all, in a row that knows the new limits."""
+        """Recompute all totals for new limits, in a row with the new limits."""
         self._store.forget("total:")
         (blocks,) = self._store.held(BLOCKS)
         counted = totals_of(self._store, limits, blocks=blocks or ())
@@ -209,8 +210,8 @@ class Ledger(Custody):
     ) -> Head:
         """Reserve a study's share of the budget in force, before its first charge.
 
-        ``division`` says by what a table was divided among owners. See :mod:`privfed.ledger.study_blocks`.
-        BudgetError: less is left; or the study has another share, or was sealed, or begun without one.
+        ``division`` describes how a table was divided among owners. See :mod:`privfed.ledger.study_blocks`.
+        BudgetError: less remains; or the study has another share, or was sealed, or begun without one.
         """
         with self._store.exclusive():
             held, plain = self._store.held("terms", BLOCKS)
@@ -247,7 +248,7 @@ class Ledger(Custody):
         return self.head
 
     def seal_study(self, study: str) -> Head:
-        """Close a study for ever: what it did not charge of its share goes back to the budget."""
+        """Close a study permanently: the uncharged part of its share returns to the budget."""
         with self._store.exclusive():
             (plain,) = self._store.held(BLOCKS)
             block = self._study_blocks(plain).get(study)
@@ -257,7 +258,7 @@ class Ledger(Custody):
             return self.sign(self._store.append("sealed", "", "", {"study": study}, state=state))
 
     def taken(self, accountant: Accountant, but: str = "") -> Amount:
-        """All charges, and what is reserved for studies but one and not charged yet; a cohort's most of any individual."""
+        """Return all charges plus other studies' uncharged reservations (not ``but``'s); in a cohort, the largest."""
         with self._store.reading():
             plain, whole = self._store.held(BLOCKS, f"total:{WHOLE}")
             others = [x for x in self._study_blocks(plain).values() if x.study != but]
@@ -267,7 +268,7 @@ class Ledger(Custody):
         return committed(Total.from_plain(whole).amount or accountant.nothing, others)
 
     def _people(self, accountant: Accountant) -> Allowances | None:
-        """What each individual of a cohort was charged; None for a table's ledger."""
+        """Return the charges by individual of a cohort; None for a table's ledger."""
         return Allowances.of(self.entries(events=("reserved",)), accountant)
 
     def _study_blocks(self, plain: Any) -> dict[str, StudyBlock]:
@@ -287,14 +288,14 @@ class Ledger(Custody):
         """Check every budget and reserve the charge, in one exclusive transaction.
 
         Args:
-            refuse: gives the reason to refuse a charge, by what will be spent, or ``None``.
+            refuse: returns the reason to refuse a charge, from the spending after it, or None.
             payload: the query's public values, for the transcript.
-            block: how many such charges to reserve at once, if they fit; later ones draw on them. The
-                rest of a block counts as spent when the process ends.
+            block: how many such charges to reserve at once, if they fit; later ones draw on them. What remains
+                counts as spent when the process ends.
 
         Returns:
-            the head after it, unsigned; and the recorded reason if nothing was charged. Otherwise the
-            charge is durable.
+            the head after it, unsigned; and the recorded reason if nothing was charged. Otherwise the charge is
+            durable.
         """
         who = charge.principal, charge.request
         with self._store.exclusive() as end:
@@ -318,7 +319,7 @@ class Ledger(Custody):
             return Reserved(head)
 
     def would_refuse(self, charge: Charge, accountant: Accountant, refuse: Refuse) -> Reason | None:
-        """What :meth:`reserve` would say, with nothing charged or recorded."""
+        """Return the reason that :meth:`reserve` would give now; nothing is charged or recorded."""
         with self._store.reading() as end:
             superseded, _, spent, block_of = self._before(charge, accountant, end)
             if block_of is not None:
@@ -328,9 +329,7 @@ class Ledger(Custody):
     def _before(
         self, charge: Charge, accountant: Accountant, end: Tip
     ) -> tuple[Reason | None, dict[str, Total], Spent, StudyBlock | None]:
-        """Whether the charge's policy was superseded, the totals that it adds to, what is spent or
-        reserved for other studies, and its own study's share.
-        """
+        """Return the reason if the policy is superseded, the charge's totals, earlier spending, its study's share."""
         terms, counts_by, in_force, plain = self._store.held(
             "terms", "accountant", f"policy:{charge.study}", BLOCKS
         )
@@ -366,7 +365,7 @@ class Ledger(Custody):
         payload: bytes,
         row: int,
     ) -> Head:
-        """Append a charge, or a block of equal ones, with the totals after it."""
+        """Append a charge, or a block of equal ones, with the new totals."""
         finite, basis = charge.loss.finite, charge.loss.basis
         after = {n: t.plus(cost, finite, count, basis).to_plain() for n, t in totals.items()}
         body = {**charge.body(), "amount": list(map(str, cost)), "totals": after}
@@ -380,7 +379,7 @@ class Ledger(Custody):
         return self._store.append("reserved", *who, body, payload, state=state)
 
     def _draw(self, charge: Charge, key: bytes, payload: bytes) -> bool:
-        """Take one charge from what was reserved ahead; recorded with the reply's bytes."""
+        """Take one charge from a reserved block; it is recorded with the reply's bytes."""
         row, left = self._blocks.get(key, (0, 0))
         if left == 0:
             return False
@@ -389,7 +388,7 @@ class Ledger(Custody):
         return True
 
     def _forget_blocks(self) -> None:
-        """A block whose row was undone was never paid for; the rest of others is given up."""
+        """Forget all blocks: an undone block was not charged; what remains of others is lost."""
         self._blocks.clear()
         self._drawn.clear()
 
@@ -398,11 +397,11 @@ class Ledger(Custody):
         return self._reply("released", charge, payload)
 
     def fail(self, charge: Charge, payload: bytes) -> Head:
-        """Record that a charged request came to nothing."""
+        """Record that a charged request failed."""
         return self._reply("failed", charge, payload)
 
     def _reply(self, event: str, charge: Charge, payload: bytes) -> Head:
-        """Record a reply, at the time of the row before: its own would tell how long evaluating took."""
+        """Record a reply, with the time of the row before: its own would reveal how long evaluation took."""
         who, state = (charge.principal, charge.request), None
         with self._store.exclusive():
             if who in self._drawn:
@@ -419,22 +418,22 @@ class Ledger(Custody):
             )
 
     def refuse(self, principal: str, request: str, reason: Reason, body: dict[str, Any]) -> Head:
-        """Record a refusal; nothing was charged."""
+        """Record a refusal, which charges nothing."""
         return self.sign(self._refusals.record(principal, request, reason, body))
 
     def note(self, event: str, body: dict[str, Any]) -> Head:
-        """Record a public fact, such as a study begun."""
+        """Record a public fact, such as the start of a study."""
         if event in OWN_EVENTS:
             raise LedgerError(f"an event {event!r} is the ledger's own; note it under another word")
         with self._store.exclusive():
             return self.sign(self._store.append(event, "", "", body))
 
     def failures(self, kind: str) -> int:
-        """How often charged queries of a kind came to nothing, in all processes."""
+        """Return how often charged queries of a kind failed, in all processes."""
         return int(self._store.look(f"failed:{kind}")[0] or 0)
 
     def find(self, principal: str, request: str) -> Entry | None:
-        """The latest entry of a request that was charged, or ``None``."""
+        """Return the latest entry of a charged request, or None."""
         return self._store.find(principal, request)
 
     def sign(self, head: Head) -> Head:
@@ -442,25 +441,25 @@ class Ledger(Custody):
         return head if self._signer is None else replace(head, signature=self._signer.sign(head))
 
     def seal(self, envelope: Envelope) -> Envelope:
-        """A reply with the owner's signature over it and its head, if the ledger has a key."""
+        """Return a reply with the owner's signature over it and its head, if the ledger has a key."""
         return envelope if self._signer is None else self._signer.seal(envelope)
 
     def passes(self, head: Head) -> bool:
-        """Whether the chain passes through a head that was published earlier."""
+        """Whether the chain contains a published head."""
         with self._store.reading():
             return self._store.hash_at(head.seq) == head.hash
 
-    # --- what reports read ---------------------------------------------------------------------
+    # --- for reports ---------------------------------------------------------------------
 
     def spent(self, accountant: Accountant) -> Spent:
-        """What has been charged so far, reservations included: from totals, or rows if added otherwise."""
+        """Return all charges including reservations, from the stored totals if the accountant is the same."""
         with self._store.reading():
             if self._store.held("accountant")[0] in (None, accountant.name):
                 totals = stored_totals(self._store)
             else:
                 totals = totals_of(self._store, (), accountant)
         whole = totals.get(WHOLE, Total(()))
-        times: Counter[str] = Counter()  # of each kind, over all studies
+        times: Counter[str] = Counter()  # by kind, over all studies
         for name, total in totals.items():
             if kind := kind_of(name):
                 times[kind] += total.times
@@ -470,19 +469,19 @@ class Ledger(Custody):
 
     @property
     def terms(self) -> dict[str, Any] | None:
-        """What all policies over this data set share (budgets, unit, relation, accountant)."""
+        """Return the terms of all policies of this data set (budgets, unit, relation, accountant)."""
         (held,) = self._store.look("terms")
         return None if held is None else dict(held["terms"])
 
     def policies(self) -> dict[str, Policy]:
-        """The policy in force for each study, by the study's name."""
+        """Return the policy in force for each study, by the study's name."""
         return {
             str(entry.body["study"]): Policy.from_dict(entry.body["policy"])
             for entry in self.entries(events=("policy",))
         }
 
     def times(self, study: str) -> dict[str, int]:
-        """How often each kind was charged in one study: what guards' ``times`` are held against."""
+        """Return how often each kind was charged in one study, for guards' ``times``."""
         with self._store.reading():
             totals = stored_totals(self._store)
         kinds = {kind for name in totals if (kind := kind_of(name))}
@@ -490,9 +489,7 @@ class Ledger(Custody):
         return {kind: total.times for kind, total in counted.items() if total is not None}
 
     def study_blocks(self) -> dict[str, StudyBlock]:
-        """The share of each study that has one, in the order in which they were reserved; of a cohort,
-        each individual's, and what was charged to the one who was charged most.
-        """
+        """Return the studies' shares in the order reserved; in a cohort, with the largest charge to an individual."""
         with self._store.reading():
             plain, counts_by = self._store.held(BLOCKS, "accountant")
             blocks = self._study_blocks(plain)
@@ -503,31 +500,31 @@ class Ledger(Custody):
         return {study: blocks[study] for study in order}
 
     def divisions(self) -> dict[str, dict[str, Any]]:
-        """By what a table was divided among owners, by the study that said so."""
+        """Return how a table was divided among owners, by the study that recorded it."""
         rows = self.entries(events=("share",))
         return {x.body["study"]: x.body["division"] for x in rows if "division" in x.body}
 
     def fixed_totals(self, accountant: Accountant) -> tuple[Amount, ...]:
-        """The first study's share and the first budget's ceiling, named before any charge: an odometer's."""
+        """Return totals fixed before any charge, for the odometer: the first study's share, the first budget."""
         return fixed_totals(self.entries(), accountant)
 
     @property
     def amended(self) -> bool:
-        """Whether something was charged under another budget than that in force."""
+        """Whether there were charges under another budget than that in force."""
         return bool(self._store.look("amended")[0])
 
     def entries(self, after: int = 0, events: tuple[str, ...] = ()) -> Iterator[Entry]:
-        """Rows in order: all of them, or those after a row's number and of some events."""
+        """Yield rows in order: all of them, or those after a row's number and of some events."""
         self._store.check_process()
         return map(Entry.of, self._store.select(after=after, events=events))
 
     def grown(self, after: int, events: tuple[str, ...]) -> list[Entry]:
-        """The durable rows of some events after a row's number, while other threads write."""
+        """Return durable rows of some events after a row's number, while other threads write."""
         with self._store.reading():
             return list(self.entries(after, events))
 
     def disclosed(self, session: str = "") -> Iterator[tuple[str, TranscriptEntry]]:
-        """What was released, in order, with its time; of one run by its prefix of request ids."""
+        """Yield releases in order, with their times; of one run, by its prefix of request ids."""
         asked: dict[tuple[str, str], bytes] = {}
         for entry in self.entries():
             if not entry.request.startswith(session):
@@ -548,10 +545,10 @@ class Ledger(Custody):
     def verify(
         self, heads: Head | Iterable[Head] | None = None, public: bytes | None = None
     ) -> Head:
-        """Recompute the whole chain and every total; return the end of the chain.
+        """Recompute the whole chain and every total, and return the end of the chain.
 
         Args:
-            heads: heads published earlier; the chain must contain them.
+            heads: published heads; the chain must contain them.
             public: the owner's public key, if those heads must be signed.
 
         Raises:
@@ -565,11 +562,11 @@ class Ledger(Custody):
         return verify(self._store, published)
 
     def export(self, format: str = "jsonl") -> Iterator[str]:
-        """All rows as text, line by line: ``jsonl`` (JSON lines) or ``csv``."""
+        """Yield all rows as lines of text: ``jsonl`` (JSON lines) or ``csv``."""
         return export(self.entries(), format)
 
     def budget(self, by: str | None = None) -> list[Line]:
-        """What is spent, reserved and remaining: in all, and by each value of an aspect, if one is given."""
+        """Return the budget statement: spent, reserved and remaining, in total and by values of an aspect."""
         with self._store.snapshot():
             whole, *lines = statement(
                 self.entries(),
@@ -585,7 +582,7 @@ class Ledger(Custody):
         return [whole, *lines]
 
     def close(self) -> None:
-        """Close the store; the registry's witness then sees the last head."""
+        """Close the store, after sending the last head to the registry's witness."""
         try:
             self._refusals.close()
             if self._registry is not None:
@@ -595,5 +592,5 @@ class Ledger(Custody):
 
 
 def _named(totals: Mapping[str, Any]) -> dict[str, Any]:
-    """Totals by scope as values of the state."""
+    """Return totals by scope as values of the state."""
     return {f"total:{name}": total for name, total in totals.items()}

@@ -1,4 +1,4 @@
-"""What all policies over one data set share, and when another may take their place."""
+"""The terms that all policies of one data set share, and when a policy may be replaced."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,17 +11,17 @@ from privfed.questions.exact import exact, shown_delta
 
 
 def terms_digest(policy: Policy) -> str:
-    """SHA-256 of what a policy shares with the data set's others."""
+    """Return SHA-256 of a policy's terms, which all policies of the data set share."""
     return wire.digest(encode_body(policy.terms))
 
 
 def raised(held: dict[str, Any], terms: dict[str, Any]) -> bool:
-    """Whether a ceiling takes another one's place: no filter's was fixed in advance then."""
+    """Whether a different ceiling replaces one in force, which was then not fixed in advance."""
     return any(held.get(key) != terms.get(key) for key in ("budget", "limit"))
 
 
 def check_countable(where: object, held: dict[str, Any], terms: dict[str, Any]) -> None:
-    """Past charges keep their meaning only under one accountant, unit and relation."""
+    """Check that accountant, unit and relation are the same, as past charges require."""
     for key in ("accountant", "unit", "relation", "cap"):
         if held.get(key) != terms.get(key):
             raise PolicyError(
@@ -33,7 +33,7 @@ def check_countable(where: object, held: dict[str, Any], terms: dict[str, Any]) 
 def check_in_force(
     where: object, held: Any, current: str | None, policy: Policy, study: str
 ) -> None:
-    """Hold a policy to what is in force: the data set's terms, and the study's own policy."""
+    """Check a policy against the data set's terms and the study's policy in force."""
     way_out = "keep to it, or amend it (the data owner's choice, which is recorded: --amend)"
     if held is not None and held["terms"] != policy.terms:
         named = sorted(
@@ -48,7 +48,7 @@ def check_in_force(
 
 
 def _instead(held: object, own: object) -> str:
-    """One term that is in force, and the policy's own, where these are short enough to read."""
+    """Return a differing term, in force and in the policy, in words, if short enough."""
     if isinstance(held, list) or isinstance(own, list):
         return ""
     return f" ({_term(held)}, not {_term(own)})"

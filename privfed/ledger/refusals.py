@@ -1,4 +1,4 @@
-"""Refusals in a ledger: a row for each at first and for many later on, so that no asker fills a disk by asking again."""
+"""Refusals in a ledger: one row each at first, then one for many, so that a server cannot fill the disk."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from privfed.errors import LedgerError
 from privfed.exchange.messages import Head, Reason
 from privfed.ledger.store import Entry, Store
 
-#: Refusals of one study for one reason that have a row each. From then on a row tells of all since the one before, as
-#: soon as they are one of so many parts of all, and when the ledger is closed.
+#: Number of refusals of one study for one reason that have a row each; afterwards a row covers several, once they are
+#: this fraction of all, and when the ledger is closed.
 EACH, PARTS = 64, 8
 
 
 @dataclass
 class _Refused:
-    """Refusals of one study for one reason: all, those that no row tells of yet, two of their kinds, and the last."""
+    """Refusals of one study for one reason: all, those not in a row yet, up to two of their kinds, and the last."""
 
     every: int = 0
     untold: int = 0
@@ -26,18 +26,18 @@ class _Refused:
 
 
 class Refusals:
-    """Counts the refusals of one opening of a ledger, and tells of them in its rows."""
+    """Counts the refusals of one opening of a ledger, and records them in its rows."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._counted: dict[tuple[str, Reason], _Refused] = {}
 
     def record(self, principal: str, request: str, reason: Reason, body: dict[str, Any]) -> Head:
-        """Count one more refusal; the head after its row, or the end of the chain as it is."""
+        """Count a refusal and return the head, after its row if it has one."""
         with self._store.exclusive() as end:
             told = self._counted.setdefault((str(body.get("study", "")), reason), _Refused())
             told.every, told.untold = told.every + 1, told.untold + 1
-            if len(told.kinds) < 2:  # an asker chooses the names
+            if len(told.kinds) < 2:  # the server chooses the names
                 told.kinds.add(str(body.get("kind", "")))
             told.last = principal, request, {**body, "reason": reason}
             if told.every <= EACH or told.untold * PARTS >= told.every:
@@ -45,15 +45,15 @@ class Refusals:
             return Head(end.seq, end.hash)
 
     def close(self) -> None:
-        """Tell of all that no row tells of yet."""
-        with suppress(LedgerError):  # a full disk, or another process's
+        """Record all refusals that are not in a row yet."""
+        with suppress(LedgerError):  # a full disk, or a lock by another process
             for told in self._counted.values():
                 if told.untold:
                     with self._store.exclusive():
                         self._tell(told)
 
     def _tell(self, told: _Refused) -> Head:
-        """A row with what the last one was; of several kinds it says none, which pages count by."""
+        """Append a row for the last refusal, without the kind if there were several."""
         principal, request, body = told.last
         if told.untold > 1:
             body["count"] = told.untold
@@ -64,5 +64,5 @@ class Refusals:
 
 
 def refusals_in(entry: Entry) -> int:
-    """Of how many refusals a row tells."""
+    """Return how many refusals a row covers."""
     return int(entry.body.get("count", 1))

@@ -1,7 +1,7 @@
-"""What a user's machine remembers of ledgers: the last head of each, by the ledger's identity.
+"""The last head of each ledger known on a user's machine, by the ledger's identity.
 
-Only a head kept elsewhere shows that a ledger was put back from an older copy, begun anew, or copied.
-Heads are kept in the user's state folder (``XDG_STATE_HOME``, or ``~/.local/state``), and by a witness.
+Only a head stored elsewhere reveals that a ledger was replaced by an older copy, begun anew, or copied. Heads are
+stored in the user's state folder (``XDG_STATE_HOME``, or ``~/.local/state``), and by a witness.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ PATIENCE = 30  #: Seconds to wait for a witness's address
 
 
 def state_folder() -> Path:
-    """The user's folder for what privfed remembers between runs; it may not exist yet."""
+    """Return the user's state folder for privfed, which may not exist yet."""
     named = os.environ.get("XDG_STATE_HOME")
     try:
         base = Path(named) if named else Path.home() / ".local" / "state"
@@ -34,7 +34,7 @@ def state_folder() -> Path:
 
 @dataclass(frozen=True)
 class KnownLedger:
-    """A ledger that was seen: its identity, data set, place, and last head."""
+    """A known ledger: its identity, data set, path and last head."""
 
     identity: str
     dataset: str
@@ -43,7 +43,7 @@ class KnownLedger:
 
 
 def identity_at(path: Path) -> str:
-    """The identity of the ledger at a place, the hash of its first row; empty where there is none."""
+    """Return the identity of the ledger at a path, the hash of its first row; empty if there is none."""
     if not path.is_file() or path.stat().st_size == 0:
         return ""
     store = SqliteStore(path, reading=True)
@@ -56,10 +56,10 @@ def identity_at(path: Path) -> str:
 
 
 class Registry:
-    """Last heads of ledgers, one file for each identity; LedgerError: they cannot be read or written.
+    """Last heads of ledgers, one file per identity (LedgerError: they cannot be read or written).
 
-    A witness is a file, or an ``http(s)`` address, to which every head is appended: one line
-    ``identity seq:hash data set``. An address answers GET with the lines and takes one by POST.
+    A witness is a file, or an ``http(s)`` address, to which every head is appended as a line
+    ``identity seq:hash data set``. An address answers GET with all lines and accepts one by POST.
     """
 
     def __init__(self, folder: Path | None = None, witness: str = "") -> None:
@@ -67,36 +67,36 @@ class Registry:
         self.witness = witness
 
     def known(self) -> list[KnownLedger]:
-        """All ledgers that were seen."""
+        """Return all known ledgers."""
         with self._faults():
             files = sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []
             return [self._read(file) for file in files]
 
     def of(self, identity: str) -> KnownLedger | None:
-        """What is known of one ledger."""
+        """Return what is known of one ledger, or None."""
         with self._faults():
             file = self._file(identity)
             return self._read(file) if file.exists() else None
 
     def at(self, path: Path) -> KnownLedger | None:
-        """The ledger that was last seen at a place."""
+        """Return the ledger that was last seen at a path, or None."""
         place = path.resolve()
         return next((one for one in self.known() if one.path == place), None)
 
     def under(self, folder: Path) -> list[KnownLedger]:
-        """The ledgers that were last seen in a folder."""
+        """Return the ledgers that were last seen in a folder."""
         place = folder.resolve()
         return [one for one in self.known() if one.path.parent == place]
 
     def heads(self, identity: str) -> list[Head]:
-        """All heads that the ledger's chain must contain, the witness's included."""
+        """Return all heads that the ledger's chain must contain, including the witness's."""
         known = self.of(identity)
         mine = [] if known is None else [known.head]
         lines = [line.split(" ", 2) for line in self._witnessed().splitlines() if line.strip()]
         return mine + [Head.parse(line[1]) for line in lines if line[0] == identity]
 
     def check_place(self, path: Path) -> None:
-        """Check that a ledger seen at a place is still there; LedgerError: it is gone, or another is."""
+        """Check that a ledger seen at a path is still there (LedgerError: it is gone, or another is there)."""
         known = self.at(path)
         here = "" if known is None else identity_at(path)
         if known is not None and here != known.identity:
@@ -108,7 +108,7 @@ class Registry:
             )
 
     def check(self, identity: str, path: Path | None, passes: Callable[[Head], bool]) -> list[Head]:
-        """Hold a ledger to the heads and place known of it, and give these; LedgerError: it misses one."""
+        """Check a ledger against its known heads and path, and return the heads (LedgerError: one is missing)."""
         original = self.original(identity, path)
         if original is not None:
             raise LedgerError(
@@ -125,14 +125,14 @@ class Registry:
         return heads
 
     def original(self, identity: str, path: Path | None) -> Path | None:
-        """Where else the same ledger lies, if it was last seen there and is there still."""
+        """Return another path of the same ledger, if it was last seen there and still is there."""
         known = self.of(identity)
         if known is None or path is None or known.path == path.resolve():
             return None
         return known.path if identity_at(known.path) == identity else None
 
     def keep(self, known: KnownLedger) -> None:
-        """Remember a ledger's head and place; an earlier head never replaces a later one."""
+        """Store a ledger's head and path; an earlier head never replaces a later one."""
         with self._faults(), self._alone():
             file = self._file(known.identity)
             held = self._read(file) if file.exists() else None
@@ -144,7 +144,7 @@ class Registry:
             partial.replace(file)
 
     def check_witness(self) -> None:
-        """Check that there is a witness to read, where one is named (InputError: no such file)."""
+        """Check that a witness, if there is one, can be read (InputError: no such file)."""
         if self.witness and self._address is None and not Path(self.witness).is_file():
             raise InputError(
                 f"witness {self.witness}: there is no such file; give the one that keeps the heads, or its address"
@@ -166,7 +166,7 @@ class Registry:
                 os.fsync(file.fileno())
 
     def forget(self, path: Path) -> KnownLedger:
-        """Forget the ledger that was last seen at a place, by the user's decision."""
+        """Forget the ledger that was last seen at a path, by the user's decision."""
         known = self.at(path)
         if known is None:
             raise InputError(f"{path}: no ledger is known there; nothing to forget")

@@ -1,4 +1,4 @@
-"""A data owner's durable secret, from which its records' coins come: a file that the ledger commits to."""
+"""A data owner's durable secret, which seeds the records' coins: a file that the ledger commits to."""
 
 import os
 import secrets
@@ -15,9 +15,9 @@ ENDING = ".secret"  #: Ending of its file
 
 
 def beside(ledger: Path, ending: str) -> Path:
-    """The file that belongs to a ledger's: ``clinic.secret`` to ``clinic.db``, ``a.sqlite.ledger.secret`` to ``a.sqlite``.
+    """Return a file next to a ledger: ``clinic.secret`` for ``clinic.db``, ``a.sqlite.ledger.secret`` for ``a.sqlite``.
 
-    A ledger of another ending than ``.db`` that an earlier version began has what it had then: ``a.secret``.
+    A ledger with another ending than ``.db`` that an earlier version began keeps ``a.secret``.
     """
     earlier, own = ledger.with_suffix(ending), own_beside(ledger, ending)
     kept = earlier.with_suffix(ENDING).exists() and not own_beside(ledger, ENDING).exists()
@@ -25,15 +25,15 @@ def beside(ledger: Path, ending: str) -> Path:
 
 
 def own_beside(ledger: Path, ending: str) -> Path:
-    """The file that belongs to a ledger begun by this version, and to no other one's."""
+    """Return the file next to a ledger begun by this version, which no other ledger uses."""
     name = ledger.stem if ledger.suffix == ".db" else f"{ledger.name}.ledger"
     return ledger.with_name(f"{name}{ending}")
 
 
 def secret_beside(ledger: Path, *, begun: bool = True) -> bytes:
-    """Read or make the secret beside a ledger's file, which is ``begun`` already, or has no first row yet.
+    """Read a ledger's secret, or create it unless the ledger has ``begun`` (has a first row).
 
-    Processes that start at once get the same one. LedgerError: the file cannot be kept, or is damaged.
+    Processes that start at once get the same secret. LedgerError: the file cannot be written, or is damaged.
     """
     with _kept(ledger) as path:
         path = path if begun else own_beside(ledger, ENDING)
@@ -43,7 +43,7 @@ def secret_beside(ledger: Path, *, begun: bool = True) -> bytes:
 
 
 def read_secret(ledger: Path) -> bytes:
-    """Read the secret beside a ledger's file; LedgerError: it is lost or damaged, or others can read it."""
+    """Read a ledger's secret (LedgerError: it is lost or damaged, or others can read it)."""
     way_out = (
         "put it back from a copy, or, if there is none, let its owner make another, which is "
         f"recorded: privfed ledger renew-secret {ledger}"
@@ -63,7 +63,7 @@ def read_secret(ledger: Path) -> bytes:
 
 
 def renewed_secret(ledger: Path) -> bytes:
-    """Make another secret in the old one's place, by the owner's decision."""
+    """Replace the secret, by the owner's decision, and return the new one."""
     with _kept(ledger) as path:
         path.unlink(missing_ok=True)
         _make(path)
@@ -71,7 +71,7 @@ def renewed_secret(ledger: Path) -> bytes:
 
 
 def commitment(secret: bytes) -> str:
-    """SHA-256 of a secret: what its ledger says of it (32 random bytes cannot be guessed from it)."""
+    """Return SHA-256 of a secret, for its ledger (32 random bytes cannot be recovered from it)."""
     return sha256(b"privfed secret\n" + secret).hexdigest()
 
 
@@ -82,12 +82,12 @@ def _kept(ledger: Path) -> Iterator[Path]:
 
 
 def new_secret() -> bytes:
-    """A secret that is kept nowhere else."""
+    """Return a new random secret."""
     return secrets.token_bytes(SIZE)
 
 
 def _make(path: Path) -> None:
-    """Write a new secret under its name in one step, unless another process was first."""
+    """Write a new secret atomically, unless another process was first."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -24,8 +24,8 @@ from privfed.errors import LedgerError
 from privfed.ledger.store import NO_ROWS, STATEFUL, Row, Store, Tip
 from privfed.questions import wire
 
-LEAST = 1024  #: Payloads of fewer bytes are kept as they are
-MOST = wire.LIMIT + 2**20  #: Most bytes of one payload: what the wire carries, and its envelope
+LEAST = 1024  #: Smaller payloads, in bytes, are not compressed
+MOST = wire.LIMIT + 2**20  #: Maximum payload, in bytes: a message and its envelope
 
 
 def _any_of(events: tuple[str, ...]) -> str:
@@ -47,17 +47,17 @@ SCHEMA = (
     _index(STATEFUL),
     "CREATE TABLE state (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
 )
-#: The index of rows that hold a digest, as it was before studies had shares; replaced when next written.
+#: The index of rows with a digest in earlier versions; replaced when next written.
 EARLIER = _index(("reserved", "block", "counted", "policy", "failed"))
-#: What to do about a file that the disk, or somebody, spoilt.
+#: Advice for a damaged file.
 NEWEST = "put its newest copy back: privfed ledger restore"
-#: Rows of what was charged or answered for one request, by the index ``once``.
+#: Charges and replies of one request, by the index ``once``.
 _OF_REQUEST = "principal = ? AND request = ? AND request != '' AND event != 'refused'"
 _COLUMNS = "seq, time, event, principal, request, body, payload, hash, packed"
 
 
 class SqliteStore(Store):
-    """An open file; ``reading``: opens an existing one and never writes. See :class:`.Store`."""
+    """A store in an SQLite file; ``reading`` opens an existing one and never writes. See :class:`.Store`."""
 
     faults = (OSError, sqlite3.Error)
 
@@ -81,7 +81,7 @@ class SqliteStore(Store):
         self._opened = [] if path is None or reading else self._files()
 
     def _inherits(self, held: Callable[[], SqliteStore | None]) -> bool:
-        """Whether a store is of this file, and a parent of this process opened it."""
+        """Whether a store is of this file and was opened by a parent process."""
         other = held()
         return other is not None and other._real == self._real and other._process != self._process
 
@@ -113,7 +113,7 @@ class SqliteStore(Store):
             raise LedgerError(f"{self}: {error}; give a file that can be {wanted}") from None
 
     def _roll_back(self) -> None:
-        """Roll back the transaction in which the file's maker was killed: a read-only connection cannot, and fails."""
+        """Roll back the transaction of a killed writer, which a read-only connection cannot do."""
         if self.path is not None and Path(f"{self.path}-journal").exists():
             with closing(sqlite3.connect(self.path, timeout=60)) as db:
                 db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
@@ -124,7 +124,7 @@ class SqliteStore(Store):
         return f"{self.path.resolve().as_uri()}?mode=ro" if self._reading else str(self.path)
 
     def _create(self, db: sqlite3.Connection) -> None:
-        """Make the tables of a new file, once, whichever process comes first."""
+        """Create the tables of a new file, once, by whichever process is first."""
         db.execute("BEGIN IMMEDIATE")
         found = dict(db.execute("SELECT name, sql FROM sqlite_master"))
         if found and "entries" not in found:
@@ -143,14 +143,14 @@ class SqliteStore(Store):
         self._db.execute("BEGIN IMMEDIATE")
 
     def insert(self, row: Row, digest: str) -> None:
-        """Add a row; the index ``once`` sees to it that nothing is charged or answered twice."""
+        """Add a row; the index ``once`` prevents charging or answering twice."""
         stored, packed = pack(row[6])
         self._db.execute(
             "INSERT INTO entries VALUES (?,?,?,?,?,?,?,?,?)", (*row[:6], stored, digest, packed)
         )
 
     def commit(self, state: Mapping[str, bytes]) -> None:
-        """Write the state, synchronise the write-ahead log with the disk, and see that it is still there."""
+        """Write the state, synchronise the write-ahead log with the disk, and check that the file still exists."""
         if state:
             self._db.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", state.items())
         self._db.execute("COMMIT")
@@ -161,7 +161,7 @@ class SqliteStore(Store):
             )
 
     def _files(self) -> list[tuple[int, int]]:
-        """What lies under the names of the file and its write-ahead log."""
+        """Return what is at the paths of the file and its write-ahead log (device and inode)."""
         found = []
         for ending in ("", "-wal", "-shm"):
             with suppress(OSError):
@@ -181,7 +181,7 @@ class SqliteStore(Store):
     # --- reading -------------------------------------------------------------------------------
 
     def last(self) -> Tip:
-        """The last row, by the primary key."""
+        """Return the last row, by the primary key."""
         found = self._query("SELECT seq, hash, time FROM entries ORDER BY seq DESC LIMIT 1")
         return Tip(*found[0]) if found else NO_ROWS
 
@@ -211,18 +211,18 @@ class SqliteStore(Store):
             raise self._fault(error) from None
 
     def charged(self, principal: str, request: str) -> bool:
-        """Whether a request was charged or answered before, by the index alone."""
+        """Whether a request was charged or answered before, by the index only."""
         sql = f"SELECT 1 FROM entries WHERE {_OF_REQUEST} LIMIT 1"
         return bool(self._query(sql, principal, request))
 
     def stored(self, *names: str) -> dict[str, bytes]:
-        """Values of the state, one look for all."""
+        """Return values of the state, with one query."""
         where = f" WHERE name IN ({', '.join('?' * len(names))})" if names else ""
         return dict(self._query(f"SELECT name, value FROM state{where}", *names))
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """A read transaction of SQLite."""
+        """Open a read transaction of SQLite."""
         with self._lock:
             self.check_process()
             self._query("BEGIN")
@@ -252,7 +252,7 @@ class SqliteStore(Store):
         return not (self._query("SELECT 1 FROM entries LIMIT 1") or self.stored())
 
     def check_form(self) -> None:
-        """Tables and indices as written here, no trigger or view beside them, and a sound file."""
+        """Check that the file is sound, and has exactly the tables and indices written here."""
         found = {
             sql for (sql,) in self._query("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
         }
@@ -262,25 +262,25 @@ class SqliteStore(Store):
             raise LedgerError(f"{self}: the file is damaged; {NEWEST}")
 
     def close(self) -> None:
-        """Close the file; the last one to do so leaves a single plain file behind."""
+        """Close the file; the last connection to close leaves a single file."""
         if not self._reading and self.path is not None:
-            with suppress(sqlite3.Error):  # somebody else has it open, or it is gone
+            with suppress(sqlite3.Error):  # another process has it open, or it is gone
                 self._db.execute("PRAGMA busy_timeout = 0")
                 self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
         _OPEN.pop(id(self), None)
 
 
-#: Stores that are open, those among them that a parent of this process opened.
+#: Open stores, including those that a parent process opened.
 _OPEN: WeakValueDictionary[int, SqliteStore] = WeakValueDictionary()
 _MAKING = threading.Lock()
 
 
 def make_private(path: Path) -> None:
-    """Make an empty file that is its owner's alone, unless there is one, which is not opened; OSError: it cannot be written.
+    """Create an empty file that only its owner can access, unless it exists (OSError: it cannot be written).
 
-    Were it opened and closed, all locks of this process on it would go, those of its other connections too
-    (POSIX), and another process could remove the log that they write to.
+    An existing file is not opened: closing it would release all locks of this process on it, including other
+    connections' (POSIX), and another process could remove the log that they write to.
     """
     with _MAKING, suppress(FileExistsError):
         os.close(os.open(path.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -289,9 +289,9 @@ def make_private(path: Path) -> None:
 
 
 def copy_database(source: Path, to: Path) -> None:
-    """Copy a database as of one moment into a new plain file, whoever writes it meanwhile.
+    """Copy a database as of one point in time into a new plain file, despite concurrent writes.
 
-    LedgerError: one cannot be read, or the other not be made.
+    LedgerError: the source cannot be read, or the copy not written.
     """
     try:
         os.close(os.open(to, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -308,7 +308,7 @@ def copy_database(source: Path, to: Path) -> None:
 
 @lru_cache(maxsize=2)
 def pack(payload: bytes) -> tuple[bytes, int]:
-    """The stored form of a payload, and whether it is compressed (1) or not (0); the last two are kept."""
+    """Return a payload's stored form, and 1 if compressed, else 0; the last two results are cached."""
     if not LEAST <= len(payload) <= MOST:
         return payload, 0
     packed = zstd.compress(payload, 1)
@@ -316,7 +316,7 @@ def pack(payload: bytes) -> tuple[bytes, int]:
 
 
 def unpack(seq: int, stored: bytes, packed: int) -> bytes:
-    """The payload of entry ``seq``; LedgerError if it is damaged or larger than any that was written."""
+    """Return the payload of entry ``seq`` (LedgerError: it is damaged, or above :data:`MOST`)."""
     if packed == 0:
         return stored
     reader = zstd.ZstdDecompressor()

@@ -1,4 +1,4 @@
-"""A ledger read for people: what is spent, reserved and remaining, and rows as text."""
+"""Budget statements of a ledger (spent, reserved, remaining), and export of its rows as text."""
 
 import base64
 import csv
@@ -31,25 +31,25 @@ class Line:
     spent: Amount  #: charged and answered, under the ledger's accountant
     reserved: Amount  #: charged and not (yet) answered; counts as spent
     components: tuple[str, ...] = ()  #: of an amount, such as ``("rho", "delta")``
-    unprotected: int = 0  #: answers without any finite guarantee
-    releases: int = 0  #: how often something was charged
-    budget: Budget | None = None  #: the ceiling for just this line, if any
-    #: epsilon, delta, ceiling: what is proved; see :class:`.PrivacyStatement`. Of a study's own share:
-    #: what that guarantees of the study's releases, given all before them, whatever comes after
+    unprotected: int = 0  #: answers without a finite guarantee
+    releases: int = 0  #: number of charges
+    budget: Budget | None = None  #: the ceiling of this line, if any
+    #: the guarantee (epsilon, delta, ceiling); see :class:`.PrivacyStatement`. For a study with a share: of the study's
+    #: releases, given all before them, whatever comes later
     epsilon: Fraction | None = None
     delta: Fraction = Fraction(0)
     ceiling: Fraction | None = None
-    #: the epsilon that one more study may spend, or ``None`` without a budget
+    #: the epsilon that one more study may spend; None without a budget
     remaining: Fraction | None = None
-    secure: bool = True  #: whether all noise was; test noise protects no record
-    basis: str = ""  #: what the figures rest on beside what is derived, in words; or nothing
-    #: epsilon if the masks of its sums fail, or none without masks
+    secure: bool = True  #: whether all noise was secure; test noise does not protect
+    basis: str = ""  #: assumptions of the figures that are not derived here, in words; or empty
+    #: epsilon if the masks of its sums fail; None without masks
     unmasked: Fraction | None = None
-    share: Amount = ()  #: of a study: what it reserved of the budget, or nothing
+    share: Amount = ()  #: of a study: its reserved share of the budget, or empty
 
     @property
     def basis_in_words(self) -> str:
-        """What the figures rest on, and what they are if the masks of its sums fail, in words; or nothing."""
+        """Return the figures' assumptions, and their values if masks fail, in words; or empty."""
         if self.unmasked is None:
             return self.basis
         most = "epsilon" if self.share else "at most epsilon"
@@ -57,7 +57,7 @@ class Line:
         return f"{self.basis}; if the masks fail, {most} {shown(self.unmasked)}{so_far}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the line as plain data, numbers as text."""
+        """Return the line as plain data, numbers as text."""
         names = self.components or tuple(map(str, range(len(self.spent))))
         return {
             "by": self.by,
@@ -79,18 +79,18 @@ class Line:
 
 
 class _Sums:
-    """Totals of answered and unanswered charges by name; in a cohort, of the individual charged most."""
+    """Totals of answered and unanswered charges by name; in a cohort, the largest of any individual."""
 
     def __init__(self) -> None:
         self.spent: dict[str, Total] = {}
         self.reserved: dict[str, Total] = {}
         self.accountant = ""
-        self.test: set[str] = set()  # names under which some noise was seeded
-        self.alone: dict[str, Amount] = {}  # what masked charges cost more if their masks fail
+        self.test: set[str] = set()  # names with some seeded noise
+        self.alone: dict[str, Amount] = {}  # extra cost of masked charges if their masks fail
         self._each: dict[tuple[str, int], Allowances] = {}
 
     def add(self, names: Iterable[str], entry: Entry, answered: int, open_: int) -> None:
-        """Count one charging row, a block's answered and unanswered parts apart."""
+        """Add one charging row, with a block's answered and unanswered parts separately."""
         cost = tuple(map(Fraction, entry.body["amount"]))
         loss = entry.body["loss"]
         finite, basis = "unprotected" not in loss, tuple(loss.get("basis", ()))
@@ -113,7 +113,7 @@ class _Sums:
                 sums[name] = total
 
     def _most(self, key: tuple[str, int], entry: Entry, cost: Amount, count: int) -> Amount:
-        """Charge those whom a query asked, and give the total of the one charged most."""
+        """Charge the individuals queried, and return the largest total of any individual."""
         people = people_of(entry) or 1
         each = self._each.setdefault(key, Allowances(people, len(cost)))
         each.charge(asked_in(entry), in_units(plus(cost, cost, count - 1)))
@@ -149,7 +149,7 @@ def statement(
 
 
 def fixed_totals(entries: Iterable[Entry], accountant: Accountant) -> tuple[Amount, ...]:
-    """The totals that a ledger names before its first charge; see :meth:`.Ledger.fixed_totals`."""
+    """Return the totals fixed before a ledger's first charge; see :meth:`.Ledger.fixed_totals`."""
     share: tuple[Amount, ...] = ()
     ceiling: tuple[Amount, ...] = ()
     for entry in entries:
@@ -165,7 +165,7 @@ def fixed_totals(entries: Iterable[Entry], accountant: Accountant) -> tuple[Amou
 
 
 def _charging(entries: Iterable[Entry]) -> Iterator[tuple[Entry, int, int]]:
-    """Charges with the numbers of answered and unanswered ones; drawn charges count where drawn."""
+    """Yield charging rows with the numbers of answered and unanswered charges."""
     charges: dict[Any, Entry] = {}
     left: dict[Any, int] = {}
     for entry in entries:
@@ -235,7 +235,7 @@ def _proved(
     amended: bool,
     fixed: tuple[Amount, ...],
 ) -> Line:
-    """Say what is proved of a line: under its own ceiling, or at the whole budget's delta."""
+    """Add the guarantee to a line: under its own ceiling, or at the whole budget's delta."""
     total = plus(line.spent, line.reserved)
     whole = _budget("all", "", terms)
     stated = accountant.stated(total, line.budget or whole, amended=amended, fixed=fixed)
@@ -247,7 +247,7 @@ def _proved(
 
 
 def _masks(named: Iterable[Entry]) -> MaskedSums | None:
-    """The masks of the first policy that rows name; none if it has no masks."""
+    """Return the masks of the first policy in ``named``; None if it has none."""
     first = next((e.body["policy"] for e in named if e.event == "policy"), dict[str, Any]())
     return MaskedSums.from_dict(first["masked"]) if "masked" in first else None
 
@@ -255,7 +255,7 @@ def _masks(named: Iterable[Entry]) -> MaskedSums | None:
 def _unmasked(
     line: Line, more: Amount | None, accountant: Accountant, most: Sequence[Amount]
 ) -> Line:
-    """Say of a line with masked sums what it is if the masks fail, which costs so much more."""
+    """Add to a line with masked sums the epsilon if the masks fail, from their extra cost."""
     if more is None:
         return line
     total = plus(plus(line.spent, line.reserved), more)
@@ -266,7 +266,7 @@ def _unmasked(
 def _of_block(
     line: Line, blocks: Mapping[str, StudyBlock], accountant_name: str, named: Iterable[Entry]
 ) -> Line:
-    """State a study with a share by what the share guarantees for ever; others stay as they are."""
+    """Add to a study's line the guarantee of its share, which holds permanently; others are unchanged."""
     accountant, block = installed_accountant(accountant_name), blocks.get(line.name)
     if accountant is None or block is None:
         return line
@@ -280,7 +280,7 @@ def _of_block(
 
 
 def _budget(by: str, name: str, terms: Mapping[str, Any]) -> Budget | None:
-    """The ceiling that holds for just this line."""
+    """Return the ceiling of this line, or None."""
     if by == "all":
         plain = terms.get("budget")
         return None if plain is None else Budget.of(plain["epsilon"], plain["delta"])
@@ -292,7 +292,7 @@ def _budget(by: str, name: str, terms: Mapping[str, Any]) -> Budget | None:
 
 
 def export(entries: Iterable[Entry], format: str) -> Iterator[str]:
-    """Write rows as text, line by line; see :meth:`privfed.ledger.Ledger.export`."""
+    """Yield rows as lines of text; see :meth:`privfed.ledger.Ledger.export`."""
     writers = {"jsonl": _json_lines, "csv": _csv_lines}
     if format not in writers:
         raise InputError(f"a ledger is exported as jsonl or csv, not {format!r}")
@@ -305,7 +305,7 @@ def _json_lines(entries: Iterable[Entry]) -> Iterator[str]:
         yield json.dumps(plain, ensure_ascii=False, sort_keys=True) + "\n"
 
 
-#: The columns of an exported table; ``count`` is of how many charges or refusals a row tells, if not of one.
+#: Columns of an exported table; ``count`` is the number of charges or refusals of a row, if not 1.
 TABLE = [
     *("seq", "time", "event", "principal", "request", "study", "round", "client", "kind"),
     *("policy", "loss", "count", "unit", "relation", "secure", "reason", "payload_bytes", "hash"),
@@ -326,12 +326,12 @@ def _csv_line(cells: list[Any]) -> str:
 
 
 def printable(text: str) -> str:
-    """Words that an asker chose, in quotes where a console would obey them, or begin another line."""
+    """Quote a server's text if it has control characters or line breaks."""
     return text if text.isprintable() else json.dumps(text)
 
 
 def _cell(value: Any) -> Any:
-    """A cell that no spreadsheet takes for a formula."""
+    """Return a cell that no spreadsheet reads as a formula."""
     if isinstance(value, dict | list):
         return json.dumps(value, sort_keys=True)
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):

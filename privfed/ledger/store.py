@@ -1,14 +1,12 @@
-"""What a ledger needs of its store: chained rows, a state that follows from them, transactions.
+"""Base class of a ledger's storage: chained rows, a state derived from them, transactions.
 
-The hash of a row is SHA-256 over, in this order: the previous row's hash (32 bytes; zeros before the
-first), the row's number and the byte lengths of its six other columns (seven unsigned 64-bit
-integers, big-endian), and the columns themselves (time, event, principal, request, body, payload;
-text as UTF-8). Lengths come first, so that no two rows have one form. A body is JSON with sorted
-keys and no white space.
+The hash of a row is SHA-256 over, in this order: the previous row's hash (32 bytes; zeros before the first), the row's
+number and the byte lengths of its six other columns (seven unsigned 64-bit integers, big-endian), and the columns
+themselves (time, event, principal, request, body, payload; text as UTF-8). Lengths come first, so that no two rows have
+the same encoding. A body is JSON with sorted keys and no white space.
 
-The *state* is a table of named values (totals, the policy in force, the chain's tip), so that
-opening a ledger and checking a budget read few rows. :mod:`privfed.testing.check_store` checks an
-implementation.
+The *state* is a table of named values (totals, the policy in force, the end of the chain), so that opening a ledger and
+checking a budget read few rows. :mod:`privfed.testing.check_store` checks an implementation.
 """
 
 from __future__ import annotations
@@ -31,19 +29,19 @@ import msgspec
 from privfed.errors import LedgerError
 from privfed.exchange.messages import Head
 
-#: Number of the canonical form, and those that are still read: in format 3 laws were lists.
+#: Number of the canonical form, and all that can be read: in format 3 laws were lists.
 FORMAT, READABLE = 4, (3, 4)
 GENESIS = "0" * 64
-#: Events of rows that only the ledger itself writes.
+#: Events that only the ledger itself writes.
 OWN_EVENTS = frozenset(
     [
         *("begun", "secret", "key", "policy", "counted", "share", "sealed", "reserved", "block"),
         *("drawn", "released", "failed", "refused"),
     ]
 )
-#: Events of rows that hold the digest of the state after them.
+#: Events whose rows have the digest of the state after them.
 STATEFUL = ("reserved", "block", "counted", "policy", "share", "sealed", "failed")
-#: What of the state no charge's row speaks for: the end of the chain, and what the ledger commits to.
+#: State values that are not in the digest: the end of the chain, and the ledger's commitments.
 UNSPOKEN = frozenset(["tip", "secret", "key"])
 #: The columns of a row in order, without its hash.
 COLUMNS = ("seq", "time", "event", "principal", "request", "body", "payload")
@@ -52,10 +50,10 @@ Row = tuple[int, str, str, str, str, bytes, bytes]
 _LENGTHS = struct.Struct(">7Q")
 _TYPES = (int, str, str, str, str, bytes, bytes, str)
 
-#: The time of all rows that are written inside :func:`at_one_time`.
+#: The time of all rows written inside :func:`at_one_time`.
 _BEGUN: ContextVar[datetime | None] = ContextVar("_BEGUN", default=None)
 
-#: Writes public facts in their canonical form.
+#: Encodes public facts in their canonical form.
 encode_body: Callable[[Any], bytes] = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -64,22 +62,22 @@ class Entry:
     """One row of the ledger."""
 
     seq: int  #: its number, from 1
-    time: str  #: when it was written, ISO 8601 in UTC; never before its predecessor's
-    event: str  #: one of :data:`OWN_EVENTS`, or a note's own word
-    principal: str  #: the server that asked
+    time: str  #: when it was written, ISO 8601 in UTC; not decreasing
+    event: str  #: one of :data:`OWN_EVENTS`, or a note's event
+    principal: str  #: the server that sent the request
     request: str  #: the request's id
     body: dict[str, Any]  #: public facts
-    payload: bytes  #: the query's public values, or the bytes that left
-    hash: str  #: SHA-256 of all this and of the row before
+    payload: bytes  #: the query's public values, or the released bytes
+    hash: str  #: SHA-256 of these fields and of the previous row's hash
 
     @property
     def head(self) -> Head:
-        """The chain's head after this entry."""
+        """The head of the chain after this entry."""
         return Head(self.seq, self.hash)
 
     @classmethod
     def of(cls, columns: tuple[Any, ...]) -> Entry:
-        """Read a stored row: its columns and its hash."""
+        """Decode a stored row: its columns and its hash."""
         seq, time, event, principal, request, body, payload, digest = columns
         try:
             facts = msgspec.json.decode(body, type=dict[str, Any])
@@ -100,14 +98,14 @@ NO_ROWS = Tip(0, GENESIS, "")
 
 
 class Store(ABC):
-    """An open chain of rows and its state, at ``path`` or in memory; ``clock`` gives rows their time.
+    """An open chain of rows and its state, at ``path`` or in memory; ``clock`` returns rows' times.
 
-    Used by one thread at a time (by a lock) and by one process; others open it themselves. The
-    abstract methods store bytes and are called under the lock; chaining, nested transactions, the
-    state's digest and caching are implemented here.
+    It is used by one thread at a time (with a lock) in one process; other processes open their own.
+    The abstract methods store bytes and are called under the lock; chaining, nested transactions,
+    the state's digest and caching are implemented here.
     """
 
-    #: Errors of the medium, which users meet as LedgerError.
+    #: Errors of the medium, raised as LedgerError.
     faults: ClassVar[tuple[type[Exception], ...]] = (OSError,)
 
     def __init__(
@@ -115,7 +113,7 @@ class Store(ABC):
     ) -> None:
         self.path = None if path is None else Path(path)
         self._clock = clock or (lambda: datetime.now(UTC))
-        #: Called when a transaction was undone, for whoever remembers what it had written.
+        #: Called when a transaction was undone, to clear caches of what it wrote.
         self.undone: Callable[[], None] = lambda: None
         #: Called with the end of the chain when rows are durable.
         self.written: Callable[[Head], None] = lambda head: None
@@ -126,26 +124,26 @@ class Store(ABC):
         self._now = ""
         self._state: dict[str, Any] = {}
         self._changed: set[str] = set()
-        self._sum: int | None = None  # of the hashes of the state's values
+        self._sum: int | None = None  # sum of the hashes of the state's values
         self._hashes: dict[str, int] = {}
-        self._stale: set[str] = set()  # names whose hash is to be computed anew
+        self._stale: set[str] = set()  # names whose hash must be recomputed
 
     def __str__(self) -> str:
         return f"ledger {self.path or '(in memory)'}"
 
-    # --- what an implementation provides --------------------------------------------------------
+    # --- abstract methods --------------------------------------------------------
 
     @abstractmethod
     def begin(self) -> None:
-        """Begin a transaction that excludes all others, of every process."""
+        """Begin a transaction that excludes all others, in all processes."""
 
     @abstractmethod
     def insert(self, row: Row, digest: str) -> None:
-        """Add a row and its hash; a second one of an event and request that are charged fails."""
+        """Add a row and its hash; fails for a second row of a charging event and request."""
 
     @abstractmethod
     def commit(self, state: Mapping[str, bytes]) -> None:
-        """Set values of the state, and make all of the transaction durable before returning."""
+        """Set values of the state, and make the transaction durable before returning."""
 
     @abstractmethod
     def rollback(self) -> None:
@@ -153,7 +151,7 @@ class Store(ABC):
 
     @abstractmethod
     def last(self) -> Tip:
-        """The last row; :data:`NO_ROWS` where there is none."""
+        """Return the last row; :data:`NO_ROWS` if there is none."""
 
     @abstractmethod
     def select(
@@ -165,14 +163,14 @@ class Store(ABC):
         request: tuple[str, str] | None = None,
         newest: int = 0,
     ) -> Iterator[tuple[Any, ...]]:
-        """Columns and hash of stored rows, a few hundred at a time.
+        """Yield columns and hash of stored rows, reading a few hundred at a time.
 
         Args:
             at: only the row of this number.
             after: only rows with a greater number.
             events: only rows of these events.
             request: only charges and replies of one (principal, request).
-            newest: 0 for all rows in order; ``n`` for the last n, the last one first.
+            newest: 0 for all rows in order; ``n`` for the last n, latest first.
         """
 
     @abstractmethod
@@ -181,7 +179,7 @@ class Store(ABC):
 
     @abstractmethod
     def stored(self, *names: str) -> dict[str, bytes]:
-        """Stored values of the state by name, those that there are; all of them unless named."""
+        """Return the stored values of the state by name, all if no names are given."""
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> None:
@@ -189,29 +187,29 @@ class Store(ABC):
 
     @abstractmethod
     def snapshot(self) -> AbstractContextManager[None]:
-        """Read several things as of one moment, whatever other processes append."""
+        """Open a consistent read of one point in time, despite other processes' writes."""
 
     @abstractmethod
     def check_form(self) -> None:
-        """Hold the medium to what this implementation writes; LedgerError where it differs."""
+        """Check that the medium has the form that this implementation writes (else LedgerError)."""
 
     @property
     @abstractmethod
     def empty(self) -> bool:
-        """Whether nothing was ever written."""
+        """Whether nothing was written yet."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close it."""
+        """Close the store."""
 
     # --- transactions --------------------------------------------------------------------------
 
     @contextmanager
     def exclusive(self) -> Iterator[Tip]:
-        """One exclusive transaction, durable when it ends; inner ones join the outermost.
+        """Open an exclusive transaction, durable when it ends; inner ones join the outermost.
 
-        If anything inside fails, all of it is undone, even if the outer code goes on. Gives the end of
-        the chain, and the time for what is written inside. LedgerError: the store cannot be written.
+        If anything inside fails, all is undone, even if the outer code continues. Yields the end of the chain, with the
+        time for rows written inside. LedgerError: the store cannot be written.
         """
         with self._lock:
             self.check_process()
@@ -237,13 +235,13 @@ class Store(ABC):
                 self._depth -= 1
 
     def _time(self) -> str:
-        """The time for the next row: a clock that jumps back does not take the rows along."""
+        """Return the time for the next row, never before the last row's."""
         now = _BEGUN.get() or self._clock()
         time = now.astimezone(UTC).isoformat(timespec="microseconds")
         return max(time, self._last.time)
 
     def _catch_up(self) -> None:
-        """Drop the cached state if another process has appended (in memory none can)."""
+        """Drop the cached state if another process has appended (impossible in memory)."""
         if self.path is None and self._last.seq:
             return
         last, known = self.last(), self._last
@@ -275,7 +273,7 @@ class Store(ABC):
         self.rollback()
 
     def check_process(self) -> None:
-        """Raise LedgerError in a child of the process that opened it."""
+        """Raise LedgerError in a child of the process that opened the store."""
         if os.getpid() != self._process:
             raise LedgerError(
                 f"{self}: was opened before a fork; close it before, and open it in the new process"
@@ -298,8 +296,8 @@ class Store(ABC):
 
         Args:
             event, principal, request, body, payload: see :class:`Entry`.
-            state: values of the state that change with it; the row then holds the whole state's digest.
-            same_time: whether to write the time of the row before instead of now.
+            state: values of the state that change with it; the row then has the whole state's digest.
+            same_time: whether to use the time of the row before instead of now.
         """
         if state is not None:
             self._put(state)
@@ -313,7 +311,7 @@ class Store(ABC):
         return Head(*self._last[:2])
 
     def held(self, *names: str) -> list[Any]:
-        """Named values of the state, ``None`` where there is none."""
+        """Return named values of the state, None if absent."""
         missing = [name for name in names if name not in self._state]
         if missing:
             found = self.stored(*missing)
@@ -327,7 +325,7 @@ class Store(ABC):
         self._stale.update(values.keys() - UNSPOKEN)
 
     def forget(self, prefix: str) -> None:
-        """Remove the named values that begin so (they are about to be computed anew)."""
+        """Remove the values whose names have a prefix (before recomputing them)."""
         gone = {name for name in (*self.stored(), *self._state) if name.startswith(prefix)}
         self.remove(gone)
         self._state = {name: self._state[name] for name in self._state.keys() - gone}
@@ -339,7 +337,7 @@ class Store(ABC):
         self._stale.clear()
 
     def _digest(self) -> str:
-        """Digest of the state; each value's hash is kept, so that a change costs one and a sum."""
+        """Return the digest of the state; values' hashes are cached, so that a change costs one and a sum."""
         if self._sum is None:
             self._hashes = {n: _hash(n, v) for n, v in self.state().items() if n not in UNSPOKEN}
             self._sum = sum(self._hashes.values())
@@ -362,13 +360,13 @@ class Store(ABC):
     # --- reading -------------------------------------------------------------------------------
 
     def look(self, *names: str) -> list[Any]:
-        """:meth:`held` outside of transactions: what other processes have written included."""
+        """Return :meth:`held` outside of transactions, including other processes' writes."""
         with self._lock:
             self._refresh()
             return self.held(*names)
 
     def find(self, principal: str, request: str) -> Entry | None:
-        """The latest entry of a request that was charged, or ``None``."""
+        """Return the latest entry of a charged request, or None."""
         with self._lock:
             self._refresh()
             for columns in self.select(request=(principal, request), newest=1):
@@ -376,7 +374,7 @@ class Store(ABC):
         return None
 
     def hash_at(self, seq: int) -> str | None:
-        """The hash of a row by its number, or ``None``."""
+        """Return the hash of a row by its number, or None."""
         with self._lock:
             for columns in self.select(at=seq) if seq > 0 else ():
                 return str(columns[7])
@@ -392,13 +390,13 @@ class Store(ABC):
 
     @contextmanager
     def reading(self) -> Iterator[Tip]:
-        """Read while no other thread writes; gives the chain's end and the time, as :meth:`exclusive`."""
+        """Read while no other thread writes; yields the chain's end and the time, as :meth:`exclusive`."""
         with self._lock:
             self._refresh()
             yield self._last._replace(time=self._time())
 
     def state(self) -> dict[str, bytes]:
-        """The whole state as bytes, what this transaction has changed included."""
+        """Return the whole state as bytes, including this transaction's changes."""
         changed = {name: encode_body(self._state[name]) for name in self._changed - {"tip"}}
         return {**self.stored(), **changed}
 
@@ -414,7 +412,7 @@ class Store(ABC):
     # --- opening -------------------------------------------------------------------------------
 
     def check_last(self) -> None:
-        """Check the last row against its predecessor and the tip; LedgerError if it does not fit."""
+        """Check the last row against its predecessor and the tip (else LedgerError)."""
         rows = list(self.select(newest=2))
         if not rows:
             raise LedgerError(f"{self}: it is empty; a ledger begins with its data set")
@@ -424,7 +422,7 @@ class Store(ABC):
             raise LedgerError(f"{self}: its last entry does not fit the chain; it was rewritten")
 
     def check_state(self) -> None:
-        """Check the stored state against the last row that speaks for it, or raise a LedgerError."""
+        """Check the stored state against the digest in the last row that has one (else LedgerError)."""
         for columns in self.select(events=STATEFUL, newest=1):
             sound = Entry.of(columns).body.get("state") == self._digest()
             break
@@ -439,10 +437,10 @@ class Store(ABC):
 
 @contextmanager
 def at_one_time(now: datetime) -> Iterator[None]:
-    """Give all rows that this thread writes inside one time, such as when they were asked for.
+    """Give all rows that this thread writes inside the same time, such as that of the request.
 
-    Who knows what a row says guesses its time from the head after it, to the microsecond: a time of its own would
-    tell how long whatever came before it took.
+    Whoever knows the rest of a row can guess its time from the head after it, to the microsecond: its own time would
+    reveal how long earlier work took.
     """
     token = _BEGUN.set(now)
     try:
@@ -452,7 +450,7 @@ def at_one_time(now: datetime) -> Iterator[None]:
 
 
 def link(previous: str, row: Row) -> str:
-    """Give the hash of a row after the one whose hash is ``previous``."""
+    """Return the hash of a row after the one whose hash is ``previous``."""
     seq, *texts, body, payload = row
     columns = [str(text).encode() for text in texts]
     columns += [body, payload]
@@ -463,18 +461,18 @@ def link(previous: str, row: Row) -> str:
 def fits(previous: str, stored: tuple[Any, ...]) -> bool:
     """Whether a stored row (columns and hash) follows the one whose hash is ``previous``.
 
-    Types must match exactly: text that became a blob of the same bytes is another row.
+    Types must match exactly: text that became a blob of the same bytes is a different row.
     """
     if tuple(map(type, stored)) != _TYPES or stored[0] < 0:
         return False
     try:
         return bool(link(previous, stored[:7]) == stored[7])
-    except ValueError:  # the hash before is none, or a text has no form in bytes
+    except ValueError:  # an invalid previous hash, or text that cannot be encoded
         return False
 
 
 def digest_of(state: Mapping[str, bytes]) -> str:
-    """SHA-256 of the sum of a state's hashes, so that it is updated value by value, hexadecimal."""
+    """Return SHA-256 of the sum of a state's hashes, which is updated value by value, hexadecimal."""
     return _of_sum(sum(_hash(name, value) for name, value in state.items() if name not in UNSPOKEN))
 
 
@@ -483,7 +481,7 @@ def _of_sum(total: int) -> str:
 
 
 def _hash(name: str, value: bytes) -> int:
-    """A value of the state with its name, as a number of 512 bits."""
+    """Hash a value of the state with its name to a number of 512 bits."""
     own = name.encode()
     told = value if isinstance(value, bytes) else repr(value).encode()  # an editor's text, say
     return int.from_bytes(sha512(len(own).to_bytes(8, "big") + own + told).digest(), "big")

@@ -1,6 +1,6 @@
-"""Checking a ledger from its rows alone: the chain, the totals, the policies in force.
+"""Verification of a ledger from its rows only: the chain, the totals, the policies in force.
 
-Whatever the file holds, checking it raises nothing but LedgerError.
+Whatever the file contains, verification raises only LedgerError.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from privfed.privacy.policy_objects import installed_accountant
 from privfed.questions import wire
 
 _CHARGES = ("reserved", "block")
-#: A charge as far as totals go: its aspects in order, its amount, and its loss.
+#: The parts of a charge that totals depend on: aspects in order, amount, and loss.
 _Key = tuple[tuple[str, ...], tuple[str, ...], bytes]
 
 
 class _Charged(msgspec.Struct):
-    """What a charging row says, as far as totals go."""
+    """A charging row's fields that totals depend on."""
 
     kind: str
     query: str
@@ -58,13 +58,13 @@ class _Charged(msgspec.Struct):
     count: int = 1
 
     def key(self, principal: str, time: str) -> _Key:
-        """What tells it apart in a sum."""
+        """Return its key in sums."""
         aspects = (self.study, self.round, self.kind, self.client, principal, time[:7], self.model)
         return aspects, self.amount, bytes(self.loss)
 
 
 class _DrawRow(msgspec.Struct):
-    """What a row says that draws on a block."""
+    """Fields of a row that draws on a block."""
 
     block: int
     kind: str
@@ -73,7 +73,7 @@ class _DrawRow(msgspec.Struct):
 
 
 class _Replied(msgspec.Struct):
-    """What the row of a release or a failure says."""
+    """Fields of the row of a release or a failure."""
 
     query: str
 
@@ -84,7 +84,7 @@ class _Part(msgspec.Struct):
 
 
 class _Release(msgspec.Struct):
-    """What a release's own bytes say, as far as a charge speaks of it."""
+    """A release's encoded fields that must match its charge."""
 
     request: str
     kind: str
@@ -93,7 +93,7 @@ class _Release(msgspec.Struct):
 
 
 class _Adopted(msgspec.Struct):
-    """What a policy's row says."""
+    """Fields of a policy's row."""
 
     policy: dict[str, Any]
     digest: str
@@ -101,7 +101,7 @@ class _Adopted(msgspec.Struct):
 
 
 class _Rotated(msgspec.Struct):
-    """What a row says of the key that signs from then on."""
+    """Fields of the row of a new signing key."""
 
     public: str
     replaces: str
@@ -109,14 +109,14 @@ class _Rotated(msgspec.Struct):
 
 
 class _Share(msgspec.Struct):
-    """What the row of a study's share says, when it is reserved or sealed."""
+    """Fields of the row that reserves or seals a study's share."""
 
     study: str
     share: tuple[str, ...] = ()
 
 
 class _Spoken(msgspec.Struct):
-    """What a row says of the state after it."""
+    """A row's digest of the state after it."""
 
     state: str
 
@@ -124,7 +124,7 @@ class _Spoken(msgspec.Struct):
 _READ_CHARGE = msgspec.json.Decoder(_Charged)
 _READ_STATE = msgspec.json.Decoder(_Spoken)
 _READ_RELEASE = msgspec.msgpack.Decoder(_Release, dec_hook=lambda kind, plain: Law.from_wire(plain))
-#: Mechanisms whose every loss above 0 says by which law, in ledgers of format 3 too.
+#: Mechanisms whose losses above 0 always have laws, also in ledgers of format 3.
 _LAWFUL = frozenset(["laplace", "gaussian", "randomized_response"])
 
 
@@ -134,14 +134,14 @@ def _loss_of(loss: bytes) -> Loss:
 
 
 def _noises(laws: Iterable[Law]) -> set[tuple[str, tuple[float, ...]]]:
-    """Laws by name and parameters as floats, which releases of format 3 hold."""
+    """Return laws as name and float parameters, as in releases of format 3."""
     return {(law.name, tuple(map(float, law.parameters))) for law in laws}
 
 
 def _is_charged(release: _Release, loss: Loss, lawful: bool) -> bool:
-    """Whether the noise that a release tells of is what was charged for.
+    """Whether a release's stated noise is that of its charge.
 
-    A repeated answer was charged for earlier, and an unprotected one has no law.
+    A repeated answer was charged earlier, and an unprotected one has no law.
     """
     told = [part.noise for part in release.parts.values() if part.noise is not None]
     if loss.laws:
@@ -153,7 +153,7 @@ def _is_charged(release: _Release, loss: Loss, lawful: bool) -> bool:
 
 
 def verify(file: Store, published: Sequence[Head] = ()) -> Head:
-    """Recompute a store's chain, totals and state, through published heads; return the chain's end."""
+    """Recompute a store's chain, totals and state, check published heads, and return the chain's end."""
     try:
         with file.snapshot():
             file.check_form()
@@ -167,7 +167,7 @@ def verify(file: Store, published: Sequence[Head] = ()) -> Head:
 
 
 def check_begun(file: Store, dataset: str | None) -> str:
-    """Hold the first row against the format and the data set; give its data set."""
+    """Check the first row against the format and the data set, and return its data set."""
     try:
         begun = msgspec.json.decode(next(file.select(at=1))[5], type=dict[str, Any])
     except (StopIteration, TypeError, msgspec.MsgspecError):
@@ -183,7 +183,7 @@ def check_begun(file: Store, dataset: str | None) -> str:
 
 
 class _LedgerPass:
-    """One pass over the rows, and what follows from them."""
+    """One pass over the rows, deriving totals and state."""
 
     def __init__(self, file: Store, published: Sequence[Head]) -> None:
         self.file = file
@@ -241,7 +241,7 @@ class _LedgerPass:
             self.state["secret"] = body["secret"]
 
     def _hand_over(self, key: _Rotated) -> None:
-        """One key follows another under its signature; a lost one's row has none."""
+        """Check that a new key is signed by the one before; a lost key's row has no signature."""
         if key.replaces != self.state.get("key", ""):
             raise LedgerError(f"{self.file}: entry {self.seq} replaces a key that was not in use")
         if key.signature:
@@ -268,7 +268,7 @@ class _LedgerPass:
         self.open[row[3], row[4]] = (drawn.kind, drawn.query, loss)
 
     def _answer(self, reply: _Replied, row: tuple[Any, ...]) -> None:
-        """A reply answers one charge of the same query, and its noise is what was charged for."""
+        """Check that a reply answers one charge of the same query, with the noise charged for."""
         kind, query, loss = self.open.pop((row[3], row[4]), ("", "", b""))
         if not query or query != reply.query:
             raise LedgerError(f"{self.file}: entry {self.seq} answers what was not charged")
@@ -290,7 +290,7 @@ class _LedgerPass:
         self.state["terms"] = {"digest": wire.digest(encode_body(terms)), "terms": terms}
 
     def _share(self, row: _Share, sealed: bool) -> None:
-        """A study's share is reserved once, never changes, and is sealed once."""
+        """Check that a study's share is reserved once, never changes, and is sealed once."""
         blocks = self.state.setdefault(BLOCKS, {})
         known = blocks.get(row.study)
         if sealed is (known is None) or (known is not None and known["sealed"]):
@@ -300,7 +300,7 @@ class _LedgerPass:
         )
 
     def _check_shares(self, totals: Mapping[str, Total]) -> None:
-        """No study was charged more than its share; of a cohort, no individual by it."""
+        """Check that no study charged more than its share; in a cohort, to any individual."""
         spent = {name: total.amount for name, total in totals.items()}
         for block in read_blocks(self.state.get(BLOCKS), spent.get).values():
             over = any(a > b for a, b in zip(block.spent, block.share, strict=True))
@@ -311,14 +311,14 @@ class _LedgerPass:
         """Whether a cohort's study charged no individual more than its share."""
         accountant = installed_accountant(self.state.get("accountant"))
         if accountant is None:
-            return True  # as its charges, its own word
+            return True  # its charges are its own statement, too
         people = Allowances.of(map(Entry.of, self.file.select(events=_CHARGES)), accountant)
         return people is not None and bool(
             (people.by(block.study) <= ceiling_in_units(block.share)).all()
         )
 
     def finish(self) -> Head:
-        """Hold the stored state against what follows from the rows."""
+        """Check the stored state against the derived one, and return the head."""
         if self.awaited:
             missing = min(self.awaited.values(), key=lambda head: head.seq)
             raise LedgerError(f"{self.file}: the published head {missing} is not on the chain")
@@ -338,7 +338,7 @@ class _LedgerPass:
         return Head(self.seq, self.previous)
 
     def _check_amounts(self) -> None:
-        """Hold what was added against the losses, where the ledger's accountant is installed."""
+        """Check the added amounts against the losses, if the ledger's accountant is installed."""
         accountant = installed_accountant(self.state.get("accountant"))
         if accountant is None:
             return
@@ -356,9 +356,9 @@ def totals_of(
     accountant: Accountant | None = None,
     blocks: Collection[str] = (),
 ) -> dict[str, Total]:
-    """Add up all charges anew, by scope: the whole, the kinds, ``limits``, and studies with a share.
+    """Recompute all totals, by scope: the whole, the kinds, ``limits``, and studies with a share.
 
-    ``accountant`` says how losses add up, if not as they were added.
+    ``accountant`` converts losses to amounts; None: use the recorded amounts.
     """
     charges: Counter[_Key] = Counter()
     for row in file.select(events=_CHARGES):
@@ -368,7 +368,7 @@ def totals_of(
 
 
 def stored_totals(file: Store) -> dict[str, Total]:
-    """The running totals as they are kept, by scope."""
+    """Return the stored running totals, by scope."""
     prefix = "total:"
     return {
         name.removeprefix(prefix): Total.from_plain(msgspec.json.decode(value))

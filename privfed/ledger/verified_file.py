@@ -1,4 +1,4 @@
-"""Verifying a ledger's file against its rows, and against all heads that are known of it."""
+"""Verification of a ledger's file against its rows and all known heads."""
 
 from collections.abc import Iterable
 from contextlib import closing
@@ -12,10 +12,10 @@ from privfed.ledger.registry import Registry
 
 
 class Verified(NamedTuple):
-    """What verifying a file found: its data set, head, the heads that were known, and what it copies.
+    """Result of verifying a file: data set, head, known heads, and the ledger that it is a copy of.
 
-    Of a ledger that was written here, ``secret_fault`` says what is wrong with the secret beside it; no gate opens it.
-    ``unvouched`` are the rows at which a key replaced another without that one's signature.
+    For a ledger written here, ``secret_fault`` describes a fault of its secret, for which gates refuse it.
+    ``unvouched`` are the rows at which a key was replaced without the old one's signature.
     """
 
     dataset: str
@@ -29,9 +29,9 @@ class Verified(NamedTuple):
 def verified(
     path: Path, registry: Registry, heads: Iterable[Head] = (), public: bytes | None = None
 ) -> Verified:
-    """Verify a ledger's file against its rows and all heads known of it; LedgerError: it was rewritten.
+    """Verify a ledger's file against its rows and all known heads (LedgerError: it was rewritten).
 
-    A copy may be older than its original: it is held against ``heads``, which ``public`` must have signed.
+    A copy may be older than its original, and is checked against ``heads``, which ``public`` must have signed.
     """
     with closing(Ledger.read(path)) as ledger:
         published = tuple(heads)

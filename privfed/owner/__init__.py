@@ -1,1 +1,1 @@
-"""The data owner's side: the one gate, its guards, what it repeats and what it keeps to itself."""
+"""The data owner's side: the gate, its guards, cached releases and local storage."""

@@ -1,7 +1,7 @@
-"""A gate for many individuals at once: one vector and one ledger row, a budget for each of them.
+"""A gate for many individuals, with one vector and one ledger row per query, and a budget for each.
 
-A simulation of many phones in one process. A query is charged to those it asks, who are public, and
-refused as a whole if it exceeds any of their budgets.
+It simulates many phones in one process. A query is charged to the individuals it queries, who are
+public, and refused as a whole if it exceeds any of their budgets.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from privfed.questions.query import CohortQuery, Query
 class CohortGate(Gate):
     """Answers for a cohort; see :class:`privfed.owner.gate.Gate` for the arguments.
 
-    Only a :class:`CohortQuery` can be asked. A secret that is not given lies beside the ledger's file
-    (in memory: lasts as long as the process). Budgets are a function of the ledger's rows. Without one,
-    nobody is charged :data:`.BEYOND` all the same.
+    Only a :class:`CohortQuery` is answered. The default secret is stored next to the ledger's file (for a ledger in
+    memory, in memory). Budgets are a function of the ledger's rows. Even without a budget, no individual may be charged
+    :data:`.BEYOND`.
 
     Raises:
-        InputError: an empty cohort, or charges reserved in blocks: a block is charged before it is
-            known whom its queries ask.
+        InputError: an empty cohort, or charges reserved in blocks, which are charged before it is known whom
+            they query.
         PolicyError: sub-budgets (``limit``).
         LedgerError: the ledger holds budgets of other individuals, or in another order.
     """
@@ -46,8 +46,8 @@ class CohortGate(Gate):
         self.people = len(records)
         if not settings.get("secret"):
             settings["secret"] = ledger.secret()
-        #: Tells the individuals and their order from any others; records that name nobody have none.
-        #: Keyed by the owner's secret: of a few known names a bare hash would give the others away.
+        #: Identifies the individuals and their order; None for records without names. Keyed by the owner's secret, as a
+        #: plain hash of few known names would reveal the others.
         self.roster = _keyed(str(getattr(records, "roster", "")), settings["secret"])
         if self.people < 1:
             raise InputError("a cohort needs at least one individual; this one is empty")
@@ -64,12 +64,12 @@ class CohortGate(Gate):
         self._catch_up(ledger.head)
 
     def allowances(self) -> np.ndarray:
-        """What each individual has spent, shape (people, components), in the accountant's units."""
+        """Return each individual's spending, shape (people, components), in the accountant's units."""
         return np.asarray(self._allowances.spent / UNITS)
 
     @property
     def most(self) -> Amount:
-        """The total of the individual who spent most."""
+        """Return the largest total of any individual."""
         return self._allowances.most
 
     def _prepare(self, request: Request) -> tuple[Query, Quote, Charge]:
@@ -89,7 +89,7 @@ class CohortGate(Gate):
         return super()._prepare(request)
 
     def _parts(self, query: Query) -> Mapping[str, Part]:
-        """What a query declares, of as many individuals as it says that it asks: no others are charged."""
+        """Return a query's declared parts, checked to have one column per individual it queries and charges."""
         parts = super()._parts(query)
         told = (dict(zip(part.axes, part.shape, strict=True)) for part in parts.values())
         if any(sizes.get("individual", self._number) != self._number for sizes in told):
@@ -97,7 +97,7 @@ class CohortGate(Gate):
         return parts
 
     def _charge(self, request: Request, quote: Quote) -> Charge:
-        """A charge that says, for the ledger, how many are asked and of how many."""
+        """Return the charge with the numbers of individuals queried and in the cohort, for the ledger."""
         charge = super()._charge(request, quote)
         asked = {"asked": self._number, "people": self.people, "roster": self.roster}
         return replace(charge, facts={**charge.facts, **asked})
@@ -109,13 +109,13 @@ class CohortGate(Gate):
         return self._allowances.fits(self._asked, self._units, *held)
 
     def _reserved(self, charge: Charge, reserved: Reserved) -> None:
-        """Count what was reserved; its row follows the head that :meth:`_affordable` caught up with."""
+        """Count a reserved charge; its row follows the head that :meth:`_affordable` had read up to."""
         if reserved.refused is None:
             self._allowances.charge(self._asked, self._units, charge.study)
             self._seen = reserved.head
 
     def _check_roster(self, entry: Entry) -> None:
-        """Budgets are kept by position, which must be the same individual's."""
+        """Check that the ledger has the same individuals in the same order, as budgets are by position."""
         people, roster = entry.body.get("people"), entry.body.get("roster", "")
         if people != self.people or roster != self.roster:
             raise LedgerError(
@@ -128,10 +128,10 @@ class CohortGate(Gate):
         return Allowances(self.people, len(self.accountant.components))
 
     def _catch_up(self, head: Head) -> None:
-        """Read what was charged between the head that this gate knows and the ledger's."""
+        """Read the charges between this gate's head and the ledger's."""
         if head == self._seen:
             return
-        if self._seen.seq and not self.ledger.passes(self._seen):  # what it counted was undone
+        if self._seen.seq and not self.ledger.passes(self._seen):  # counted charges were undone
             self._seen, self._allowances = NOTHING, self._unspent()
         for entry in self.ledger.entries(self._seen.seq, events=("reserved",)):
             self._check_roster(entry)
@@ -140,11 +140,11 @@ class CohortGate(Gate):
 
 
 def _distinct(asked: np.ndarray, people: int) -> bool:
-    """Whether positions are those of different individuals, so that each is charged for all that is asked of her."""
+    """Whether positions are distinct, so that each individual is charged for every answer."""
     inside = len(asked) == 0 or (asked.min() >= 0 and asked.max() < people)
     return bool(inside) and int(np.bincount(asked, minlength=1).max()) <= 1
 
 
 def _keyed(roster: str, secret: bytes) -> str:
-    """A roster as whoever lacks the secret cannot compute it: HMAC-SHA-256, hexadecimal."""
+    """Return HMAC-SHA-256 of a roster under the secret, hexadecimal."""
     return hmac.new(secret, roster.encode(), "sha256").hexdigest() if roster else ""

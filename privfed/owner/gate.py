@@ -1,4 +1,4 @@
-"""The one exit of one data owner's one data set.
+"""The gate: the only way out of one data owner's one data set.
 
 For each request, in this order: check it; resend if it was answered before; price it; check every
 budget and reserve the charge durably; only then read the data; protect; store the bytes; send.
@@ -54,19 +54,19 @@ from privfed.tables.schema import Schema
 
 __all__ = ["Gate", "Refused", "assign", "open_reply"]
 
-REQUEST_LIMIT = 64 * 2**20  #: Largest request that is decoded, in bytes
-#: Most failures of one kind, ever: that an unprotected query failed can tell something more than
-#: its answers do. After one failure of a protected query the gate closes: see :meth:`Gate.close_after`.
+REQUEST_LIMIT = 64 * 2**20  #: Maximum size of a decoded request, in bytes
+#: Maximum failures of one unprotected kind, ever, as a failure can disclose more than the answers. After one failure of
+#: a protected query the gate closes: see :meth:`Gate.close_after`.
 MOST_FAILURES = 3
-#: Most bytes that evaluating a query may take beside the records, by its own word.
+#: Maximum memory for evaluating a query, as it declares, in bytes, without the records.
 MOST_MEMORY = 2**32
-#: Most bytes of an answer's cells: a larger reply would be charged, and no message carries it.
+#: Maximum bytes of an answer's cells: a larger reply would be charged, but not fit into a message.
 MOST_BYTES = wire.LIMIT - 2**20
-#: How a reply is sealed by the event that recorded it.
+#: Type of reply by the event that recorded it.
 _SEALED = {"released": "release", "failed": "failure"}
-_Known = Callable[[], object | None]  #: Gives a value that may be gone by now
+_Known = Callable[[], object | None]  #: Returns a value, None if it was freed
 _NOTHING: tuple[_Known, _Known, Mapping[str, Part]] = (lambda: None, lambda: None, {})
-NAME_LIMIT = 200  #: Longest id, principal or kind, in characters: they are written into the ledger
+NAME_LIMIT = 200  #: Maximum length of id, principal or kind, which the ledger stores
 
 
 class Gate:
@@ -75,17 +75,17 @@ class Gate:
     Args:
         owner: the client's public name.
         records: the records, encoded to the schema.
-        ledger: where everything is recorded.
-        schema: the public data dictionary, if the records have none of their own.
-        noise: where noise comes from; secure unless a test injects its own.
+        ledger: the ledger that records everything.
+        schema: the public data dictionary, if the records have none.
+        noise: the source of noise; default secure, others for tests.
         queries: query classes beyond the installed ones.
-        study: names the study in the ledger.
-        secret: the client's durable secret for repeatable local randomness; random unless given.
+        study: the study's name in the ledger.
+        secret: the client's durable secret for repeatable local randomness; default random.
         data: public label of the data's version, for the ledger.
-        amend: whether to put this policy in force over another one, by the owner's choice.
-        block: how many equal charges to reserve at once; the rest counts as spent when the process ends.
-        held_out: records of the same data set that queries of a model's errors are put to, and no
-            others; none unless given. One ledger composes all that is asked of either.
+        amend: whether the owner chooses to replace a different policy in force.
+        block: how many equal charges to reserve at once; unused ones count as spent when the process ends.
+        held_out: records of the same data set, used only by queries of a model's errors; default none.
+            One ledger composes the queries of both.
     """
 
     def __init__(  # noqa: PLR0913 - by name after four
@@ -121,21 +121,21 @@ class Gate:
             held_out = records.take(np.arange(0))
         self._held_out = replace(self._view, records=capped(held_out, policy), cache={})
         if policy.masked is not None:
-            self._masking = MaskingKey(secret)  #: Hides this owner's shares of masked sums
+            self._masking = MaskingKey(secret)  #: Masks this owner's shares of sums
             self._masking.check(policy.masked.keys, owner)
             policy.masked.check_unmasked(self.accountant, policy.budget)
             self._unmasking = Unmasking(owner, policy.masked, self._masking, ledger)
-        #: What local effects keep for the owner; no query with an answer is given it.
+        #: Storage of local effects; queries with answers have no access.
         self.shelf = LocalStore.beside(ledger.path, ledger.dataset)
         if any(issubclass(kind, LocalEffect) for kind in self._kinds.values()):
             self.shelf.open()
-        #: What noise this gate's releases had; for the owner alone.
+        #: Monitor of this gate's noise; for the owner only.
         self.noise_monitor = NoiseMonitor(ledger.path, ledger.dataset, secret)
         self._kept: dict[Any, Any] = {}
-        #: For the owner alone: how often evaluating each kind went wrong in this process, why the ledger could
-        #: not be written at the last such request,
+        #: For the owner only: evaluation failures by kind in this process, why the ledger could not be written at the
+        #: last such request,
         self.faults, self.ledger_fault = Counter[str](), ""
-        #: and protected queries that failed, by kind, over restarts, which no epsilon covers: see :meth:`reopen`.
+        #: and failures of protected queries by kind, over restarts, which no epsilon covers: see :meth:`reopen`.
         self.breaches: Counter[str] = Counter(self.shelf.faults)
         self._lock, self._lasts = threading.Lock(), ledger.path is not None
         ledger.adopt(policy, study, amend=amend)
@@ -150,13 +150,13 @@ class Gate:
 
     @property
     def secure(self) -> bool:
-        """Whether the noise is; test noise protects nobody."""
+        """Whether the noise is secure; test noise does not protect."""
         return self._noise.secure
 
     def serve(self, data: bytes, *, principal: str = "", round: str = "") -> bytes:
         """Answer an encoded request or dry run with an encoded envelope; never raises.
 
-        ``principal`` and ``round``, as the owner's channel knows them, override the request's.
+        ``principal`` and ``round``, if the owner's channel knows them, override the request's.
         """
         message = _read(data)
         if message is None:
@@ -169,13 +169,13 @@ class Gate:
         return wire.encode(self.answer(asked))
 
     def offer(self, inquiry: DryRun) -> Envelope:
-        """Say whether a query would be answered now; nothing is read, charged or recorded."""
+        """Return whether a query would be answered now; nothing is read, charged or recorded."""
         about = inquiry.about
         said = DryRunReply(self.owner, about.id[:NAME_LIMIT], self.dry_run(about))
         return self.ledger.seal(Envelope.seal(said))
 
     def answer(self, request: Request) -> Envelope:
-        """Answer one request; refusals and failures are values."""
+        """Answer one request; refusals and failures are returned, not raised."""
         with self._lock:
             return self.ledger.seal(self._reply(request))
 
@@ -191,11 +191,11 @@ class Gate:
             return self._refuse(request, refused.reason, refused.why)
         except LedgerError as error:
             return self._unrecorded(request, error)
-        except Exception as error:  # a plugin's own fault while pricing, before any data are read
+        except Exception as error:  # a plugin's error while pricing, before any data are read
             return self._refuse(request, Reason.UNSUPPORTED, _raised(error))
 
     def _check_seen(self, request: Request) -> None:
-        """Check that the ledger contains the head that the server kept; a restored copy does not."""
+        """Check that the ledger contains the server's last head, which an older copy does not."""
         try:
             passes = not request.seen or self.ledger.passes(Head.parse(request.seen))
         except InputError:
@@ -204,7 +204,7 @@ class Gate:
             raise Refused(Reason.REWRITTEN)
 
     def _stored(self, request: Request) -> Entry | None:
-        """The last row of a request that was charged before; it can be answered once more."""
+        """Return the last row of a request that was charged before, which is answered again."""
         entry = self.ledger.find(request.principal, request.id)
         if entry is None:
             return None
@@ -215,10 +215,10 @@ class Gate:
         return entry
 
     def _finishes(self, request: Request, entry: Entry) -> bool:
-        """Whether an interrupted request is brought to its end under the charge it has.
+        """Whether an interrupted request may be completed under its existing charge.
 
-        A local effect, which releases nothing; and a masked share at the same cost, without which no
-        owner's share could be opened: bytes that were not durable never left.
+        True for a local effect, which releases nothing, and for a masked share at the same cost, without which no
+        owner's share could be opened: bytes that were not durable were never sent.
         """
         if issubclass(self._kinds.get(request.kind, Query), LocalEffect):
             return True
@@ -228,7 +228,7 @@ class Gate:
         return bool(quote.masked) and charge.loss.to_dict() == entry.body.get("loss")
 
     def _again(self, request: Request, entry: Entry) -> Envelope:
-        """Give the stored bytes; what may be finished after an interruption is brought to its end."""
+        """Return the stored bytes, or complete an interrupted request if allowed."""
         if entry.event in _SEALED:
             return Envelope(_SEALED[entry.event], entry.payload, self.ledger.sign(entry.head))
         query, quote, charge = self._prepare(request)
@@ -236,7 +236,7 @@ class Gate:
         return Envelope(sealed.status, sealed.body, self.ledger.release(charge, sealed.body))
 
     def dry_run(self, request: Request) -> Reason | None:
-        """Why a request would be refused now, or ``None``: nothing is read, charged or recorded."""
+        """Return why a request would be refused now, or None; nothing is read, charged or recorded."""
         with self._lock:
             try:
                 _check_names(request)
@@ -285,7 +285,7 @@ class Gate:
         return Envelope(sealed.status, sealed.body, head)
 
     def _unmask(self, request: Request) -> Envelope:
-        """Answer a step that opens a masked sum: from the ledger alone, once, for nothing."""
+        """Answer a step that opens a masked sum: from the ledger only, once, at no cost."""
         entry = self.ledger.find(request.principal, request.id)
         if entry is not None and entry.body["query"] != request.digest:
             raise Refused(Reason.MISMATCH)
@@ -303,7 +303,7 @@ class Gate:
         return replace(sealed, head=self.ledger.release(charge, sealed.body))
 
     def _reserved(self, charge: Charge, reserved: Reserved) -> None:
-        """A hook for gates that keep books of their own; called after every try to reserve."""
+        """Hook for gates with their own accounts, called after every attempt to reserve."""
 
     # --- before the data are read --------------------------------------------------------------
 
@@ -317,7 +317,7 @@ class Gate:
             raise Refused(Reason.MALFORMED) from None
 
     def _parts(self, query: Query) -> Mapping[str, Part]:
-        """What a query declares, held to the policy's size."""
+        """Return a query's declared parts, checked against the policy's maximum size."""
         try:
             parts = _declared(query, self.schema)
         except QueryError as error:
@@ -333,7 +333,7 @@ class Gate:
         return parts
 
     def _charge(self, request: Request, quote: Quote) -> Charge:
-        # local noise covers any input of an individual; over other units, what the policy says
+        # local noise covers any input of an individual; other units are as in the policy
         anything = quote.model == "local" and self.policy.unit == "individual"
         facts = {
             "relation": "any-input" if anything else self.policy.relation,
@@ -360,7 +360,7 @@ class Gate:
         )
 
     def _over(self, after: Spent, charge: Charge) -> Reason | None:
-        """Hold what will be spent to every limit of this policy: times, budget, sub-budgets."""
+        """Check the total after a charge against all limits of the policy: times, budget, sub-budgets."""
         limits = [g.times for g in self.policy.guards[charge.kind] if g.times is not None]
         if limits and after.times[charge.kind] > min(limits):
             return Reason.TIMES
@@ -378,7 +378,7 @@ class Gate:
     # --- after the charge is durable -----------------------------------------------------------
 
     def _evaluate(self, request: Request, query: Query, quote: Quote) -> Envelope:
-        """Give the sealed release, or one constant failure whatever went wrong."""
+        """Return the sealed release, or the same failure for every error."""
         if isinstance(query, LocalEffect):
             return self._take_effect(request, query)
         if not quote.protections:
@@ -387,18 +387,17 @@ class Gate:
             return self._sealed(request, self._protected(request, query, quote), quote)
         except Exception:
             self.faults[request.kind] += 1
-        with suppress(Exception):  # of a mechanism on constants: no record can make a difference
+        with suppress(Exception):  # an error of a mechanism on constants depends on no record
             if quote.loss.finite:
                 self.close_after(request.kind)
                 return self._sealed(request, self._around_nothing(request, quote), quote)
         return Envelope.seal(Failure(self.owner, request.id))
 
     def close_after(self, kind: str) -> None:
-        """Close the gate, because a protected query failed where it must not: nobody foresaw that.
+        """Close the gate after a protected query failed, and tell the owner.
 
-        A query is total: one that fails for some records tells whether they are there, whatever is sent
-        instead, and no epsilon bounds that. So it happens once: the reply is noise around zeros, every
-        later request is refused, and the owner is told.
+        Failing for some records only reveals whether they are present, whatever is sent instead, and no epsilon bounds
+        that. So it happens once: the reply is noise around zeros, and all later requests are refused.
         """
         self.breaches[kind] += 1
         with suppress(LedgerError):  # a full disk; this process stays closed
@@ -406,11 +405,11 @@ class Gate:
 
     @property
     def uncovered(self) -> Counter[str]:
-        """Protected queries that ever failed, by kind, in all gates of the ledger, opened again since or not."""
+        """Return all failures of protected queries by kind, in all gates of the ledger, reopened or not."""
         return Counter(self.shelf.faults_ever) | self.breaches
 
     def reopen(self) -> None:
-        """Answer again after a failure, by the owner's choice, who has looked at it."""
+        """Answer again after a failure, by the owner's decision."""
         self.shelf.clear_faults()
         self.breaches.clear()
 
@@ -425,7 +424,7 @@ class Gate:
         return released
 
     def _around_nothing(self, request: Request, quote: Quote) -> dict[str, ReleasedPart]:
-        """Noise of the declared distributions around zeros, in place of a failed answer."""
+        """Return noise of the declared distributions around zeros, to replace a failed answer."""
         released: dict[str, ReleasedPart] = {}
         for protection in quote.masked or quote.protections:
             zeros = {
@@ -436,12 +435,12 @@ class Gate:
         return released
 
     def _take_effect(self, request: Request, query: LocalEffect) -> Envelope:
-        """Let an effect work on the shelf; its acknowledgement is always the same."""
+        """Apply a local effect to the shelf; the acknowledgement is always the same."""
         own = self._view
         shelf = self.shelf.of(self.study, request.principal)
         view = LocalView(own.records, own.schema, own.secret, self._kept, shelf)
         asked, done = (request.principal, request.id, request.kind), False
-        with suppress(LedgerError):  # a full disk may tell how much is kept
+        with suppress(LedgerError):  # a full disk may reveal how much is stored
             done = self.shelf.apply(*asked, lambda: query.take_effect(view))
         self.faults[request.kind] += not done
         return self._sealed(request, {})
@@ -497,7 +496,7 @@ def _raised(error: Exception) -> str:
 
 
 def _schema_of(records: Any, given: Schema | None) -> Schema:
-    """The schema that records were clipped to; SchemaError if another was given, or none."""
+    """Return the schema that records were clipped to (SchemaError: none, or another was given)."""
     own: Schema | None = getattr(records, "schema", None)
     known = given if own is None else own
     if known is None or (given is not None and given != known):
@@ -511,7 +510,7 @@ def _schema_of(records: Any, given: Schema | None) -> Schema:
 def _record_inferred(
     ledger: Ledger, accountant: Accountant, owner: str, schema: Schema, study: str
 ) -> None:
-    """Charge and release an inferred schema, as any answer without protection, once a ledger."""
+    """Charge and release an inferred schema like an unprotected answer, once per ledger."""
     fields = wire.encode(schema.to_dict())
     digest = wire.digest(fields)
     request = f"schema {digest}"
@@ -525,7 +524,7 @@ def _record_inferred(
 
 
 def _read(data: bytes) -> Request | DryRun | None:
-    """A message of the server; ``None`` where the bytes are neither."""
+    """Decode a message of the server; None if invalid."""
     kinds: tuple[type[Request | DryRun], ...] = (Request, DryRun)
     for kind in kinds:
         try:
@@ -535,15 +534,15 @@ def _read(data: bytes) -> Request | DryRun | None:
     return None
 
 
-#: What queries that are still held declare: under which schema, and what.
+#: Declared parts of live queries, with their schema.
 _DECLARED: WeakKeyDictionary[Query, tuple[_Known, _Known, Mapping[str, Part]]] = WeakKeyDictionary()
 
 
 def _declared(query: Query, schema: Schema) -> Mapping[str, Part]:
-    """The parts that a query declares, computed once for all gates of a process, by identity."""
+    """Return a query's declared parts, cached by identity for all gates of a process."""
     try:
         asked, under, told = _DECLARED.get(query, _NOTHING)
-    except TypeError:  # a question that some plugin built of lists
+    except TypeError:  # a plugin's query with unhashable lists
         return query.parts(schema)
     if asked() is not query or under() is not schema:
         told = MappingProxyType(dict(query.parts(schema)))
@@ -558,7 +557,7 @@ def _check_names(request: Request) -> None:
 
 
 def open_reply(data: bytes) -> Reply:
-    """Read an encoded envelope's reply."""
+    """Decode an envelope's reply."""
     reply = wire.decode(data, Envelope).open()
     if isinstance(reply, DryRunReply):
         raise WireError("not a reply: an offer")

@@ -1,4 +1,4 @@
-"""A policy's guards at work on one query: which parts each protects, and what that costs."""
+"""Apply a policy's guards to a query: the parts that each protects, and the cost."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,11 +21,11 @@ from privfed.questions.part import Part, PartType
 from privfed.questions.query import Query
 from privfed.tables.records import Records
 
-KEPT = 256  #: Most quotes that are kept: questions of one kind mostly have equal parts
+KEPT = 256  #: Maximum cached quotes: queries of one kind mostly have equal parts
 
 
 class Refused(Exception):
-    """Carries a reason out of the checks, and a word to the owner; nothing has happened yet."""
+    """Raised by the checks before any effect, with a reason and a note for the owner."""
 
     def __init__(self, reason: Reason, why: str = "") -> None:
         super().__init__(reason)
@@ -34,19 +34,19 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Quote:
-    """What answering a question takes, priced once, without data."""
+    """The price of answering a query, computed without data."""
 
-    protections: tuple[Protection, ...]  #: each guard at work on its parts
-    loss: Loss  #: what they cost together
-    model: str  #: ``local`` where each individual's own bits are noised, or else ``central``
-    #: what a ledger's line says of the noise: who made it, and OpenDP's own word on it
+    protections: tuple[Protection, ...]  #: each guard applied to its parts
+    loss: Loss  #: their joint cost
+    model: str  #: ``local`` if each individual's own bits are noised, else ``central``
+    #: a ledger row's description of the noise: its origin, and the cost by OpenDP's maps
     facts: Mapping[str, Any]
-    #: the same protections with one owner's share of the noise, where the answer is masked
+    #: the same protections with one owner's share of the noise, if the answer is masked
     masked: tuple[MaskedProtection, ...] = ()
 
 
 class Guards:
-    """All guards of one policy, and what they say of questions; equal ones are quoted once."""
+    """All guards of one policy, and their quotes for queries, cached."""
 
     def __init__(self, policy: Policy, accountant: Accountant) -> None:
         self._policy, self._accountant = policy, accountant
@@ -61,11 +61,11 @@ class Guards:
     def quote(
         self, asked: type[Query], parts: Mapping[str, Part], proposed: Fraction | None
     ) -> Quote:
-        """Price a question by its parts; Refused: a mechanism cannot protect them, or misstates."""
+        """Price a query by its parts (Refused: a mechanism cannot protect them, or misstates its cost)."""
         key = asked, tuple(parts.items()), proposed
         try:
             kept = self._kept.get(key)
-        except TypeError:  # a part that some query built of lists
+        except TypeError:  # a part with unhashable lists
             return self._quoted(asked, parts, proposed)
         if kept is None:
             kept = self._quoted(asked, parts, proposed)
@@ -113,19 +113,19 @@ class Guards:
     def _bounded(self, part: Part) -> BoundedPart:
         try:
             return bounded_under(part, self._policy)
-        except PolicyError:  # no finite bound for the policy's unit
+        except PolicyError:  # no finite sensitivity for the policy's unit
             return BoundedPart(part, None)
 
 
 def bounded_under(part: Part, policy: Policy) -> BoundedPart:
-    """A part with its bound under the policy's unit, relation and cap; PolicyError: none is finite."""
+    """Return a part with its bound under the policy's unit, relation and cap (PolicyError: not finite)."""
     if part.sensitivity is None:
         return BoundedPart(part, None)
     return BoundedPart(part, part.sensitivity.under(policy.unit, policy.relation, policy.cap))
 
 
 def assign(guards: Sequence[Guard], parts: Iterable[str]) -> list[list[str]]:
-    """Give each guard its parts; parts that no guard covers are withheld."""
+    """Assign parts to guards; parts that no guard covers are withheld."""
     names = list(parts)
     named = {name for guard in guards for name in guard.parts}
     return [
@@ -137,7 +137,7 @@ def assign(guards: Sequence[Guard], parts: Iterable[str]) -> list[list[str]]:
 def check_supported(
     mechanism: Mechanism, group: Mapping[str, BoundedPart], spend: Fraction
 ) -> None:
-    """Refuse what the mechanism cannot protect: the wrong parts, no spend, sizes that tell."""
+    """Refuse what a mechanism cannot protect: unsupported parts, no spend, data-dependent sizes."""
     data_dependent = any(-1 in bounded.part.shape for bounded in group.values())
     if not mechanism.supports(group):
         raise Refused(Reason.UNSUPPORTED)
@@ -146,7 +146,7 @@ def check_supported(
 
 
 def priced(mechanism: Mechanism, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
-    """Price a mechanism at work, unless its noise is too wide, or it states what cannot be right."""
+    """Price a mechanism (Refused: its noise is too wide, or its stated price too low)."""
     try:
         return checked(mechanism, group, spend)
     except TooWide as error:
@@ -159,13 +159,13 @@ def priced(mechanism: Mechanism, group: Mapping[str, BoundedPart], spend: Fracti
 
 
 def total(protections: Sequence[Protection]) -> Loss:
-    """What several protections cost together."""
+    """Return the joint cost of several protections."""
     losses = [protection.loss for protection in protections]
     return sum(losses[1:], losses[0]) if losses else Loss.free()
 
 
 def stated_by(asked: type[Query], accountant: Accountant, loss: Loss) -> Loss:
-    """The loss, which rests on the sensitivities of a query, and the sums of an accountant, that are not ours."""
+    """Return the loss, adding to its basis a query's sensitivities and an accountant that are not built in."""
     words = {f"{QUERIED}:{asked.kind}": asked, f"{COMPOSED}:{accountant.name}": type(accountant)}
     theirs = {word for word, kind in words.items() if foreign(kind)}
     if not loss.counted or not theirs:
@@ -174,9 +174,9 @@ def stated_by(asked: type[Query], accountant: Accountant, loss: Loss) -> Loss:
 
 
 def described(protections: Sequence[Protection], loss: Loss, *used: type) -> dict[str, Any]:
-    """What a ledger's line says of a release's noise: who made it, and OpenDP's own word on it.
+    """Return a ledger row's description of a release's noise: its origin, and the cost by OpenDP's maps.
 
-    Named with their versions are also the packages of what was ``used`` beside mechanisms and laws.
+    The versions include those of the packages of ``used`` classes.
     """
     made = [part for p in protections for part in (p.mechanism, *p.laws.values())]
     return {
@@ -191,7 +191,7 @@ def described(protections: Sequence[Protection], loss: Loss, *used: type) -> dic
 
 
 def is_local(protections: Sequence[Protection]) -> bool:
-    """Whether each individual's own bits are noised: any input against any other."""
+    """Whether each individual's own bits are noised, which protects any input against any other."""
     parts = [bounded.part for protection in protections for bounded in protection.group.values()]
     return bool(parts) and all(
         part.type == PartType.BITS and part.sensitivity is not None and part.sensitivity.anything
@@ -200,7 +200,7 @@ def is_local(protections: Sequence[Protection]) -> bool:
 
 
 def as_declared(array: np.ndarray, part: Part) -> np.ndarray:
-    """Hold an exact array against its declared shape and type."""
+    """Check an exact array against its declared shape and type."""
     shaped = array.ndim == len(part.shape) and all(
         declared in (-1, size) for declared, size in zip(part.shape, array.shape, strict=True)
     )
@@ -210,12 +210,12 @@ def as_declared(array: np.ndarray, part: Part) -> np.ndarray:
         return array
     if array.dtype == bool:
         return array
-    most = 2**53  # exactly: as a float it would let 2^53 + 1 pass, and a neighbour's cells be cut
+    most = 2**53  # an integer: as a float, 2^53 + 1 would pass, and a neighbour's cells be clipped
     if array.dtype == np.int64 and -most <= array.min(initial=0) <= array.max(initial=0) <= most:
         return array.copy()
     if array.dtype.kind == "f" and not np.array_equal(np.trunc(array), array):
         raise ValueError("an array on a grid must hold whole units")
-    # cutting here moves no two answers further apart, and none wraps around
+    # clipping does not increase sensitivity, and avoids overflow
     whole: np.ndarray = np.clip(array, np.float64(-most), np.float64(most)).astype(np.int64)
     return whole
 
@@ -232,7 +232,7 @@ def as_released(
 
 
 def capped(records: Any, policy: Policy) -> Any:
-    """No more records of one unit than the policy's cap, on which its guarantee stands."""
+    """Return at most ``cap`` records of each unit, as the policy's guarantee assumes."""
     if policy.unit == "individual" and isinstance(records, Records) and records.individual is None:
         raise PolicyError(
             "unit 'individual' protects persons, and these records do not say whose they are; name "

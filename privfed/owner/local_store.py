@@ -1,4 +1,4 @@
-"""What stays with a data owner: the durable store of local effects, each done once, beside the ledger."""
+"""The durable store of local effects, next to the ledger; each effect is applied once."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from privfed.ledger.sqlite_store import make_private
 from privfed.questions import wire
 
 ENDING = ".shelf"  #: Ending of a shelf's file beside its ledger
-#: Most things on a shelf, and most bytes in all: effects cost no budget, so that storage must bound
-#: what a server can make an owner keep.
+#: Maximum number and total bytes of stored values: effects cost no budget, so that only these limit
+#: what a server can make an owner store.
 MOST_THINGS = 10_000
 MOST_BYTES = 2**28
-NAME_LIMIT = 200  #: Longest name of a thing, in characters
-#: Seconds to wait for an effect of another study, in another gate of the ledger: training may take minutes.
+NAME_LIMIT = 200  #: Maximum length of a value's name, in characters
+#: Seconds to wait for another study's effect in another gate of the ledger: training may take minutes.
 PATIENCE = 3600.0
 
 _SCHEMA = (
@@ -38,12 +38,12 @@ _SCHEMA = (
 class LocalStore(MutableMapping[str, Any]):
     """Named plain values of one data owner, kept in an SQLite file that is opened at first use.
 
-    Values are what :mod:`privfed.questions.wire` writes, read as plain data and arrays. What effects keep
-    stands in a :class:`Compartment` of its study and principal; read by its bare name here it is found
-    if only one of them keeps such a thing. Without a path, it is kept in memory.
+    Values are anything that :mod:`privfed.questions.wire` encodes, read as plain data and arrays. Effects store values
+    in a :class:`Compartment` by study and principal; here, a bare name finds a value if only one compartment has it.
+    Without a path, values are in memory.
 
     Raises:
-        LedgerError: by every use, the file cannot be opened or written, or is another owner's.
+        LedgerError: on every use, if the file cannot be opened or written, or is another owner's.
     """
 
     def __init__(self, path: str | Path | None = None, dataset: str = "") -> None:
@@ -53,10 +53,10 @@ class LocalStore(MutableMapping[str, Any]):
 
     @classmethod
     def beside(cls, ledger: Path | None, dataset: str) -> LocalStore:
-        """The store that belongs to a ledger's file."""
+        """Return the store next to a ledger's file."""
         return cls(None if ledger is None else beside(ledger, ENDING), dataset)
 
-    # --- what the owner and local effects see ---------------------------------------------------
+    # --- for the owner and local effects ---------------------------------------------------
 
     def __getitem__(self, name: str) -> Any:
         with suppress(KeyError):
@@ -90,21 +90,21 @@ class LocalStore(MutableMapping[str, Any]):
         return int(self._rows("SELECT COUNT(*) FROM things")[0][0])
 
     def of(self, study: str, principal: str) -> Compartment:
-        """What effects of one study, asked for by one principal, keep."""
+        """Return the compartment of one study's and one principal's effects."""
         return Compartment(self, study, principal)
 
     def of_study(self, study: str) -> StudyThings:
-        """What one study keeps, by name."""
+        """Return one study's values, by name."""
         return StudyThings(self, study)
 
     @property
     def faults(self) -> dict[str, int]:
-        """How many protected queries of each kind failed since the owner last opened her gate again."""
+        """Return failures of protected queries by kind, since the owner last reopened the gate."""
         return self._faults("WHERE acknowledged = 0")
 
     @property
     def faults_ever(self) -> dict[str, int]:
-        """How many protected queries of each kind ever failed; for the owner alone."""
+        """Return all failures of protected queries by kind; for the owner only."""
         return self._faults("")
 
     def _faults(self, where: str) -> dict[str, int]:
@@ -114,36 +114,36 @@ class LocalStore(MutableMapping[str, Any]):
         return dict(self._rows(sql))
 
     def add_fault(self, kind: str) -> None:
-        """Remember that a protected query of some kind failed."""
+        """Record a failure of a protected query."""
         self._rows("INSERT INTO faults VALUES (?, 0)", kind)
 
     def clear_faults(self) -> None:
-        """Let the gate answer again, by the owner's choice; that something failed stays known."""
+        """Let the gate answer again, by the owner's decision; :attr:`faults_ever` still counts the failures."""
         self._rows("UPDATE faults SET acknowledged = 1")
 
     def revise(self, name: str, change: Callable[[Any], Any]) -> None:
-        """Replace a thing by what a function makes of it (of none: ``None``), in one step."""
+        """Replace a value by a function of it (of None if absent), atomically."""
         with self._transaction():
             self[name] = change(self.get(name))
 
     @property
     def failed(self) -> dict[str, int]:
-        """How many effects of each kind came to nothing; for the owner alone."""
+        """Return failed effects by kind; for the owner only."""
         sql = "SELECT kind, COUNT(*) FROM effects WHERE NOT done GROUP BY kind ORDER BY kind"
         return dict(self._rows(sql))
 
     def open(self) -> None:
-        """Open the file now, rather than at first use."""
+        """Open the file now instead of at first use."""
         with self._lock:
             self._connection()
 
-    # --- what the gate calls ---------------------------------------------------------------------
+    # --- for the gate ---------------------------------------------------------------------
 
     def apply(self, principal: str, request: str, kind: str, effect: Callable[[], None]) -> bool:
-        """Do the effect of a request once, with the mark that it is done, or nothing; false if it failed just now.
+        """Apply a request's effect and mark it as done, atomically and once; False if it failed now.
 
-        An effect that fails keeps nothing and is marked as failed, for the owner alone. LedgerError:
-        the file cannot be written; nothing has happened.
+        A failed effect stores nothing and is marked as failed, for the owner only. LedgerError: the file cannot be
+        written; there was no effect.
         """
         with self._transaction() as db:
             sql = "SELECT 1 FROM effects WHERE principal = ? AND request = ?"
@@ -227,7 +227,7 @@ class LocalStore(MutableMapping[str, Any]):
         )
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")
-        # the last table that is made; a file that has it is opened while others write
+        # the last table created; a file that has it is complete, even while others write
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'faults'").fetchone():
             db.execute("BEGIN IMMEDIATE")
             for statement in _SCHEMA:
@@ -244,7 +244,7 @@ class LocalStore(MutableMapping[str, Any]):
 
 
 class Compartment(MutableMapping[str, Any]):
-    """What one study keeps for one principal on an owner's shelf; no other study replaces it."""
+    """One study's and principal's values on an owner's shelf; other studies cannot replace them."""
 
     def __init__(self, store: LocalStore, study: str, principal: str) -> None:
         self._store, self._where = store, (study, principal)
@@ -271,7 +271,7 @@ class Compartment(MutableMapping[str, Any]):
 
 
 class StudyThings(Mapping[str, Any]):
-    """What one study keeps on an owner's shelf now; several principals' things of one name are left out."""
+    """One study's current values on an owner's shelf, without names that several principals use."""
 
     def __init__(self, store: LocalStore, study: str) -> None:
         self._store, self._study = store, study
@@ -299,7 +299,7 @@ def _checked(name: str) -> str:
 
 
 def _address(name: str) -> list[str]:
-    """Study, principal and name of a thing in a compartment; the name alone of any other."""
+    """Return study, principal and name of a value in a compartment, else the name only."""
     try:
         return msgspec.json.decode(name, type=list[str])
     except msgspec.MsgspecError:

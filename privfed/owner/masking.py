@@ -1,9 +1,8 @@
-"""Masks that cancel in the sum over all owners of a roster, and only there.
+"""Pairwise masks, which cancel only in the sum over all owners of a roster.
 
-Pairwise one-time pads (Bonawitz et al. 2017): owners i < j share a key, by X25519; to the cells that go
-out i adds, and j subtracts, the same uniform integers modulo 2^64. Each single vector is uniform to
-whoever lacks a key of every pair, and the sum over the roster is that of the vectors. Where owners may
-be missing, see :mod:`.unmasking`.
+Pairwise one-time pads (Bonawitz et al. 2017): owners i < j share a key by X25519; i adds, and j subtracts, the same
+uniform integers modulo 2^64. To anyone without all pairs' keys each single vector is uniform, and the sum over the
+roster is that of the unmasked vectors. If owners may drop out, see :mod:`.unmasking`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from privfed.questions import wire
 
 
 class MaskingKey:
-    """One owner's X25519 key for masks, derived by HKDF-SHA256 from the secret beside her ledger."""
+    """One owner's X25519 key for masks, derived by HKDF-SHA256 from the secret next to the ledger."""
 
     def __init__(self, secret: bytes) -> None:
         curve = primitives("asymmetric.x25519")
@@ -36,11 +35,11 @@ class MaskingKey:
         self._pairs: dict[str, PairKeys] = {}
 
     def check(self, keys: Mapping[str, str], owner: str) -> None:
-        """Check that a roster names this owner with this key, and the others with keys of theirs.
+        """Check that a roster has this owner's key, and valid keys of the others.
 
         Raises:
-            PolicyError: another key of this owner, or none of somebody.
-            InputError: a key that is no X25519 key: with it a pair's secret would be known to all.
+            PolicyError: another key of this owner, or a missing key.
+            InputError: an invalid X25519 key, which would make a pair's secret public.
         """
         if keys.get(owner) != self.public:
             raise PolicyError(
@@ -63,14 +62,14 @@ class MaskingKey:
         view: bytes,
         seed: bytes = b"",
     ) -> np.ndarray:
-        """Hide integers, int64 of shape (cells,), so that only the sum over all owners shows anything.
+        """Mask integers, int64 of shape (cells,), so that only the sum over all owners is revealed.
 
-        ``keys`` is the roster, every owner's public key by name. ``view`` is what all owners must agree on
-        for their masks to cancel (:func:`view_of`); no two vectors may be hidden under one view. A
-        ``seed`` adds a mask of the owner's own, which its holders can take off.
+        ``keys`` is the roster, every owner's public key by name. Masks cancel only if all owners have the same ``view``
+        (:func:`view_of`); no two vectors may be masked under one view. A ``seed`` adds the owner's own mask, which
+        holders of the seed can remove.
 
         Returns:
-            int64 of the same shape, uniform to whoever does not know all pairs' keys.
+            int64 of the same shape, uniform to anyone who does not know all pairs' keys.
         """
         total = vector.astype(np.int64).view(np.uint64).copy()
         if seed:
@@ -93,21 +92,22 @@ class MaskingKey:
         view: bytes,
         seed: bytes = b"",
     ) -> dict[str, ReleasedPart]:
-        """The parts of a release, masked as one vector in the order of their names."""
+        """Return a release's parts, masked as one vector in the order of their names."""
         return with_cells(parts, self.mask(cells_of(parts), keys, owner, view, seed))
 
     def pair(self, public: str) -> PairKeys:
-        """The keys that two owners share, derived once, from both public keys too.
+        """Return the keys that two owners share, derived once, also from both public keys.
 
-        One secret has several keys (u and 1 / u, for a point and its sum with one of order two): an owner who
-        named one of another's would share that one's secrets, and the masks of both would cancel.
+        Several public keys belong to one secret (u and 1 / u, for a point and its sum with one of order two). Without
+        the public keys in the derivation, an owner who published another's alternative key would share that owner's
+        secrets, and the masks of both would cancel.
         """
         if public not in self._pairs:
             curve = primitives("asymmetric.x25519")
             peer = curve.X25519PublicKey.from_public_bytes(bytes.fromhex(public))
             try:
                 secret = self._key.exchange(peer)
-            except ValueError:  # a point of small order: the pair's secret would be known to all
+            except ValueError:  # a point of small order: the pair's secret would be public
                 raise InputError(
                     f"masked: {public} in the roster is no X25519 key; ask its owner for hers, owner.mask"
                 ) from None
@@ -120,25 +120,25 @@ class MaskingKey:
 
 @dataclass(frozen=True)
 class PairKeys:
-    """What two owners share, by HKDF from their X25519 secret."""
+    """Keys shared by two owners, derived by HKDF from their X25519 secret."""
 
-    expand: bytes  #: of the masks' keys
-    box: Any  #: ChaCha20-Poly1305, which seals one's share of the other's seed
-    confirm: bytes  #: of the MAC on a list of survivors
+    expand: bytes  #: for the masks' keys
+    box: Any  #: ChaCha20-Poly1305, for the shares of each other's seed
+    confirm: bytes  #: for MACs on lists of survivors
 
     def mask(self, view: bytes) -> bytes:
-        """The key of the mask that cancels under a view, which may be told if one of them is gone.
+        """Return the key of the pair's mask under a view, which is disclosed if one of them drops out.
 
-        One block of HKDF-Expand (RFC 5869), so that it tells nothing of the keys of other views.
+        It is one block of HKDF-Expand (RFC 5869), and so reveals nothing about other views' keys.
         """
         return hmac.digest(self.expand, view + b"\x01", "sha256")
 
 
 def view_of(request: Request, terms: MaskedSums, parts: Mapping[str, ReleasedPart]) -> bytes:
-    """A digest of all that the owners of a masked sum must agree on.
+    """Return a digest of all that the owners of a masked sum must agree on.
 
-    Who asks what under which id, the roster, and shape, grid and noise of each part: with one owner whose
-    policy or principal differs, masks do not cancel, and nobody learns anything.
+    These are principal, query and id, the roster, and each part's shape, grid and noise. If one owner's policy or
+    principal differs, masks do not cancel, and nothing is revealed.
     """
     shapes = {
         name: [part.units.shape, part.grid, part.noise and part.noise.to_wire()]

@@ -1,4 +1,4 @@
-"""The noise that a data owner pays for, watched where it is drawn, in sums that stay with the owner."""
+"""Monitor the noise of an owner's releases, by test statistics that stay with the owner."""
 
 from __future__ import annotations
 
@@ -22,52 +22,52 @@ from privfed.privacy.laws import DiscreteGaussian, DiscreteLaplace, Law, SumOfGa
 from privfed.privacy.masked_sums import AnyProtection
 from privfed.privacy.mechanism import Cells, Mechanism, Protected
 
-#: Ending of the file beside a ledger, and what the sums are called in it.
+#: Ending of the file next to a ledger, and the name of the sums in it.
 ENDING, NAME = ".noise", "tally"
-#: Seconds between two writings of the file, at least: a crash loses so much of what was seen.
+#: Minimum seconds between writes of the file: the most that a crash loses.
 SECONDS = 5.0
-CELLS = 2**16  #: Most cells of one part that are looked at; the first ones
-HELD = 2**22  #: Most cells whose scores are held to be compared with those of other owners
-PARTS = 64  #: Most parts that are watched by name
-#: Exact cells by size, in deviations of the noise; the first and last bin are open.
+CELLS = 2**16  #: Maximum cells of one part that are tested; the first ones
+HELD = 2**22  #: Maximum cells with scores in memory for comparison with other owners
+PARTS = 64  #: Maximum parts that are monitored by name
+#: Bins of exact cells, in standard deviations of the noise; the first and last are open.
 SIZES = (1e-9, 1.0, 10.0, 30.0, 100.0, 1000.0)
-RARE = 1e-3  #: Noise is wide if it is zero more rarely than so
-TAILS = (2.0, 3.0, 4.0, 5.0)  #: Tails, in deviations
-#: Deviation in grid units from which the low bits of noise are fair: Laplace noise of that scale has a
-#: Fourier coefficient of 4e-7 at a period of sixteen.
+RARE = 1e-3  #: Noise is wide if its probability of zero is below this
+TAILS = (2.0, 3.0, 4.0, 5.0)  #: Tails, in standard deviations
+#: Minimum standard deviation, in grid units, for uniform low bits: Laplace noise of that scale has a Fourier
+#: coefficient of 4e-7 at a period of sixteen.
 WIDE, BITS = 2.0**12, 4
-#: Sigma in grid units from which a discrete Gaussian with a uniform jitter is taken for a continuous
-#: one: its variance is 1 / (12 sigma^2) too large, which a million draws do not show.
+#: Minimum sigma, in grid units, for treating a discrete Gaussian with a uniform jitter as continuous: its variance is 1
+#: / (12 sigma^2) too large, which a million draws do not detect.
 CONTINUOUS = 20.0
 
 
 class NoiseSums(dict[str, tuple[float, ...]]):
-    """Sums over cells by label; two tallies add up.
+    """Sums over cells by label, which can be added to another tally's.
 
-    Labels begin with what is summed: ``score`` (cells, sum and sum of squares of normal scores),
-    ``sign`` (cells, and scores times the signs of others), ``count`` (cells, how many, and how many are
-    expected), ``unread`` (cells of noise that are not looked at, and why).
+    Labels start with the statistic: ``score`` (cells, sum and sum of squares of normal scores), ``sign`` (cells, and
+    scores times signs of other scores), ``count`` (cells, observed and expected number), ``unread`` (cells whose noise
+    is not tested, and why).
     """
 
     def add(self, label: str, *sums: float) -> None:
-        """Add sums to those of a label."""
+        """Add sums to a label's."""
         known = self.get(label, (0.0,) * len(sums))
         self[label] = tuple(a + float(b) for a, b in zip(known, sums, strict=True))
 
     def add_all(self, other: Mapping[str, Iterable[float]]) -> NoiseSums:
-        """Add another tally's sums to these, and give these."""
+        """Add another tally's sums, and return this one."""
         for label, sums in other.items():
             self.add(label, *sums)
         return self
 
     @property
     def cells(self) -> int:
-        """Number of cells whose noise was looked at."""
+        """Number of cells whose noise was tested."""
         return int(self.get("score all", (0.0,))[0])
 
 
 class OtherOwners:
-    """Sums of the scores of owners asked the same, in one process: see :meth:`NoiseMonitor.observe`."""
+    """Sums of scores over owners of the same query, in one process: see :meth:`NoiseMonitor.observe`."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[tuple[str, str], np.ndarray] = OrderedDict()
@@ -75,7 +75,7 @@ class OtherOwners:
         self._lock = threading.Lock()
 
     def add(self, question: tuple[str, str], scores: np.ndarray) -> np.ndarray | None:
-        """Give the sum of the scores before these, if there are any, and add these to it."""
+        """Add scores to the query's sum, and return the sum before them, or None."""
         with self._lock:
             before = self._held.pop(question, None)
             fits = before is not None and before.shape == scores.shape
@@ -87,11 +87,11 @@ class OtherOwners:
 
 
 class NoiseMonitor:
-    """Sums up the noise of one gate's releases, in a file beside the ledger's, or in memory."""
+    """Sums statistics of the noise of one gate's releases, in a file next to the ledger, or in memory."""
 
     def __init__(self, path: Path | None = None, dataset: str = "", secret: bytes = b"") -> None:
-        self.tally = NoiseSums()  #: What this process saw
-        #: Whom to compare with, in a simulation of several owners.
+        self.tally = NoiseSums()  #: This process's sums
+        #: Other owners to compare with, in a simulation.
         self.others: OtherOwners | None = None
         self._store = None if path is None else LocalStore(beside(path, ENDING), dataset)
         seed = hashlib.sha256(secret + b"\x00noise monitor").digest()
@@ -103,9 +103,9 @@ class NoiseMonitor:
     def observe(
         self, kind: str, query: str, protection: AnyProtection, exact: Cells, released: Protected
     ) -> None:
-        """Add the noise of one group of parts; whatever goes wrong is counted, and stops no answer.
+        """Add the noise of one group of parts; errors are counted, and never stop an answer.
 
-        ``exact`` holds each part's array before it was protected, ``released`` what leaves.
+        ``exact`` has each part's array before protection, ``released`` after it.
         """
         found = NoiseSums({"unread error": (1.0,)})
         with suppress(Exception):
@@ -114,7 +114,7 @@ class NoiseMonitor:
         if self._store is not None:
             self._unwritten.add_all(found)
             if monotonic() - self._written > SECONDS:
-                with suppress(LedgerError):  # what is not written now is written later
+                with suppress(LedgerError):  # written later if not now
                     self.write()
 
     def _observed(
@@ -165,7 +165,7 @@ class NoiseMonitor:
     def _cells(
         self, found: NoiseSums, law: Law, truth: np.ndarray, told: np.ndarray, row: int
     ) -> np.ndarray:
-        """What one part's cells tell by themselves, ``row`` of them a place; gives their scores, shape (cells,)."""
+        """Add one part's statistics, ``row`` cells per position, and return its scores, shape (cells,)."""
         bits = truth.dtype == bool
         noise = (truth ^ told.astype(bool)).astype(np.int64) if bits else told - truth
         whole = np.rint(noise).astype(np.int64)
@@ -200,7 +200,7 @@ class NoiseMonitor:
         return scores
 
     def write(self) -> None:
-        """Add what is not written yet to the file."""
+        """Add new sums to the file."""
         if self._store is not None and self._unwritten:
             new, self._written = self._unwritten, monotonic()
             self._store.revise(NAME, lambda known: {**NoiseSums(known or {}).add_all(new)})
@@ -214,7 +214,7 @@ class NoiseMonitor:
 
 
 def read_tally(ledger: Path, dataset: str) -> NoiseSums:
-    """The sums over all releases ever, kept beside a ledger's file; empty where there are none."""
+    """Return the sums over all releases of a ledger, from the file next to it; empty if there is none."""
     path = beside(ledger, ENDING)
     if not path.is_file():
         return NoiseSums()
@@ -237,7 +237,7 @@ def _binned(found: NoiseSums, bins: np.ndarray, scores: np.ndarray, names: list[
 
 
 def _together(found: NoiseSums, label: str, scores: np.ndarray, others: np.ndarray) -> None:
-    """Scores times the signs of others settled before them: over n cells normal with variance n."""
+    """Add scores times signs of earlier other scores: over n cells normal with variance n."""
     signs = np.sign(others)
     found.add(f"sign {label}", (signs != 0).sum(), scores @ signs)
 
@@ -248,11 +248,11 @@ def _cut(*rows: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def normal_scores(law: Law, noise: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Map draws of a law, whole numbers or bits 1 for a flip, to independent standard normal numbers.
+    """Map draws of a law, integers or bits (1: flip), to independent standard normal numbers.
 
-    The randomised probability integral transform (Rosenblatt 1952; Smith 1985): for V uniform and
-    independent of k, U = P(X < k) + V P(X = k) is uniform if k is a draw of X, whatever the law, so that
-    Phi^-1(U) is standard normal. Tails are computed from their own side, so that no far draw is lost.
+    The randomised probability integral transform (Rosenblatt 1952; Smith 1985): for V uniform and independent of k, U =
+    P(X < k) + V P(X = k) is uniform if k is a draw of X, for any law, so that Phi^-1(U) is standard normal. Each tail
+    is computed from its own side, for precision far out.
     """
     share = rng.random(noise.shape)
     if isinstance(law, DiscreteLaplace):
@@ -266,7 +266,7 @@ def normal_scores(law: Law, noise: np.ndarray, rng: np.random.Generator) -> np.n
 
 
 def _laplace(scale: float, noise: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """P(X <= -k) = r^k / (1 + r), and so on either side."""
+    """Return scores for discrete Laplace, by P(X <= -k) = r^k / (1 + r) on either side."""
     ratio, mass = math.exp(-1 / scale), -math.expm1(-1 / scale)
     log_tail = -np.abs(noise) / scale - math.log1p(ratio) + np.log1p((share - 1) * mass)
     return _quantile(log_tail) * np.where(noise > 0, -1, 1)
@@ -278,7 +278,7 @@ def _quantile(log_tail: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=256)
 def _tails(law: Law) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Edges between the law's points, and the probability below and above each."""
+    """Return edges between the law's points, and the probabilities below and above each."""
     points = (law.window if law.additive else np.array([0, 1])).astype(float)
     edges = np.concatenate([points[:1] - 0.5, (points[1:] + points[:-1]) / 2, points[-1:] + 0.5])
     mass = np.exp(law.log_mass(points.astype(np.int64))) * np.diff(edges)
@@ -290,5 +290,5 @@ def _tails(law: Law) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=256)
 def silent(law: Law) -> float:
-    """The probability that a law's noise is zero."""
+    """Return the probability that a law's noise is zero."""
     return float(np.exp(law.log_mass(np.array([0]))[0]))

@@ -1,8 +1,8 @@
-"""What a mechanism states a release costs, held against what the core derives for itself.
+"""Checks of a mechanism's stated cost against the core's own derivations.
 
-The loss follows from the laws of the noise and the joint bounds of the parts; a law that is not
-proven here is held against its own probabilities, and OpenDP's maps, which round outward, stand beside
-it. Nothing is released for less than any of them.
+The loss follows from the laws of the noise and the joint bounds of the parts. A law that is not proven here is checked
+against its own probabilities, and OpenDP's maps, which round outward, are a further bound. Nothing is released for less
+than any of these.
 """
 
 from collections.abc import Mapping
@@ -27,20 +27,20 @@ from privfed.privacy.mechanism import (
 from privfed.questions.exact import apart
 from privfed.questions.part import Bound
 
-#: How far a map may exceed an exact charge, relatively: it works in floats and rounds outward.
+#: Relative tolerance of a map over an exact charge: it computes in floats and rounds outward.
 TOLERANCE = 1e-6
 
 
 def checked(mechanism: Mechanism, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
-    """Price a mechanism at work, and hold what it states against laws and bounds.
+    """Return a mechanism's protection, after checking its stated price against laws and bounds.
 
-    Bounds are those given here, whatever the plugin hands back; laws of ours are made anew from their
-    parameters, so that an instance's own methods count for nothing.
+    Bounds are those given here, not the plugin's; built-in laws are rebuilt from their parameters, so that methods set
+    on an instance have no effect.
 
     Raises:
-        PluginError: the price is no protection, its loss negative or not finite, or below what the laws
-            lose together, what they lose by their own probabilities, or what OpenDP's maps say; or a
-            part is left without noise, or cells are masked, at a finite cost.
+        PluginError: the price is no protection, its loss negative or not finite, or below the laws' joint loss,
+            the loss by their own probabilities, or OpenDP's maps; or a part has no noise, or cells are masked,
+            at a finite cost.
     """
     given = mechanism.price(group, spend)
     if type(given) is not Protection or not isinstance(given.stated, Loss | None):
@@ -74,7 +74,7 @@ def _check_all_is_noisy(priced: Protection) -> None:
 
 
 def _short(loss: Loss) -> str:
-    """By how much a loss falls short of its laws', in words; a hair where a scale was rounded down."""
+    """Return in words by how much a loss is below its laws'; names a scale that was rounded down."""
     least = sum(map(lost, loss.laws), Loss.free())
     for name in ("epsilon", "rho"):
         stated, needed = getattr(loss, name), getattr(least, name)
@@ -88,7 +88,7 @@ def _short(loss: Loss) -> str:
 
 
 def _check_words(law: Law) -> None:
-    """Of a law that is not ours: whether it has a name of its own, and a measure and norm that there are."""
+    """Check that a user's law has its own name, and a known measure and norm."""
     if not isinstance(law, Law):
         raise PluginError(f"a law is derived from Law, which a {type(law).__name__} is not")
     if proven(law):
@@ -103,7 +103,7 @@ def _check_words(law: Law) -> None:
 
 
 def _check_law(law: Law, priced: Protection) -> None:
-    """Whether it hides more cells than it knows of; of a law that is not ours, loses more than it says by its probabilities."""
+    """Check that a law covers its cells, and a user's law states at least the loss by its probabilities."""
     if proven(law) and law.additive and law.parameter > WIDEST:
         raise PluginError("64-bit integers cannot hold its noise")
     names = [n for n, own in priced.laws.items() if own == law and n not in priced.bare]
@@ -119,10 +119,11 @@ def _check_law(law: Law, priced: Protection) -> None:
 
 @lru_cache(maxsize=256)
 def understated(law: Law, bound: Bound, cells: int) -> str:
-    """What a law loses by its own probabilities beyond what it says, in words; or nothing.
+    """Return in words how a law's loss by its own probabilities exceeds the stated one; empty if not.
 
-    Cells are independent, so that what k cells lose that each move by d is k times what one loses;
-    every such move within the bound is tried, which refutes a law that is right for one cell alone.
+    Cells are independent, so that k cells that each change by d lose k times as much as one.
+    Changes of this form within the bound are tried, which detects a law that is right for one cell
+    only.
     """
     mass = np.asarray(law.log_mass(law.window))
     if mass.shape != law.window.shape or not (mass <= 1e-6).all():
@@ -138,7 +139,7 @@ def understated(law: Law, bound: Bound, cells: int) -> str:
 
 @lru_cache(maxsize=1)
 def libraries() -> dict[str, str]:
-    """Versions of what draws and accounts for noise, for the ledger."""
+    """Return versions of the libraries that draw and account for noise, for the ledger."""
     found = {}
     for name in ("privfed", "opendp"):
         try:

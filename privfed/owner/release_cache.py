@@ -1,4 +1,4 @@
-"""Releases that may be repeated for nothing: randomized responses to the same query."""
+"""Releases that are repeated at no cost: randomized responses to the same query."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -15,9 +15,7 @@ from privfed.privacy.mechanism import Mechanism
 
 @dataclass(frozen=True)
 class MemoizedRelease:
-    """An earlier release: what was spent on it, where it stands in the ledger, and which limits' totals
-    it was charged to.
-    """
+    """An earlier release: its spend, its row in the ledger, and the limits that it was charged to."""
 
     epsilon: Fraction
     principal: str
@@ -26,13 +24,12 @@ class MemoizedRelease:
 
 
 class ReleaseCache:
-    """All releases of one ledger that may be repeated: randomized responses.
+    """All releases of one ledger that may be repeated, that is, randomized responses.
 
-    Fresh noise on the same query could be averaged away. So the same query at no greater epsilon gets
-    the stored bits: a function of an earlier release, which costs nothing. A greater epsilon, or a
-    related query, is another charge. Only where every limit that the new charge would count against
-    counted the earlier one: what one principal, study or round paid for is no other's to take.
-    Test noise is never repeated as ``secure``.
+    Fresh noise on the same query could be averaged out. So the same query at no greater epsilon gets the stored bits, a
+    function of an earlier release, which costs nothing. A greater epsilon, or a related query, is charged. So is a
+    query that counts against a limit that the earlier release did not: one principal, study or round cannot take what
+    another paid for. Test noise is never repeated as ``secure``.
     """
 
     def __init__(
@@ -75,11 +72,11 @@ class ReleaseCache:
         self._known.setdefault(query, []).append(known)
 
     def _scopes(self, aspects: Mapping[str, str]) -> frozenset[str]:
-        """The limits' totals that a charge of these aspects counts towards."""
+        """Return the scopes of limits that a charge with these aspects counts towards."""
         return frozenset(each.scope(aspects) for each in self._limits if each.applies(aspects))
 
     def spare(self, charge: Charge) -> Charge:
-        """The charge, or a free one if its query was answered at no smaller epsilon."""
+        """Return the charge, or a free one if its query was answered at no smaller epsilon."""
         asked, every = charge.loss.epsilon, self._known.get(charge.query)
         if not every or asked is None:
             return charge
@@ -92,7 +89,7 @@ class ReleaseCache:
         return replace(charge, loss=Loss.free(), facts=facts)
 
     def again(self, charge: Charge, owner: str) -> Envelope | None:
-        """The earlier release under a spared charge's request, or ``None`` for any other charge."""
+        """Return the earlier release, under the request of a spared charge; None for other charges."""
         if "remembers" not in charge.facts:
             return None
         entry = self._ledger.find(*charge.facts["remembers"])
@@ -102,12 +99,12 @@ class ReleaseCache:
         return Envelope.seal(replace(reply, request=charge.request))
 
     def keep(self, charge: Charge, sealed: Envelope) -> None:
-        """Keep a release, if its mechanisms memoise."""
+        """Store a release if its mechanisms memoise."""
         if sealed.status == "release":
             who = charge.principal, charge.request
             self._add(charge.facts, charge.query, charge.loss, charge.aspects(_now()), who)
 
 
 def _now() -> str:
-    """The time as rows have it, as far as its month."""
+    """Return the current month, as in rows."""
     return datetime.now(UTC).isoformat()

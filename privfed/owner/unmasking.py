@@ -1,15 +1,15 @@
-"""An owner's side of opening a masked sum whose owners may be missing; see :mod:`privfed.exchange.survivors`.
+"""An owner's side of opening a masked sum despite dropouts; see :mod:`privfed.exchange.survivors`.
 
-What she checks, from her ledger alone: she answered the question; at least h owners survive, she among
-them; each survivor's share of a seed was sealed for her, under the same view; she agreed to this list and to
-no other (a request's id has one digest); h owners confirm the same list.
+The owner checks, from her ledger only, that she answered the query; at least h owners survive, including her; each
+survivor's share of a seed was sealed for her, under the same view; she agreed to this list and to no other (a request's
+id has one digest); h owners confirm the same list.
 
-What a server and t colluding owners read. Draw an edge between two honest owners unless one of them told
-the pair's key; cells show only in sums over whole components of this graph. If v opened a list, h - t
-honest owners confirmed it; they agreed to no other, and told no key of a pair inside it: all are in v's
-component. If she opened none, her own mask stays unless h - t honest owners told their share of it; they
-agreed to a list with her in it, and kept their keys with her. So every sum that shows has the noise of
-h - t honest owners at least, and nobody is in two of them; by 2 h > K + t there is one.
+Proof of what a server and t colluding owners learn. Draw an edge between two honest owners unless one of them disclosed
+the pair's key; cells are revealed only in sums over whole components of this graph. If owner v opened a list, h - t
+honest owners confirmed it; they agreed to no other, and disclosed no key of a pair inside it: all are in v's component.
+If v opened none, her own mask stays unless h - t honest owners disclosed their share of it; they agreed to a list that
+contains her, and kept their keys with her. So every revealed sum has the noise of at least h - t honest owners, and no
+owner is in two of them; by 2 h > K + t there is only one.
 """
 
 import hmac
@@ -31,22 +31,22 @@ from privfed.owner.masking import MaskingKey, PairKeys
 from privfed.privacy.masked_sums import MaskedSums
 from privfed.questions import wire
 
-NONCE, SEALED = 12, 60  #: Bytes of a nonce, and of a sealed share: nonce, 32 and a tag of 16
+NONCE, SEALED = 12, 60  #: Bytes of a nonce, and of a sealed share: nonce, 32, tag of 16
 
 
 class Unmasking:
-    """Seals shares of an owner's seeds for the others, and tells what opens a total.
+    """Seals shares of an owner's seeds for the others, and discloses what opens a total.
 
     Args:
         key: the owner's masking key.
-        ledger: what she answered before.
+        ledger: the record of her earlier answers.
     """
 
     def __init__(self, owner: str, terms: MaskedSums, key: MaskingKey, ledger: Ledger) -> None:
         self._owner, self._terms, self._key, self._ledger = owner, terms, key, ledger
 
     def sealed(self, seed: bytes, view: bytes) -> dict[str, bytes]:
-        """A share of the owner's seed for each owner, sealed for it."""
+        """Return a share of the owner's seed for each owner, sealed for that owner."""
         owners = self._terms.owners
         each = split(int.from_bytes(seed, "little"), len(owners), self._terms.least)
         found = {}
@@ -56,7 +56,7 @@ class Unmasking:
         return found
 
     def told(self, request: Request) -> tuple[dict[str, bytes], str]:
-        """What an owner tells in answer to one of the two steps, and the view (Refused: she does not)."""
+        """Return what an owner discloses in one of the two steps, and the view (Refused: a check fails)."""
         try:
             if request.kind == SURVIVORS:
                 return self._agreed(request, wire.decode(request.fields, Survivors))
@@ -65,7 +65,7 @@ class Unmasking:
             raise Refused(Reason.MALFORMED) from None
 
     def _agreed(self, request: Request, step: Survivors) -> tuple[dict[str, bytes], str]:
-        """A MAC on the list for each survivor."""
+        """Return a MAC on the list for each survivor, and the view."""
         share = self._share(request, step, step.request(request.principal))
         view, survivors = bytes.fromhex(share.view), sorted(step.boxes)
         known = set(survivors) <= set(self._terms.owners) and self._owner in step.boxes
@@ -77,7 +77,7 @@ class Unmasking:
         return {peer: self._mac(peer, view, word) for peer in survivors}, share.view
 
     def _opened(self, request: Request, step: Opening) -> tuple[dict[str, bytes], str]:
-        """Shares of survivors' seeds, and the pairs' keys with those who are gone."""
+        """Return shares of survivors' seeds, the pairs' keys with missing owners, and the view."""
         share = self._share(request, step.agreed, step.request(request.principal))
         agreed = step.agreed.request(request.principal)
         entry = self._ledger.find(request.principal, agreed.id)
@@ -102,7 +102,7 @@ class Unmasking:
         }, share.view
 
     def _share(self, request: Request, step: Survivors, named: Request) -> Release:
-        """What the owner answered to the question that a step is about; its id is the only one."""
+        """Return the owner's answer to the query of a step, which is identified by its id."""
         if request.id != named.id:
             raise Refused(Reason.MALFORMED)
         entry = self._ledger.find(request.principal, step.about)
@@ -115,7 +115,7 @@ class Unmasking:
         return share
 
     def _unsealed(self, peer: str, box: bytes, view: bytes) -> bytes:
-        """The share in a box; Refused: it was sealed for another owner, roster or question."""
+        """Decrypt a share (Refused: it was sealed for another owner, roster or query)."""
         if len(box) != SEALED:
             raise Refused(Reason.MALFORMED)
         route, sealed = _route(view, peer, self._owner), self._pair(peer).box
@@ -129,12 +129,12 @@ class Unmasking:
         return self._key.pair(self._terms.keys[peer])
 
     def _mac(self, peer: str, view: bytes, word: bytes) -> bytes:
-        """One of a pair's word under a view: who says it, and a list of survivors."""
+        """Return a pair's MAC under a view of a message: the sender and a list of survivors."""
         return hmac.digest(self._pair(peer).confirm, view + word, "sha256")
 
 
 def new_seed() -> bytes:
-    """A fresh seed of an owner's own, below the prime of its shares."""
+    """Return a fresh seed of an owner, below the prime of its shares."""
     return (int.from_bytes(os.urandom(48), "little") % PRIME).to_bytes(32, "little")
 
 

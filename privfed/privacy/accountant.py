@@ -1,4 +1,4 @@
-"""The base of every accountant: it composes losses under one relation and unit, and refuses.
+"""Base class of accountants: compose losses under one relation and unit, and check a ceiling.
 
 A loss becomes an exact *amount*, a tuple of fractions that add up. Such a sum, compared with a
 fixed ceiling before each release, is a valid filter: order, number and size of the charges may
@@ -20,13 +20,13 @@ from privfed.privacy.loss import Loss
 from privfed.questions.exact import Number, at_delta, readable, shown, text
 
 Amount = tuple[Fraction, ...]
-STATED = Fraction(1, 10**5)  #: The delta at which a total is stated where no budget names one
-LARGEST = 10**6  #: Epsilon of a budget; conversions stay exact far beyond it
+STATED = Fraction(1, 10**5)  #: Delta of a stated total if there is no budget
+LARGEST = 10**6  #: Maximum epsilon of a budget; conversions stay exact far beyond it
 
 
 @dataclass(frozen=True)
 class Budget:
-    """A ceiling: (epsilon, delta); no ceiling is spelled as no budget at all."""
+    """An (epsilon, delta) ceiling; for no ceiling, use no budget."""
 
     epsilon: Fraction
     delta: Fraction = Fraction(0)
@@ -41,18 +41,18 @@ class Budget:
 
     @classmethod
     def of(cls, epsilon: Number, delta: Number = 0) -> Budget:
-        """Read exact numbers from text; errors say which one is wrong."""
+        """Build a budget from exact numbers or text; errors name the wrong one."""
         return cls(
             written_epsilon(epsilon, "budget epsilon"), readable(delta, "budget delta", zero=True)
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the budget as plain data."""
+        """Return the budget as plain data."""
         return {"epsilon": text(self.epsilon), "delta": text(self.delta)}
 
 
 def written_epsilon(epsilon: Number, name: str) -> Fraction:
-    """Read an epsilon that a person wrote, exactly (InputError: it promises nothing)."""
+    """Read a user's epsilon exactly (InputError: above :data:`LARGEST`)."""
     read = readable(epsilon, name)
     if read > LARGEST:
         raise InputError(
@@ -63,44 +63,44 @@ def written_epsilon(epsilon: Number, name: str) -> Fraction:
 
 @dataclass(frozen=True)
 class PrivacyStatement:
-    """What is proved of a running total at the moment it is told.
+    """The guarantee proven for a running total at the time it is stated.
 
-    Whatever is still asked, the whole exchange keeps the ceiling; of what has left so far, at a
-    moment that may depend on it, the odometer holds. The smaller of the two is told as what is
-    spent. Each is a theorem at ``delta`` by itself, and any two of these are together at twice as much: the
-    ceiling is no checkpoint of the odometer's, for that would be wider by its share of delta.
+    The filter's ceiling bounds the whole exchange, whatever is still queried. The odometer bounds the releases so far,
+    at a time that may depend on them. The smaller one is stated as spent. Each holds at ``delta`` by itself, and any
+    two together at twice ``delta``: the ceiling is not one of the odometer's checkpoints, which would widen it by a
+    share of delta.
     """
 
-    epsilon: Fraction  #: what is spent so far, nats, rounded up
-    delta: Fraction  #: at which both are stated
-    ceiling: Fraction | None = None  #: epsilon certified for the whole exchange, or none
+    epsilon: Fraction  #: spent so far, nats, rounded up
+    delta: Fraction  #: of both epsilons
+    ceiling: Fraction | None = None  #: epsilon certified for the whole exchange, or None
 
 
 class Accountant(ABC):
     """Composes losses by adding exact amounts, component by component."""
 
-    name: ClassVar[str]  #: What policies call it
-    components: ClassVar[tuple[str, ...]]  #: Of an amount, such as ``("rho", "delta")``
+    name: ClassVar[str]  #: Its name in policies
+    components: ClassVar[tuple[str, ...]]  #: Units of an amount, such as ``("rho", "delta")``
 
     @abstractmethod
     def amount(self, loss: Loss) -> Amount:
-        """Turn a loss into what it adds (UnsupportedLoss: no finite statement to compose)."""
+        """Return what a loss adds to a total (UnsupportedLoss: no finite statement to compose)."""
 
     @abstractmethod
     def ceiling(self, budget: Budget) -> Amount:
-        """The largest total that still guarantees the budget, rounded down."""
+        """Return the largest total that still guarantees the budget, rounded down."""
 
     @abstractmethod
     def guarantee(self, total: Amount, delta: Fraction) -> tuple[Fraction, Fraction]:
-        """Give (epsilon, delta) of a total, rounded up; ``delta`` is the one asked for."""
+        """Return (epsilon, delta) of a total at the requested ``delta``, rounded up."""
 
     def odometer(
         self, total: Amount, delta: Fraction, fixed: Sequence[Amount] = ()
     ) -> tuple[Fraction, Fraction]:
-        """Give (epsilon, delta) of a running total at any moment, which may depend on all releases.
+        """Return (epsilon, delta) of a running total at any time, which may depend on all releases.
 
-        ``fixed`` are totals that were named before the first charge, a budget's ceiling last. The delta may exceed
-        the one asked for where the losses' own do.
+        ``fixed`` are totals chosen before the first charge, a budget's ceiling last. The returned delta exceeds the
+        requested one if the losses' own deltas do.
         """
         return self.guarantee(total, delta)
 
@@ -112,29 +112,29 @@ class Accountant(ABC):
         amended: bool = False,
         fixed: Sequence[Amount] = (),
     ) -> PrivacyStatement:
-        """Say what is proved of a total: every statement, report and risk takes it here.
+        """Return the guarantee proven for a total, as used by every statement, report and risk.
 
-        A filter certifies the ceiling that it was given before the first charge, and nothing
-        smaller: a server that stops when it likes may stop because of what it saw. A ceiling that
-        was raised later (``amended``), or that the total exceeds, certifies nothing. Without a
-        ceiling the odometer is told at :data:`STATED`; for ``fixed`` totals see :meth:`odometer`.
+        A filter certifies the ceiling that was set before the first charge, and nothing smaller:
+        the server may stop because of what it saw. A ceiling that was raised later (``amended``),
+        or that the total exceeds, certifies nothing. Without a ceiling the odometer is stated at
+        :data:`STATED`; for ``fixed`` totals see :meth:`odometer`.
         """
         delta = STATED if budget is None else budget.delta
         if budget is None or amended or not self.fits(total, self.ceiling(budget)):
             epsilon, delta = self.odometer(total, delta or STATED, fixed)
             if fixed and self.fits(total, fixed[-1]):
-                with suppress(PolicyError):  # an amended delta may be less than its own
+                with suppress(PolicyError):  # an amended delta may be below the total's own
                     epsilon = min(epsilon, self.guarantee(fixed[-1], delta)[0])
-            return PrivacyStatement(epsilon, delta)  # the first ceiling still bounds what has left
+            return PrivacyStatement(epsilon, delta)  # the first ceiling bounds the releases so far
         so_far, at = self.odometer(total, delta, fixed)
         least = min(so_far, budget.epsilon) if at <= delta else budget.epsilon
         return PrivacyStatement(least, delta, budget.epsilon)
 
     def left(self, total: Amount, budget: Budget) -> Fraction:
-        """Give the epsilon, rounded down, that one more study may spend at the budget's delta.
+        """Return the epsilon, rounded down, that one more study may spend at the budget's delta.
 
-        Of concentrated losses it is more than the difference of two epsilons. Below 0.001 % of the budget, as the
-        rounding of shares leaves it, it is 0.
+        For concentrated losses it exceeds the difference of the epsilons. A remainder below 0.001 % of the budget, such
+        as the rounding of shares leaves, counts as 0.
         """
         if total == self.nothing:
             return budget.epsilon
@@ -150,7 +150,7 @@ class Accountant(ABC):
     def _needs(self, epsilon: Fraction, delta: Fraction) -> Fraction:
         try:
             return self.ceiling(Budget(epsilon, delta))[0] if epsilon else Fraction(0)
-        except PolicyError:  # so small that no noise is wide enough
+        except PolicyError:  # too small for any noise
             return Fraction(0)
 
     @property
@@ -159,14 +159,14 @@ class Accountant(ABC):
         return (Fraction(0),) * len(self.components)
 
     def cost(self, loss: Loss) -> Amount:
-        """What a loss adds to a total: its bounded part; what is open besides is counted apart.
+        """Return what a loss's bounded part adds to a total; unprotected parts are not counted.
 
-        UnsupportedLoss: it composes no such loss; PluginError: it gives no exact amount.
+        UnsupportedLoss: it cannot compose this loss; PluginError: it gives no exact amount.
         """
         return self._exact(self.amount, loss) if loss.counted else self.nothing
 
     def check(self, budget: Budget) -> None:
-        """Hold its figures for a budget to the budget (PluginError; PolicyError: it can hold no such budget)."""
+        """Check its ceiling and guarantee against a budget (PluginError; PolicyError: an unsupported budget)."""
         full = self._exact(self.ceiling, budget)
         stated = self._exact(self.guarantee, full, budget.delta, of=("epsilon", "delta"))
         if stated[0] > budget.epsilon or stated[1] > budget.delta:
@@ -176,7 +176,7 @@ class Accountant(ABC):
             )
 
     def _exact(self, told: Callable[..., Amount], *given: Any, of: Sequence[str] = ()) -> Amount:
-        """What one of its methods gives: an exact number for each component, else PluginError."""
+        """Return a method's amount, an exact number for each component (else PluginError)."""
         try:
             amount = told(*given)
         except PrivfedError:
@@ -191,7 +191,7 @@ class Accountant(ABC):
         raise PluginError(f"accountant {self.name!r}: {told.__name__} {why}")
 
     def add(self, total: Amount, loss: Loss) -> Amount:
-        """Compose one more loss."""
+        """Return the total after one more loss."""
         return plus(total, self.cost(loss))
 
     def fits(self, total: Amount, ceiling: Amount) -> bool:
@@ -204,12 +204,12 @@ def _is_exact(part: object) -> bool:
 
 
 def fraction_of(part: Amount, whole: Amount) -> Fraction:
-    """The largest fraction that a part takes of a whole, in any of its components."""
+    """Return the largest fraction of a total that a part takes, over all components."""
     return max((a / b for a, b in zip(part, whole, strict=True) if b), default=Fraction(0))
 
 
 def plus(total: Amount, more: Amount, times: int = 1) -> Amount:
-    """Add an amount, some number of times over."""
+    """Add an amount to a total ``times`` times."""
     return tuple(
         a + (b if times == 1 else b * times) if b else a for a, b in zip(total, more, strict=True)
     )

@@ -1,4 +1,4 @@
-"""Between zero-concentrated, Gaussian and approximate differential privacy."""
+"""Convert between zero-concentrated, Gaussian and approximate differential privacy."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from privfed.errors import InputError, PolicyError
 from privfed.questions.exact import RESOLUTION, round_up
 
 
-@lru_cache(maxsize=1024)  # a hundred owners of one policy spend alike
+@lru_cache(maxsize=1024)  # many owners of one policy spend equally
 def to_epsilon(rho: float, delta: float) -> float:
-    """The least epsilon such that rho-zCDP implies (epsilon, delta)-DP, by the CKS bound.
+    """Return the smallest epsilon such that rho-zCDP implies (epsilon, delta)-DP, by the CKS bound.
 
     delta = inf over alpha > 1 of exp((alpha - 1)(alpha rho - epsilon)) / (alpha - 1) * (1 -
-    1/alpha)^alpha, solved for epsilon; any alpha gives a valid bound, the best one is searched for.
-    PolicyError: delta is 0.
+    1/alpha)^alpha, solved for epsilon. Every alpha gives a valid bound; the smallest is searched
+    for. PolicyError: delta is 0.
     """
     if rho == 0:
         return 0.0
@@ -42,7 +42,7 @@ def to_epsilon(rho: float, delta: float) -> float:
 
 
 def to_delta(rho: float, epsilon: float) -> float:
-    """The least delta such that rho-zCDP implies (epsilon, delta)-DP, by the same bound."""
+    """Return the smallest delta such that rho-zCDP implies (epsilon, delta)-DP, by the same bound."""
     if rho == 0:
         return 0.0
 
@@ -58,9 +58,9 @@ def to_delta(rho: float, epsilon: float) -> float:
 
 
 def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The largest rho (rounded down) with :func:`to_epsilon`, rounded up, at most epsilon.
+    """Return the largest rho (rounded down) whose :func:`to_epsilon`, rounded up, is at most epsilon.
 
-    PolicyError: delta is 0, or epsilon too small for any rho.
+    PolicyError: delta is 0, or epsilon is too small for any rho.
     """
     if delta <= 0:
         raise PolicyError(
@@ -86,13 +86,13 @@ def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """The delta of a mu-Gaussian-DP mechanism at epsilon (Balle and Wang 2018, Theorem 8)."""
+    """Return the delta of a mu-Gaussian-DP mechanism at epsilon (Balle and Wang 2018, Theorem 8)."""
     minor = np.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2))
     return float(ndtr(-epsilon / mu + mu / 2) - minor)
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The epsilon of a mu-Gaussian-DP mechanism at delta, nats."""
+    """Return the epsilon of a mu-Gaussian-DP mechanism at delta, nats."""
     if not (0 < mu < np.inf and 0 < delta < 1):
         raise InputError("mu must be a positive number, and delta lie between 0 and 1")
     if gaussian_delta(mu, 0.0) <= delta:

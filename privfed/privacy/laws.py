@@ -1,7 +1,7 @@
-"""Laws of noise: what is drawn, how likely it is, and what it loses.
+"""Noise distributions ("laws"): their draws, log-probabilities and privacy losses.
 
-A name in data becomes a law through the entry points of ``privfed.laws``, or if a mechanism of this
-process has it; any other is :class:`Unknown`, and proves nothing.
+Names in data are looked up in the entry points ``privfed.laws`` and among the laws of this process's
+mechanisms; any other becomes :class:`Unknown`, which proves nothing.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from privfed.questions import plugins
 from privfed.questions.exact import float_up
 from privfed.questions.part import Bound
 
-SIGMA = 3.0  #: Least sigma, in grid units, that is accounted by a continuous curve
-#: A discrete Gaussian tells slightly more than a continuous one: the hockey-stick sum over the
-#: lattice exceeds the integral by its kink's Euler-Maclaurin term, and a continuous shift larger by
-#: the share 1 / (24 sigma^2) makes up for it. A fifth more is allowed for, and tested coordinate by
-#: coordinate; coordinates are independent, so that the vector's pair is dominated too.
+SIGMA = 3.0  #: Minimum sigma, in grid units, for the continuous curve
+#: A discrete Gaussian loses slightly more than a continuous one: the hockey-stick sum over the
+#: lattice exceeds the integral by its kink's Euler-Maclaurin term. A continuous shift larger by a
+#: fraction 1 / (24 sigma^2) covers it; a fifth more is added, and tested for single coordinates.
+#: Coordinates are independent, so that the vector's pair is dominated too.
 PADDING = 1 / 20
-DOWN = 1 - 1e-12  #: How far a computed lower bound is drawn down, relatively: more than floats err
-FAIR = 1e-9  #: Least loss of a bit that floats near one half tell
-DEPTH, POINTS = 40.0, 2**16  #: Of a window: log-probability below the largest, and points
+DOWN = 1 - 1e-12  #: Relative margin of computed lower bounds, more than float error
+FAIR = 1e-9  #: Minimum loss of a bit that floats near one half resolve
+DEPTH, POINTS = 40.0, 2**16  #: Of a window: depth in log-probability, and points
 #: Names and forms of laws in releases and ledgers of format 3.
 ALIASES = {"flip": "randomized_response", "randomized-response": "randomized_response"}
 Parameter = float | Fraction
@@ -43,17 +43,17 @@ Parameter = float | Fraction
 class Law(ABC):
     """A distribution of integer noise; every cell gets an independent draw.
 
-    A law of one's own gives :meth:`draw`, :meth:`log_mass` and :meth:`loses`; all else follows from
-    them, less tightly than a law that knows better. It is on its author's word: every loss that
-    contains it says so. Laws are equal by class and parameters: finite numbers, or their text (else
-    InputError).
+    A user's law defines :meth:`draw`, :meth:`log_mass` and :meth:`loses`; the other methods have
+    default bounds, which it may tighten. Its loss is claimed by its author, and every loss that
+    contains it says so. Laws are equal if class and parameters are: finite numbers, or their text
+    (else InputError).
     """
 
-    name: ClassVar[str]  #: What releases, ledgers and policies call it; the name it is installed by
+    name: ClassVar[str]  #: Its name in releases and ledgers, and its entry point
     measure: ClassVar[Literal["epsilon", "rho"]] = "epsilon"  #: pure, in nats, or zCDP
-    norm: ClassVar[Literal[1, 2]] = 1  #: Units of the loss: L1, or squared L2
-    additive: ClassVar[bool] = True  #: Added to numbers; otherwise it says which bits flip
-    exact: ClassVar[bool] = False  #: Whether :meth:`loses` is exact, and no lower bound
+    norm: ClassVar[Literal[1, 2]] = 1  #: Norm of the units: L1, or squared L2
+    additive: ClassVar[bool] = True  #: Whether draws are added to numbers, or say which bits flip
+    exact: ClassVar[bool] = False  #: Whether :meth:`loses` is exact, not a lower bound
 
     def __init__(self, *parameters: Parameter | str) -> None:
         self.parameters = tuple(map(_number, parameters))
@@ -67,17 +67,17 @@ class Law(ABC):
 
     @abstractmethod
     def draw(self, noise: Noise, cells: int) -> np.ndarray:
-        """Draw independent integers, or flips, shape (cells,), from the given source alone."""
+        """Draw independent integers, or flips, shape (cells,), from the given source only."""
 
     @abstractmethod
     def log_mass(self, points: np.ndarray) -> np.ndarray:
-        """Log-probability of integers for one cell, shape as given; -inf where impossible."""
+        """Return the log-probabilities of integers for one cell, same shape; -inf if impossible."""
 
     @abstractmethod
     def loses(self, units: int) -> Fraction:
-        """What is lost, in :attr:`measure`, if all cells together move by units of :attr:`norm`.
+        """Return the loss, in :attr:`measure`, if all cells together change by ``units`` in :attr:`norm`.
 
-        Exact, or a lower bound by a relative 1e-12 at most: a stated cost is checked by it.
+        It is exact, or at most a relative 1e-12 below: stated costs are checked against it.
         """
 
     @cached_property
@@ -90,9 +90,9 @@ class Law(ABC):
 
     @cached_property
     def window(self) -> np.ndarray:
-        """Integers outside of which there is hardly any mass: all, or evenly spaced and growing ones.
+        """Integers that hold nearly all of the mass: all of them, or a linear and a geometric grid.
 
-        Heavy tails reach far beyond the mass, and evenly spaced integers alone would jump over it.
+        For heavy tails, a linear grid alone would miss the mass near zero.
         """
         reach = 16
         top = float(self.log_mass(np.arange(-reach, reach + 1)).max())
@@ -105,16 +105,16 @@ class Law(ABC):
         return np.unique(np.concatenate([even, growing, -growing]).astype(np.int64))
 
     def log_ratio(self, present: np.ndarray, absent: np.ndarray) -> np.ndarray:
-        """ln p(present) - ln p(absent), cell by cell; 0 where neither is possible."""
+        """Return ln p(present) - ln p(absent) for each cell; 0 if both are impossible."""
         with np.errstate(invalid="ignore"):
             told = self.log_mass(present) - self.log_mass(absent)
         return np.where(np.isnan(told), 0.0, told)
 
     def worst(self, step: int) -> float:
-        """A lower bound for what one cell that moves by a step loses, from :meth:`log_mass` alone.
+        """Return a lower bound on the loss of one cell that changes by ``step``, from :meth:`log_mass` only.
 
-        The largest log-ratio over :attr:`window` or, for ``rho``, the largest Renyi divergence of
-        some order divided by that order.
+        It is the largest log-ratio over :attr:`window` or, for ``rho``, the largest Renyi
+        divergence divided by its order, over a few orders.
         """
         points = self.window
         ratio = self.log_ratio(points, points - step)
@@ -129,37 +129,37 @@ class Law(ABC):
         )
 
     def distance(self, moved: np.ndarray) -> np.ndarray:
-        """What records lose that move the cells (last axis) so; for ``rho`` 2 rho."""
+        """Return the loss of records that change the cells (last axis) by ``moved``; for ``rho``, 2 rho."""
         units = np.rint((np.abs(moved) ** self.norm).sum(axis=-1)).astype(np.int64)
         different, place = np.unique(units, return_inverse=True)
         lost = np.array([float(self.loses(int(each))) for each in different])
         return np.asarray(lost[place] * (2 if self.measure == "rho" else 1))
 
     def units(self, bound: Bound) -> int:
-        """How many units of the law's norm a bound allows."""
+        """Return a bound in the law's norm."""
         return bound.l1 if self.norm == 1 else bound.l2_squared
 
     def concentrated(self, units: int) -> Fraction:
-        """The zCDP that follows, a lower bound; see :func:`.pure_to_zcdp`."""
+        """Return a lower bound on the implied rho of zCDP; see :func:`.pure_to_zcdp`."""
         lost = self.loses(units)
         if self.measure == "rho":
             return lost
         return Fraction(float(lost) * math.tanh(float(lost) / 2) * DOWN)
 
     def pairs(self, units: int) -> Mapping[DominatingPair, int]:
-        """Pairs that together dominate a release, with how often each occurs; else UnsupportedLoss."""
+        """Return pairs whose product dominates a release, with their multiplicities (else UnsupportedLoss)."""
         if self.measure == "rho":
             raise UnsupportedLoss(f"noise of the law {self.name!r} has no curve here")
         lost = float(self.loses(units))
         return {ResponsePair(lost): 1} if lost else {}
 
     def renyi(self, units: int, orders: np.ndarray) -> np.ndarray:
-        """A bound on the Renyi divergence at each order, shape as given."""
+        """Return an upper bound on the Renyi divergence at each order, same shape."""
         lost = float(self.loses(units))
         return orders * lost if self.measure == "rho" else pure_renyi(lost, orders)
 
     def opendp(self, units: int) -> float | None:
-        """What OpenDP's measurement with this noise costs; none where it has none such."""
+        """Return the cost by OpenDP's measurement with this noise; None if there is none."""
         return None
 
     def __eq__(self, other: object) -> bool:
@@ -172,13 +172,13 @@ class Law(ABC):
         return f"{type(self).__name__}({', '.join(map(str, self.parameters))})"
 
     def to_wire(self) -> dict[str, Any]:
-        """Give name and parameters as plain data, numbers as exact text."""
+        """Return name and parameters as plain data, numbers as exact text."""
         told = [repr(each) if isinstance(each, float) else str(each) for each in self.parameters]
         return {"law": self.name, "parameters": told}
 
     @classmethod
     def from_wire(cls, plain: Any) -> Law:
-        """Read what :meth:`to_wire` gave, or format 3 (``parameter``, a number); else InputError."""
+        """Read the output of :meth:`to_wire`, or format 3 (``parameter``, a number); else InputError."""
         known = isinstance(plain, dict) and isinstance(plain.get("law"), str)
         told = plain.get("parameters", [plain.get("parameter")]) if known else None
         if not isinstance(told, list | tuple) or not all(
@@ -192,8 +192,9 @@ class DiscreteLaplace(Law):
     """Discrete Laplace noise: P(k) = (1 - r) / (1 + r) r^|k|, r = exp(-1 / scale), in grid units.
 
     Loss: if cell i moves by d_i, ln p(x_i) - ln p(x_i - d_i) = (|x_i - d_i| - |x_i|) / scale, at
-    most |d_i| / scale, and attained beyond both. Cells are independent, so that log-ratios add up:
-    the vector loses sum |d_i| / scale = L1 / scale, however the units are spread, exactly.
+    most |d_i| / scale, attained for x_i beyond both. Cells are independent, so that log-ratios add
+    up: the loss of the vector is exactly sum |d_i| / scale = L1 / scale, however the change is
+    divided among cells.
     """
 
     name: ClassVar[str] = "laplace"
@@ -213,7 +214,7 @@ class DiscreteLaplace(Law):
         )
 
     def loses(self, units: int) -> Fraction:
-        """L1 / scale, exactly; the scale is the float that is drawn with."""
+        """Return L1 / scale exactly, for the float scale that draws use."""
         return units / Fraction(self.parameter)
 
     @cached_property
@@ -227,11 +228,11 @@ class DiscreteLaplace(Law):
         return np.asarray((np.abs(absent) - np.abs(present)) / self.parameter)
 
     def distance(self, moved: np.ndarray) -> np.ndarray:
-        """The sum of |moved| / scale."""
+        """Return the sum of |moved| / scale."""
         return np.asarray((np.abs(moved) / self.parameter).sum(axis=-1))
 
     def pairs(self, units: int) -> Mapping[DominatingPair, int]:
-        """One cell that moves by all units: the worst of the release's trade-offs."""
+        """Return the pair of one cell that changes by all units, the worst case."""
         return {LaplacePair(units / self.parameter, units): 1} if units else {}
 
     def opendp(self, units: int) -> float | None:
@@ -246,7 +247,7 @@ class DiscreteGaussian(Law):
     Loss: the Renyi divergence of order a of one cell that moves by d_i is at most a d_i^2 / (2
     sigma^2) (Canonne, Kamath and Steinke 2020, Proposition 5). Cells are independent, so that
     divergences add up: the vector is sum d_i^2 / (2 sigma^2) = L2^2 / (2 sigma^2)-zCDP. There is no
-    finite epsilon: the log-ratio grows without end along the tail.
+    finite epsilon: the log-ratio is unbounded along the tail.
     """
 
     name: ClassVar[str] = "gaussian"
@@ -262,7 +263,7 @@ class DiscreteGaussian(Law):
         return noise.gaussian(cells, self.parameter)
 
     def log_mass(self, points: np.ndarray) -> np.ndarray:
-        """See :class:`Law`; from a sigma of 2 the weights' sum is the integral to the last bit."""
+        """See :class:`Law`; for sigma of at least 2 the sum of weights equals the integral to float precision."""
         total = math.sqrt(2 * math.pi) * self.parameter
         if self.parameter < 2:
             total = float(np.exp(-(np.arange(-80, 81) ** 2) / (2 * self.parameter**2)).sum())
@@ -270,12 +271,12 @@ class DiscreteGaussian(Law):
         return np.asarray(-squares / (2 * self.parameter**2) - math.log(total))
 
     def loses(self, units: int) -> Fraction:
-        """L2^2 / (2 sigma^2), exactly; sigma is the float that is drawn with."""
+        """Return L2^2 / (2 sigma^2) exactly, for the float sigma that draws use."""
         return units / (2 * Fraction(self.parameter) ** 2)
 
     @cached_property
     def std(self) -> float:
-        """Sigma; less on the integers where it is below 1."""
+        """Sigma if at least 1; below, the exact value on the integers, which is smaller."""
         if self.parameter >= 1:
             return self.parameter
         points = np.arange(-12, 13)
@@ -287,11 +288,11 @@ class DiscreteGaussian(Law):
         return np.asarray((absent - present) * (absent + present) / (2 * self.parameter**2))
 
     def distance(self, moved: np.ndarray) -> np.ndarray:
-        """The sum of (moved / sigma)^2: mu^2."""
+        """Return the sum of (moved / sigma)^2, which is mu^2."""
         return np.asarray(((np.abs(moved) / self.parameter) ** 2).sum(axis=-1))
 
     def pairs(self, units: int) -> Mapping[DominatingPair, int]:
-        """A continuous pair, a little wider than the discrete one; see :data:`PADDING`."""
+        """Return a continuous pair that dominates the discrete one; see :data:`PADDING`."""
         sigma = self.parameter
         if sigma < SIGMA:
             raise UnsupportedLoss(f"noise of the law {self.name!r} below {SIGMA} has no curve here")
@@ -305,13 +306,13 @@ class DiscreteGaussian(Law):
 
 
 class SumOfGaussians(Law):
-    """The noise in a masked sum: K independent discrete Gaussians, of which m protect.
+    """The noise in a masked sum: K independent discrete Gaussians, m of which are counted.
 
-    Loss (Kairouz, Liu and Steinke 2021, Theorem 1): if an owner's records move the sum by a vector
-    of norm D over d cells, the sum of m discrete Gaussians of sigma_1 >= 1/2 is epsilon^2 / 2-zCDP
-    with epsilon = min(sqrt(D^2 / (m sigma_1^2) + 2 tau d), D / (sqrt(m) sigma_1) + tau sqrt(d)) and
-    tau = 10 sum over k = 1 ... m - 1 of exp(-2 pi^2 sigma_1^2 k / (k + 1)). The other K - m shares
-    belong to owners who may collude with the server: what it knows of them is a shift.
+    Loss (Kairouz, Liu and Steinke 2021, Theorem 1): if an owner's records change the sum by a
+    vector of L2 norm D over d cells, the sum of m discrete Gaussians of sigma_1 >= 1/2 is epsilon^2
+    / 2-zCDP with epsilon = min(sqrt(D^2 / (m sigma_1^2) + 2 tau d), D / (sqrt(m) sigma_1) + tau
+    sqrt(d)) and tau = 10 sum over k = 1 ... m - 1 of exp(-2 pi^2 sigma_1^2 k / (k + 1)). The other
+    K - m shares belong to owners who may collude with the server; known noise is a constant shift.
 
     Parameters: sigma of the m shares together, in grid units; m; K; and d, the cells masked
     together.
@@ -334,17 +335,17 @@ class SumOfGaussians(Law):
 
     @cached_property
     def share(self) -> DiscreteGaussian:
-        """One owner's noise; a little wider than sigma / sqrt(m), which pays for tau."""
+        """One owner's noise, slightly wider than sigma / sqrt(m), which covers tau."""
         return DiscreteGaussian(self.parameter / math.sqrt(self.counted) * (1 + 1e-11))
 
     @cached_property
     def tau(self) -> float:
-        """How far the sum's shape is from a discrete Gaussian's."""
+        """Tau, which bounds how far the sum differs from a discrete Gaussian."""
         k, sigma = np.arange(1, self.counted), self.share.parameter
         return 10 * float(np.exp(-2 * (math.pi * sigma) ** 2 * k / (k + 1)).sum())
 
     def draw(self, noise: Noise, cells: int) -> np.ndarray:
-        """See :class:`Law`: all owners' shares."""
+        """See :class:`Law`: the sum of all owners' shares."""
         return np.asarray(sum(self.share.draw(noise, cells) for _ in range(self.owners)))
 
     def log_mass(self, points: np.ndarray) -> np.ndarray:
@@ -357,7 +358,7 @@ class SumOfGaussians(Law):
         return self.parameter * math.sqrt(self.owners / self.counted)
 
     def loses(self, units: int) -> Fraction:
-        """See the class; a little less than in truth, as a stated cost is checked by it."""
+        """Return a lower bound on the class's formula, by a relative 1e-12."""
         if not units:
             return Fraction(0)
         moved = math.sqrt(units / self.counted) / self.share.parameter
@@ -366,12 +367,12 @@ class SumOfGaussians(Law):
 
 
 class BitFlips(Law):
-    """Flips of bits, each with a probability q of at most one half (Warner 1965).
+    """Independent bit flips with probability q of at most one half (Warner 1965).
 
-    Loss: of a bit that changes, the log-ratio is ln((1 - q) / q) or its negative, whatever is
-    answered. Bits are flipped independently, so that log-ratios add up: m bits that change lose m
-    ln((1 - q) / q), attained where all answers are the truth. q is exact, a multiple of 2^-64 where
-    it is drawn; 0 flips nothing.
+    Loss: for a bit that changes, the log-ratio is ln((1 - q) / q) or its negative, for either
+    answer. Bits are flipped independently, so that log-ratios add up: m changed bits lose m ln((1 -
+    q) / q), attained if no bit is flipped. q is exact, for draws a multiple of 2^-64; 0 flips
+    nothing.
     """
 
     name: ClassVar[str] = "randomized_response"
@@ -388,11 +389,11 @@ class BitFlips(Law):
         return Fraction(self.parameters[0])
 
     def draw(self, noise: Noise, cells: int) -> np.ndarray:
-        """See :class:`Law`; nothing is drawn where no bit is flipped."""
+        """See :class:`Law`; if q is 0, no randomness is used."""
         return noise.bits(cells, self.flip) if self.flip else np.zeros(cells, dtype=bool)
 
     def log_mass(self, points: np.ndarray) -> np.ndarray:
-        """Of 0 (the truth) and 1 (a flip)."""
+        """Return the log-probabilities of 0 (no flip) and 1 (a flip)."""
         if not self.flip:
             return np.where(np.asarray(points) == 0, 0.0, -np.inf)
         lie, truth = math.log(self.flip), math.log1p(-float(self.flip))
@@ -401,7 +402,7 @@ class BitFlips(Law):
         )
 
     def loses(self, units: int) -> Fraction:
-        """Bits that change times ln((1 - q) / q), a little less than in truth."""
+        """Return the number of changed bits times ln((1 - q) / q), less a relative 1e-12."""
         return Fraction(units * self._odds * DOWN) if units else Fraction(0)
 
     @property
@@ -414,32 +415,32 @@ class BitFlips(Law):
         return math.sqrt(self.parameter * (1 - self.parameter))
 
     def concentrated(self, units: int) -> Fraction:
-        """Of each bit by itself, which is tight: m e tanh(e / 2) for e = ln((1 - q) / q)."""
+        """Return m e tanh(e / 2) for e = ln((1 - q) / q), which is tight for each bit."""
         return Fraction(units * self._odds * math.tanh(self._odds / 2) * DOWN if units else 0)
 
     def pairs(self, units: int) -> Mapping[DominatingPair, int]:
-        """A pair for each bit."""
+        """Return one pair for each bit."""
         return {ResponsePair(self._odds): units} if units and self._odds else {}
 
     def renyi(self, units: int, orders: np.ndarray) -> np.ndarray:
-        """The sum over bits, exactly."""
+        """Return the exact sum over bits."""
         return units * pure_renyi(self._odds, orders) if units else np.zeros(orders.shape)
 
     def opendp(self, units: int) -> float | None:
-        """See :class:`Law`; none where a float of the chance of the truth tells less than a millionth of the loss."""
+        """See :class:`Law`; None if a float probability resolves the loss to less than a millionth of it."""
         if self._odds < FAIR:
             return None
-        truth = -float_up(self.flip - 1)  # rounded to 1 it would cost more than any spend
+        truth = -float_up(self.flip - 1)  # rounded up to 1 it would cost more than any spend
         measurement: Any = make_randomized_response_bool(prob=truth)
         return float(measurement.map(1)) * units
 
 
-#: Laws whose loss is derived and tested here; any other is on its author's word.
+#: Laws whose loss is derived and tested here; any other loss is claimed by its author.
 PROVEN: tuple[type[Law], ...] = (DiscreteLaplace, DiscreteGaussian, SumOfGaussians, BitFlips)
 
 
 class Unknown(Law):
-    """A law that is not installed here: told of as it was written, and proof of nothing."""
+    """A law that is not installed here: its text is kept, and it has no bound."""
 
     name: str  # type: ignore[misc]  # of the instance, for there is no class of that name
     additive: ClassVar[bool] = False
@@ -453,30 +454,30 @@ class Unknown(Law):
     draw = log_mass = loses = _refused
 
     def renyi(self, units: int, orders: np.ndarray) -> np.ndarray:
-        """No bound."""
+        """Return infinity: no bound is known."""
         return np.full(orders.shape, np.inf)
 
 
 @dataclass(frozen=True)
 class Charged:
-    """Noise of one law, and how far a neighbour moves what it hides."""
+    """Noise of one law, and the sensitivity of the cells that it is added to."""
 
     law: Law  #: of the noise
-    units: int  #: in the law's norm, all cells together
+    units: int  #: sensitivity in the law's norm, all cells together
 
     def times(self, steps: int) -> Charged:
-        """The same noise over so many steps between neighbours (group privacy)."""
+        """Return the same noise for data sets ``steps`` neighbours apart (group privacy)."""
         return Charged(self.law, self.units * steps**self.law.norm)
 
     def to_plain(self) -> dict[str, Any]:
-        """Give it as plain data."""
+        """Return it as plain data."""
         return {**self.law.to_wire(), "units": self.units}
 
     @classmethod
     def from_plain(cls, plain: Any) -> Charged:
-        """Read what :meth:`to_plain` gave, or the lists of format 3; else InputError.
+        """Read the output of :meth:`to_plain`, or the lists of format 3; else InputError.
 
-        Those are ``["laplace", L1, scale]``, ``["gaussian", squared L2, sigma]`` and
+        Format 3 has ``["laplace", L1, scale]``, ``["gaussian", squared L2, sigma]`` and
         ``["randomized-response", flip, bits]``.
         """
         if isinstance(plain, list | tuple) and plain:
@@ -503,7 +504,7 @@ def in_use(law: Law) -> None:
 
 @lru_cache(maxsize=4096)
 def law_of(name: str, *parameters: str) -> Law:
-    """Build a law from its name in data, through the installed ones and those in use (InputError: parameters)."""
+    """Build a law by name, from the installed ones and those in use (InputError: wrong parameters)."""
     name = ALIASES.get(name, name)
     installed = name in plugins.available("laws")
     build = plugins.load("laws", name) if installed else _IN_USE.get(name)
@@ -519,18 +520,18 @@ def law_of(name: str, *parameters: str) -> Law:
 
 
 def proven(law: Law) -> bool:
-    """Whether a law's loss is derived here: its class is one of ours, and no subclass of it."""
+    """Whether a law's loss is derived here: its class is in :data:`PROVEN`, not a subclass."""
     return type(law) in PROVEN
 
 
 def named_as_another(law: Law) -> bool:
-    """Whether another law is installed by its name, for which ledgers and releases would be read."""
+    """Whether another law is installed under its name, as which ledgers and releases would be read."""
     name = ALIASES.get(law.name, law.name)
     return name in plugins.available("laws") and type(law) is not plugins.load("laws", name)
 
 
 def pure_renyi(epsilon: float, orders: np.ndarray) -> np.ndarray:
-    """Of randomized response, which dominates every pure loss (Mironov 2017, Proposition 5)."""
+    """Return randomized response's Renyi divergence, the largest of any pure loss (Mironov 2017, Prop. 5)."""
     if epsilon == 0:
         return np.zeros(orders.shape)
     truth, lie = -np.log1p(math.exp(-epsilon)), -np.log1p(math.exp(epsilon))
@@ -541,7 +542,7 @@ def pure_renyi(epsilon: float, orders: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=1024)
 def mapped(charged: Charged) -> float | None:
-    """What OpenDP's measurement with this noise costs; none where it has none (or none in floats)."""
+    """Return the cost by OpenDP's measurement with this noise; None if it has none, or none in floats."""
     try:
         return charged.law.opendp(charged.units)
     except (ArithmeticError, TypeError, ValueError, OpenDPException):

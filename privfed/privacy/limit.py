@@ -1,4 +1,4 @@
-"""Sub-budgets: ceilings on parts of what one data set may spend, nested under its whole budget."""
+"""Sub-budgets: ceilings on parts of one data set's spending, nested under its whole budget."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from privfed.errors import PolicyError
 from privfed.privacy.accountant import Budget
 from privfed.tables.toml_file import check_keys
 
-#: What a charge can be told apart by.
+#: Attributes of a charge that a limit may group by.
 ASPECTS = ("study", "round", "kind", "client", "principal", "month", "model")
-WHOLE = "[]"  #: The scope of everything
+WHOLE = "[]"  #: The scope of all charges
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A ceiling on what is spent for each value of some aspects of a charge.
+    """A ceiling on the spending for each combination of values of some aspects of a charge.
 
     ``Limit(("study", "round"), budget)`` holds every round of every study to the budget. A request
-    names its own round and principal: unless the owner's channel tells principals apart, and counts
-    rounds itself, such limits stop mistakes, not a dishonest asker.
+    names its own round and principal. Unless the owner's channel identifies principals and counts
+    rounds itself, such limits prevent mistakes, but do not bind a dishonest server.
     """
 
-    per: tuple[str, ...]  #: aspects; each combination of their values has the budget for itself
+    per: tuple[str, ...]  #: aspects; each combination of their values has its own budget
     budget: Budget  #: the ceiling
     where: Mapping[str, str] = field(default_factory=dict)  #: aspects with a fixed value
 
@@ -41,26 +41,26 @@ class Limit:
 
     @property
     def aspects(self) -> tuple[str, ...]:
-        """All aspects that tell its scopes apart, in the order of :data:`ASPECTS`."""
+        """All aspects that its scopes depend on, in the order of :data:`ASPECTS`."""
         named = {*self.per, *self.where}
         return (*(a for a in ASPECTS if a in named), *sorted(named - set(ASPECTS)))
 
     def applies(self, aspects: Mapping[str, str]) -> bool:
-        """Whether a charge of these aspects counts against it."""
+        """Whether a charge with these aspects counts against the limit."""
         return all(aspects.get(name) == value for name, value in self.where.items())
 
     def scope(self, aspects: Mapping[str, str]) -> str:
-        """Name the total that a charge of these aspects counts towards."""
+        """Return the scope, the key of the total that a charge with these aspects counts towards."""
         return scope(self.aspects, aspects)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the limit as plain data."""
+        """Return the limit as plain data."""
         plain: dict[str, Any] = {"per": list(self.per), **self.budget.to_dict()}
         return {**plain, "where": dict(self.where)} if self.where else plain
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], where: str = "policy") -> Limit:
-        """Read plain data; ``per`` may be one word."""
+        """Read plain data; ``per`` may be a single string."""
         where = f"{where}, [[limit]]"
         check_keys(plain, {"per", "epsilon", "delta", "where"}, where, PolicyError)
         if "epsilon" not in plain:
@@ -78,6 +78,6 @@ class Limit:
 
 
 def scope(names: tuple[str, ...], aspects: Mapping[str, str]) -> str:
-    """Name a total: the aspects that tell it apart, with their values."""
+    """Return the key of a total: the named aspects with their values, as JSON."""
     pairs = [word for name in names for word in (name, aspects.get(name, ""))]
     return msgspec.json.encode(pairs).decode()

@@ -1,6 +1,6 @@
-"""What one release costs: every guarantee that was proved for it, exactly.
+"""The privacy loss of one release: every guarantee proven for it, exactly.
 
-An accountant takes the statement that it can compose.
+An accountant uses the statement that it can compose.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from privfed.errors import InputError
 from privfed.privacy.laws import Charged, Unknown
 from privfed.questions.exact import Number, exact, round_up, text
 
-#: What a basis says before the name of a plugin: its author's word, or the map of OpenDP's
-#: measurement that it wraps; before how many owners may collude where sums are masked; before the kind of a query
-#: that is not ours, whose author says how far a record moves its answers; and before an accountant that is not.
+#: Prefixes of a basis. Before a plugin's name: a claim of its author, or the map of OpenDP's measurement that it wraps.
+#: Before the number of owners who may collude: masked sums. Before the kind of another author's query: its stated
+#: sensitivity. Before an accountant's name: its author's composition.
 CLAIMED, MAPPED, MASKED, QUERIED, COMPOSED = "claimed", "opendp", "masked", "query", "accountant"
 
 
@@ -25,17 +25,17 @@ CLAIMED, MAPPED, MASKED, QUERIED, COMPOSED = "claimed", "opendp", "masked", "que
 class Loss:
     """The privacy loss of one release."""
 
-    epsilon: Fraction | None = None  #: pure, nats; or the epsilon of (epsilon, delta)
-    rho: Fraction | None = None  #: zero-concentrated differential privacy
+    epsilon: Fraction | None = None  #: of pure epsilon-DP, nats, or of (epsilon, delta)-DP
+    rho: Fraction | None = None  #: of zero-concentrated differential privacy
     delta: Fraction = Fraction(0)  #: probability with which the epsilon or rho statement may fail
-    #: why there is no finite guarantee, or none. An unprotected release may hold protected parts
-    #: beside the open ones: what those cost still counts against a budget
+    #: why there is no finite guarantee, or None. An unprotected release may also have protected
+    #: parts, whose cost still counts against a budget
     unprotected: str | None = None
-    laws: tuple[Charged, ...] = field(default=())  #: of all its noise; empty if one is not known
-    #: what the bound rests on beside what is derived here, sorted: ``"claimed:NAME"`` for the word
-    #: of a plugin's author, ``"opendp:NAME"`` for the map of a measurement, ``"masked:1"`` for
-    #: masks that hold unless more owners collude, ``"query:KIND"`` for the sensitivities that another author's
-    #: query states, ``"accountant:NAME"`` for another author's composition; empty where all of it is derived
+    laws: tuple[Charged, ...] = field(default=())  #: of all its noise; empty if any is unknown
+    #: assumptions of the bound that are not derived here, sorted: ``"claimed:NAME"`` for a claim of a plugin's author,
+    #: ``"opendp:NAME"`` for the map of a measurement, ``"masked:1"`` for masks that hold unless more owners collude,
+    #: ``"query:KIND"`` for the sensitivities stated by another author's query, ``"accountant:NAME"`` for another
+    #: author's composition; empty if the bound is derived here
     basis: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -50,42 +50,42 @@ class Loss:
 
     @classmethod
     def pure(cls, epsilon: Number, law: Charged | None = None) -> Loss:
-        """Pure epsilon-DP, and zCDP by the tight bound epsilon * tanh(epsilon / 2)."""
+        """Build a loss of pure epsilon-DP, and of zCDP by the tight bound epsilon * tanh(epsilon / 2)."""
         amount = exact(epsilon, "epsilon", zero=True)
         return cls(amount, pure_to_zcdp(amount), laws=(law,) if law else ())
 
     @classmethod
     def zcdp(cls, rho: Number, law: Charged | None = None) -> Loss:
-        """rho-zCDP."""
+        """Build a loss of rho-zCDP."""
         return cls(rho=exact(rho, "rho", zero=True), laws=(law,) if law else ())
 
     @classmethod
     def open(cls, reason: str) -> Loss:
-        """No finite guarantee."""
+        """Build a loss without a finite guarantee."""
         return cls(unprotected=reason)
 
     @classmethod
     def free(cls) -> Loss:
-        """A reply that depends on public values alone."""
+        """Build the loss of a reply that depends on public values only."""
         return cls(Fraction(0), Fraction(0))
 
     @property
     def finite(self) -> bool:
-        """Whether there is a guarantee at all."""
+        """Whether there is a finite guarantee."""
         return self.unprotected is None
 
     @property
     def counted(self) -> bool:
-        """Whether some of it is bounded, and so adds to a total."""
+        """Whether part of it is bounded, and so adds to a total."""
         return self.epsilon is not None or self.rho is not None
 
     @property
     def nothing(self) -> bool:
-        """Whether it costs nothing at all."""
+        """Whether the loss is zero."""
         return self.finite and self.delta == 0 and 0 in (self.epsilon, self.rho)
 
     def __add__(self, other: Loss) -> Loss:
-        """Basic composition, statement by statement; laws are kept while all of them are known."""
+        """Compose two losses, statement by statement; laws are kept only if all are known."""
         reason = self.unprotected if self.unprotected is not None else other.unprotected
         basis = tuple(sorted({*self.basis, *other.basis}))
         if not (self.counted and other.counted):
@@ -101,7 +101,7 @@ class Loss:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the loss as plain data, exact numbers as text."""
+        """Return the loss as plain data, exact numbers as text."""
         plain: dict[str, Any] = {}
         for name in ("epsilon", "rho"):
             value = getattr(self, name)
@@ -119,7 +119,7 @@ class Loss:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Loss:
-        """Read what :meth:`to_dict` wrote, laws in the form of format 3 too."""
+        """Read the output of :meth:`to_dict`; laws may have the form of format 3."""
         numbers = {
             name: exact(plain[name], name, zero=True)
             for name in ("epsilon", "rho", "delta")
@@ -131,10 +131,10 @@ class Loss:
 
 
 def pure_to_zcdp(epsilon: Fraction) -> Fraction:
-    """The least rho such that every epsilon-DP mechanism is rho-zCDP, rounded up.
+    """Return the smallest rho such that every epsilon-DP mechanism is rho-zCDP, rounded up.
 
     Randomized response dominates every epsilon-DP mechanism, and its Renyi divergence of order
-    alpha is at most alpha * epsilon * tanh(epsilon / 2), attained as alpha falls to 1 (Bun and
+    alpha is at most alpha * epsilon * tanh(epsilon / 2), attained in the limit alpha = 1 (Bun and
     Steinke 2016, Proposition 3.3, has the weaker epsilon^2 / 2).
     """
     value = float(epsilon)
@@ -142,17 +142,17 @@ def pure_to_zcdp(epsilon: Fraction) -> Fraction:
 
 
 def lost(charged: Charged) -> Loss:
-    """What noise of one law costs, rounded up where the law's own figure is a lower bound."""
+    """Return the loss of one law's noise, rounded up if the law gives only a lower bound."""
     exactly, law = charged.law.loses(charged.units), charged.law
     cost = exactly if law.exact else round_up(float(exactly) * (1 + 1e-11))
     return Loss.pure(cost, charged) if law.measure == "epsilon" else Loss.zcdp(cost, charged)
 
 
 def covers(loss: Loss) -> bool:
-    """Whether what a loss states is no less than the known laws of its own noise lose.
+    """Whether a stated loss is at least the loss of its known laws.
 
     Laws add up, as pure epsilon or as zCDP; a pure statement needs pure laws. A statement with a
-    delta is not held to its laws.
+    delta is not compared with its laws.
     """
     known = [charged for charged in loss.laws if not isinstance(charged.law, Unknown)]
     if loss.delta or not known:
@@ -171,12 +171,12 @@ def foreign(kind: type) -> bool:
 
 
 def is_masked(basis: Iterable[str]) -> bool:
-    """Whether a figure rests on masks."""
+    """Whether a bound assumes masks."""
     return any(each.partition(":")[0] == MASKED for each in basis)
 
 
 def basis_in_words(basis: Iterable[str]) -> str:
-    """Say in words what a figure rests on beside what is derived; nothing where all of it is."""
+    """Return a bound's assumptions in words; empty if it is derived here."""
     words = {
         CLAIMED: "on the word of {}, not derived here",
         MAPPED: "by OpenDP's map of {}",

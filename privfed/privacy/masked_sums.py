@@ -1,7 +1,7 @@
-"""Sums that only show all owners' parts together: who takes part, and what noise each of them adds.
+"""Masked sums, which reveal only the owners' total: who takes part, and the noise that each adds.
 
-Each of K owners adds a share of the noise, and a mask that cancels in the sum of all K, or of the h
-or more of them who are not gone. Up to t may collude with the server: h - t shares count.
+Each of K owners adds a share of the noise, and a mask that cancels in the sum over all K, or over
+the remaining h or more. Up to t may collude with the server, so that h - t shares count.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from privfed.questions.exact import shown
 from privfed.questions.part import Bound, PartType
 from privfed.tables.toml_file import check_keys
 
-#: Least sigma of one owner's share, in grid units. From here on tau (see :class:`.SumOfGaussians`) is
-#: below 1e-34, whatever the number of owners.
+#: Minimum sigma of one owner's share, in grid units, for which tau (see :class:`.SumOfGaussians`) is below 1e-34 for
+#: any number of owners.
 MIN_SIGMA = 3.0
-#: All owners' exact cells together stay below this magnitude: each cell is clipped, which moves no two
-#: answers further apart. Their noise, of a sigma of 2^54 at most, does too: 64-bit integers hold the total.
+#: The owners' exact cells add up to at most this magnitude: each cell is clipped, which does not increase sensitivity.
+#: So does their noise, of sigma at most 2^54: 64-bit integers hold the total.
 LARGEST = 2**62
-MOST_OWNERS, MOST_STEPS = 512, 2**18  #: Owners, and times refinement: cells reach 2^44
+MOST_OWNERS, MOST_STEPS = 512, 2**18  #: Owners; owners times refinement, as cells reach 2^44
 SUMS = (PartType.COUNTS, PartType.SUMS)  #: Parts that are sums over records
 
 
 @dataclass(frozen=True)
 class MaskedSums:
-    """A policy's terms for sums that only their total shows (PolicyError: under two shares count)."""
+    """A policy's terms for masked sums (PolicyError: fewer than two shares count)."""
 
-    #: each owner's masking key, 32 bytes in hexadecimal (``privfed key masking``), by name, the
-    #: policy's own owner included; text without a key where a simulation fills it in
+    #: each owner's masking key, 32 bytes in hexadecimal (``privfed key masking``), by name,
+    #: including the policy's own owner; other text until a simulation fills it in
     keys: Mapping[str, str]
-    colluding: int = 0  #: t, owners who may work with the server; 1 / (h - t) of variance each
-    unmasked: Budget | None = None  #: the most that may be spent if the masks fail
-    #: h, the fewest owners whose total may be opened; 0 stands for all, none of whom may be missing
+    colluding: int = 0  #: t, owners who may collude; each adds 1 / (h - t) of the variance
+    unmasked: Budget | None = None  #: ceiling of the spending if the masks fail
+    #: h, the minimum number of owners in a total; 0: all owners, none may drop out
     least: int = 0
 
     def __post_init__(self) -> None:
@@ -81,21 +81,21 @@ class MaskedSums:
 
     @property
     def counted(self) -> int:
-        """h - t, the shares of noise that count."""
+        """h - t, the number of counted shares of noise."""
         return self.fewest - self.colluding
 
     @property
     def fewest(self) -> int:
-        """h, the fewest owners in a total."""
+        """h, the minimum number of owners in a total."""
         return self.least or len(self.keys)
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """Who takes part, sorted."""
+        """The owners, sorted."""
         return tuple(sorted(self.keys))
 
     def check_mechanisms(self, kinds: Iterable[Iterable[Mechanism]]) -> None:
-        """Check that the sums of some kind can be masked, by its guards' mechanisms (PolicyError)."""
+        """Check that some kind's guards can mask sums (else PolicyError)."""
         if not any(own and all(map(_masks, own)) for own in map(tuple, kinds)):
             raise PolicyError(
                 "masked: no kind of query has gaussian noise on all of its parts, so nothing would be masked; "
@@ -103,10 +103,10 @@ class MaskedSums:
             )
 
     def check_unmasked(self, accountant: Accountant, budget: Budget | None) -> None:
-        """Hold what the budget may cost if the masks fail to what may be spent then (PolicyError).
+        """Check the budget's cost without masks against ``unmasked`` (PolicyError: above it).
 
-        Her own share has 1 / m of the variance, so that a release that costs rho then costs m rho:
-        m times the ceiling bounds every exchange, however the server asks.
+        An owner's own share has 1 / m of the variance, so that a release of cost rho then costs m
+        rho: m times the ceiling bounds every exchange, whatever the server queries.
         """
         if self.unmasked is None:
             return
@@ -121,30 +121,30 @@ class MaskedSums:
             )
 
     def epsilon_unmasked(self, accountant: Accountant, budget: Budget | None) -> Fraction | None:
-        """The epsilon of a whole budget if the masks fail; none without a budget."""
+        """Return the epsilon of the whole budget if the masks fail; None without a budget."""
         if budget is None:
             return None
         most = self.at_most(accountant.ceiling(budget), accountant)
         return accountant.guarantee(most, budget.delta)[0]
 
     def told(self, epsilon: Fraction | None) -> str:
-        """The second price in words, after the first one's; nothing where it is not known."""
+        """Return the price without masks in words, to append to the first; empty if unknown."""
         if epsilon is None:
             return ""
         more = f"{self.colluding + 1} or more" if self.colluding else "any"
         return f"; if {more} do, an owner's own share of the noise still holds epsilon {shown(epsilon)}"
 
     def at_most(self, total: Amount, accountant: Accountant) -> Amount:
-        """What a total costs at most if the masks fail; deltas are of other losses, for masked ones have none."""
+        """Return an upper bound on a total if the masks fail; masked losses have no delta."""
         named = zip(accountant.components, total, strict=True)
         return tuple(part if name == "delta" else part * self.counted for name, part in named)
 
     def with_keys(self, keys: Mapping[str, str]) -> MaskedSums:
-        """The same terms with the owners' keys; known ones stay."""
+        """Return the same terms with the owners' keys; keys that are already set stay."""
         return replace(self, keys={o: known or keys.get(o, "") for o, known in self.keys.items()})
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the terms as plain data, as in a policy's file."""
+        """Return the terms as plain data, as in a policy file."""
         plain: dict[str, Any] = {"with": dict(sorted(self.keys.items()))}
         plain["colluding"] = self.colluding
         if self.least:
@@ -178,9 +178,9 @@ class MaskedSums:
 def if_masks_fail(
     accountant: Accountant, total: Amount, delta: Fraction, fixed: Sequence[Amount]
 ) -> Fraction:
-    """The epsilon, at ``delta``, of a running total without masks; ``fixed`` are such totals named before it began."""
+    """Return a running total's epsilon at ``delta`` if the masks fail; ``fixed``: see :meth:`.Accountant.odometer`."""
     epsilon, at = accountant.odometer(total, delta, fixed)
-    if at > delta:  # by the losses' own, which it adds
+    if at > delta:  # the odometer adds the losses' own deltas
         epsilon, _ = accountant.odometer(total, 2 * delta - at, fixed)
     if fixed and accountant.fits(total, fixed[-1]):
         return min(epsilon, accountant.guarantee(fixed[-1], delta)[0])
@@ -188,22 +188,22 @@ def if_masks_fail(
 
 
 def _masks(mechanism: Mechanism) -> bool:
-    """Whether a mechanism is one whose noise may be shared."""
+    """Whether a mechanism's noise may be divided among owners."""
     own = is_drawn_here(mechanism) and not mechanism.suppresses
     return own and mechanism.currency == "rho"
 
 
 @dataclass(frozen=True)
 class MaskedProtection:
-    """A mechanism at work on a group of sums, with one owner's share of its noise."""
+    """A mechanism applied to a group of sums, with one owner's share of its noise."""
 
-    total: Protection  #: said of all owners' total: its laws, and an owner's cost
-    refined: Mapping[str, int]  #: by part, units of the refined grid in one of its own
-    owners: int = MOST_OWNERS  #: K, the most whose cells add up
+    total: Protection  #: of all owners' total: its laws, and the cost to one owner
+    refined: Mapping[str, int]  #: by part, refined grid units per original unit
+    owners: int = MOST_OWNERS  #: K, the maximum number of owners in a total
 
     @property
     def mechanism(self) -> Mechanism:
-        """What protects the parts."""
+        """The mechanism that protects the parts."""
         return self.total.mechanism
 
     @property
@@ -213,7 +213,7 @@ class MaskedProtection:
 
     @property
     def laws(self) -> Mapping[str, Law]:
-        """The law of the noise in the total of the fewest owners, by part."""
+        """The law of the noise in a total of the minimum number of owners, by part."""
         return self.total.laws
 
     def protect(
@@ -235,14 +235,14 @@ class MaskedProtection:
         return {name: law.share for name, law in laws if isinstance(law, SumOfGaussians)}
 
     def on_grid(self, name: str, cells: np.ndarray) -> np.ndarray:
-        """A part's exact cells in units of its refined grid, clipped to :data:`LARGEST` in all."""
+        """Return a part's exact cells in refined grid units, clipped to :data:`LARGEST` / K."""
         fine = self.refined[name]
         most = min(2**53, LARGEST // (self.owners * fine))
         return np.asarray(np.clip(cells.astype(np.int64), -most, most) * fine)
 
     @cached_property
     def alone(self) -> Loss:
-        """What it costs if the masks fail, and all that hides the owner is her own share."""
+        """The loss if the masks fail, when only the owner's own share protects her."""
         each = [
             lost(Charged(charged.law.share, charged.units))
             for charged in self.total.charged
@@ -251,12 +251,12 @@ class MaskedProtection:
         return sum(each, Loss.free())
 
 
-#: What protects a group of parts, of one owner or among several
+#: Protection of a group of parts, by one owner or by several
 AnyProtection = Protection | MaskedProtection
 
 
 def masked(protection: Protection, terms: MaskedSums) -> MaskedProtection | None:
-    """Share a Gaussian mechanism's noise among all owners; none where the parts are no such sums.
+    """Divide a Gaussian mechanism's noise among all owners; None if the parts cannot be masked.
 
     ValueError: 64-bit integers cannot hold the total.
     """
@@ -292,7 +292,7 @@ def masked(protection: Protection, terms: MaskedSums) -> MaskedProtection | None
 def all_masked(
     protections: Sequence[Protection], terms: MaskedSums | None
 ) -> tuple[MaskedProtection, ...]:
-    """Share the noise of all protections of one answer; empty unless every part can be masked."""
+    """Divide the noise of all protections of one answer; empty unless every part can be masked."""
     if terms is None:
         return ()
     each = [masked(protection, terms) for protection in protections]
@@ -300,5 +300,5 @@ def all_masked(
 
 
 def refinement(sigma: float) -> int:
-    """The least power of two that brings a share's sigma to :data:`MIN_SIGMA`; it costs nothing."""
+    """Return the smallest power of two that brings a share's sigma to :data:`MIN_SIGMA`; it costs no privacy."""
     return 1 << max(0, math.ceil(math.log2(MIN_SIGMA / sigma)))

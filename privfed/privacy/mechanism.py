@@ -1,4 +1,4 @@
-"""The base of every mechanism: it protects a group of parts jointly."""
+"""Base class of mechanisms, which protect a group of parts jointly."""
 
 from __future__ import annotations
 
@@ -21,49 +21,49 @@ from privfed.privacy.loss import CLAIMED, MAPPED, MASKED, Loss, lost
 from privfed.privacy.noise import Noise
 from privfed.questions.part import Bound, Part, PartType
 
-#: Widest noise that may be asked for, in grid units. Samplers of 64-bit integers saturate, and a
-#: saturated draw added to an exact value gives it away; noise of this scale reaches 2^62 with
-#: probability below exp(-4096), and exact values stay below 2^53.
+#: Maximum noise scale, in grid units. Samplers of 64-bit integers saturate, and a saturated draw
+#: added to an exact value reveals it; noise of this scale reaches 2^62 with probability below
+#: exp(-4096), and exact values stay below 2^53.
 WIDEST = 2.0**50
 
 Cells = Mapping[str, np.ndarray]  #: Arrays of a group's parts, by name
-Protected = Mapping[str, np.ma.MaskedArray]  #: What leaves; suppressed cells are masked
+Protected = Mapping[str, np.ma.MaskedArray]  #: Released arrays; suppressed cells are masked
 
 
 @dataclass(frozen=True)
 class BoundedPart:
-    """A part together with its bound under the owner's unit and relation (none: no finite one)."""
+    """A part and its sensitivity under the owner's unit and relation (None: not finite)."""
 
     part: Part
     bound: Bound | None
 
 
 class Mechanism(ABC):
-    """Chooses laws of noise for a group of parts jointly; knows no learner and no accountant.
+    """Chooses the noise for a group of parts jointly; independent of learners and accountants.
 
-    The core draws from the laws, adds, and derives the loss from the joint bounds; ``finish`` sees
-    noisy values alone. One that overrides :meth:`draw` or :meth:`protect` is on its author's word,
-    and every total that contains its losses says so.
+    The core draws the noise, adds it, and derives the loss from the joint bounds; ``finish`` is
+    given noisy values only. If a mechanism overrides :meth:`draw` or :meth:`protect`, its loss is
+    claimed by its author, and every total that contains the loss says so.
     """
 
-    name: ClassVar[str]  #: What policies call it
-    currency: ClassVar[str | None] = None  #: Of ``spend``: ``"epsilon"``, ``"rho"`` or nothing
-    memoises: ClassVar[bool] = False  #: Whether a question asked again gets the answer free
-    strict: bool = False  #: Whether what could be subtracted is suppressed too
-    suppresses: ClassVar[bool] = False  #: Whether cells that reveal a record are masked; no DP
+    name: ClassVar[str]  #: Its name in policies
+    currency: ClassVar[str | None] = None  #: Unit of ``spend``: ``"epsilon"``, ``"rho"`` or None
+    memoises: ClassVar[bool] = False  #: Whether a repeated query gets the stored answer free
+    strict: bool = False  #: Whether cells that allow subtraction are suppressed too
+    suppresses: ClassVar[bool] = False  #: Whether cells that reveal a record are masked; not DP
 
     @abstractmethod
     def supports(self, group: Mapping[str, BoundedPart]) -> bool:
-        """Whether it can protect these parts."""
+        """Whether the mechanism can protect these parts."""
 
     @abstractmethod
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
-        """Choose the law of the noise on each part, and state the cost; by the arguments alone."""
+        """Choose each part's noise and state the cost, from the arguments only."""
 
     def dearest(self, spend: Fraction) -> Loss | None:
-        """Give a loss that dominates any release at this spend, whatever is asked; or none.
+        """Return a loss that dominates every release at this spend, or None.
 
-        Randomized response, which a loss without a law stands for, dominates every epsilon-DP
+        A loss without a law is that of randomized response, which dominates every epsilon-DP
         release (Kairouz, Oh and Viswanath 2015); a rho is dominated by its Renyi curve.
         """
         if self.currency is None:
@@ -71,18 +71,18 @@ class Mechanism(ABC):
         return Loss.pure(spend) if self.currency == "epsilon" else Loss.zcdp(spend)
 
     def finish(self, noisy: Cells, priced: Protection) -> Cells:
-        """Change noisy arrays for release, shapes kept (clamp them, say); unchanged by default."""
+        """Post-process noisy arrays, such as by clamping, keeping shapes; by default unchanged."""
         return noisy
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        """Draw one part's noise; overriding it is on the author's word."""
+        """Draw one part's noise; an override makes the loss the author's claim."""
         return type(law).draw(law, noise, cells)
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
-        """Add noise, finish and mask; overriding it is on the author's word.
+        """Add noise, finish and mask; an override makes the loss the author's claim.
 
-        ``reveals`` marks the cells of each part that would give a record away: suppressed ones are
-        masked and hold zero.
+        ``reveals`` marks each part's cells that would reveal a record; suppressed cells are masked
+        and hold zero.
         """
         noisy = {
             name: _noisy(self, exact[name], priced.laws.get(name), noise) for name in priced.group
@@ -99,7 +99,7 @@ def _noisy(mechanism: Mechanism, exact: np.ndarray, law: Law | None, noise: Nois
     if law is None:
         return exact if type(mechanism).finish is Mechanism.finish else exact.copy()
     drawn = np.asarray(type(mechanism).draw(mechanism, law, noise, exact.size))
-    own = type(mechanism).draw is not Mechanism.draw  # on its author's word: audits convict it
+    own = type(mechanism).draw is not Mechanism.draw  # the author's claim, which audits test
     if drawn.shape != (exact.size,) or not (own or drawn.dtype.kind in "biu"):
         found = f"{drawn.dtype} of shape {drawn.shape}"
         raise PluginError(f"law {law.name!r} draws {found}, not integers of shape ({exact.size},)")
@@ -121,25 +121,26 @@ def _finished(mechanism: Mechanism, finished: Cells, noisy: Cells, name: str) ->
 
 
 class OpenDPMechanism(Mechanism):
-    """Wraps a measurement of OpenDP's on integer vectors, at what its own map says it costs.
+    """Wraps an OpenDP measurement on integer vectors, at the cost given by its own map.
 
-    Its draws are OpenDP's, from secure noise alone, and no law is told. The parts of one grid are
-    one vector; each grid has an equal share of the spend. A user's own measurement is on its word.
+    OpenDP draws the noise, always securely, and no law is stated. Parts on one grid form one
+    vector; each grid gets an equal share of the spend. A user's own measurement is the user's
+    claim.
     """
 
     @abstractmethod
     def measurement(self, bound: Bound, spend: Fraction) -> Measurement:
-        """Build the measurement for vectors of ``i64``, in units of one grid.
+        """Return the measurement for vectors of ``i64``, in units of one grid.
 
         Its map, at the bound in the norm of its input metric, must stay within the spend.
         """
 
     def supports(self, group: Mapping[str, BoundedPart]) -> bool:
-        """Parts on a grid with a finite sensitivity."""
+        """Whether all parts are numbers on a grid with a finite sensitivity."""
         return are_numbers(group)
 
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
-        """The sum of the maps, each rounded up; in epsilon or rho as the output measures say."""
+        """Price the sum of the maps, each rounded up, in epsilon or rho as its output measure says."""
         losses = [self._mapped(bound, share) for _, bound, share in shares(group, spend)]
         return Protection(self, group, spend, stated=sum(losses[1:], losses[0]) if losses else None)
 
@@ -161,7 +162,7 @@ class OpenDPMechanism(Mechanism):
         raise PluginError(f"mechanism {self.name!r}: its measure is neither pure epsilon nor zCDP")
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
-        """Measure the parts of each grid as one vector; what no record can move is left as it is."""
+        """Measure the parts of each grid as one vector; parts that no record can change stay exact."""
         released = {name: unmasked(exact[name]) for name in priced.group}
         for names, bound, share in shares(priced.group, priced.spend):
             vector = np.concatenate([exact[name].ravel() for name in names]).astype(np.int64)
@@ -175,9 +176,9 @@ class OpenDPMechanism(Mechanism):
 
 
 def basis_of(mechanism: Mechanism, laws: Iterable[Law]) -> tuple[str, ...]:
-    """What a mechanism's losses rest on beside what is derived here; see :class:`.Loss`.
+    """Return the assumptions of a mechanism's losses that are not derived here; see :class:`.Loss`.
 
-    Methods are looked up on the class: what an instance holds under their names is never called.
+    Methods are looked up on the class: instance attributes of these names are never called.
     """
     kind, laws = type(mechanism), set(laws)
     basis = {f"{CLAIMED}:{law.name}" for law in laws if not proven(law)}
@@ -192,33 +193,33 @@ def basis_of(mechanism: Mechanism, laws: Iterable[Law]) -> tuple[str, ...]:
 
 
 def is_drawn_here(mechanism: Mechanism) -> bool:
-    """Whether the core draws and protects, not the mechanism's own code."""
+    """Whether draws and protection are the core's, not the mechanism's own code."""
     kind = type(mechanism)
     return (kind.draw, kind.protect) == (Mechanism.draw, Mechanism.protect)
 
 
 @dataclass(frozen=True)
 class Protection:
-    """A mechanism at work on one group of parts, priced: all that is public about it."""
+    """A mechanism applied to one group of parts, with its price; public facts only."""
 
-    mechanism: Mechanism  #: what protects them
-    group: Mapping[str, BoundedPart]  #: the parts, with their bounds
-    spend: Fraction  #: what is spent on them, in the mechanism's currency
+    mechanism: Mechanism  #: the mechanism
+    group: Mapping[str, BoundedPart]  #: the parts, with their sensitivities
+    spend: Fraction  #: spent on all parts, in the mechanism's currency
     laws: Mapping[str, Law] = field(default_factory=dict)  #: of each part's noise, if any
-    stated: Loss | None = None  #: the mechanism's own price; else spend, nothing or the laws'
+    stated: Loss | None = None  #: the mechanism's own price, or None; see :attr:`loss`
 
     @property
     def drawn(self) -> Mapping[str, Law]:
-        """The law of what is drawn here for each part."""
+        """The law of the noise drawn here, by part."""
         return self.laws
 
     def on_grid(self, name: str, cells: np.ndarray) -> np.ndarray:
-        """A part's exact cells in units of the grid on which noise is added."""
+        """Return a part's exact cells in units of the grid on which noise is added."""
         return cells
 
     @cached_property
     def bare(self) -> tuple[str, ...]:
-        """Parts that a record can change, without a bound or without a law."""
+        """Parts that a record can change and that have no bound or no law."""
         return tuple(
             name
             for name, own in self.group.items()
@@ -227,9 +228,9 @@ class Protection:
 
     @cached_property
     def charged(self) -> tuple[Charged, ...]:
-        """The laws with the joint bound of what each hides on one grid; none if parts are bare.
+        """Each law with the joint sensitivity of its parts on one grid; empty if parts are bare.
 
-        Noises are independent: the losses of vectors of several grids or laws add up.
+        Noise is independent: the losses of vectors on several grids, or of several laws, add up.
         """
         alike: dict[tuple[Fraction, Law], dict[str, BoundedPart]] = {}
         for name, law in self.laws.items():
@@ -242,10 +243,10 @@ class Protection:
 
     @cached_property
     def loss(self) -> Loss:
-        """What it costs: the stated amount, with its laws, and what it rests on."""
+        """The loss: the stated one, else that of the spend or of the laws; with laws and assumptions."""
         stated = self._default() if self.stated is None else self.stated
         basis = basis_of(self.mechanism, self.laws.values()) if stated.counted else ()
-        if stated.delta:  # no laws are held to it: see covers
+        if stated.delta:  # it is not compared with the laws: see covers
             basis = tuple(sorted({*basis, f"{CLAIMED}:{self.mechanism.name}"}))
         return replace(stated, laws=self.charged, basis=basis)
 
@@ -260,12 +261,12 @@ class Protection:
         return sum((lost(charged) for charged in self.charged), Loss.free())
 
     def protect(self, exact: Cells, noise: Noise, reveals: Cells | None = None) -> Protected:
-        """Turn exact arrays into what may leave; see :meth:`Mechanism.protect`."""
+        """Return the protected form of exact arrays; see :meth:`Mechanism.protect`."""
         return type(self.mechanism).protect(self.mechanism, exact, self, noise, reveals or {})
 
 
 def are_numbers(group: Mapping[str, BoundedPart]) -> bool:
-    """Whether all parts are numbers on a grid, with a finite sensitivity."""
+    """Whether all parts are numbers on a grid with a finite sensitivity."""
     return all(
         g.bound is not None and g.part.exact and g.part.type != PartType.BITS
         for g in group.values()
@@ -277,7 +278,8 @@ def shares(
 ) -> Iterator[tuple[list[str], Bound, Fraction]]:
     """Divide a spend equally among the grids on which a record can change something.
 
-    Yields the names of one grid's parts, their joint bound in its units, and the grid's share.
+    Yields, for each grid, the names of its parts, their joint sensitivity in its units, and its
+    share.
     """
     grids: dict[Fraction, dict[str, BoundedPart]] = {}
     for name, bounded in group.items():
@@ -289,9 +291,9 @@ def shares(
 
 
 def spreads(bound: Bound, cells: int) -> list[tuple[int, int]]:
-    """Ways in which a neighbour may move cells: how many of them, and each by how many units.
+    """Return ways in which a neighbour may change cells: (number of cells, units each).
 
-    Within both norms; the number of cells doubles from one to the most, which is among them.
+    All are within both norms; the numbers of cells are the powers of two below the maximum, and it.
     """
     most = min(cells, bound.l1, bound.l2_squared)
     numbers = sorted({most, *(2**power for power in range(most.bit_length()))} - {0})
@@ -300,7 +302,7 @@ def spreads(bound: Bound, cells: int) -> list[tuple[int, int]]:
 
 
 def joint(group: Mapping[str, BoundedPart]) -> Bound:
-    """The joint bound of a group's parts, each in its grid's units (ValueError: none is finite)."""
+    """Return the joint bound of a group's parts, each in its grid's units (ValueError: not finite)."""
     bounds = []
     for name, bounded in group.items():
         if bounded.bound is None:
@@ -310,18 +312,18 @@ def joint(group: Mapping[str, BoundedPart]) -> Bound:
 
 
 class TooWide(ValueError):
-    """Noise is wider than :data:`WIDEST`, which no fault of a mechanism is."""
+    """Noise is wider than :data:`WIDEST`; not an error of the mechanism."""
 
 
 def within_range(scale: float) -> float:
-    """Give back a noise scale that 64-bit integers can hold (TooWide: above :data:`WIDEST`)."""
+    """Return a noise scale that 64-bit integers can hold (TooWide: above :data:`WIDEST`)."""
     if not 0 < scale <= WIDEST:
         raise TooWide("the spend is too small: 64-bit integers cannot hold its noise")
     return scale
 
 
 def unmasked(array: np.ndarray, mask: np.ndarray | None = None) -> np.ma.MaskedArray:
-    """Wrap a copy for release; masked cells are overwritten with zero, not merely hidden."""
+    """Return a masked copy for release, whose masked cells are overwritten with zero."""
     if mask is None:
         return array.copy().view(np.ma.MaskedArray)
     return np.ma.MaskedArray(np.where(mask, np.zeros((), array.dtype), array), mask=mask)

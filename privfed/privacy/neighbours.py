@@ -1,4 +1,4 @@
-"""Neighbouring data sets, and moving a guarantee from one notion of them to another, by theorem."""
+"""Neighbouring data sets, and conversion of guarantees between neighbouring relations."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Neighbours:
     """Two data sets are neighbours if they differ in one unit."""
 
     relation: Relation = "add-or-remove"  #: the unit is added or removed, or replaced by another
-    unit: Unit = "record"  #: what differs
-    cap: int | None = None  #: most records of one individual or client
+    unit: Unit = "record"  #: the unit that differs
+    cap: int | None = None  #: maximum records of one individual or client
 
     def steps(self, to: Neighbours) -> int:
-        """How many of these differences lead from one data set to a neighbour of the other kind.
+        """Return how many steps of this relation lead between two neighbours under another.
 
-        Replacing is removing and adding: two steps. A person with at most ``cap`` records is that
-        many record steps. UnsupportedLoss: no number of steps is known to.
+        Replacing is removing and adding: two steps. An individual with at most ``cap`` records is
+        ``cap`` record steps. UnsupportedLoss: no number of steps is known.
         """
         steps = 1
         if self.relation != to.relation:
@@ -45,12 +45,12 @@ class Neighbours:
 
 
 def convert(loss: Loss, given: Neighbours, wanted: Neighbours) -> Loss:
-    """Restate a loss for other neighbours, by group privacy (UnsupportedLoss: it does not follow)."""
+    """Convert a loss to other neighbours by group privacy (UnsupportedLoss: no theorem applies)."""
     return group(loss, given.steps(wanted))
 
 
 def group(loss: Loss, steps: int) -> Loss:
-    """The loss for data sets ``steps`` neighbours apart.
+    """Return the loss for data sets that are ``steps`` neighbours apart.
 
     Pure epsilon: steps * epsilon (Dwork et al. 2006). rho-zCDP: steps^2 * rho (Bun and Steinke
     2016, Proposition 27). (epsilon, delta): steps * epsilon, with delta * (e^(steps epsilon) - 1) /
@@ -70,10 +70,10 @@ def group(loss: Loss, steps: int) -> Loss:
 
 
 def _group_delta(epsilon: Fraction, delta: Fraction, steps: int) -> Fraction:
-    """Delta times 1 + e^epsilon + ... + e^((steps - 1) epsilon), which may be more than floats hold."""
+    """Return delta times 1 + e^epsilon + ... + e^((steps - 1) epsilon), avoiding overflow."""
     one = float(epsilon)
     largest = math.log(delta.numerator) - math.log(delta.denominator) + (steps - 1) * one
-    terms = math.expm1(-steps * one) / math.expm1(-one) if one else steps  # in the last one's size
+    terms = math.expm1(-steps * one) / math.expm1(-one) if one else steps  # relative to the last
     grown = round_up(math.exp(min(largest, 0.0)) * terms * (1 + 1e-12))
     if grown >= 1:
         raise UnsupportedLoss(f"delta grows to 1 or more over a group of {steps}")

@@ -1,7 +1,7 @@
-"""Where noise comes from: exact integer samplers, or a seeded double for tests.
+"""Sources of noise: exact integer samplers, or a seeded generator for tests.
 
-Floating-point noise gives the exact value away by its low bits (Mironov 2012); all noise here is
-integer noise on a part's grid, drawn without the data and added to them in integers.
+The low bits of floating-point noise reveal the exact value (Mironov 2012). All noise here is
+integer, on a part's grid, drawn without the data and added in integers.
 """
 
 import math
@@ -20,15 +20,15 @@ from opendp.mod import enable_features
 
 from privfed.errors import InputError
 
-# by their own modules: opendp.prelude imports scikit-learn too, a second for nothing
+# not from opendp.prelude, which also imports scikit-learn and takes a second
 enable_features("contrib")
-INTEGERS = vector_domain(atom_domain(T="i64"))  #: What measurements here take
+INTEGERS = vector_domain(atom_domain(T="i64"))  #: Input domain of measurements
 
 
 class Noise(ABC):
     """A source of noise."""
 
-    secure: bool  #: Whether it protects; the ledger tells of test noise
+    secure: bool  #: Whether it protects; the ledger records test noise
 
     @abstractmethod
     def laplace(self, size: int, scale: float) -> np.ndarray:
@@ -40,7 +40,7 @@ class Noise(ABC):
 
     @abstractmethod
     def bits(self, size: int, probability: Fraction) -> np.ndarray:
-        """Draw independent bits that are one with exactly a dyadic probability k / 2^64."""
+        """Draw independent bits that are 1 with an exact dyadic probability k / 2^64."""
 
 
 class SecureNoise(Noise):
@@ -49,11 +49,11 @@ class SecureNoise(Noise):
     secure = True
 
     def laplace(self, size: int, scale: float) -> np.ndarray:
-        """See :class:`Noise`; sampler of Canonne, Kamath and Steinke 2020 in OpenDP."""
+        """See :class:`Noise`; OpenDP's sampler (Canonne, Kamath and Steinke 2020)."""
         return np.array(_laplace(scale)(np.zeros(size, np.int64)), dtype=np.int64)
 
     def gaussian(self, size: int, scale: float) -> np.ndarray:
-        """See :class:`Noise`; sampler of Canonne, Kamath and Steinke 2020 in OpenDP."""
+        """See :class:`Noise`; OpenDP's sampler (Canonne, Kamath and Steinke 2020)."""
         return np.array(_gaussian(scale)(np.zeros(size, np.int64)), dtype=np.int64)
 
     def bits(self, size: int, probability: Fraction) -> np.ndarray:
@@ -72,9 +72,9 @@ def _gaussian(scale: float) -> Any:
 
 
 class TestNoise(Noise):
-    """Seeded noise for tests and repeatable experiments: it protects nobody."""
+    """Seeded noise for tests and repeatable experiments, without any protection."""
 
-    __test__ = False  # not a test case, whatever pytest thinks of the name
+    __test__ = False  # pytest would collect it by its name
     secure = False
 
     def __init__(self, seed: int) -> None:
@@ -87,7 +87,7 @@ class TestNoise(Noise):
         return np.asarray(draws[0] - draws[1], dtype=np.int64)
 
     def gaussian(self, size: int, scale: float) -> np.ndarray:
-        """See :class:`Noise`: by its weights; a rounded normal where that is as good."""
+        """See :class:`Noise`; for scales above 20 a rounded normal draw."""
         if scale > 20:  # its variance is 1/12 too large: less than 0.03 %
             return np.rint(self._rng.normal(0, scale, size)).astype(np.int64)
         reach = math.ceil(12 * scale) + 1
@@ -101,7 +101,7 @@ class TestNoise(Noise):
 
 
 def _dyadic(size: int, probability: Fraction, draw: Callable[[int], bytes]) -> np.ndarray:
-    """Compare uniform 64-bit words with the threshold, drawing 56 bits more only where bytes tie."""
+    """Compare uniform 64-bit words with the threshold, drawing the last 56 bits only for ties."""
     first, rest = _threshold(probability)
     leading = np.frombuffer(draw(size), dtype=np.uint8)
     below = leading < first
@@ -113,7 +113,7 @@ def _dyadic(size: int, probability: Fraction, draw: Callable[[int], bytes]) -> n
 
 @lru_cache(maxsize=64)
 def _threshold(probability: Fraction) -> tuple[int, int]:
-    """2^64 times a probability: its leading byte and the 56 bits after it; InputError: it is no whole number."""
+    """Return 2^64 times a probability as leading byte and 56 further bits (InputError: no integer)."""
     threshold = probability * 2**64
     if threshold.denominator != 1 or not 0 <= threshold <= 2**64:
         raise InputError("a bit's probability must be a multiple of 2^-64 between 0 and 1")

@@ -1,4 +1,4 @@
-"""Dominating pairs: hockey-stick curves that bound what one release tells at every epsilon.
+"""Dominating pairs: hockey-stick curves that bound one release's delta at every epsilon.
 
 Independent releases are dominated by the product of their pairs (Dong, Roth and Su 2022; Zhu, Dong
 and Wang 2022).
@@ -14,12 +14,12 @@ from scipy.special import log_ndtr
 
 @dataclass(frozen=True)
 class DominatingPair(ABC):
-    """A dominating pair, up to what its hockey-stick curve depends on."""
+    """A dominating pair, described by its hockey-stick curve."""
 
     size: float  #: epsilon; for Gaussian noise the sensitivity in standard deviations
 
     def curve(self, epsilon: np.ndarray) -> np.ndarray:
-        """delta(epsilon), also for negative epsilon."""
+        """Return delta(epsilon), also for negative epsilon."""
         least = -np.expm1(np.minimum(epsilon, 0))
         delta = np.asarray(np.clip(self.divergence(epsilon), least, 1.0))
         delta[epsilon >= self.size] = 0.0
@@ -27,19 +27,19 @@ class DominatingPair(ABC):
 
     @abstractmethod
     def divergence(self, epsilon: np.ndarray) -> np.ndarray:
-        """The hockey-stick divergence at each epsilon below the size."""
+        """Return the hockey-stick divergence at each epsilon below the size."""
 
     @property
     def reach(self) -> float:
-        """The greatest loss that matters."""
+        """The largest loss with non-negligible probability."""
         return self.size
 
 
 class ResponsePair(DominatingPair):
-    """Randomized response at an epsilon: it dominates every pure loss (Kairouz et al. 2015)."""
+    """Randomized response at an epsilon, which dominates every pure loss (Kairouz et al. 2015)."""
 
     def divergence(self, epsilon: np.ndarray) -> np.ndarray:
-        """(e^size - e^epsilon) / (1 + e^size) up to the size."""
+        """Return (e^size - e^epsilon) / (1 + e^size), 0 above the size."""
         share = -np.expm1(np.minimum(epsilon, self.size) - self.size)
         return np.asarray(share / (1 + math.exp(-self.size)))
 
@@ -48,12 +48,12 @@ class ResponsePair(DominatingPair):
 class LaplacePair(DominatingPair):
     """Discrete Laplace noise."""
 
-    steps: int  #: how many steps of its lattice the shift takes
+    steps: int  #: the shift in lattice steps
 
     def divergence(self, epsilon: np.ndarray) -> np.ndarray:
-        """max over j of P(X >= j - D) - e^epsilon P(X >= j) for discrete Laplace X, D the steps.
+        """Return max over j of P(X >= j - D) - e^epsilon P(X >= j) for discrete Laplace X, D the steps.
 
-        Concave in j, and greatest where both tails are equally likely: at one of two integers.
+        It is concave in j, and largest at one of the two integers next to equally likely tails.
         """
         step = self.size / self.steps
         middle = (self.steps + 1) / 2 + epsilon / (2 * step)
@@ -68,21 +68,21 @@ class LaplacePair(DominatingPair):
 
 
 class GaussianPair(DominatingPair):
-    """Gaussian noise; the shifts of several, in standard deviations, add up in squares."""
+    """Gaussian noise; squared shifts, in standard deviations, add up over releases."""
 
     def divergence(self, epsilon: np.ndarray) -> np.ndarray:
-        """Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu) (Balle and Wang 2018, Theorem 8)."""
+        """Return Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu) (Balle and Wang 2018, Theorem 8)."""
         mu, ratio = self.size, epsilon / self.size
         return np.asarray(
             np.exp(log_ndtr(mu / 2 - ratio)) - np.exp(epsilon + log_ndtr(-mu / 2 - ratio))
         )
 
     def curve(self, epsilon: np.ndarray) -> np.ndarray:
-        """delta(epsilon), which is nowhere zero."""
+        """Return delta(epsilon), which is never zero."""
         least = -np.expm1(np.minimum(epsilon, 0))
         return np.asarray(np.clip(self.divergence(epsilon), least, 1.0))
 
     @property
     def reach(self) -> float:
-        """The loss beyond which hardly anything is left."""
+        """The loss beyond which the probability is negligible."""
         return self.size * (self.size / 2 + 9)

@@ -1,7 +1,7 @@
-"""The data owner's file: what may be asked, how it is protected, and how much may be spent.
+"""A data owner's policy: allowed queries, their protection, and the privacy budget.
 
-Plain data, written by a person. A kind of query that no guard names is refused; a part that no guard
-covers is withheld.
+It is plain data, written by a person. Kinds of query that no guard names are refused; parts that no guard covers are
+withheld.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from privfed.questions.exact import Number, exact, readable, text
 from privfed.questions.part import Relation, Unit
 from privfed.tables.toml_file import InToml, check_keys, naming, read_toml
 
-CELLS = 20_000_000  #: Most of one answer; more is refused before anything is built
-#: A proposal is a multiple of 1 / PROPOSED, or has a denominator of at most SHORT; others are rounded down. Else a sum's
-#: common denominator grows by twelve digits with each, until no ledger can read it.
+CELLS = 20_000_000  #: Maximum cells of one answer; more are refused before anything is built
+#: A proposed spend is a multiple of 1 / PROPOSED, or has a denominator of at most SHORT; others are rounded down. Else
+#: each would add twelve digits to a sum's common denominator, which no ledger could read.
 PROPOSED, SHORT = 10**12, 1000
 
 
 def whole(value: object) -> bool:
-    """Whether a value is a whole number of at least 1, that a ledger can hold."""
+    """Whether a value is an integer from 1 to the largest that a ledger can store."""
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**63
 
 
 @dataclass(frozen=True)
 class Guard:
-    """How one group of parts is protected, jointly."""
+    """The joint protection of one group of parts."""
 
     mechanism: str | Mechanism  #: a plugin's name, or the object itself
     parts: tuple[str, ...] = ("*",)  #: ``"*"`` is every part that no other guard names
     spend: Fraction | None = None  #: of one release, in the mechanism's currency
-    cap: Fraction | None = None  #: most that a request may propose; else ``spend``
-    times: int | None = None  #: how often the kind may be answered; no limit unless given
+    cap: Fraction | None = None  #: maximum that a request may propose; default ``spend``
+    times: int | None = None  #: how often the kind may be answered; None: no limit
     options: Mapping[str, Any] = field(default_factory=dict)  #: parameters of the mechanism
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ class Guard:
         return self.mechanism if isinstance(self.mechanism, str) else self.mechanism.name
 
     def amount(self, proposed: Fraction | None) -> Fraction:
-        """What a request spends here: its proposal, never above the cap; or the guard's own."""
+        """Return what a request spends: its proposal, at most the cap, or the guard's own spend."""
         own = self.spend or Fraction(0)
         if proposed is None:
             return own
@@ -103,7 +103,7 @@ class Guard:
         return min(proposed, self.cap if self.cap is not None else own)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the guard as plain data."""
+        """Return the guard as plain data."""
         plain: dict[str, Any] = {"mechanism": self.called, "parts": list(self.parts)}
         for name in ("spend", "cap"):
             value = getattr(self, name)
@@ -125,19 +125,19 @@ class Guard:
 
 @dataclass(frozen=True)
 class Policy(InToml):
-    """What a data owner allows."""
+    """What a data owner allows: the guards, the unit of privacy and the budget."""
 
-    guards: Mapping[str, tuple[Guard, ...]]  #: by kind of query; none for a local effect
-    unit: Unit = "record"  #: what is protected
+    guards: Mapping[str, tuple[Guard, ...]]  #: by kind of query; empty for a local effect
+    unit: Unit = "record"  #: the unit of privacy
     relation: Relation = "add-or-remove"  #: ``add-or-remove`` or ``replace-one`` of one unit
-    cap: int | None = None  #: most records of one unit (``individual``, ``client``)
+    cap: int | None = None  #: maximum records of one unit (``individual``, ``client``)
     accountant: str | Accountant = "pure"  #: a plugin's name, or the object itself
-    budget: Budget | None = None  #: the ceiling; none only counts the spending
+    budget: Budget | None = None  #: the ceiling; None: spending is only counted
     name: str = ""  #: for reports
-    cells: int = CELLS  #: most cells of one answer
+    cells: int = CELLS  #: maximum cells of one answer
     limits: tuple[Limit, ...] = ()  #: sub-budgets; see :class:`.Limit`
-    masked: MaskedSums | None = None  #: with whom sums under Gaussian noise are masked
-    shuffled: TrustedShuffler | None = None  #: who is trusted to shuffle; priced, never charged
+    masked: MaskedSums | None = None  #: owners among whom sums with Gaussian noise are masked
+    shuffled: TrustedShuffler | None = None  #: a trusted shuffler; priced, never charged
 
     def __post_init__(self) -> None:
         faults = [*self._faults()]
@@ -165,16 +165,16 @@ class Policy(InToml):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the policy's plain data, for the ledger."""
+        """Return SHA-256 of the policy's plain data, for the ledger."""
         return wire.digest(wire.encode(self.to_dict()))
 
     @property
     def terms(self) -> dict[str, Any]:
-        """What all policies over one data set share: how losses are counted, and every ceiling."""
+        """Return what all policies of one data set share: how losses are counted, and every ceiling."""
         return terms_of(self.to_dict())
 
     def renamed(self, name: str) -> Policy:
-        """The same policy under another name."""
+        """Return the same policy under another name."""
         return replace(self, name=name)
 
     def masked_among(
@@ -184,12 +184,12 @@ class Policy(InToml):
         unmasked: Budget | None = None,
         least: int = 0,
     ) -> Policy:
-        """The same policy with masked sums among these owners; see :class:`.MaskedSums`."""
+        """Return the same policy with masked sums among these owners; see :class:`.MaskedSums`."""
         terms = MaskedSums(dict.fromkeys(owners, ""), colluding, unmasked, least)
         return replace(self, masked=terms)
 
     def union(self, other: Policy) -> Policy:
-        """Allow what either allows; unit, relation, accountant and budgets must agree."""
+        """Return a policy that allows what either allows; unit, relation, accountant and budgets must agree."""
         if self.terms != other.terms:
             raise PolicyError(
                 "two policies join only under one unit, relation, accountant and budget"
@@ -200,7 +200,7 @@ class Policy(InToml):
         return replace(self, guards={**self.guards, **other.guards})
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the policy as plain data, the form of its TOML file."""
+        """Return the policy as plain data, in the form of its TOML file."""
         called = self.accountant if isinstance(self.accountant, str) else self.accountant.name
         plain: dict[str, Any] = {
             "name": self.name,
@@ -294,7 +294,7 @@ def _listed(plain: Mapping[str, Any], key: str, faults: Faults, where: str) -> l
 
 @contextmanager
 def _numbered(number: int, guards: Any, where: str) -> Iterator[None]:
-    """Say which of several guards a fault is in, where it does not itself."""
+    """Add the guard's number to a fault if there are several guards."""
     try:
         yield
     except InputError as error:
@@ -307,7 +307,7 @@ def _numbered(number: int, guards: Any, where: str) -> Iterator[None]:
 
 
 def terms_of(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """The terms of a policy given as plain data."""
+    """Return :meth:`Policy.terms` of a policy given as plain data."""
     shared = ("unit", "relation", "cap", "accountant", "budget", "limit")
     return {key: plain[key] for key in shared if key in plain}
 
@@ -342,20 +342,20 @@ def _overlaps(kind: str, guards: tuple[Guard, ...]) -> Iterator[str]:
         yield f"query {kind!r}: part {part!r} is guarded twice; give it to one guard"
 
 
-# --- a policy's statement that a shuffler, trusted by everybody, passes answers on without their senders
+# --- a policy's statement of trust in a shuffler, which passes answers on without their senders
 
 
 @dataclass(frozen=True)
 class TrustedShuffler:
-    """Whom a policy trusts to shuffle each yes-or-no answer by itself, among how many people.
+    """A trusted shuffler of yes-or-no answers, one at a time, among ``people`` respondents.
 
-    A statement of trust that a price stands beside the local one with; no budget is charged by it. No
-    gate can be this shuffler: a cohort's gate holds everybody's answers in order, and knows who was asked.
+    Prices state the shuffled epsilon next to the local one; budgets are charged the local one. No gate can be this
+    shuffler: a cohort's gate has all answers in order, and knows who was queried.
     """
 
-    #: who answer each question honestly and keep their answers from the receiver, at least
+    #: the minimum number who answer each query honestly and hide their answers from the receiver
     people: int
-    delta: Fraction = Fraction(1, 100_000)  #: at which the shuffled epsilon is stated
+    delta: Fraction = Fraction(1, 100_000)  #: of the shuffled epsilon
 
     def __post_init__(self) -> None:
         if not whole(self.people) or self.people < 2:
@@ -364,7 +364,7 @@ class TrustedShuffler:
             raise PolicyError('shuffled: delta is above 0 and below 1; write delta = "1e-5"')
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the statement as plain data, as in a policy's file."""
+        """Return the statement as plain data, as in a policy file."""
         return {"people": self.people, "delta": text(self.delta)}
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What a policy names in text, built: its accountant, its mechanisms, and the queries it knows."""
+"""Build the objects that a policy names: accountant, mechanisms and query classes."""
 
 from collections.abc import Iterable
 from fractions import Fraction
@@ -38,14 +38,14 @@ def _check_name(group: str, name: str, kind: type) -> None:
 
 
 def installed_accountant(name: str | None) -> Accountant | None:
-    """Build an accountant by its name in data; ``None`` where none is installed by it."""
+    """Build an accountant by its name in data; None if it is not installed."""
     if name not in plugins.available("accountants"):
         return None
     return _accountant(name)
 
 
 def mechanism_of(guard: Guard) -> Mechanism:
-    """Build the mechanism that a guard names; wrong options or no spend are a PolicyError."""
+    """Build the mechanism that a guard names (PolicyError: wrong options, or no spend)."""
     mechanism = guard.mechanism if isinstance(guard.mechanism, Mechanism) else _built(guard)
     _check_name("mechanisms", mechanism.name, type(mechanism))
     if mechanism.currency not in (None, "epsilon", "rho"):
@@ -76,10 +76,10 @@ def versions_of(kinds: Iterable[type]) -> dict[str, str]:
 
 
 def dearest_of(policy: Policy) -> dict[str, tuple[int, tuple[Loss, ...]]] | None:
-    """How often each kind may be answered, and what dominates one answer, guard by guard.
+    """Return, by kind, how often it may be answered and the dominating losses of one answer, by guard.
 
-    None where the policy does not bound it: a kind without ``times``, or a guard without a finite
-    guarantee. Kinds that are always refused, and local effects, are left out.
+    None if the policy does not bound them: a kind has no ``times``, or a guard no finite guarantee.
+    Kinds that are always refused, and local effects, are omitted.
     """
     found: dict[str, tuple[int, tuple[Loss, ...]]] = {}
     for kind, guards in policy.guards.items():
@@ -98,7 +98,7 @@ def dearest_of(policy: Policy) -> dict[str, tuple[int, tuple[Loss, ...]]] | None
 
 
 def kinds_of(policy: Policy, queries: Iterable[type[Query]]) -> dict[str, type[Query]]:
-    """The query classes that the policy names (PolicyError: not installed, or guarded wrongly)."""
+    """Return the query classes that the policy names (PolicyError: not installed, or guarded wrongly)."""
     given = {query.kind: query for query in queries}
     kinds: dict[str, type[Query]] = {}
     faults = Faults()

@@ -1,8 +1,8 @@
-"""What training with sampled records, clipped gradients and Gaussian noise (DP-SGD) costs, as its settings say.
+"""The privacy loss of DP-SGD (sampled records, clipped gradients, Gaussian noise), from its settings.
 
-Each step takes every record with a probability q and adds Gaussian noise of sigma clips to the sum of their
-clipped gradients (Abadi et al. 2016). A record more or less is dominated by the pair P = (1 - q) N(0, sigma^2)
-+ q N(1, sigma^2) against Q = N(0, sigma^2), T steps by T independent ones (Zhu, Dong and Wang 2022).
+Each step takes every record with a probability q and adds Gaussian noise of sigma clips to the sum of their clipped
+gradients (Abadi et al. 2016). Adding or removing a record is dominated by the pair P = (1 - q) N(0, sigma^2) + q N(1,
+sigma^2) against Q = N(0, sigma^2), T steps by T independent ones (Zhu, Dong and Wang 2022).
 """
 
 from fractions import Fraction
@@ -15,26 +15,26 @@ from scipy.special import logsumexp
 from privfed.errors import InputError
 from privfed.questions.exact import round_up
 
-#: Orders at which the divergence is taken. It grows with the order, so that a ratio between two of them is
-#: at most that of the upper one's divergence and the lower one's order.
+#: Orders at which the divergence is computed. It increases with the order, so that the ratio between two orders is at
+#: most the upper one's divergence over the lower order.
 ORDERS = 1 + np.geomspace(1e-3, 1e5, 600)
-STEPS, SPREADS = 30, 1000  #: Grid steps in one step's typical loss, and in all steps' together
-ROUNDING = 1e-12  #: More than what transforms leave of rounding in all masses of a tail
+STEPS, SPREADS = 30, 1000  #: Grid points per typical loss of one step, and of all steps
+ROUNDING = 1e-12  #: Bound on the transforms' rounding error in a tail's total mass
 
 
 @lru_cache(maxsize=64)
 def sampled_gaussian(noise: float, rate: float, steps: int, delta: float) -> tuple[Fraction, float]:
-    """The rho of delta-approximate rho-zCDP, rounded up, and the epsilon at delta, of T steps.
+    """Return T steps' rho of delta-approximate rho-zCDP, rounded up, and their epsilon at delta.
 
-    Composed on a grid of losses that dominates the pair (Doroshenko et al. 2022). Let E be the losses from l to h,
-    with P(L > h) <= delta / 2 and Q(L < l) <= delta / 2. As l <= 0 <= h, P(L < l) <= Q(L < l) and Q(L > h) <= P(L > h),
-    so that E fails under either with at most delta, and rho is the greatest divergence of order alpha over alpha,
-    either way round, of both given E: delta-approximate zCDP by its definition (Bun and Steinke 2016, Definition 8.1),
-    which post-processing keeps. Beyond the last order a divergence is at most the greatest loss.
+    Composed on a grid of losses that dominates the pair (Doroshenko et al. 2022). Let E be the losses from l to h, with
+    P(L > h) <= delta / 2 and Q(L < l) <= delta / 2. As l <= 0 <= h, P(L < l) <= Q(L < l) and Q(L > h) <= P(L > h), so
+    that E fails under either with at most delta, and rho is the largest divergence of order alpha over alpha, in either
+    direction, of both given E: delta-approximate zCDP by definition (Bun and Steinke 2016, Definition 8.1), which
+    post-processing preserves. Beyond the last order a divergence is at most the largest loss.
 
-    A mass is known to some 1e-17 of all, whatever its size. So P's are taken from P's composition where the loss is not
-    negative, Q's from Q's where it is, and the other's follow, e^-|loss| times as large: both come from the same points
-    of the same curve, as H(Q, P) at 1 / x is 1 - 1 / x + H(P, Q) at x, over x.
+    Masses have an absolute error of about 1e-17. So P's are taken from P's composition where the loss is not negative,
+    Q's from Q's where it is negative, and the other's are e^-|loss| times as large: both come from the same points of
+    the same curve, as H(Q, P) at 1 / x is 1 - 1 / x + H(P, Q) at x, over x.
     """
     spread = rate / noise
     width = max(1e-6, min(spread / STEPS, spread * np.sqrt(steps) / SPREADS))
@@ -64,7 +64,7 @@ def sampled_gaussian(noise: float, rate: float, steps: int, delta: float) -> tup
 
 
 def _ratio(one: np.ndarray, other: np.ndarray) -> float:
-    """The greatest Renyi divergence over its order, of two distributions' log-masses on the same points."""
+    """Return the largest Renyi divergence over its order, from log-masses on the same points."""
     found = np.array([logsumexp(a * one + (1 - a) * other) / (a - 1) for a in ORDERS])
     between = found[1:] / ORDERS[:-1]
     return float(max(found[0], between.max(), (one - other).max() / ORDERS[-1]))

@@ -1,1 +1,1 @@
-"""What may be asked: parts with derived sensitivities, disjoint cells, trees, queries, deterministic bytes."""
+"""Queries: parts with derived sensitivities, disjoint cells, trees, deterministic serialization."""

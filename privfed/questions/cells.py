@@ -1,6 +1,6 @@
-"""Cells that are declared disjoint, checked from their public description.
+"""Checks that cells declared disjoint are disjoint, from their public description.
 
-Parallel composition exists inside one query's vector sensitivity only: a record moves one cell.
+Parallel composition is used only within one query's vector sensitivity: a record changes one cell.
 """
 
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ import numpy as np
 
 from privfed.errors import QueryError
 
-DEPTH = 256  #: Deepest path that a stranger's query may cost a client
+DEPTH = 256  #: Maximum path length in a query
 
-Path = tuple[tuple[int, int], ...]  #: To a node from the root: (feature, branch) at each step
+Path = tuple[tuple[int, int], ...]  #: From the root to a node: (feature, branch) at each step
 
 
 def check_paths(paths: Sequence[Path], features: int, branches: int) -> None:
-    """Check that tree nodes form one tree: no node twice, none above another, one split per node.
+    """Check that paths lead to nodes of one tree: none twice, none above another, one split per node.
 
     Two different nodes of one multi-way tree separate at a node that both pass: there they follow
     different branches of the *same* feature. Then crisp nodes are disjoint, and fuzzy memberships
@@ -24,7 +24,7 @@ def check_paths(paths: Sequence[Path], features: int, branches: int) -> None:
     """
     if max(map(len, paths), default=0) > DEPTH:
         raise QueryError("malformed", f"a path has more than {DEPTH} steps")
-    # by a node's number and a branch the node behind it; each node's feature; where paths end
+    # child by (node, branch); each node's split feature; end nodes of paths
     below, split, ends = dict[tuple[int, int], int](), [-1], set[int]()
     for path in paths:
         node = 0
@@ -42,7 +42,7 @@ def check_paths(paths: Sequence[Path], features: int, branches: int) -> None:
 
 
 def check_edges(edges: np.ndarray) -> None:
-    """Check that bin edges are finite and rising: a value falls into exactly one bin (QueryError)."""
+    """Check that bin edges are finite and increasing, so that each value has one bin (else QueryError)."""
     if edges.ndim != 1 or len(edges) < 2 or not np.isfinite(edges).all():
         raise QueryError("malformed", "bin edges must be finite numbers, two or more")
     if not (np.diff(edges) > 0).all():

@@ -1,13 +1,13 @@
-"""Secret coins of single records, by SipHash-2-4 (Aumasson and Bernstein 2012), all at once.
+"""Secret pseudorandom coins per record, by vectorized SipHash-2-4 (Aumasson and Bernstein 2012).
 
 1. a record's content is hashed to 128 bits under the client's secret; 2. equal records are numbered
-0, 1, 2, ... and each gets a key of its own from content and number; 3. a label is hashed under that
+0, 1, 2, ... and each gets its own key from content and number; 3. a label is hashed under that
 key to 64 bits.
 
-So a coin is a function of secret, content, number and label alone. One record more or less changes
-no other's coin: its equals hold the coins numbered 0 to n - 1 before and 0 to n after, the same but
-for one, and no statistic shows which of them holds which. Without the secret, coins are independent
-and uniform, as far as SipHash is a pseudorandom function and no two hashes collide.
+So a coin is a function of secret, content, number and label only. Adding or removing a record
+changes no other record's coin: n equal records have coins 0 to n - 1, n + 1 have 0 to n, and no
+statistic depends on which of them has which. Without the secret, coins are independent and uniform,
+provided that SipHash is a pseudorandom function and no hashes collide.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ import pandas as pd
 
 from privfed.tables.records import Records
 
-_BLOCK = 2**14  #: How many records are hashed at a time: what a processor's cache holds
-#: "somepseudorandomlygeneratedbytes", the function's initial state.
+_BLOCK = 2**14  #: Records hashed at a time, to fit the processor's cache
+#: Initial state, "somepseudorandomlygeneratedbytes".
 _START = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
-#: To the left and to the right, for each rotation: arrays, which take half as long as numbers on short tables.
+#: Left and right shifts of each rotation, as arrays, which are twice as fast as numbers for short tables.
 _SHIFTS = {
     bits: (np.array(bits, np.uint64), np.array(64 - bits, np.uint64))
     for bits in (13, 16, 17, 21, 32)
 }
 
-Keys = tuple[np.ndarray, np.ndarray]  #: Two words of 64 bits for each record, or one pair for all
+Keys = tuple[np.ndarray, np.ndarray]  #: Two 64-bit words per record, or one pair for all
 
 
 def record_keys(records: Records, secret: bytes) -> Keys:
-    """Give each record its own key by its content (features, target and person), shape (records,)."""
+    """Derive each record's key from its content (features, target and person), shape (records,)."""
     return _numbered(_hashed(_content(records), secret, len(records)))
 
 
 def table_keys(table: pd.DataFrame, secret: bytes, person: str | None = None) -> Keys:
-    """Give each row of a table its own key by all its cells, or all rows of a person one, by that column.
+    """Derive each row's key from all its cells, or one key per person from the ``person`` column.
 
-    So a row's key is the same whatever else is in the table, and whichever of its columns a schema names. Rows are
-    numbered among those of the same texts: "01" and "1" may be two categories, or two owners.
+    A row's key depends neither on other rows nor on which columns the schema names. Equal rows are numbered among those
+    with the same text: "01" and "1" may be two categories, or two owners.
     """
     columns = table.columns if person is None else [person]
     hashed = _hashed([_cells(table[name]) for name in columns], secret, len(table))
@@ -54,7 +54,7 @@ def table_keys(table: pd.DataFrame, secret: bytes, person: str | None = None) ->
 
 
 def toss(keys: Keys, label: str) -> np.ndarray:
-    """One coin for each record: uint64, uniform over all 2^64 values, shape (records,)."""
+    """Draw one coin per record: uint64, uniform over all 2^64 values, shape (records,)."""
     text = hashlib.blake2b(label.encode(), digest_size=8).digest()
     word = np.frombuffer(text, "<u8").astype(np.uint64)
     coins = np.empty(len(keys[0]), np.uint64)
@@ -65,12 +65,12 @@ def toss(keys: Keys, label: str) -> np.ndarray:
 
 
 def held_out(keys: Keys, fraction: float) -> np.ndarray:
-    """Choose about a fraction of the records by a coin each, bool, shape (records,)."""
+    """Select each record with probability ``fraction`` by its coin, bool, shape (records,)."""
     return np.asarray(toss(keys, "held out") < np.uint64(int(fraction * 2.0**64)))
 
 
 def siphash(keys: Keys, words: Sequence[np.ndarray], outputs: int) -> tuple[np.ndarray, ...]:
-    """SipHash-2-4 of messages of whole words (uint64), side by side; keys are broadcast.
+    """Compute SipHash-2-4 of many messages of uint64 words; keys are broadcast.
 
     ``outputs`` is 1 for the 64-bit function, 2 for the 128-bit one (low word first).
     """
@@ -118,7 +118,7 @@ def _rotate(word: np.ndarray, bits: int, spare: np.ndarray) -> None:
 
 
 def _content(records: Records) -> list[np.ndarray]:
-    """A record's content as words; equal numbers have equal words, be zero negative or not."""
+    """Return the records' content as words; equal numbers have equal words, including -0.0 and 0.0."""
     numbers = [*records.x.T, *([] if records.y is None else [records.y])]
     words = [(np.ascontiguousarray(column) + 0.0).view(np.uint64) for column in numbers]
     if records.individual is not None:
@@ -127,7 +127,7 @@ def _content(records: Records) -> list[np.ndarray]:
 
 
 def _cells(column: pd.Series[Any], *, texts: bool = False) -> np.ndarray:
-    """A column's cells as words, each from itself alone: a number is the same alone and among texts, unless ``texts`` differ."""
+    """Return a column's cells as words; numbers and their texts are equal, unless ``texts`` is True."""
     if column.dtype.kind in "iuf":
         cells = column.to_numpy(dtype=float) + 0.0
         cells[np.isnan(cells)] = np.nan
@@ -162,12 +162,12 @@ def _hashed(words: Sequence[np.ndarray], secret: bytes, records: int) -> Keys:
 
 
 def _numbered(hashed: Keys, same: Keys | None = None) -> Keys:
-    """Keys of records, equal ones (those with the ``same`` hash, if given) told apart by their number."""
+    """Derive keys from hashes, numbering equal records (those with the ``same`` hash, if given)."""
     return _long_hash(hashed, [_number_equals(same or hashed)], len(hashed[0]))
 
 
 def _long_hash(keys: Keys, words: Sequence[np.ndarray], records: int) -> Keys:
-    """The 128-bit function over all records, a block at a time; one key may serve all."""
+    """Compute the 128-bit hash of all records in blocks, with a key per record or one for all."""
     low, high = np.empty(records, np.uint64), np.empty(records, np.uint64)
     for start in range(0, records, _BLOCK):
         piece = slice(start, start + _BLOCK)

@@ -1,4 +1,4 @@
-"""Exact numbers for budgets: parsed from decimal text, never from binary noise."""
+"""Exact numbers for budgets, parsed from decimal text, not from binary floats."""
 
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
@@ -9,16 +9,15 @@ from numbers import Rational
 from privfed.errors import InputError
 
 Number = Fraction | int | float | str | Decimal
-RESOLUTION = 10**15  #: Irrational costs are rounded up to this many units per one
-EXPONENT = 400  #: Largest power of ten in text: "1e999999999" is a denial of service
-FLOATS = 300  #: Largest power of ten in people's files: floats hold it and its root
+RESOLUTION = 10**15  #: Irrational costs are rounded up to a multiple of 1 / RESOLUTION
+EXPONENT = 400  #: Maximum power of ten in text: "1e999999999" would exhaust memory
+FLOATS = 300  #: Maximum power of ten in users' files: floats hold it and its root
 
 
 def exact(value: Number, name: str = "value", *, zero: bool = False) -> Fraction:
     """Turn a number into an exact, finite, positive fraction; a float by its shortest decimal text.
 
-    InputError names it if it is no number, not finite, or not positive (or 0, where that is
-    allowed).
+    InputError, with the name: not a number, not finite, or not positive (0 is allowed if ``zero``).
     """
     number = _parse(value, name)
     if number < 0 or (number == 0 and not zero):
@@ -28,7 +27,7 @@ def exact(value: Number, name: str = "value", *, zero: bool = False) -> Fraction
 
 
 def readable(value: Number, name: str = "value", *, zero: bool = False) -> Fraction:
-    """Read a number that a person wrote, as :func:`exact` does, within what floats can hold."""
+    """Read a user's number like :func:`exact`, within the range of floats."""
     number = exact(value, name, zero=zero)
     if number and not Fraction(1, 10**FLOATS) <= number <= 10**FLOATS:
         raise InputError(_beyond(name, FLOATS))
@@ -65,7 +64,7 @@ def _parse(value: Number, name: str) -> Fraction:
 
 
 def round_up(value: float) -> Fraction:
-    """Round a computed cost up to the resolution, with the float's own error on top."""
+    """Round a computed cost up to the resolution, after adding a margin for float error."""
     if not math.isfinite(value) or value < 0:
         raise InputError(f"a cost must be finite and not negative, not {value!r}")
     outward = value * (1 + 1e-14)
@@ -73,39 +72,39 @@ def round_up(value: float) -> Fraction:
 
 
 def float_up(value: Fraction) -> float:
-    """Give the smallest float that is not below the fraction."""
+    """Return the smallest float that is not below the fraction."""
     number = float(value)
     return number if Fraction(number) >= value else math.nextafter(number, math.inf)
 
 
 def shown(value: Fraction | float, digits: int = 4) -> str:
-    """Write an epsilon for people, rounded up to some digits: a positive one is never shown as 0."""
+    """Format an epsilon, rounded up to significant digits: a positive one is never shown as 0."""
     return _shown(value, digits, ROUND_CEILING)
 
 
 def shown_percent(share: Fraction | float) -> str:
-    """Write a bound that is a fraction in per cent, rounded up to three digits."""
+    """Format a bound on a fraction in per cent, rounded up to three digits."""
     return f"{shown(100 * share, 3)} %"
 
 
 def apart(one: float, other: float) -> str:
-    """Write what a number is and what it is not, by as many digits as tell them apart: ``1.00000001, not 1``."""
+    """Format two unequal numbers with as many digits as distinguish them: ``1.00000001, not 1``."""
     told = ((f"{one:.{digits}g}", f"{other:.{digits}g}") for digits in range(4, 18))
     return next((f"{a}, not {b}" for a, b in told if a != b), f"{one}, not {other}")
 
 
 def shown_down(value: Fraction | float, digits: int = 4) -> str:
-    """Write what is left of an epsilon for people, rounded down to some digits."""
+    """Format a remaining epsilon, rounded down to significant digits."""
     return _shown(value, digits, ROUND_FLOOR)
 
 
 def shown_delta(value: Fraction | float) -> str:
-    """Write a delta for people, rounded up to four digits: ``1e-05``, ``1.46e-05``, ``0``."""
+    """Format a delta, rounded up to four digits: ``1e-05``, ``1.46e-05``, ``0``."""
     return f"{float(_rounded(value, 4, ROUND_CEILING)):g}"
 
 
 def at_delta(value: Fraction | float) -> str:
-    """Write a delta behind its epsilon: `` at delta 1e-05``, nothing for 0."""
+    """Format a delta to follow its epsilon: `` at delta 1e-05``, empty for 0."""
     return f" at delta {shown_delta(value)}" if value else ""
 
 
@@ -117,7 +116,7 @@ def _shown(value: Fraction | float, digits: int, rounding: str) -> str:
 
 
 def _rounded(value: Fraction | float, digits: int, rounding: str) -> Decimal:
-    """Round a number to some digits; a float stands for the decimal that it is written as."""
+    """Round a number to significant digits; a float counts as its shortest decimal text."""
     number = Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
     return Context(prec=digits, rounding=rounding).divide(
         Decimal(number.numerator), Decimal(number.denominator)
@@ -126,7 +125,7 @@ def _rounded(value: Fraction | float, digits: int, rounding: str) -> Decimal:
 
 @lru_cache(maxsize=4096)
 def text(value: Fraction) -> str:
-    """Write a fraction exactly: as a decimal where one exists, else as ``p/q``."""
+    """Format a fraction exactly: as a decimal if one exists, else as ``p/q``."""
     twos, rest = _divide_out(value.denominator, 2)
     fives, rest = _divide_out(rest, 5)
     if rest != 1:
@@ -141,7 +140,7 @@ def text(value: Fraction) -> str:
 
 
 def _divide_out(number: int, prime: int) -> tuple[int, int]:
-    """How often a prime divides a number, and what is left."""
+    """Return how often a prime divides a number, and the remaining factor."""
     times = 0
     while number % prime == 0:
         number, times = number // prime, times + 1

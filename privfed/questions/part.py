@@ -1,6 +1,7 @@
-"""Public facts of one named array of an answer, with its derived sensitivity.
+"""Public facts of one named array of an answer, including its derived sensitivity.
 
-That says how far the *records* can move it, in grid units; the query derives it from public values.
+The sensitivity bounds its change by *records*, in grid units; the query derives it from public
+values.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from privfed.errors import PolicyError, QueryError
 Relation = Literal["add-or-remove", "replace-one"]
 Unit = Literal["record", "rule", "individual", "client"]
 
-GRID = Fraction(1, 2**30)  #: Of sums: contributions are floored to it per record
+GRID = Fraction(1, 2**30)  #: Of sums: each record's contributions are truncated to it
 
 
 class PartType(StrEnum):
     """The type of an array of an answer."""
 
-    COUNTS = "counts"  #: whole numbers of records
+    COUNTS = "counts"  #: integer numbers of records
     SUMS = "sums"  #: sums of bounded contributions, on a grid
     BITS = "bits"  #: one bit or row of bits for each individual of a cohort
     SCORES = "scores"  #: sums that a selection compares
@@ -34,13 +35,13 @@ class PartType(StrEnum):
 
     @property
     def adds_up(self) -> bool:
-        """Whether such numbers are sums over records of what each adds."""
+        """Whether such numbers are sums of the records' contributions."""
         return self in (PartType.COUNTS, PartType.SUMS, PartType.SCORES)
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Norms of the greatest change of a part, in whole grid units: L1 and squared L2."""
+    """Norms of a part's largest change, in integer grid units: L1 and squared L2."""
 
     l1: int
     l2_squared: int
@@ -55,16 +56,16 @@ class Bound:
         return Bound(self.l1 + other.l1, self.l2_squared + other.l2_squared)
 
     def times(self, steps: int) -> Bound:
-        """Group privacy: ``steps`` changes of one record each (triangle inequality)."""
+        """Return the bound for ``steps`` changes of one record each (group privacy, triangle inequality)."""
         return Bound(self.l1 * steps, self.l2_squared * steps**2)
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far the records can move a part."""
+    """Bounds on a part's change when records change, by neighbouring relation and unit."""
 
-    add_or_remove: Bound  #: one record more or less
-    replace_one: Bound | None = None  #: in another's place; twice that unless derived tighter
+    add_or_remove: Bound  #: one record added or removed
+    replace_one: Bound | None = None  #: one record replaced; twice that unless derived tighter
     anything: Bound | None = None  #: all data of one individual replaced (local privacy)
     client: Bound | None = None  #: all data of one client added or removed, if the query bounds it
 
@@ -74,10 +75,10 @@ class Sensitivity:
         return cls(Bound(l1, l1**2 if l2_squared is None else l2_squared))
 
     def under(self, unit: Unit, relation: Relation, cap: int | None) -> Bound:
-        """Give the bound for one unit of privacy, of at most ``cap`` records, under a relation.
+        """Return the bound for one unit of privacy, of at most ``cap`` records, under a relation.
 
-        A bound over anything that an individual may hold needs no cap; a client may stand for many
-        individuals, so it is no bound for one. PolicyError: the unit needs a cap.
+        A bound for all data of an individual needs no cap. It is no bound for a client, which may
+        hold many individuals. PolicyError: the unit needs a cap.
         """
         record = self.add_or_remove
         if relation == "replace-one":
@@ -96,7 +97,7 @@ class Sensitivity:
         return self._of(record, cap)
 
     def _of(self, record: Bound, cap: int) -> Bound:
-        """Replacing j records by k replaces min(j, k) and adds or removes the rest."""
+        """Return the bound for ``cap`` records: replacing j by k replaces min(j, k), and adds or removes the rest."""
         single = self.add_or_remove
         larger = Bound(max(record.l1, single.l1), max(record.l2_squared, single.l2_squared))
         return larger.times(cap)
@@ -113,10 +114,10 @@ def _whole(units: int) -> int:
 class Part:
     """Public facts of one named array."""
 
-    type: PartType  #: what the numbers are
+    type: PartType  #: the type of its numbers
     axes: tuple[str, ...]  #: a name for each axis (``node``, ``feature``, ``set``, ``bin``, ...)
     shape: tuple[int, ...]  #: sizes; -1 depends on data (unprotected parts only)
-    sensitivity: Sensitivity | None = None  #: or ``None``: no finite one exists
+    sensitivity: Sensitivity | None = None  #: None if no finite one exists
     grid: Fraction = Fraction(1)  #: value of one unit of the released integers
 
     def __post_init__(self) -> None:
@@ -130,15 +131,15 @@ class Part:
 
     @property
     def size(self) -> int:
-        """Number of cells; data-dependent sizes count as one."""
+        """Number of cells; data-dependent sizes count as 1."""
         return math.prod(max(size, 1) if size < 0 else size for size in self.shape)
 
 
 def on_grid(values: np.ndarray, grid: Fraction = GRID) -> np.ndarray:
     """Truncate each record's contributions to integer grid units, towards zero, in float64.
 
-    Truncated and not rounded: ``sum(floor(|v| / grid)) <= sum(|v|) / grid``, so an L1 bound on the
-    values stays one on the units. Sums are exact below 2^53.
+    Truncation, unlike rounding, has ``sum(floor(|v| / grid)) <= sum(|v|) / grid``, so an L1 bound
+    on the values is one on the units. Sums are exact below 2^53.
     """
     scaled: np.ndarray = np.trunc(np.multiply(values, grid.denominator / grid.numerator))
     return scaled

@@ -1,6 +1,6 @@
-"""The only way from a name in text to an object: installed entry points, our own included.
+"""Look up objects by name, only among installed entry points (also for built-in ones).
 
-Plugins are imported when first loaded; no class is ever built from a name found in data.
+Plugins are imported when first loaded. No class is ever looked up otherwise from a name in data.
 """
 
 import sys
@@ -13,7 +13,7 @@ from typing import Any
 from privfed.errors import Faults, PluginError, did_you_mean
 from privfed.tables.toml_file import naming
 
-#: The kinds of plugin, and what one of each is called.
+#: The groups of plugins, and the name of one member of each.
 GROUPS = {
     "laws": "law",
     "mechanisms": "mechanism",
@@ -22,7 +22,7 @@ GROUPS = {
     "learners": "learner",
     "attacks": "attack",
 }
-#: What a plugin of each kind is derived from; named, so that asking imports nothing.
+#: Base class of each group's plugins, by name, so that looking it up imports nothing.
 BASES = {
     "laws": ("privfed.privacy.laws", "Law"),
     "mechanisms": ("privfed.privacy.mechanism", "Mechanism"),
@@ -35,7 +35,7 @@ BASES = {
 
 @cache
 def available(group: str) -> dict[str, EntryPoint]:
-    """List what is installed in a group, by name (PluginError: one name by two distributions)."""
+    """Return a group's installed plugins by name (PluginError: two distributions use one name)."""
     if group not in GROUPS:
         raise PluginError(f"no plugin group {group!r}; the groups are {', '.join(GROUPS)}")
     found: dict[str, EntryPoint] = {}
@@ -51,7 +51,7 @@ def available(group: str) -> dict[str, EntryPoint]:
 
 
 def check(group: str, name: str) -> None:
-    """Check that a name is installed, without importing it (PluginError: suggests a similar one)."""
+    """Check that a name is installed, without importing it (else PluginError, with a similar name)."""
     points = available(group)
     if name not in points:
         listed = f"; installed are {', '.join(sorted(points)) or 'none'}"
@@ -61,24 +61,24 @@ def check(group: str, name: str) -> None:
 
 
 def check_all(named: Iterable[tuple[str, str]], where: str, faults: Faults) -> None:
-    """Collect what :func:`check` finds of groups and names that a file, called ``where``, names."""
+    """Run :func:`check` on all (group, name) pairs of the file ``where``, collecting the faults."""
     for group, name in named:
         with faults.collected(), naming(where):
             check(group, name)
 
 
 def load(group: str, name: str) -> Any:
-    """Import the class that a name stands for.
+    """Import the class installed under a name.
 
     Raises:
-        PluginError: the name is unknown (it says which there are), its module raises, or what it stands for
-            is no class of its group, lacks methods, or calls itself otherwise.
+        PluginError: the name is unknown (the known ones are listed), its module raises, or the object is no
+            class of its group, lacks methods, or has another name.
     """
     check(group, name)
     point = available(group)[name]
     try:
         loaded = point.load()
-    except Exception as error:  # whatever a module raises while it is imported
+    except Exception as error:  # importing a module may raise anything
         known = isinstance(error, ImportError | AttributeError)
         told = f"cannot be loaded: {error if known else f'{type(error).__name__}: {error}'}"
         raise PluginError(f"{GROUPS[group]} {name!r} of {_source(point)} {told}") from error
@@ -133,7 +133,7 @@ def blamed(error: Exception) -> str:
 
 
 def version(group: str, name: str) -> str:
-    """The distribution and version that a name comes from."""
+    """Return the distribution and version that a name comes from."""
     point = available(group).get(name)
     return "" if point is None else _source(point)
 

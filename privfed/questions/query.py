@@ -1,4 +1,4 @@
-"""What a server may ask: frozen public values, and what a client computes from them."""
+"""Base classes of queries: frozen public values, and the computation at a client."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from privfed.questions.part import Part
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 
-REMEMBERED = 2**24  #: Largest query that is remembered, in bytes
-ROW, CALL = 3e4, 3e7  #: Work of evaluating a query on one record, and on none, in multiply-adds
+REMEMBERED = 2**24  #: Maximum size of a cached query, in bytes
+ROW, CALL = 3e4, 3e7  #: Default work per record, and per evaluation, in multiply-adds
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What a query sees at a client."""
+    """What a query can read at a client."""
 
     records: Any  #: the owner's records, already clipped to the schema
     schema: Schema  #: the public data dictionary
@@ -32,27 +32,27 @@ class View:
 
     @property
     def table(self) -> Records:
-        """The records as a table; an error where they are something else."""
+        """The records as a table (TypeError: they are something else)."""
         if not isinstance(self.records, Records):
             raise TypeError("this query needs tabular records")
         return self.records
 
     def rng(self, label: str) -> np.random.Generator:
-        """The client's secret, repeatable random stream for a purpose.
+        """Return a repeatable random generator for a purpose, seeded by the client's secret.
 
-        A stream knows no records: one more or less may change the values of all others. For a
-        subsample or a bootstrap use :meth:`coins`.
+        Its values do not belong to records: adding or removing one may shift the values of all
+        others. For a subsample or a bootstrap use :meth:`coins`.
         """
         seed = hashlib.sha256(self.secret + b"\x00" + label.encode()).digest()
         return np.random.default_rng(np.frombuffer(seed, dtype=np.uint32))
 
     def coins(self, label: str) -> np.ndarray:
-        """Each record's secret, repeatable coin for a purpose: uniform uint64, shape (records,).
+        """Return each record's secret, repeatable coin for a purpose: uniform uint64, shape (records,).
 
-        A coin follows from the client's secret, the label and the record's content (equal records
-        are told apart by a counter), so one record more or less changes no other's: a sum over the
-        records whose coin lies below a threshold has the sensitivity of the whole sum. TypeError:
-        the records are no table, or the client has no secret.
+        A coin depends on the client's secret, the label and the record's content (equal records are
+        numbered), so adding or removing a record changes no other's coin: a sum over the records
+        whose coin is below a threshold has the sensitivity of the sum over all. TypeError: the
+        records are no table, or the client has no secret.
         """
         if not self.secret:
             raise TypeError("coins need a client's secret; without one everybody could toss them")
@@ -62,24 +62,24 @@ class View:
 
     @classmethod
     def of(cls, schema: Schema, x: np.ndarray, y: np.ndarray | None = None) -> Self:
-        """A view of records that an attacker makes up: encoded, (records, features), and targets."""
+        """Build a view of synthetic records for attacks: encoded features (records, features), and targets."""
         return cls(Records(schema, x, y), schema)
 
 
 @dataclass(frozen=True, eq=False)
 class Equations:
-    """What one part of an answer says of its members: ``added`` summed over them is ``told``."""
+    """Linear equations from one part of an answer: the members' ``added`` sum to ``told``."""
 
-    added: np.ndarray  #: what each record would add, shape (records, *cells)
-    told: np.ndarray  #: the sum before any noise, shape (cells)
-    error: np.ndarray | float = 0.0  #: largest difference, in the same units, (cells) or scalar
+    added: np.ndarray  #: each record's contribution, shape (records, *cells)
+    told: np.ndarray  #: the released sum, shape (cells)
+    error: np.ndarray | float = 0.0  #: maximum error, in the same units, (cells) or scalar
 
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """What some cells of an answer sum, where secret coins decide how often each record counts."""
+    """Contributions to cells of an answer in which secret coins weight each record."""
 
-    draw: str  #: of the coins; its cells count a record equally often (a bootstrap)
+    draw: str  #: label of the coins; its cells have the same weights (a bootstrap)
     part: str  #: the part
     cells: np.ndarray  #: flat indices into the part, shape (cells,)
     added: np.ndarray  #: what each record would add, counted once, shape (records, cells)
@@ -87,63 +87,63 @@ class Drawn:
 
 @dataclass(frozen=True, eq=False)
 class LocalView(View):
-    """What a local effect sees at a client; its cache is shared with no other query."""
+    """What a local effect can access at a client; its cache is not shared with other queries."""
 
     shelf: MutableMapping[str, Any] = field(default_factory=dict)  #: durable plain data, by name
 
 
 class Query(ABC):
-    """A query: a frozen dataclass of public values.
+    """Base class of queries: frozen dataclasses of public values.
 
-    ``evaluate`` is pure in (records, query, client secret): the query carries the tree or the
-    state.
+    ``evaluate`` is a pure function of (records, query, client secret): any tree or state is in the
+    query.
     """
 
-    kind: ClassVar[str]  #: What a policy's line names, such as ``"fuzzy_tree.level"``
-    #: Whether counts, sums and scores are sums over the records of what each alone would give. Not
-    #: where records are judged together (an order statistic, a cap by person) or coins are tossed.
+    kind: ClassVar[str]  #: Its name in policies, such as ``"fuzzy_tree.level"``
+    #: Whether counts, sums and scores are sums of each record's answer alone. False if records are
+    #: evaluated together (an order statistic, a cap by person) or coins are drawn.
     linear: ClassVar[bool] = True
-    #: Whether it is put to the records that the owner keeps from training
+    #: Whether it is evaluated on the owner's held-out records
     held_out: ClassVar[bool] = False
 
     @abstractmethod
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """All that can leave, derived without data (QueryError: the query makes no sense)."""
+        """Return all parts that can be released, derived without data (QueryError: invalid query)."""
 
     @abstractmethod
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Compute every part from the records: integer grid units, or floats for values.
 
-        Total: it answers for any records that the schema allows, from none on. A protected query
-        that fails for some of them tells by it that they are there.
+        It must succeed for all records that the schema allows, including none: a failure that
+        depends on the records would reveal them.
         """
 
     def memory(self, cells: int) -> int:
-        """Most bytes that evaluating so many cells takes beside the records, whatever their number.
+        """Return the maximum memory for evaluating ``cells`` cells, in bytes, without the records.
 
-        A query that takes more than a few copies of its answer says so; the gate refuses what is
-        too large before anything is charged or read.
+        Override if it takes more than a few copies of the answer; the gate refuses queries that are
+        too large before charging or reading anything.
         """
         return 2**26 + 6 * 8 * cells
 
     def work(self, records: int) -> float:
-        """Multiply-adds of evaluating it on so many records, by which attacks count what they put again."""
+        """Return the work of one evaluation in multiply-adds, for attacks' limits on repeated evaluations."""
         return CALL + ROW * records
 
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
     ) -> Mapping[str, np.ndarray]:
-        """Mark the cells that would give a record away; a mask for each part that has any.
+        """Return a mask of the cells that would reveal a record, for each part that has any.
 
-        ``strict`` also marks what could be used to subtract such a cell.
+        ``strict`` also marks cells from which such a cell could be computed by subtraction.
         """
         return {}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
-        """What the answer would be for each record alone, in grid units, before any noise.
+        """Return the answer for each record alone, in grid units, without noise.
 
-        Each part that adds up, shape (records, *the part's own); its sum over the records is
-        :meth:`evaluate`'s. Empty if not :attr:`linear`. A faster override must agree with this
+        Each additive part has shape (records, *the part's shape); its sum over the records equals
+        :meth:`evaluate`. Empty if not :attr:`linear`. A faster override must agree with this
         default.
         """
         if not self.linear:
@@ -159,10 +159,10 @@ class Query(ABC):
         }
 
     def equations(self, answer: Mapping[str, np.ndarray], view: View) -> Mapping[str, Equations]:
-        """What an answer, each part as released, in grid units, says of who was there.
+        """Return linear equations in the members from an answer, released parts in grid units.
 
-        By default the members' contributions add up to it. Overridden by queries whose answers
-        become such a sum for those who saw them (a mean, or local steps from a public state).
+        By default the members' contributions add up to the answer. Override if an answer can be
+        turned into such a sum (a mean, or local steps from a public state).
         """
         added = self.contribution(view)
         return {
@@ -172,12 +172,12 @@ class Query(ABC):
         }
 
     def drawn(self, view: View) -> Iterator[Drawn]:
-        """What each record would add, were it drawn: for answers over secret samples (a bootstrap)."""
+        """Yield each record's contribution if it is drawn, for answers over secret samples (a bootstrap)."""
         return iter(())
 
     @cached_property
     def fields(self) -> bytes:
-        """The query's public values as deterministic bytes, in the types that it declares."""
+        """The query's public values as deterministic bytes, in its declared types."""
         return wire.canonical(self)
 
     @cached_property
@@ -187,14 +187,14 @@ class Query(ABC):
 
     @classmethod
     def from_fields(cls, fields: bytes) -> Self:
-        """Read the query's public values; unknown, missing or ill-typed ones are a WireError."""
+        """Read the query's public values; WireError: unknown, missing or ill-typed ones."""
         return wire.decode(fields, cls)
 
     @classmethod
     def from_canonical(cls, fields: bytes) -> Self:
-        """Read a query's canonical form, its arrays read-only; any other form is a WireError.
+        """Read a query's canonical form, with read-only arrays (WireError: any other form).
 
-        The last two are cached: in one process the same query reaches every client's gate.
+        The last two are cached: in one process every client's gate reads the same query.
         """
         small = len(fields) <= REMEMBERED
         query: Self = (_frozen if small else _frozen.__wrapped__)(cls, fields)
@@ -209,7 +209,7 @@ def _frozen(kind: type[Any], fields: bytes) -> Any:
 
 
 def _freeze(value: object) -> None:
-    if isinstance(value, float | int | str):  # most of what a query holds
+    if isinstance(value, float | int | str):  # the most frequent types
         return
     if isinstance(value, np.ndarray):
         value.setflags(write=False)
@@ -224,21 +224,21 @@ def _freeze(value: object) -> None:
 
 
 class LocalEffect(Query):
-    """A request to keep something, of which nothing leaves: neither a part nor whether it worked.
+    """A request to store something at the client; releases nothing, not even whether it succeeded.
 
-    It costs nothing, and is allowed by a policy's ``local`` list. Its effect comes after its ledger
-    row is durable, and once, however often it is sent.
+    It costs nothing, and is allowed by a policy's ``local`` list. It takes effect after its ledger
+    row is durable, and only once, even if it is sent repeatedly.
     """
 
     @final
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """Nothing, once the values make sense."""
+        """Return nothing, after :meth:`check`."""
         self.check(schema)
         return {}
 
     @final
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Nothing."""
+        """Return nothing."""
         return {}
 
     def check(self, schema: Schema) -> None:
@@ -246,26 +246,26 @@ class LocalEffect(Query):
 
     @abstractmethod
     def take_effect(self, view: LocalView) -> None:
-        """Work on the records and the shelf; whatever it raises, only the owner learns of it."""
+        """Work on the records and the shelf; exceptions are reported only to the owner."""
 
 
 class CohortQuery(Query):
-    """A query to the individuals of a cohort: each asked one gives one column of the answer."""
+    """A query to the individuals of a cohort; each queried one gives one column of the answer."""
 
     linear: ClassVar[bool] = False
 
     def fits(self, records: Any) -> bool:
-        """Whether it was written for such records, by public facts of theirs alone."""
+        """Whether the query is for such records, judged by their public facts only."""
         return True
 
     @abstractmethod
     def asked(self, people: int) -> np.ndarray:
-        """Who is asked: distinct positions in a cohort; public (QueryError: one of another size)."""
+        """Return who is queried: distinct positions in the cohort; public (QueryError: a cohort of another size)."""
 
     def unhashed(self) -> tuple[CohortQuery, np.ndarray] | None:
-        """The other query of whose bits the answers are public hashes, or ``None``.
+        """Return the query whose bits are hashed to these answers, with the hash, or None.
 
-        An individual sets at most one of its bits; with it, whether that bit would set the answer
-        to this one, shape (the other's bits, individuals asked).
+        An individual sets at most one bit of that query. The hash is whether that bit sets the
+        answer to this query, shape (the other's bits, individuals queried).
         """
         return None

@@ -1,7 +1,7 @@
-"""How many threads linear algebra takes.
+"""The number of threads used by linear algebra.
 
-A protocol's matrices are small and its products many: BLAS threads that wait for one another take
-several times what one takes, and all of a shared machine.
+Protocols compute many products of small matrices: several BLAS threads are slower than one, and
+occupy a shared machine.
 """
 
 from contextlib import AbstractContextManager
@@ -11,7 +11,7 @@ from threadpoolctl import ThreadpoolController
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Let BLAS take one thread inside, in the whole process; afterwards as many as before."""
+    """Return a context manager that limits BLAS to one thread, in the whole process."""
     limited: AbstractContextManager[object] = _libraries().limit(limits=1, user_api="blas")
     return limited
 

@@ -1,8 +1,8 @@
-"""Decision trees as public values: arrays, checked once, traversed by all records at once.
+"""Decision trees as public values: arrays, validated once, with vectorized traversal.
 
-Branch k of a split holds ``cuts[k - 1] <= x < cuts[k]``. A split by categories sends the listed
+Branch k of a split takes ``cuts[k - 1] <= x < cuts[k]``. A split by categories sends the listed
 ones left. Other values (missing, an unknown category) go to the last branch. So a record reaches
-exactly one leaf, and on each level at most one node: cells are crisp and disjoint.
+exactly one leaf, and at most one node on each level: cells are crisp and disjoint.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from privfed.questions.cells import DEPTH
 from privfed.questions.part import Bound, Sensitivity
 from privfed.tables.schema import Column, Schema, shown
 
-MOST_NODES, MOST_BRANCHES = 2**22, 256  #: Bounds on what a stranger's tree costs a client
-_PAIRS = 2**15  #: Records times trees that walk side by side, within a processor's cache
+MOST_NODES, MOST_BRANCHES = 2**22, 256  #: Limits on the size of a received tree
+_PAIRS = 2**15  #: Records times trees traversed at a time, to fit the processor's cache
 
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """What trees and forests share: one row for each node, a child after its parent.
+    """Base class of trees and forests: one row per node, children after their parents.
 
-    QueryError ``malformed``: another type or shape, links that form no trees, cuts that do not
-    rise.
+    QueryError ``malformed``: wrong type or shape, links that form no trees, cuts that do not
+    increase.
     """
 
-    feature: np.ndarray  #: split by a node, -1 for a leaf; int64, shape (nodes,)
-    children: np.ndarray  #: of branches, then -1; int64, shape (nodes, branches), none or 2+
-    cuts: np.ndarray  #: rising between branches, then inf; float64, (nodes, branches - 1)
-    #: the codes that go left at a split by categories, which has two branches; bool, shape (nodes,
+    feature: np.ndarray  #: a node's split feature, -1 for a leaf; int64, shape (nodes,)
+    children: np.ndarray  #: by branch, then -1; int64, shape (nodes, branches), 0 or 2+ used
+    cuts: np.ndarray  #: increasing, then inf; float64, shape (nodes, branches - 1)
+    #: codes that go left at a split by categories, which has two branches; bool, shape (nodes,
     #: codes), or no columns
     categories: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), bool))
 
@@ -51,7 +51,7 @@ class Nodes:
             object.__setattr__(self, name, array)
 
     def _roots(self) -> np.ndarray:
-        """Where each tree begins."""
+        """Return the root of each tree."""
         return np.zeros(1, np.int64)
 
     def _check_arrays(self) -> None:
@@ -71,7 +71,7 @@ class Nodes:
         _require(len(self.categories) == nodes, "each node needs one row of categories")
 
     def _check_links(self) -> None:
-        """Each node but the roots has one parent, and comes after it."""
+        """Check that each node except the roots has one parent, and comes after it."""
         nodes, roots = len(self.feature), self._roots()
         used = self.children >= 0
         _require(bool((self.children >= -1).all()), "a child is a node, or -1")
@@ -87,7 +87,7 @@ class Nodes:
         _require(bool((trees[0] == trees[1]).all()), "a child lies in its parent's tree")
 
     def _check_splits(self) -> None:
-        """Branches without gaps, and rising cuts between them or categories, not both."""
+        """Check that branches have no gaps, and splits have increasing cuts or categories, not both."""
         used = self.children >= 0
         branches, inner = used.sum(axis=1), self.feature >= 0
         _require(bool((self.feature >= -1).all()), "a feature is a number from 0, or -1")
@@ -117,7 +117,7 @@ class Nodes:
 
     @cached_property
     def depths(self) -> np.ndarray:
-        """How far each node lies below its root, shape (nodes,), up to the limit."""
+        """Each node's depth below its root, shape (nodes,), up to the limit."""
         depths = np.zeros(len(self.feature), np.int64)
         level: np.ndarray = self._roots()
         for depth in range(1, DEPTH + 2):
@@ -128,18 +128,19 @@ class Nodes:
 
     @property
     def depth(self) -> int:
-        """The longest way from a root to a leaf."""
+        """The maximum depth of a leaf."""
         return int(self.depths.max())
 
     @cached_property
     def leaves(self) -> np.ndarray:
-        """The nodes without branches, rising."""
+        """The nodes without branches, in increasing order."""
         return np.flatnonzero(self.feature < 0)
 
     def blocks(self, x: np.ndarray) -> Iterator[tuple[slice, slice, np.ndarray]]:
-        """Traverse blocks of trees by blocks of records (records, features), in bounded memory.
+        """Traverse the trees with ``x`` (records, features) by blocks, in bounded memory.
 
-        Yields which records, which trees, and the leaves reached, int64, shape (trees, records).
+        Yields slices of records and of trees, and the leaves reached, int64, shape (trees,
+        records).
         """
         x = np.ascontiguousarray(x, dtype=float)
         _require(self.feature.max() < x.shape[1], "a split names an unknown feature")
@@ -152,7 +153,7 @@ class Nodes:
                 yield rows, trees, self._walk(x[rows], trees)
 
     def _walk(self, x: np.ndarray, trees: slice) -> np.ndarray:
-        """The leaf of each tree that each record reaches; all take their steps together."""
+        """Return the leaf of each tree that each record reaches, moving all one level at a time."""
         feature, following, width = self._steps
         rows, values = np.arange(len(x)) * x.shape[1], x.ravel()
         at = np.repeat(self._roots()[trees, None], len(x), axis=1)
@@ -167,7 +168,7 @@ class Nodes:
 
     @cached_property
     def _steps(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """Each node's feature and, end to end, its branches' nodes; a leaf is followed by itself."""
+        """Each node's feature, flattened children (a leaf's are itself), and the number of branches."""
         own = np.arange(len(self.feature))[:, None]
         following = np.where(self.children >= 0, self.children, own)
         return np.maximum(self.feature, 0), following.ravel(), following.shape[1]
@@ -207,7 +208,7 @@ class Tree(Nodes):
     def binary(
         cls, feature: np.ndarray, cut: np.ndarray, left: np.ndarray, right: np.ndarray
     ) -> Self:
-        """Build from a row for each node: ``x < cut`` goes left; a leaf's feature is negative."""
+        """Build from one row per node: ``x < cut`` goes left; a leaf's feature is negative."""
         inner = np.asarray(feature) >= 0
         children = np.where(inner[:, None], np.column_stack([left, right]), -1)
         cuts = np.where(inner, cut, np.inf)[:, None]
@@ -216,14 +217,14 @@ class Tree(Nodes):
         )
 
     def reach(self, x: np.ndarray) -> np.ndarray:
-        """The leaf that each record of ``x`` (records, features) reaches, int64, shape (records,)."""
+        """Return the leaf that each record of ``x`` (records, features) reaches, int64, shape (records,)."""
         leaves = np.empty(len(x), np.int64)
         for rows, _, reached in self.blocks(x):
             leaves[rows] = reached[0]
         return leaves
 
     def paths(self) -> tuple[tuple[Span, ...], ...]:
-        """What a record must meet to reach each node, one span a feature, in order of first use."""
+        """Return the conditions on the path to each node, one span per feature, in order of first use."""
         paths: list[dict[int, Span]] = [{} for _ in self.feature]
         for node in np.flatnonzero(self.feature >= 0):
             for child, span in self.branches(int(node)):
@@ -232,7 +233,7 @@ class Tree(Nodes):
         return tuple(tuple(path.values()) for path in paths)
 
     def branches(self, node: int) -> list[tuple[int, Span]]:
-        """The children of a node, each with what leads to it."""
+        """Return a node's children, each with the condition of its branch."""
         feature, below = int(self.feature[node]), self.children[node]
         children = [int(child) for child in below[below >= 0]]
         listed = np.flatnonzero(self.categories[node])
@@ -246,7 +247,7 @@ class Tree(Nodes):
         return [(child, Span(feature, ends[at], ends[at + 1])) for at, child in enumerate(children)]
 
     def conditions(self, columns: Sequence[Column]) -> list[str]:
-        """What leads to each node from the one above, as text: of a category, those that the branches above have left."""
+        """Return each node's branch condition as text; categories excluded higher up are left out."""
         paths, found = self.paths(), [""] * len(self.feature)
         for node in np.flatnonzero(self.feature >= 0):
             for child, span in self.branches(int(node)):
@@ -256,9 +257,9 @@ class Tree(Nodes):
         return found
 
     def read(self, columns: Sequence[Column]) -> tuple[int, list[list[tuple[str, int]]]]:
-        """The tree as people read it: where it begins, and of each node the branches, what leads there and whereto.
+        """Return the simplified tree for display: its root, and each node's branches as (condition, child).
 
-        Branches that no record can take are left out, and a split of which one branch is left is passed over.
+        Branches that no record can take are left out, and splits with one remaining branch are skipped.
         """
         texts, begins = self.conditions(columns), list(range(len(self.feature)))
         met = [all(span.some(columns[span.feature]) for span in path) for path in self.paths()]
@@ -271,7 +272,7 @@ class Tree(Nodes):
         return begins[0], found
 
     def to_text(self, schema: Schema, leaf: Callable[[int], str] = "leaf {}".format) -> str:
-        """The tree as :meth:`read`, a line for each branch, indented by depth; ``leaf`` describes a leaf."""
+        """Format the tree of :meth:`read`, a line per branch, indented by depth; ``leaf`` describes a leaf."""
         root, branches = self.read(schema.features)
         if not branches[root]:
             return leaf(root)
@@ -287,9 +288,9 @@ class Tree(Nodes):
 
 @dataclass(frozen=True, eq=False)
 class Forest(Nodes):
-    """Many trees in one set of arrays, nodes numbered consecutively."""
+    """Many trees in one set of arrays, with nodes numbered consecutively."""
 
-    #: where each tree begins, rising from 0
+    #: root of each tree, increasing from 0
     roots: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))
 
     def __post_init__(self) -> None:
@@ -309,7 +310,7 @@ class Forest(Nodes):
 
     @classmethod
     def of(cls, trees: Sequence[Nodes]) -> Self:
-        """Join trees or forests; QueryError if there is none, or too many nodes."""
+        """Concatenate trees or forests (QueryError: none, or too many nodes)."""
         _require(len(trees) > 0, "a forest needs at least one tree")
         starts = np.cumsum([0, *(len(tree.feature) for tree in trees)])
         branches = max(tree.children.shape[1] for tree in trees)
@@ -330,7 +331,7 @@ class Forest(Nodes):
 
     @property
     def trees(self) -> tuple[Tree, ...]:
-        """The trees one by one, each numbered from 0."""
+        """The single trees, each with nodes numbered from 0."""
         ends = np.append(self.roots[1:], len(self.feature))
         return tuple(
             Tree(
@@ -343,27 +344,27 @@ class Forest(Nodes):
         )
 
     def sensitivity(self, units: int = 1) -> Sensitivity:
-        """Of sums over the leaves (or over the nodes of one level) of all trees.
+        """Return the sensitivity of sums over the leaves (or over the nodes of one level) of all trees.
 
-        Derivation: a record reaches exactly one leaf of each of the T trees, for a split sends
-        every value to exactly one branch. So where each record contributes from 0 to u = ``units``
-        to its leaf (1 for a count), one record more or less moves T sums by at most u each: L1 = T
-        u and squared L2 = T u^2. One in another's place moves, in each tree, two sums by at most u
-        each, or one sum by at most u: 2 T u and 2 T u^2.
+        Derivation: a record reaches exactly one leaf of each of the T trees, as a split sends every
+        value to exactly one branch. If each record contributes 0 to u = ``units`` to its leaf (1
+        for a count), adding or removing one changes T sums by at most u each: L1 = T u and squared
+        L2 = T u^2. Replacing one changes, in each tree, two sums by at most u each, or one sum by
+        at most u: 2 T u and 2 T u^2.
         """
         trees = len(self)
         once = Bound(trees * units, trees * units**2)
         return Sensitivity(once, replace_one=Bound(2 * trees * units, 2 * trees * units**2))
 
     def reach(self, x: np.ndarray) -> np.ndarray:
-        """The leaf of each tree that each record reaches, int64, shape (records, trees)."""
+        """Return the leaf of each tree that each record reaches, int64, shape (records, trees)."""
         leaves = np.empty((len(x), len(self)), np.int64)
         for rows, trees, reached in self.blocks(x):
             leaves[rows, trees] = reached.T
         return leaves
 
     def mean(self, x: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """The mean over trees of each record's leaf value (of a row for each node): (records, ...)."""
+        """Return the mean over trees of each record's leaf value (``values`` has a row per node): (records, ...)."""
         total = np.zeros((len(x), *values.shape[1:]))
         for rows, _, reached in self.blocks(x):
             for leaves in reached:
@@ -372,10 +373,10 @@ class Forest(Nodes):
 
 
 def cuts_of_thresholds(thresholds: np.ndarray) -> np.ndarray:
-    """Thresholds that send every number where scikit-learn does: left where ``float32(x) <= t``.
+    """Return float64 cuts that are equivalent to scikit-learn's, where ``float32(x) <= t`` goes left.
 
-    Its true boundary is half-way between the last float32 that goes left and the next one, and
-    there depends on which of the two is even.
+    The boundary is half-way between the last float32 that goes left and the next one; the midpoint
+    itself is rounded to the even one of the two.
     """
     thresholds = np.asarray(thresholds, dtype=float)
     last = thresholds.astype(np.float32)
@@ -400,18 +401,18 @@ def _widened(array: np.ndarray, width: int, filling: float) -> np.ndarray:
     return np.pad(array, ((0, 0), (0, missing)), constant_values=filling)
 
 
-# --- a condition on one feature: the values between two ends, or among some categories
+# --- a condition on one feature: an interval of values, or a set of categories
 
 
 @dataclass(frozen=True)
 class Span:
-    """``lower <= x < upper``, among the codes ``among`` (``None``: any) and not in ``besides``."""
+    """Condition ``lower <= x < upper``, in the codes ``among`` (None: any) and not in ``besides``."""
 
     feature: int  #: its index in the schema
-    lower: float = -np.inf  #: where the half-open interval begins; an infinite end is open
-    upper: float = np.inf  #: where it ends
-    among: frozenset[int] | None = None  #: codes of the only categories that meet it, or ``None``
-    besides: frozenset[int] = frozenset()  #: codes of categories that do not meet it
+    lower: float = -np.inf  #: inclusive lower end; -inf: none
+    upper: float = np.inf  #: exclusive upper end; inf: none
+    among: frozenset[int] | None = None  #: codes of the only categories that satisfy it; None: any
+    besides: frozenset[int] = frozenset()  #: codes of categories that do not satisfy it
 
     def __and__(self, other: Span) -> Span:
         both = [span.among for span in (self, other) if span.among is not None]
@@ -424,14 +425,14 @@ class Span:
         )
 
     def holds(self, values: np.ndarray) -> np.ndarray:
-        """Which values meet it."""
+        """Return which values satisfy the condition."""
         met = (values >= self.lower) & (values < self.upper)
         if self.among is not None:
             met &= np.isin(values, list(self.among))
         return np.asarray(met & ~np.isin(values, list(self.besides)))
 
     def some(self, column: Column) -> bool:
-        """Whether any value of a column within its bounds meets it."""
+        """Whether any value of a column within its bounds satisfies the condition."""
         if column.kind == "category":
             return bool(self.holds(np.arange(len(column.categories))).any())
         low, high = column.bounds
@@ -441,7 +442,7 @@ class Span:
         return least < self.upper and least <= high
 
     def text(self, column: Column) -> str:
-        """Write it as a clinician reads it: ``age < 57.2``, ``3 <= GCS < 8``, ``sex = female``."""
+        """Format the condition for display: ``age < 57.2``, ``3 <= GCS < 8``, ``sex = female``."""
         if column.kind != "category":
             return interval_text(column.name, self.lower, self.upper, column)
         codes = np.arange(len(column.categories))
@@ -449,9 +450,9 @@ class Span:
 
 
 def interval_text(name: str, lower: float, upper: float, column: Column | None = None) -> str:
-    """``lower <= name < upper`` without the ends that are open; a known column's are as exact as its values ask for.
+    """Format ``lower <= name < upper`` without infinite ends; a column's range sets the precision.
 
-    A whole number alone is ``name = lower``.
+    A single integer is ``name = lower``.
     """
     name, width = shown(name), np.inf if column is None else np.ptp(column.bounds)
     if column is not None and column.kind == "integer":
@@ -466,7 +467,7 @@ def interval_text(name: str, lower: float, upper: float, column: Column | None =
 
 
 def categories_text(column: Column, met: np.ndarray) -> str:
-    """The categories of a column that meet a condition, by name."""
+    """Format the categories of a column that satisfy a condition, by name."""
     named = [shown(name) for name, in_ in zip(column.categories, met, strict=True) if in_]
     if len(named) == 1:
         return f"{shown(column.name)} = {named[0]}"
@@ -474,23 +475,23 @@ def categories_text(column: Column, met: np.ndarray) -> str:
 
 
 def number_text(value: float, width: float = np.inf) -> str:
-    """A number to four significant digits, six from 10,000 on; more as of :func:`digits_of`."""
+    """Format a number to four significant digits, six from 10,000 on, or more by :func:`digits_of`."""
     return digits_text(value, digits_of(value, width, 4 if abs(value) < 1e4 else 6))
 
 
 def digits_text(value: float, digits: int) -> str:
-    """A number to so many significant digits, as people write large ones and zero: ``254000``, ``0``."""
+    """Format a number to significant digits, large ones written out and zero without sign: ``254000``, ``0``."""
     text = f"{value + 0.0:.{digits}g}"
     return f"{float(text):.0f}" if "e+" in text and abs(value) < 1e15 else text
 
 
 def ends_text(low: float, high: float) -> str:
-    """Both ends of a range, as exact as it asks for: ``0.5 and 12``."""
+    """Format both ends of a range, with digits by its width: ``0.5 and 12``."""
     return " and ".join(number_text(end, high - low) for end in (low, high))
 
 
 def digits_of(value: float, width: float, least: int = 4) -> int:
-    """How many significant digits show four of a range's ``width``, and so tell its values apart."""
+    """Return how many significant digits resolve four digits of a range's ``width``, at least ``least``."""
     if not 0 < width < abs(value):
         return least
     return max(least, 4 + math.floor(math.log10(abs(value))) - math.floor(math.log10(width)))

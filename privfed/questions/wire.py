@@ -1,6 +1,6 @@
-"""Deterministic bytes: equal values give equal bytes, so that a digest means something.
+"""Deterministic serialization: equal values give equal bytes, and so equal digests.
 
-Typed MessagePack by msgspec. Decoding builds only the type it was asked for, within bounded size.
+Typed MessagePack by msgspec. Decoding builds only the requested type, within a size limit.
 """
 
 import hashlib
@@ -15,24 +15,24 @@ from privfed.errors import InputError, PrivfedError, WireError
 from privfed.questions.exact import exact, text
 
 T = TypeVar("T")
-LIMIT = 256 * 2**20  #: Largest message that is decoded, in bytes
+LIMIT = 256 * 2**20  #: Maximum size of a decoded message, in bytes
 _WHOLE = {f"i{size}": np.dtype(f"<i{size}") for size in (1, 2, 4, 8)}  #: Narrowest type first
 _FLOATS = {f"f{size}": np.dtype(f"<f{size}") for size in (4, 8)}
 _KINDS = {**_WHOLE, **_FLOATS, "b": np.dtype(bool), "u": np.dtype("u1")}
 
-_COMMON = {"0": Fraction(0), "1": Fraction(1)}  #: What most messages hold
+_COMMON = {"0": Fraction(0), "1": Fraction(1)}  #: The most frequent values
 
 
 def encode(value: object) -> bytes:
-    """Write dataclasses, mappings, sequences, numbers, fractions and arrays as bytes.
+    """Encode dataclasses, mappings, sequences, numbers, fractions and arrays as bytes.
 
-    Arrays take the fewest bytes that lose nothing, and are read as int64, float64, uint8 or bool.
+    Arrays take the narrowest lossless type, and are decoded as int64, float64, uint8 or bool.
     """
     return _ENCODER.encode(value)
 
 
 def decode(data: bytes, type_: type[T], limit: int = LIMIT) -> T:
-    """Read bytes as a value of one known type (WireError: not of it; shows no value)."""
+    """Decode bytes as one known type (WireError: not of that type; the message has no values)."""
     if len(data) > limit:
         raise WireError(f"message of {len(data)} bytes is over the limit of {limit}")
     try:
@@ -42,12 +42,12 @@ def decode(data: bytes, type_: type[T], limit: int = LIMIT) -> T:
 
 
 def canonical(value: T) -> bytes:
-    """The bytes of a value in the types that its class declares."""
+    """Encode a value in the types that its class declares."""
     return _ENCODER.encode(decode(_ENCODER.encode(value), type(value)))
 
 
 def decode_canonical(data: bytes, type_: type[T]) -> T:
-    """Read bytes that are the one canonical form of a value (WireError: they are not)."""
+    """Decode bytes that are a value's canonical form (WireError: they are not)."""
     value = decode(data, type_)
     if _ENCODER.encode(value) != data:
         raise WireError(f"not the canonical form of a {type_.__name__}")
@@ -55,7 +55,7 @@ def decode_canonical(data: bytes, type_: type[T]) -> T:
 
 
 def convert(plain: object, type_: type[T]) -> T:
-    """Turn plain decoded data into a value of one known type (WireError: shows no value)."""
+    """Convert plain decoded data to one known type (WireError: the message has no values)."""
     try:
         return msgspec.convert(plain, type_, dec_hook=_decode_hook)
     except (msgspec.MsgspecError, RecursionError, OverflowError) as error:
@@ -63,7 +63,7 @@ def convert(plain: object, type_: type[T]) -> T:
 
 
 def decode_plain(data: bytes) -> Any:
-    """Read bytes as plain data, with arrays (WireError: they are none; shows no value)."""
+    """Decode bytes as plain data, with arrays (WireError: the message has no values)."""
     try:
         return _with_arrays(msgspec.msgpack.decode(data))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
@@ -81,12 +81,12 @@ def _with_arrays(value: Any) -> Any:
 
 
 def query_digest(kind: str, fields: bytes) -> str:
-    """SHA-256 of a query's kind and public values."""
+    """Return SHA-256 of a query's kind and public values."""
     return digest(_ENCODER.encode({"kind": kind, "fields": fields}))
 
 
 def digest(data: bytes) -> str:
-    """SHA-256 of bytes, as hexadecimal text."""
+    """Return SHA-256 of bytes, as hexadecimal text."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -106,7 +106,7 @@ def _encode_hook(value: object) -> Any:
 
 
 def _kind(array: np.ndarray) -> str:
-    """The narrowest kind that holds an array's values: it depends on them alone, not on its type."""
+    """Return the narrowest kind that holds an array's values, whatever its dtype."""
     if array.dtype == bool or array.dtype == np.uint8:
         return array.dtype.kind
     if array.dtype.kind == "f":
@@ -125,10 +125,10 @@ def _kind(array: np.ndarray) -> str:
 
 
 def _single(array: np.ndarray) -> bool:
-    """Whether 32 bits hold every float of an array exactly."""
+    """Whether every float of an array is exact in 32 bits."""
     if array.dtype.itemsize <= 4:
         return True
-    for part in (array.reshape(-1)[:64], array):  # nearly always told by the first few
+    for part in (array.reshape(-1)[:64], array):  # the first few nearly always decide
         with np.errstate(over="ignore"):
             same = part.astype(np.float32) == part
             if not (same.all() or (same | np.isnan(part)).all()):

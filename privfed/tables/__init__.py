@@ -1,1 +1,1 @@
-"""Tables and what is public of them: the data dictionary, records encoded to it, sources, division."""
+"""Tables: the public data dictionary, encoded records, sources, and partitions among owners."""

@@ -1,4 +1,4 @@
-"""How a CSV file is written: its separator, its encoding, and its numbers; and what it looks like."""
+"""The format of a CSV file: separator, encoding and numbers; and its detection."""
 
 import codecs
 import csv
@@ -15,22 +15,22 @@ from zipfile import BadZipFile, ZipFile
 from privfed.errors import InputError, did_you_mean, number_of
 
 WRITTEN = (".csv", ".csv.gz", ".zip")  #: Endings of CSV files
-FILES = (*WRITTEN, ".xlsx")  #: Endings of the files that are read
-#: Where the form of a table's text is written down.
+FILES = (*WRITTEN, ".xlsx")  #: Endings of supported files
+#: Name of the study's table with the format of text.
 PLACE = "(under [data] of a study, at the top of an owner's file)"
-LOOKED_AT = 1 << 18  #: Bytes from which the form of a file is proposed
+LOOKED_AT = 1 << 18  #: Bytes from which a file's format is detected
 _EUROPEAN = re.compile(r"[-+]?(?:\d{1,3}(?:[.' \u00a0\u202f\u2019]\d{3})+|\d+)(?:,\d+)?")
 _ENGLISH = re.compile(r"[-+]?(?:\d{1,3}(?:[,' \u00a0\u202f\u2019]\d{3})+|\d+)(?:\.\d+)?")
 
 
 @dataclass(frozen=True)
 class Text:
-    """How a CSV file is written (InputError: another separator, or no such encoding)."""
+    """The format of a CSV file (InputError: unsupported separator, or unknown encoding)."""
 
     sep: str = ","  #: separator of its columns, one character
-    encoding: str = "utf-8"  #: of its text, by Python's name
-    decimal: str = "."  #: what stands before the decimals of a number
-    thousands: str = ""  #: what stands between groups of three digits, if anything
+    encoding: str = "utf-8"  #: of its text, a Python codec
+    decimal: str = "."  #: decimal separator
+    thousands: str = ""  #: separator of groups of three digits, or empty
 
     def __post_init__(self) -> None:
         if len(self.sep) != 1 or self.sep in '"\r\n':
@@ -57,22 +57,22 @@ class Text:
 
     @property
     def grouped(self) -> str:
-        """Regular expression of a number, whose groups of three digits may stand apart."""
+        """Return a regular expression of a number with optional thousands separators."""
         group, decimal = re.escape(self.thousands), re.escape(self.decimal)
         return rf"\s*[-+]?(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?:{decimal}\d+)?\s*"
 
 
-PLAIN = Text()  #: Commas, UTF-8, and points before decimals
+PLAIN = Text()  #: Comma-separated, UTF-8, decimal points
 
 
 def looks_european(cells: Iterable[str]) -> bool:
-    """Whether texts are numbers once a comma is read as what stands before the decimals."""
+    """Whether texts are numbers if a comma is the decimal separator."""
     texts = [cell.strip() for cell in cells if cell.strip()]
     return any("," in text for text in texts) and all(_EUROPEAN.fullmatch(text) for text in texts)
 
 
 def comma_remedy(cells: Iterable[str]) -> str:
-    """What to write where commas are all that keeps texts from being numbers; else empty."""
+    """Return a remedy if texts would be numbers with decimal commas; else empty."""
     texts = [cell.strip() for cell in cells if cell.strip()]
     grouped = any("," in text for text in texts) and all(map(_ENGLISH.fullmatch, texts))
     told = 'they have commas between groups of three digits: write thousands = ","' * grouped
@@ -83,7 +83,7 @@ def comma_remedy(cells: Iterable[str]) -> str:
 
 @contextmanager
 def _opened_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file as it is, or what a ``.gz`` or a ``.zip`` of one file holds."""
+    """Open a file, decompressing a ``.gz`` or a ``.zip`` of one file."""
     with ExitStack() as stack:
         if path.suffix == ".gz":
             yield cast(IO[bytes], stack.enter_context(gzip.open(path)))
@@ -114,7 +114,7 @@ def opened(path: Path, encoding: str) -> Iterator[IO[str]]:
 
 
 def proposed(path: Path) -> Text:
-    """Propose how a file is written from its first ``LOOKED_AT`` bytes; OSError, InputError."""
+    """Detect a file's format from its first ``LOOKED_AT`` bytes (OSError, InputError)."""
     with _opened_bytes(path) as raw:
         begun = raw.read(LOOKED_AT)
     encoding = _encoding(begun)
@@ -151,7 +151,7 @@ def _encoding(begun: bytes) -> str:
 
 
 def _separator(lines: list[str]) -> str:
-    """The separator that splits most lines into as many columns as the header; commas in doubt."""
+    """Return the separator that splits most lines into as many columns as the header; default comma."""
 
     def agreeing(sep: str) -> tuple[int, int]:
         sizes = [len(cells) for cells in csv.reader(lines, delimiter=sep) if cells]

@@ -1,6 +1,6 @@
-"""What a schema does to one owner's table, counted before anything is charged; for the owner alone.
+"""Data quality of one owner's table under a schema, before anything is charged; for the owner only.
 
-A bound that does not fit (1 for an age) makes every answer useless, and a lasting budget pays for it.
+A wrong bound (1 for an age) makes every answer useless, at the cost of a persistent budget.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from privfed.tables.schema import Schema
 
 @dataclass(frozen=True)
 class DataQuality:
-    """Counts over one owner's table; they depend on the records and must not leave the owner."""
+    """Counts over one owner's table; they depend on the records and must not be released."""
 
-    records: int  #: how many there are
-    #: by column, cells outside the schema's bounds, infinite ones included
+    records: int  #: number of records
+    #: by column, cells outside the schema's bounds, including infinite ones
     clipped: Mapping[str, int] = field(default_factory=dict)
     infinite: Mapping[str, int] = field(default_factory=dict)  #: by column, cells that are infinite
-    #: columns that hold one value once they are clipped, of tables with two records or more
+    #: columns with a single value after clipping, in tables of two or more records
     constant: tuple[str, ...] = ()
-    #: records that equal an earlier one in every column of the table, whether or not the schema has
-    #: it
+    #: records that equal an earlier one in every column of the table, including columns not in the
+    #: schema
     duplicates: int = 0
 
     @classmethod
     def of(cls, frame: pd.DataFrame, schema: Schema) -> DataQuality:
-        """Count over a table that :meth:`Records.from_frame` accepts under the same schema."""
+        """Compute the counts of a table that :meth:`Records.from_frame` accepts under the same schema."""
         clipped, infinite, constant = {}, {}, []
         for column in schema.columns:
             values, _ = encode_column(frame[column.name], column)
@@ -46,7 +46,7 @@ class DataQuality:
         return cls(len(frame), clipped, infinite, tuple(constant), int(frame.duplicated().sum()))
 
     def warnings(self) -> list[str]:
-        """One sentence for each kind of oddity, without any value of a cell; empty if there is none."""
+        """Return one sentence per kind of problem, without values of cells; empty if there is none."""
         told = []
         if not self.records:
             told.append("the table holds no records: every answer would be noise alone")

@@ -1,6 +1,6 @@
 """Partitions of one table among data owners, for simulations.
 
-Each function gives a client's name for each record, shape (records,).
+Each function returns a client's name for each record, shape (records,).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import pandas as pd
 
 from privfed.errors import InputError, no_column, number_of
 
-FEWEST = 2  #: Fewest records that a client may own: one record has no held-out part and no spread
-MOST = 1_000_000  #: Most clients that are named by number
-#: How often a random division is drawn anew until every client owns :data:`FEWEST` records.
+FEWEST = 2  #: Minimum records of a client: a single one has no held-out part and no variance
+MOST = 1_000_000  #: Maximum number of numbered clients
+#: Maximum draws of a random partition until every client owns :data:`FEWEST` records.
 TRIES = 100
 
 
 def named(count: int | None = None, names: Sequence[str] | None = None) -> tuple[str, ...]:
-    """The clients' names, each once: those listed, or ``client-1`` to ``client-<count>``."""
+    """Return the clients' unique names: those given, or ``client-1`` to ``client-<count>``."""
     if (count is None) == (names is None):
         raise InputError('clients: write either count = 5 or names = ["north", "south"]')
     if names is None:
@@ -32,7 +32,7 @@ def named(count: int | None = None, names: Sequence[str] | None = None) -> tuple
 
 
 def unique(names: Sequence[str]) -> tuple[str, ...]:
-    """Check that every client has a name of its own (spaces around it do not count)."""
+    """Check that clients' names are unique (ignoring surrounding spaces)."""
     trimmed = [str(name).strip() for name in names]
     if not trimmed or not all(trimmed):
         raise InputError("clients: a client has no name; give each a name of its own")
@@ -43,7 +43,7 @@ def unique(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def by_column(frame: pd.DataFrame, column: str) -> np.ndarray:
-    """Let a column of the table name each record's owner; InputError: it does not, or ambiguously."""
+    """Partition by a column of owners' names (InputError: missing or ambiguous names)."""
     if column not in frame.columns:
         raise InputError(f"clients: {no_column(column, frame.columns)}")
     owners = frame[column]
@@ -61,7 +61,7 @@ def by_column(frame: pd.DataFrame, column: str) -> np.ndarray:
 
 
 def iid(records: int, names: Sequence[str], rng: np.random.Generator) -> np.ndarray:
-    """Deal the records out at random, in fractions as equal as possible."""
+    """Partition at random into fractions as equal as possible."""
     owners = np.arange(records) % len(names)
     return _called(rng.permutation(owners), names)
 
@@ -69,7 +69,7 @@ def iid(records: int, names: Sequence[str], rng: np.random.Generator) -> np.ndar
 def by_quantity(
     records: int, names: Sequence[str], alpha: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """Deal at random in unequal fractions from a symmetric Dirichlet(alpha) (Li et al. 2022)."""
+    """Partition at random into unequal fractions from a symmetric Dirichlet(alpha) (Li et al. 2022)."""
     check_alpha(alpha)
 
     def draw() -> np.ndarray:
@@ -82,10 +82,9 @@ def by_quantity(
 def dirichlet(
     labels: pd.Series, names: Sequence[str], alpha: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """Divide each class by its own Dirichlet(alpha) fractions: clients see different mixtures.
+    """Partition each class by its own Dirichlet(alpha) fractions: clients have different class mixtures.
 
-    More than ten numeric values are cut into ten groups of equal size first (Hsu et al. 2019 define it
-    for classes).
+    More than ten numeric values are first grouped into ten quantile bins (Hsu et al. 2019 define it for classes).
     """
     check_alpha(alpha)
     classes = _classes(labels)
@@ -101,12 +100,12 @@ def dirichlet(
 
 
 def by_coins(coins: np.ndarray, shares: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    """Let each record's own coin name its owner, so that no record moves another.
+    """Partition by each record's own coin, so that adding a record does not move others.
 
     Args:
         coins: uniform over all 64-bit integers, shape (records,).
-        shares: of each client, shape (clients,), or of the clients in each record's class, shape
-            (records, clients); the same whatever the records are.
+        shares: fraction of each client, shape (clients,), or of the clients in each record's
+            class, shape (records, clients); independent of the records.
     """
     ends = np.cumsum(shares, axis=-1)[..., :-1]
     at = (coins / 2.0**64)[:, None] >= ends
@@ -114,7 +113,7 @@ def by_coins(coins: np.ndarray, shares: np.ndarray, names: Sequence[str]) -> np.
 
 
 def check_sizes(owners: np.ndarray, names: Sequence[str]) -> None:
-    """Hold every client to :data:`FEWEST` records."""
+    """Check that every client has at least :data:`FEWEST` records."""
     for name in names:
         size = int((owners == name).sum())
         if size < FEWEST:
@@ -125,7 +124,7 @@ def check_sizes(owners: np.ndarray, names: Sequence[str]) -> None:
 
 
 def check_alpha(alpha: float) -> None:
-    """Hold Dirichlet's parameter to what can be drawn with."""
+    """Check that Dirichlet's parameter can be drawn with."""
     if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 < alpha < 1e6:
         raise InputError("clients: alpha must be a number above 0 (0.1 uneven, 100 nearly even)")
 
@@ -136,7 +135,7 @@ def _called(owners: np.ndarray, names: Sequence[str]) -> np.ndarray:
 
 
 def _cut(size: int, shares: np.ndarray) -> np.ndarray:
-    """Cut ``size`` places into consecutive runs in proportion to the shares."""
+    """Split ``size`` positions into consecutive runs in proportion to the shares."""
     ends = np.floor(np.cumsum(shares)[:-1] * size + 0.5)
     return np.searchsorted(ends, np.arange(size), side="right")
 

@@ -1,7 +1,7 @@
-"""A data owner's records, encoded and clipped to the public schema: what a query evaluates.
+"""A data owner's records, encoded and clipped to the public schema, as queries evaluate them.
 
-Records are clipped here, NaN included, so that no query meets a value outside the bounds on which
-its sensitivity stands.
+Records are clipped here, including NaN, so that queries never see values outside the bounds that
+their sensitivities assume.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from privfed.errors import SchemaError, no_column, number_of
 from privfed.tables.csv_text import comma_remedy
 from privfed.tables.schema import DATE, Column, Schema
 
-#: Kinds of values that pandas would turn into numbers of its own, such as nanoseconds, by numpy's letter.
+#: NumPy kinds that pandas would convert to numbers, such as nanoseconds.
 NO_NUMBERS = {"M": "dates", "m": "spans of time", "c": "complex numbers"}
-#: What to do with days.
+#: Remedy for dates.
 DAYS = "make numbers of them first: days since a public date, say"
 
 
@@ -32,11 +32,11 @@ class Records:
 
     schema: Schema  #: the public data dictionary
     x: np.ndarray  #: features, shape (records, features); category codes are integers
-    y: np.ndarray | None = None  #: target, shape (records,), or ``None``
-    #: code of the person behind each record, int64, shape (records,), or ``None``; a name has the
-    #: same code in every table
+    y: np.ndarray | None = None  #: target, shape (records,), or None
+    #: code of each record's person, int64, shape (records,), or None; a name has the same code in
+    #: every table
     individual: np.ndarray | None = None
-    clipped: int = 0  #: how many cells lay outside the bounds (for the owner alone)
+    clipped: int = 0  #: number of cells outside the bounds (for the owner only)
 
     def __post_init__(self) -> None:
         schema = self.schema
@@ -61,7 +61,7 @@ class Records:
 
     @property
     def target(self) -> np.ndarray:
-        """The target, shape (records,); an error where the schema has none."""
+        """The target, shape (records,); an error if the schema has none."""
         if self.y is None:
             raise SchemaError("these records have no target")
         return self.y
@@ -70,7 +70,7 @@ class Records:
     def from_frame(
         cls, frame: pd.DataFrame, schema: Schema, individual: str | None = None, owner: str = ""
     ) -> Records:
-        """Encode a table; SchemaError: what :func:`encode_column` finds, or columns that are not there."""
+        """Encode a table (SchemaError: faults found by :func:`encode_column`, or missing columns)."""
         where = f"client {owner!r}: " if owner else ""
         arrays, outside, wanted = [], 0, [column.name for column in schema.columns]
         for column in schema.columns:
@@ -88,10 +88,10 @@ class Records:
 
     @classmethod
     def from_array(cls, array: ArrayLike, schema: Schema) -> Records:
-        """Encode features, shape (records, features), in the schema's order; its target is left out.
+        """Encode features, shape (records, features), in the schema's order, without its target.
 
-        In a numeric array a category is its code, from 0; text, and lists with text, as a table of the same cells.
-        SchemaError: another shape, no integer code of a category, or see :meth:`from_frame`.
+        In a numeric array categories are codes from 0; text, and lists with text, are read like a table's cells.
+        SchemaError: wrong shape, no integer code of a category, or see :meth:`from_frame`.
         """
         features, given = Schema(schema.features), array
         array = np.asarray(given)
@@ -109,7 +109,7 @@ class Records:
         return cls.from_frame(frame, features)
 
     def capped(self, cap: int) -> Records:
-        """Keep at most ``cap`` records of each person, the first in the table's order."""
+        """Return at most ``cap`` records of each person, the first in the table's order."""
         if self.individual is None:
             raise SchemaError(
                 "unit 'individual' needs the person behind each record; name the column with individual="
@@ -118,8 +118,8 @@ class Records:
         return self.take(np.flatnonzero(rank < cap))
 
     def take(self, index: np.ndarray) -> Records:
-        """Give the records at the positions ``index``."""
-        taken = object.__new__(Records)  # what lies within the bounds is not looked at again
+        """Return the records at the positions ``index``."""
+        taken = object.__new__(Records)  # values within the bounds need no new check
         vars(taken).update(schema=self.schema, clipped=self.clipped)
         for name, array in (("x", self.x), ("y", self.y), ("individual", self.individual)):
             kept = None if array is None else array[index]
@@ -146,7 +146,7 @@ def _pick(frame: pd.DataFrame, name: str, where: str, wanted: Sequence[str] = ()
 
 
 class Fault(NamedTuple):
-    """What is wrong with some cells of a column, at which positions, and what to do."""
+    """A fault of some cells of a column: the problem, the positions, and the remedy."""
 
     fact: str
     places: np.ndarray
@@ -156,7 +156,7 @@ class Fault(NamedTuple):
 def encode_column(
     series: pd.Series[Any], column: Column, target: bool = False
 ) -> tuple[np.ndarray, list[Fault]]:
-    """Encode a column, shape (records,), and list all that is wrong with it; nobody is told to fill a target."""
+    """Encode a column, shape (records,), and list its faults; a target's remedies never suggest ``fill``."""
     faults = []
     missing = series.isna().to_numpy()
     absent, here = np.flatnonzero(missing), np.flatnonzero(~missing)
@@ -175,7 +175,7 @@ def encode_column(
 
 
 def _named(codes: np.ndarray, column: Column) -> np.ndarray:
-    """Categories by their codes, shape (records,); what is no number is no value."""
+    """Return categories by code, shape (records,); what is not a number is missing."""
     missing = np.isnan(codes.astype(float))
     codes = np.where(missing, 0, codes)
     wrong = int((~np.isin(codes, np.arange(len(column.categories)))).sum())
@@ -223,7 +223,7 @@ def _encode_categories(
 ) -> tuple[np.ndarray, list[Fault]]:
     filled = series if column.fill is None else series.fillna(column.fill)
     mixed = filled.dtype == object and pd.api.types.infer_dtype(filled) != "string"
-    # True, 1 and 1.0 are equal, their labels are not
+    # True, 1 and 1.0 are equal, but their labels differ
     places, names = (
         (slice(None), pd.Index(filled)) if mixed else pd.factorize(filled, use_na_sentinel=False)
     )
@@ -238,7 +238,7 @@ def _encode_categories(
 
 
 def _listed(text: str, categories: Collection[str]) -> str:
-    """A category as it is listed: as it stands, or as what a file's reader takes the text for."""
+    """Return the listed category for a text: the text itself, or its value as read from a file."""
     if text in categories:
         return text
     if text.lower() in ("true", "false"):
@@ -251,13 +251,13 @@ def _listed(text: str, categories: Collection[str]) -> str:
 
 
 def nearest_class(values: np.ndarray, lowest: float, classes: int) -> np.ndarray:
-    """The nearest class codes from 0, int64, shape (records,): each record is in exactly one class."""
+    """Return the nearest class codes from 0, int64, shape (records,), exactly one per record."""
     nearest = np.clip(np.rint(values - lowest), 0, classes - 1)
     return np.asarray(nearest.astype(np.int64))
 
 
 def label(value: object) -> str:
-    """Write a category as the schema does: 1.0 and 1 are both '1'."""
+    """Format a category as in the schema: 1.0 and 1 are both '1'."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value)
@@ -273,7 +273,7 @@ def _people(frame: pd.DataFrame, individual: str | None, where: str) -> np.ndarr
 
 
 def person_codes(people: np.ndarray) -> np.ndarray:
-    """Integers for persons, int64, of the same shape, none dependent on another: whole numbers, and names hashed."""
+    """Return a code per person, int64, same shape, independent of others: integers, or hashes of names."""
     if people.dtype.kind in "iu":
         return people.astype(np.int64)
     places, names = pd.factorize(people.ravel())

@@ -1,6 +1,6 @@
-"""The public data dictionary: what the columns are, before anyone looks at a record.
+"""The public data dictionary, which describes the columns without reading records.
 
-Bounds come from here and never silently from data: a bound read off records is itself a release.
+Bounds come from here and never silently from data: bounds inferred from records are a release.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from privfed.tables.toml_file import InToml, check_keys, naming, read_toml
 
 Kind = Literal["number", "integer", "category"]
 KINDS = ("number", "integer", "category")
-LARGEST = 1e100  #: Largest bound of a column, so that no square or width overflows; its inverse is the least width
+LARGEST = 1e100  #: Maximum bound, so that squares and widths do not overflow; its inverse is the minimum width
 
 
 @dataclass(frozen=True)
 class Column:
     """One public column: its kind and its bounds, or its categories."""
 
-    name: str  #: in every client's table
-    kind: Kind = "number"  #: ``number``, ``integer`` or ``category``; the last where there are categories and no bounds
-    lower: float | None = None  #: bound of a record's contribution (numeric kinds)
-    upper: float | None = None  #: the other bound
+    name: str  #: column name in every client's table
+    kind: Kind = "number"  #: ``number``, ``integer`` or ``category``; the last if there are categories, no bounds
+    lower: float | None = None  #: lower bound, to which values are clipped (numeric kinds)
+    upper: float | None = None  #: upper bound
     categories: tuple[str, ...] = ()  #: the public list of values (``category``), in order
-    fill: float | str | None = None  #: replaces a missing value, otherwise an error
+    fill: float | str | None = None  #: replaces missing values, which are errors without it
     description: str = ""  #: one line for reports
 
     def __post_init__(self) -> None:
@@ -77,7 +77,7 @@ class Column:
             raise SchemaError(
                 f"column {self.name!r}: bounds beyond {LARGEST:g} overflow; write what values can be"
             )
-        if float(lower) == float(upper):  # whole numbers beyond 2^53
+        if float(lower) == float(upper):  # integers beyond 2^53
             raise SchemaError(
                 f"column {self.name!r}: to floats lower and upper are one number; write values less an offset"
             )
@@ -96,7 +96,7 @@ class Column:
 
     @property
     def numeric(self) -> bool:
-        """Whether the column holds numbers."""
+        """Whether the column has numbers."""
         return self.kind != "category"
 
     @property
@@ -108,7 +108,7 @@ class Column:
         return 0.0, float(len(self.categories) - 1)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the column as plain data, defaults left out."""
+        """Return the column as plain data, without defaults."""
         plain: dict[str, Any] = {"name": self.name, "kind": self.kind}
         if self.numeric:
             plain |= {"lower": self.lower, "upper": self.upper}
@@ -123,13 +123,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema(InToml):
-    """The columns of every client's table, and which of them is the target."""
+    """The columns of every client's table, and the target among them."""
 
     features: tuple[Column, ...]  #: the inputs, in the order of the encoded matrix
-    #: the column to predict, the name of one of ``features``, or ``None``
+    #: the column to predict, the name of one of ``features``, or None
     target: Column | None = None
     name: str = ""  #: a name for reports
-    #: whether the bounds were read off data (an unprotected release); written to files
+    #: whether the bounds were inferred from data (an unprotected release); written to files
     inferred: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -159,7 +159,7 @@ class Schema(InToml):
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """The names of the columns of numbers, the target's among them."""
+        """The names of numeric columns, including the target's."""
         return tuple(column.name for column in self.columns if column.numeric)
 
     @property
@@ -178,7 +178,7 @@ class Schema(InToml):
         return np.array([column.bounds[1] for column in self.features], dtype=float)
 
     def column(self, name: str) -> Column:
-        """Find a column by name; the error lists the known ones."""
+        """Return a column by name; the error lists the known ones."""
         for column in self.columns:
             if column.name == name:
                 return column
@@ -186,7 +186,7 @@ class Schema(InToml):
         raise SchemaError(no_column(name, known, "in the schema; the"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the schema as plain data, the form of its TOML file."""
+        """Return the schema as plain data, in the form of its TOML file."""
         plain: dict[str, Any] = {"name": self.name}
         if self.target is not None:
             plain["target"] = self.target.name
@@ -233,7 +233,7 @@ class Schema(InToml):
 
     @classmethod
     def infer(cls, frame: pd.DataFrame, target: str | None, name: str = "inferred") -> Schema:
-        """Read bounds and categories off the data: convenient, and an unprotected release.
+        """Infer bounds and categories from the data, which is an unprotected release.
 
         A constant feature gets an upper bound above its value.
         """
@@ -248,7 +248,7 @@ class Schema(InToml):
         return cls(features, chosen[0] if chosen else None, name, inferred=True)
 
 
-#: 2021-03-05, 05.03.2021, 3/5/21, with a time or without
+#: Dates: 2021-03-05, 05.03.2021, 3/5/21, with or without a time
 DATE = r"\s*(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d{2}))(?:[T ]\d{1,2}:\d{2}.*)?"
 
 
@@ -256,7 +256,7 @@ _READ = re.compile(r"[<>={},]|[;:] | and ")  #: What names stand between in rule
 
 
 def shown(name: str) -> str:
-    """A name or category as texts have it: in quotes where it would not be seen, break the line, or read as more than a name."""
+    """Format a name or category: quoted if it would be invisible, break the line, or read as more than a name."""
     plain = name == name.strip() and name.isprintable() and not _READ.search(name)
     return name if name and plain else json.dumps(name, ensure_ascii=not name.isprintable())
 
@@ -278,9 +278,9 @@ def _column(entry: Mapping[str, Any], where: str) -> Column:
 
 
 def no_category(series: pd.Series[Any]) -> str | None:
-    """Say why a column of texts is none of categories and what to do instead; None if it may be.
+    """Return why a column of text is not categorical, with a remedy; None if it may be.
 
-    None are dates, and more than 20 texts that are over half as many as the records: they name people.
+    Dates are not, nor more than 20 distinct texts in over half as many as the records, which may identify people.
     """
     held = series.dropna()
     if pd.api.types.is_datetime64_any_dtype(held) or (

@@ -1,4 +1,4 @@
-"""Where tables come from: scikit-learn's bundled sets, CSV and Excel files, OpenML by name."""
+"""Sources of tables: scikit-learn's bundled sets, CSV and Excel files, OpenML by name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from privfed.tables.csv_text import FILES, PLACE, PLAIN, Text, opened, proposed
 from privfed.tables.schema import Schema
 from privfed.tables.table_faults import rows
 
-#: Cells without a value: pandas' own list.
+#: Texts of missing values: pandas' list.
 MISSING = frozenset({
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
     "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
@@ -41,17 +41,17 @@ MISSING = frozenset({
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """One table before it is divided among clients."""
+    """One table before it is partitioned among clients."""
 
     name: str  #: for reports
-    #: one row a record; features, target, and perhaps a client's and a person's column
+    #: one row per record; features, target, and optional client and person columns
     frame: pd.DataFrame
     target: str  #: the column to predict
-    schema: Schema | None = None  #: the public data dictionary, if there is one
+    schema: Schema | None = None  #: the public data dictionary, or None
 
 
 def bundled() -> tuple[str, ...]:
-    """Names of the sets that need no network and no file, each with a public schema."""
+    """Return the names of bundled sets, which need no network or file; each has a public schema."""
     return tuple(_LOADERS)
 
 
@@ -63,7 +63,7 @@ def load(
     text: Text = PLAIN,
     schema: Schema | None = None,
 ) -> Dataset:
-    """Load a bundled set by its name, a path that ends as ``FILES``, or ``openml:NAME``; or InputError.
+    """Load a bundled set by name, a path ending in ``FILES``, or ``openml:NAME`` (else InputError).
 
     ``schema`` as in :func:`read_table`.
     """
@@ -75,7 +75,7 @@ def load(
 
 
 def no_source(name: str) -> NoReturn:
-    """Say what a source can be."""
+    """Raise an InputError that lists the possible sources."""
     raise InputError(
         f"no data set {name!r}; write one of {', '.join(_LOADERS)}, a path ending in "
         f"{', '.join(FILES)}, or openml:NAME{did_you_mean(name, _LOADERS)}"
@@ -95,7 +95,7 @@ def load_bundled(name: str, target: str | None = None) -> Dataset:
 
 
 def public_schema(name: str) -> Schema:
-    """Give the public schema of a bundled set; its bounds are round public knowledge."""
+    """Return the public schema of a bundled set, with rounded bounds from public knowledge."""
     if name not in _LOADERS:
         raise InputError(unknown("public schema", name, _LOADERS))
     with as_file(files("privfed.tables") / "schemas" / f"{name}.toml") as path:
@@ -109,9 +109,9 @@ def load_csv(
     text: Text = PLAIN,
     schema: Schema | None = None,
 ) -> Dataset:
-    """Load a file of ``FILES`` with a header row; its last column is the target unless one is named.
+    """Load a file of ``FILES`` with a header row; the target is by default the last column.
 
-    Columns without a name, such as pandas' and R's row numbers, are left out with a note.
+    Columns without a name, such as row numbers from pandas and R, are left out with a note.
     """
     where = f"data file {path}"
     header = _header(Path(path), where, text)
@@ -123,11 +123,11 @@ def load_csv(
 def read_table(
     path: str | Path, *, text: Text = PLAIN, schema: Schema | None = None
 ) -> pd.DataFrame:
-    """Read a file of ``FILES`` with a header row, whatever its columns.
+    """Read a file of ``FILES`` with a header row and any columns.
 
-    Under a ``schema`` all columns but its numeric ones are read as text: then a cell is read by itself, where
-    a column whose kind is found from its cells would read "01" as 1 or as "01" by whether some other record
-    holds text. A cell of ``MISSING`` has no value, unless the schema lists it as a category.
+    With a ``schema`` all columns but its numeric ones are read as text, so that each cell is read by itself: if the
+    type were inferred from the column, "01" would become 1 or "01" depending on other records. A cell in ``MISSING`` is
+    missing, unless the schema lists it as a category.
     """
     where = f"data file {path}"
     header = _header(Path(path), where, text, least=1)
@@ -135,7 +135,7 @@ def read_table(
 
 
 def columns(path: str | Path, *, text: Text = PLAIN) -> list[str]:
-    """Names of a file's columns; no record is read."""
+    """Return the names of a file's columns, without reading records."""
     return _named(_header(Path(path), f"data file {path}", text))
 
 
@@ -144,7 +144,7 @@ def _named(header: list[str]) -> list[str]:
 
 
 def load_openml(name: str, target: str | None = None) -> Dataset:
-    """Fetch a data set by name from OpenML: the one loader that needs a network."""
+    """Fetch a data set by name from OpenML; the only loader that needs a network."""
     where = f"OpenML data set {name!r}"
     try:
         fetched = _scikit_learn().fetch_openml(name=name, as_frame=True, parser="auto")
@@ -157,7 +157,7 @@ def load_openml(name: str, target: str | None = None) -> Dataset:
 
 
 def _header(path: Path, where: str, text: Text, least: int = 2) -> list[str]:
-    """The columns' names, empty for those that have none."""
+    """Return the columns' names, empty for those without."""
     with _readable(path, where, text):
         if path.suffix == ".xlsx":
             first = _sheet(path, header=None, nrows=1)
@@ -187,7 +187,7 @@ def _header(path: Path, where: str, text: Text, least: int = 2) -> list[str]:
 
 @contextmanager
 def _readable(path: Path, where: str, text: Text) -> Iterator[None]:
-    """Say why a file cannot be read: it is not there, or is in another encoding."""
+    """Turn errors of reading into InputErrors: the file does not exist, or has another encoding."""
     try:
         with file_errors(where, instead="check its path"):
             yield
@@ -250,7 +250,7 @@ def _rows(
 
 
 def _missing(header: list[str], schema: Schema | None) -> dict[str, Any]:
-    """What no value is in each column, where a schema lists as a category what is none elsewhere."""
+    """Return ``read_csv``'s options for missing values, by column if a schema lists one of them as a category."""
     listed = {} if schema is None else {each.name: {*each.categories} for each in schema.columns}
     if not any(MISSING & categories for categories in listed.values()):
         return {}
@@ -259,7 +259,7 @@ def _missing(header: list[str], schema: Schema | None) -> dict[str, Any]:
 
 
 def _ungrouped(frame: pd.DataFrame, text: Text, texts: Collection[str]) -> pd.DataFrame:
-    """Read columns of grouped numbers but ``texts``; pandas itself takes 05.03.2021 for one, too."""
+    """Convert columns with thousands separators, except ``texts``; pandas would also convert 05.03.2021."""
     grouped = [not pd.api.types.is_numeric_dtype(kind) for kind in frame.dtypes]
     for name in frame.columns[grouped].difference(list(texts)):
         cells = frame[name].astype("string")
@@ -270,7 +270,7 @@ def _ungrouped(frame: pd.DataFrame, text: Text, texts: Collection[str]) -> pd.Da
 
 
 def _uneven(path: Path, size: int, text: Text) -> np.ndarray:
-    """Positions of the records that have more cells than the header."""
+    """Return positions of records that have more cells than the header."""
     with opened(path, text.encoding) as lines:
         read = csv.reader(lines, delimiter=text.sep)
         sizes = [len(cells) for cells in read if cells]
@@ -291,12 +291,12 @@ def _checked(frame: pd.DataFrame, target: str, where: str) -> pd.DataFrame:
 
 
 def _scikit_learn() -> Any:
-    """Its data sets, imported when one is asked for: an owner's own table is read without them."""
+    """Import scikit-learn's data sets on demand: owners' own tables are read without them."""
     return import_module("sklearn.datasets")
 
 
 def _labelled(name: str, target: str) -> pd.DataFrame:
-    """A classification set with the classes' names in place of their codes."""
+    """Return a classification set with the classes' names instead of codes."""
     loaded = getattr(_scikit_learn(), f"load_{name}")(as_frame=True)
     labels = [str(name) for name in loaded.target_names]
     frame: pd.DataFrame = loaded.data

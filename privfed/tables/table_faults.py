@@ -1,4 +1,4 @@
-"""What is wrong with a table that people wrote, all at once: where, and never which value.
+"""All faults of a user's table at once: their positions, never their values.
 
 Rows are numbered as in a spreadsheet: the header is row 1.
 """
@@ -12,11 +12,11 @@ from privfed.errors import SchemaError, no_column
 from privfed.tables.records import encode_column
 from privfed.tables.schema import Schema
 
-NAMED = 5  #: Most rows that a message names
+NAMED = 5  #: Maximum rows that a message names
 
 
 def rows(places: np.ndarray) -> str:
-    """Name some rows of a file by their positions among the records (from 0), shape (rows,)."""
+    """Format rows of a file from positions among the records (from 0), shape (rows,)."""
     first = [str(place + 2) for place in places[:NAMED].tolist()]
     more = len(places) - len(first)
     told = f"row{'s' * (len(places) != 1)} {', '.join(first)}"
@@ -31,14 +31,15 @@ def check_table(
     owner: str | None = None,
     individual: str | None = None,
 ) -> None:
-    """Hold a whole table against a schema, before it is divided: a SchemaError with every fault.
+    """Check a whole table against a schema, before it is partitioned (SchemaError: all faults).
 
-    Messages call it ``where``; ``owner`` and ``individual`` name columns that are no features.
+    ``where`` is its name in messages; ``owner`` and ``individual`` are columns that are not
+    features.
     """
     missing = [column.name for column in schema.columns if column.name not in frame.columns]
     found: list[str] = []
     for column in schema.columns:
-        if column.name in missing:  # the first of them lists what there is
+        if column.name in missing:  # the first of them lists the existing columns
             listed = column.name == missing[0]
             wanted = [each.name for each in schema.columns]
             found.append(no_column(column.name, frame.columns, listed=listed, wanted=wanted))

@@ -1,4 +1,4 @@
-"""Reading and writing the files that people write: schemas, policies and studies, all TOML."""
+"""Read and write users' TOML files: schemas, policies and studies."""
 
 import tomllib
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ from privfed.errors import InputError, did_you_mean, file_errors
 
 
 class InToml(ABC):
-    """What a file says."""
+    """Base class of objects that can be written to a TOML file."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -25,12 +25,12 @@ class InToml(ABC):
         Path(path).write_text(tomli_w.dumps(self.to_dict()), encoding="utf-8")
 
     def _repr_html_(self) -> str:
-        """What notebooks show: the file."""
+        """Return the file's text for notebooks."""
         return f"<pre>{escape(tomli_w.dumps(self.to_dict()))}</pre>"
 
 
 def read_toml(path: str | Path, where: str, error: type[InputError]) -> dict[str, Any]:
-    """Read a file, called ``where`` in messages; raises ``error`` if there is none, or no TOML."""
+    """Read a file, called ``where`` in messages; raise ``error`` if it is missing, or not TOML."""
     try:
         with file_errors(where, instead="check its path", error=error):
             return tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -43,7 +43,7 @@ def read_toml(path: str | Path, where: str, error: type[InputError]) -> dict[str
 def check_keys(
     plain: Mapping[str, Any], known: Iterable[str], where: str, error: type[InputError]
 ) -> None:
-    """Hold a table to the keys that it may have; raises ``error`` naming each other one."""
+    """Check a table's keys; raise ``error`` with all unknown ones."""
     names = sorted(known)
     if not isinstance(plain, Mapping):
         raise error(f"{where}: must be a table of keys; known are {', '.join(names)}")
@@ -58,7 +58,7 @@ def check_keys(
 
 @contextmanager
 def naming(where: str) -> Iterator[None]:
-    """Put the file's name before whatever is wrong inside, unless the message has it already."""
+    """Prefix faults raised inside with the file's name, unless they have it already."""
     try:
         yield
     except InputError as error:

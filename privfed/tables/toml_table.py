@@ -1,4 +1,4 @@
-"""Reads a TOML table into a dataclass: unknown, missing and ill-typed keys, each with its remedy."""
+"""Read a TOML table into a dataclass, reporting unknown, missing and ill-typed keys with remedies."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING, fields
@@ -11,7 +11,7 @@ from privfed.errors import Faults, InputError, did_you_mean
 from privfed.tables.toml_file import check_keys
 
 T = TypeVar("T")
-#: What to write, by what was expected.
+#: Remedies by expected type.
 MEANT = {
     "int | float": "a number",
     "int": "a whole number",
@@ -32,9 +32,9 @@ def section(
     examples: Mapping[str, str] = MappingProxyType({}),
     without: Collection[str] = (),
 ) -> T:
-    """Read one table, called ``where`` in messages; raises ``error`` with all its faults.
+    """Read one table, called ``where`` in messages; raise ``error`` with all its faults.
 
-    ``examples`` say how keys are written; the fields ``without`` are no keys.
+    ``examples`` show how keys are written; the fields ``without`` are not keys.
     """
     known = {f.name: f for f in fields(type_) if f.name not in without}  # type: ignore[arg-type]
     values, faults = dict[str, Any](), Faults()
@@ -55,7 +55,7 @@ def section(
 
 
 def meant_keys(plain: Mapping[str, Any], known: set[str]) -> set[str]:
-    """Return the keys that misspelt ones stand for, which are not missing as well."""
+    """Return the keys meant by misspelt ones, which are then not reported as missing."""
     hints = [did_you_mean(key, known) for key in set(plain) - known]
     return {key for key in known for hint in hints if repr(key) in hint}
 
@@ -67,7 +67,7 @@ def typed(
     error: type[InputError],
     examples: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Convert values to a dataclass's types; ``error`` names types of all misfits, never values."""
+    """Convert values to a dataclass's types; ``error`` names the types of all wrong ones, never values."""
     hints, faults = get_type_hints(type_), Faults()
     made = {}
     for key, value in plain.items():
@@ -89,7 +89,7 @@ def in_words_of_toml(error: msgspec.ValidationError) -> str:
 
 
 def remedy(error: msgspec.ValidationError, type_: Any) -> str:
-    """Say what to write where a value was not of a type."""
+    """Return what to write instead of a value of the wrong type."""
     told = in_words_of_toml(error)
     if "enum" in told:
         words = [word for one in get_args(type_) for word in get_args(one) or [one]]
