@@ -45,7 +45,7 @@ _LATEX |= {mark: f"\\{mark}" for mark in "&%$#_{}"}
 COMMON = 0.1
 ADD = "Add the points of every line that holds:"
 BANDS, MOST_RISKS = 5, 40  #: Bands of a line, and most rows of the table of risks
-PAGE = 40  #: Most rows of a table that no page cuts off
+PAGE, WIDE = 40, 80  #: Most lines of a table that no page cuts off, and characters of one
 MAX_SECONDS = 5.0  #: For each of the least and the greatest total of a card
 
 
@@ -295,7 +295,7 @@ class ScoreCard:
     _repr_html_ = to_html
 
     def to_latex(self) -> str:
-        """Both tables as LaTeX tabulars of at most :data:`PAGE` rows, each under what a reader does with it."""
+        """Both tables as LaTeX tabulars of at most :data:`PAGE` lines, each under what a reader does with it."""
         rows = [f"${points}$ & {_latex(text)} \\\\" for points, text in self._lines()]
         risks = [f"${total}$ & {risk} \\\\".replace(" %", "\\,\\%") for total, risk in self._told()]
         parts = (
@@ -305,9 +305,13 @@ class ScoreCard:
         begin, end = "\\begin{tabular}{rp{0.8\\linewidth}}", "\\end{tabular}"
         blocks = []
         for told, heading, every in parts:
-            pages = [every[k : k + PAGE] for k in range(0, len(every), PAGE)]
-            each = ([begin, f"{heading} \\\\ \\hline", *page, end] for page in pages)
-            blocks += [told, *map("\n".join, each)]
+            lines = itertools.accumulate(1 + len(row) // WIDE for row in every)
+            pages = itertools.groupby(zip(every, lines, strict=True), lambda one: one[1] // PAGE)
+            each = (
+                [begin, f"{heading} \\\\ \\hline", *(row for row, _ in page), end]
+                for _, page in pages
+            )
+            blocks += [f"{told}\\nopagebreak", *map("\n".join, each)]
         return "\n\n".join(blocks)
 
 

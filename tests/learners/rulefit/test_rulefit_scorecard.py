@@ -165,6 +165,11 @@ def test_a_printed_card_is_whole() -> None:
     pages = [part.split("\\end")[0] for part in long.split("\\begin{tabular}")[1:]]
     assert max(page.count("\\\\") for page in pages) <= PAGE + 1
     assert sum(page.count("$-1$ &") for page in pages) >= 95
+    named = Column("a long name " * 10, "number", 0, 100)
+    wide = replace(CARD, schema=Schema((named,), SCHEMA.target), points=np.full(50, -1))
+    rules = tuple(Rule.of(Condition(named.name, float(k), k + 0.5)) for k in range(50))
+    pages = replace(wide, rules=rules).to_latex().split("\\nopagebreak")[1].split("\\end")
+    assert max(page.count("\\\\") for page in pages) <= PAGE // 2 + 1  # a condition has two lines
     axes = CARD.plot()
     figure = axes.get_figure(root=True)
     assert figure is not None
