@@ -24,6 +24,7 @@ from privfed.learners.private.model import deviations_of
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.rules import Condition, Rule
 from privfed.learners.rulefit.short import roundest
+from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema, shown
 
 if TYPE_CHECKING:
@@ -103,8 +104,10 @@ class ScoreCard:
             variance = (v0 + common, 2 * v01, v2)
         return replace(self, intercept=intercept, factor=1 / slope, variance=variance)
 
-    def totals(self, x: np.ndarray) -> np.ndarray:
-        """Total points of encoded records, whole, shape (records,)."""
+    def totals(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
+        """Total points of a table's rows, or of encoded records, whole, shape (records,)."""
+        if isinstance(x, pd.DataFrame):
+            x = Records.from_frame(x, Schema(self.schema.features)).x
         held = [rule.holds(x, self.schema.names) for rule in self.rules]
         return np.asarray(self.points @ np.array(held), int)
 

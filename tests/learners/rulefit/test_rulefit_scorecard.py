@@ -8,11 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import logit
 from scipy.stats import norm
 
-from privfed.errors import InputError
+from privfed.errors import InputError, SchemaError
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.rules import Condition, Rule, Terms, rule_of
@@ -74,6 +75,15 @@ def test_a_prediction_is_added_up_from_the_printed_text_alone() -> None:
         if added in risks:
             assert risks[added] == pytest.approx(float(CARD.risk(np.array(added))), abs=6e-4)
     assert set(totals.tolist()) & set(by_hand(str(CARD), X[0])[1])
+
+
+def test_a_table_s_rows_have_the_totals_of_their_records() -> None:
+    """Whatever the order of its columns; what the schema does not know is refused."""
+    sexes = np.array(["female", "male"])[X[:, 2].astype(int)]
+    frame = pd.DataFrame({"sex": sexes, "rate_%": X[:, 1], "age": X[:, 0]})
+    assert np.array_equal(CARD.totals(frame), CARD.totals(X))
+    with pytest.raises(SchemaError, match="does not list"):
+        CARD.totals(frame.assign(sex="unknown"))
 
 
 def test_log_odds_are_the_model_s_up_to_rounding() -> None:
