@@ -24,6 +24,7 @@ from privfed.learners.private.model import deviations_of
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.rules import Condition, Rule
 from privfed.learners.rulefit.short import roundest
+from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema, shown
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ _LATEX |= {mark: f"\\{mark}" for mark in "&%$#_{}"}
 COMMON = 0.1
 ADD = "Add the points of every line that holds:"
 BANDS, MOST_RISKS = 5, 40  #: Bands of a line, and most rows of the table of risks
-PAGE = 40  #: Most rows of a table that no page cuts off
+PAGE, WIDE = 40, 80  #: Most lines of a table that no page cuts off, and characters of one
 MAX_SECONDS = 5.0  #: For each of the least and the greatest total of a card
 
 
@@ -103,8 +104,10 @@ class ScoreCard:
             variance = (v0 + common, 2 * v01, v2)
         return replace(self, intercept=intercept, factor=1 / slope, variance=variance)
 
-    def totals(self, x: np.ndarray) -> np.ndarray:
-        """Total points of encoded records, whole, shape (records,)."""
+    def totals(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
+        """Total points of a table's rows, or of encoded records, whole, shape (records,)."""
+        if isinstance(x, pd.DataFrame):
+            x = Records.from_frame(x, Schema(self.schema.features)).x
         held = [rule.holds(x, self.schema.names) for rule in self.rules]
         return np.asarray(self.points @ np.array(held), int)
 
@@ -295,7 +298,7 @@ class ScoreCard:
     _repr_html_ = to_html
 
     def to_latex(self) -> str:
-        """Both tables as LaTeX tabulars of at most :data:`PAGE` rows, each under what a reader does with it."""
+        """Both tables as LaTeX tabulars of at most :data:`PAGE` lines, each under what a reader does with it."""
         rows = [f"${points}$ & {_latex(text)} \\\\" for points, text in self._lines()]
         risks = [f"${total}$ & {risk} \\\\".replace(" %", "\\,\\%") for total, risk in self._told()]
         parts = (
@@ -305,9 +308,13 @@ class ScoreCard:
         begin, end = "\\begin{tabular}{rp{0.8\\linewidth}}", "\\end{tabular}"
         blocks = []
         for told, heading, every in parts:
-            pages = [every[k : k + PAGE] for k in range(0, len(every), PAGE)]
-            each = ([begin, f"{heading} \\\\ \\hline", *page, end] for page in pages)
-            blocks += [told, *map("\n".join, each)]
+            lines = itertools.accumulate(1 + len(row) // WIDE for row in every)
+            pages = itertools.groupby(zip(every, lines, strict=True), lambda one: one[1] // PAGE)
+            each = (
+                [begin, f"{heading} \\\\ \\hline", *(row for row, _ in page), end]
+                for _, page in pages
+            )
+            blocks += [f"{told}\\nopagebreak", *map("\n".join, each)]
         return "\n\n".join(blocks)
 
 

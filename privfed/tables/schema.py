@@ -66,6 +66,9 @@ class Column:
             raise SchemaError(f"column {self.name!r}: fill must be one of its categories")
 
     def _check_bounds(self) -> None:
+        for name in ("lower", "upper", "fill"):  # NumPy's numbers are no plain data
+            if isinstance(given := getattr(self, name), np.generic):
+                object.__setattr__(self, name, given.item())
         lower, upper = self.lower, self.upper
         if lower is None or upper is None:
             raise SchemaError(f"column {self.name!r}: write lower = ... and upper = ...")

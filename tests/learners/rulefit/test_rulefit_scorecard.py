@@ -8,11 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import logit
 from scipy.stats import norm
 
-from privfed.errors import InputError
+from privfed.errors import InputError, SchemaError
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.rules import Condition, Rule, Terms, rule_of
@@ -74,6 +75,15 @@ def test_a_prediction_is_added_up_from_the_printed_text_alone() -> None:
         if added in risks:
             assert risks[added] == pytest.approx(float(CARD.risk(np.array(added))), abs=6e-4)
     assert set(totals.tolist()) & set(by_hand(str(CARD), X[0])[1])
+
+
+def test_a_table_s_rows_have_the_totals_of_their_records() -> None:
+    """Whatever the order of its columns; what the schema does not know is refused."""
+    sexes = np.array(["female", "male"])[X[:, 2].astype(int)]
+    frame = pd.DataFrame({"sex": sexes, "rate_%": X[:, 1], "age": X[:, 0]})
+    assert np.array_equal(CARD.totals(frame), CARD.totals(X))
+    with pytest.raises(SchemaError, match="does not list"):
+        CARD.totals(frame.assign(sex="unknown"))
 
 
 def test_log_odds_are_the_model_s_up_to_rounding() -> None:
@@ -165,6 +175,11 @@ def test_a_printed_card_is_whole() -> None:
     pages = [part.split("\\end")[0] for part in long.split("\\begin{tabular}")[1:]]
     assert max(page.count("\\\\") for page in pages) <= PAGE + 1
     assert sum(page.count("$-1$ &") for page in pages) >= 95
+    named = Column("a long name " * 10, "number", 0, 100)
+    wide = replace(CARD, schema=Schema((named,), SCHEMA.target), points=np.full(50, -1))
+    rules = tuple(Rule.of(Condition(named.name, float(k), k + 0.5)) for k in range(50))
+    pages = replace(wide, rules=rules).to_latex().split("\\nopagebreak")[1].split("\\end")
+    assert max(page.count("\\\\") for page in pages) <= PAGE // 2 + 1  # a condition has two lines
     axes = CARD.plot()
     figure = axes.get_figure(root=True)
     assert figure is not None
