@@ -47,7 +47,7 @@ def pairs(losses: Iterable[Loss]) -> Counter[DominatingPair]:
     return found
 
 
-def bucketed(found: Counter[DominatingPair], step: float = BUCKET) -> Counter[DominatingPair]:
+def bucketed(found: Counter[DominatingPair]) -> Counter[DominatingPair]:
     """Sort pairs into few buckets, as costly as the costliest; Gaussian shifts add in squares."""
     sorted_: Counter[DominatingPair] = Counter()
     squares = sum(n * pair.size**2 for pair, n in found.items() if isinstance(pair, GaussianPair))
@@ -55,8 +55,8 @@ def bucketed(found: Counter[DominatingPair], step: float = BUCKET) -> Counter[Do
         sorted_[GaussianPair(math.sqrt(squares))] += 1
     for pair, times in found.items():
         if not isinstance(pair, GaussianPair):
-            rounds = math.ceil(math.log(pair.size) / math.log1p(step) - 1e-9)
-            size = max(pair.size, math.exp(rounds * math.log1p(step)))
+            rounds = math.ceil(math.log(pair.size) / math.log1p(BUCKET) - 1e-9)
+            size = max(pair.size, math.exp(rounds * math.log1p(BUCKET)))
             sorted_[replace(pair, size=size)] += times
     return sorted_
 
@@ -245,9 +245,3 @@ def epsilon_at(losses: Iterable[Loss], delta: float) -> float:
     composed = float(distribution(found).get_epsilon_for_delta(delta))
     stated = [loss.epsilon * times for loss, times in counted.items() if loss.epsilon is not None]
     return min(composed, float(sum(stated))) if len(stated) == len(counted) else composed
-
-
-def delta_at(losses: Iterable[Loss], epsilon: float) -> float:
-    """The least delta at an epsilon, by the composed distribution; zero for no releases."""
-    found = bucketed(pairs(losses))
-    return float(distribution(found).get_delta_for_epsilon(epsilon)) if found else 0.0

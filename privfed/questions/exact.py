@@ -83,9 +83,9 @@ def shown(value: Fraction | float, digits: int = 4) -> str:
     return _shown(value, digits, ROUND_CEILING)
 
 
-def shown_percent(share: Fraction | float, digits: int = 3) -> str:
-    """Write a bound that is a fraction in per cent, rounded up to some digits."""
-    return f"{shown(100 * share, digits)} %"
+def shown_percent(share: Fraction | float) -> str:
+    """Write a bound that is a fraction in per cent, rounded up to three digits."""
+    return f"{shown(100 * share, 3)} %"
 
 
 def shown_down(value: Fraction | float, digits: int = 4) -> str:
@@ -93,9 +93,9 @@ def shown_down(value: Fraction | float, digits: int = 4) -> str:
     return _shown(value, digits, ROUND_FLOOR)
 
 
-def shown_delta(value: Fraction | float, digits: int = 4) -> str:
-    """Write a delta for people, rounded up to some digits: ``1e-05``, ``1.46e-05``, ``0``."""
-    return f"{float(_rounded(value, digits, ROUND_CEILING)):g}"
+def shown_delta(value: Fraction | float) -> str:
+    """Write a delta for people, rounded up to four digits: ``1e-05``, ``1.46e-05``, ``0``."""
+    return f"{float(_rounded(value, 4, ROUND_CEILING)):g}"
 
 
 def at_delta(value: Fraction | float) -> str:
