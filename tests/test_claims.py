@@ -103,7 +103,8 @@ def of_table(text: str) -> Iterator[str]:
 
 def printed() -> dict[str, str]:
     """Each sentence about privacy, and a file that says it."""
-    files = {path: of_template for path in (ROOT / "reports/templates").glob("*.html")}
+    files = {path: of_template for path in (ROOT / "reports/templates").glob("*.[hj]*")}
+    files |= {path: of_template for path in (ROOT / "privfed/study/flower_app").iterdir()}
     files |= {path: of_table for path in (ROOT / "privfed/study/papers").glob("*.csv")}
     files |= {path: of_module for room in PRINTING for path in (ROOT / room).rglob("*.py")}
     files |= {ROOT / name: of_page for name in PAGES}
