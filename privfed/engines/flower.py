@@ -193,7 +193,6 @@ class MaskedFedAvg(FedAvg):  # type: ignore[misc, unused-ignore]
 
 
 def _added(model: ArrayRecord, update: Sequence[np.ndarray]) -> ArrayRecord:
-    """The model's arrays with an update added."""
     kept = [
         Array(np.asarray(old + new))
         for old, new in zip(model.to_numpy_ndarrays(), update, strict=True)

@@ -298,7 +298,6 @@ def _opened(
     keys: str | Path | None,
     registry: Registry | None,
 ) -> tuple[dict[str, Ledger], dict[str, bytes]]:
-    """Each owner's ledger, and her secret."""
     signing = dict.fromkeys(paths) if keys is None else signing_keys(Path(keys), paths)
     books = {
         name: Ledger(path, name, key=signing[name], registry=registry)
