@@ -346,7 +346,7 @@ class LikelihoodRatios:
             own = asked.evaluate(self._whole[entry.client])
             noise.append({n: p.units - own[n] for n, p in parts.items() if n in own})
             if self._exact and not self._only:
-                off = (n for n, drawn in noise[-1].items() if _seen(parts[n], drawn).any())
+                off = (n for n, drawn in noise[-1].items() if drawn[parts[n].visible].any())
                 self.drawn |= {(entry.kind, name) for name in off}
         for owner, views in self._views.items():
             for at, view in views:
@@ -396,10 +396,6 @@ def _ratio(part: ReleasedPart, noise: np.ndarray, moved: np.ndarray, member: boo
     if part.mask is not None:
         change = np.where(part.mask, 0.0, change)
     return np.asarray(change.reshape(len(moved), -1).sum(axis=1))
-
-
-def _seen(part: ReleasedPart, values: np.ndarray) -> np.ndarray:
-    return values if part.mask is None else np.asarray(values[~part.mask])
 
 
 def elsewhere(groups: Sequence[np.ndarray]) -> Iterator[np.ndarray]:

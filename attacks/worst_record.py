@@ -95,8 +95,7 @@ FAMILIES = (Family("gaussian", "mu", 2), Family("epsilon", "epsilon", 1))
 def added(units: np.ndarray, part: ReleasedPart) -> np.ndarray:
     """What a part adds to the distance's power, shape (records,)."""
     assert part.noise is not None
-    seen = np.ones(part.units.shape, bool) if part.mask is None else ~part.mask
-    return part.noise.distance(np.asarray(units, float)[:, seen])
+    return part.noise.distance(np.asarray(units, float)[:, part.visible])
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from privfed.questions.exact import shown, shown_delta
 from privfed.reports import remarks
 from privfed.reports.budget import AT_HOME, PolicyReport, Report
 from privfed.reports.metrics import judged_by
-from privfed.reports.page import SUBJECTS, caveat, claim, number, size, strongest, verdict
+from privfed.reports.page import SUBJECTS, caveat, claim, number, rendered, size, strongest, verdict
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,26 @@ def chosen(report: Report, name: str = "") -> PolicyReport:
         return report.standing(named[name])
     finite = [policy for policy in report.policies if policy.finite and not policy.silent]
     return report.standing((finite or list(report.policies))[0])
+
+
+def board_page(report: Report, policy: str = "") -> str:
+    """Return the page for whoever answers for a study: what left, to whom, how risky, what to do.
+
+    `policy` is the one that is decided on; by default the first with a finite guarantee.
+    """
+    decided = chosen(report, policy)
+    return rendered(
+        "board.html",
+        report=report,
+        policy=decided,
+        said=answers(report, decided),
+        others=[
+            answers(report, report.standing(other))
+            for other in report.policies
+            if other.name != decided.name
+        ],
+        uncovered=uncovered(report),
+    )
 
 
 def uncovered(report: Report) -> tuple[str, ...]:

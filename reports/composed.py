@@ -46,7 +46,8 @@ def composed(policies: Sequence[PolicyAccount]) -> Composed | None:
     where = "" if wanted.unit == "client" else " at each owner"
     unit = f"{wanted.unit}{where} ({wanted.relation})"
     try:
-        each = [_one(name, policies, wanted, unit) for name in _owners(policies)]
+        owners = dict.fromkeys(own.client for policy in policies for own in policy.clients)
+        each = [_one(name, policies, wanted, unit) for name in owners]
         basis = {name for policy in policies for client in policy.clients for name in client.basis}
         return Composed(  # for any owner: the one found best has not always the largest epsilon
             max(one.epsilon or 0.0 for one in each),
@@ -59,10 +60,6 @@ def composed(policies: Sequence[PolicyAccount]) -> Composed | None:
         return Composed(None, 0.0, 1.0, unit, str(why))
 
 
-def _owners(policies: Sequence[PolicyAccount]) -> list[str]:
-    return list(dict.fromkeys(c.client for policy in policies for c in policy.clients))
-
-
 def coarsest(policies: Sequence[Policy]) -> Neighbours:
     """Return the neighbours that differ most, for which all guarantees can be restated."""
     found = [Neighbours(p.relation, p.unit, p.cap) for p in policies]
@@ -70,7 +67,6 @@ def coarsest(policies: Sequence[Policy]) -> Neighbours:
 
 
 def _one(name: str, policies: Sequence[PolicyAccount], wanted: Neighbours, unit: str) -> Composed:
-    """Compose one data owner's losses over the policies."""
     shares = [(p, c) for p in policies for c in p.clients if c.client == name and c.total]
     open_ = [p.policy.name for p, c in shares if c.unprotected or not c.secure]
     if open_:

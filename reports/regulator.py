@@ -12,7 +12,7 @@ from privfed.errors import number_of
 from privfed.questions.exact import shown, shown_delta
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.metrics import judged_by
-from privfed.reports.page import claim, number, verdict
+from privfed.reports.page import claim, number, rendered, verdict
 
 State = Literal["met", "not met", "examined", "not examined", "outside"]
 #: From which epsilon on SP 800-226 sees little meaning, up to which a strong guarantee, and a large delta.
@@ -29,6 +29,12 @@ class PyramidBlock:
     evidence: str  #: where it can be checked: ledger rows, audits, tests
     hazard: str  #: what would make the claim worthless
     state: State  #: whether it is met, by the rule that the hazard names
+
+
+def regulator_page(report: Report) -> str:
+    """Return the page by the blocks of NIST SP 800-226."""
+    pyramids = [(policy, pyramid(report, policy)) for policy in report.policies]
+    return rendered("regulator.html", report=report, pyramids=pyramids)
 
 
 def pyramid(report: Report, policy: PolicyReport) -> tuple[PyramidBlock, ...]:
@@ -79,11 +85,7 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         "Noise that is not of the law that was charged; sums in floating point; a query that fails.",
         state,
     )
-    scores = ", ".join(
-        f"{score.name} {score.told}"
-        + ("" if score.constant is None else f" (constant {number(score.constant)})")
-        for score in policy.scores
-    )
+    scores = ", ".join(f"{score.name} {score.beside}" for score in policy.scores)
     yield PyramidBlock(
         "middle",
         "Utility",
@@ -153,7 +155,6 @@ def _compared(apart: Sequence[str]) -> str:
 
 
 def _groups(policy: PolicyReport) -> Iterator[str]:
-    """The score of each group, by column."""
     for column, groups in policy.metrics["groups"].items():
         told = ", ".join(
             f"{one['group']} {number(one['value'])}"

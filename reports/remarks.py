@@ -121,7 +121,6 @@ def draws(policy: PolicyReport) -> str:
 
 
 def _varied(runs: Mapping[str, Any]) -> str:
-    """Return how scores varied over several runs."""
     count, scored = runs["count"], len(runs.get("values", ()))
     others = [score["deviation"] for score in runs.get("scores", {}).values()]
     if scored == count and not any([runs["deviation"], *others]):

@@ -50,7 +50,6 @@ def _wrapped(label: str, text: str, width: int) -> list[str]:
 
 
 def _rows(policy: PolicyReport, withheld: bool) -> Iterator[tuple[str, str]]:
-    """Yield labels and texts below a policy's guarantee."""
     if policy.block is not None and policy.finite:
         own = f"epsilon {shown(policy.block.epsilon)} at delta {shown_delta(policy.block.delta)}"
         if policy.block.method != "filter":

@@ -222,10 +222,10 @@ def export(
     folder: Path, form: str, policy: str, out: Path | None, overwrite: bool, simulation: bool
 ) -> int:
     """Write a finished study in FOLDER in a form that others read."""
-    from privfed.study.exporting import exported
+    from privfed.study import assembly
     from privfed.study.output import Output
 
-    text = exported(Output.opened(folder), form, policy, simulation=simulation)
+    text = assembly.exported(Output.opened(folder), form, policy, simulation=simulation)
     return _write(text, out, overwrite, f"wrote {out}")
 
 
@@ -407,22 +407,18 @@ def price(study: Path | None, epsilon: str | None, delta: str | None, utility: b
 )
 @file_option
 @replace_option
-def schema(  # noqa: PLR0913 - click gives each option by its name
+def schema(
     table: Path,
     target: str | None,
-    sep: str | None,
-    encoding: str | None,
-    decimal: str | None,
-    thousands: str | None,
     categories: bool,
     out: Path | None,
     overwrite: bool,
+    **form: str | None,
 ) -> int:
     """Write a schema template for a TABLE (.csv, .csv.gz, .zip, .xlsx): names and kinds, without bounds."""
     from privfed.study import scaffold
     from privfed.tables.csv_text import Text
 
-    form = {"sep": sep, "encoding": encoding, "decimal": decimal, "thousands": thousands}
     given = {key: value.replace("\\t", "\t") for key, value in form.items() if value is not None}
     text = Text(**given) if given else None
     template = scaffold.schema_text(table, target, text=text, categories=categories)

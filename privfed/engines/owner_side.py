@@ -116,7 +116,6 @@ class OwnerSide:
 
 
 def _outcome(data: bytes) -> str:
-    """Return a reply's outcome, from a closed set."""
     envelope = wire.decode(data, Envelope)
     reply = envelope.open() if envelope.status == "refusal" else None
     return f"refused ({reply.reason})" if isinstance(reply, Refusal) else envelope.status

@@ -122,6 +122,11 @@ class ReleasedPart:
         mask = np.zeros(units.shape, bool) if self.mask is None else self.mask
         return np.ma.MaskedArray(plain, mask=mask)
 
+    @property
+    def visible(self) -> np.ndarray:
+        """Which cells are not suppressed."""
+        return np.ones(self.units.shape, bool) if self.mask is None else ~self.mask
+
 
 @dataclass(frozen=True, eq=False)
 class Release:

@@ -201,10 +201,7 @@ def is_local(protections: Sequence[Protection]) -> bool:
 
 def as_declared(array: np.ndarray, part: Part) -> np.ndarray:
     """Check an exact array against its declared shape and type."""
-    shaped = array.ndim == len(part.shape) and all(
-        declared in (-1, size) for declared, size in zip(part.shape, array.shape, strict=True)
-    )
-    if not shaped:
+    if not part.admits(array.shape):
         raise ValueError("an array does not have its declared shape")
     if not part.exact:
         return array

@@ -134,6 +134,12 @@ class Part:
         """Number of cells; data-dependent sizes count as 1."""
         return math.prod(max(size, 1) if size < 0 else size for size in self.shape)
 
+    def admits(self, shape: tuple[int, ...]) -> bool:
+        """Whether an array of some shape is one of this part."""
+        return len(shape) == len(self.shape) and all(
+            size in (-1, found) for size, found in zip(self.shape, shape, strict=True)
+        )
+
 
 def on_grid(values: np.ndarray, grid: Fraction = GRID) -> np.ndarray:
     """Truncate each record's contributions to integer grid units, towards zero, in float64.

@@ -213,20 +213,38 @@ def write_letter(
         the file: ``board.html``, ``regulator.html``, or with ``pdf`` the same as ``.pdf``; for an
         engineer ``report.html`` or ``report.pdf``.
     """
-    from privfed.reports import letters
+    from privfed.reports.board import board_page
+    from privfed.reports.page import write_pdf
+    from privfed.reports.regulator import regulator_page
 
     page = output.folder / f"{reader}.html"
     if reader == "board":
-        write_text(page, letters.board(publishable(output, simulation=simulation), policy))
+        write_text(page, board_page(publishable(output, simulation=simulation), policy))
     elif reader == "regulator":
-        write_text(page, letters.regulator(publishable(output, simulation=simulation)))
+        write_text(page, regulator_page(publishable(output, simulation=simulation)))
     else:
         page = output.folder / "report.html"
         write_report(output, simulation=simulation)
     if pdf:
-        letters.write_pdf(page, page.with_suffix(".pdf"))
+        write_pdf(page, page.with_suffix(".pdf"))
     output.list_pages()
     return page.with_suffix(".pdf") if pdf else page
+
+
+def exported(output: Output, form: str, policy: str = "", *, simulation: bool = False) -> str:
+    """Return a study's policy in a form of :data:`.FORMS`; by default the first with a guarantee."""
+    from privfed.reports.board import chosen
+    from privfed.reports.exports import FORMS, Source
+
+    report = publishable(output, simulation=simulation)
+    decided = chosen(report, policy)
+    path = output.policy(decided.name) / "model.json"
+    if not path.is_file():
+        raise InputError(
+            f"policy {decided.name!r}: has no model.json; name a policy that released a model"
+        )
+    schema = json.loads(path.read_text(encoding="utf-8"))["schema"]
+    return FORMS[form][0](Source(report, decided, schema))
 
 
 def write_comparison(
@@ -237,14 +255,14 @@ def write_comparison(
     Returns:
         the comparison as text, and the file, with ``pdf`` the printed one.
     """
-    from privfed.reports import letters
     from privfed.reports.comparison import compared, comparison_lines, comparison_page
+    from privfed.reports.page import write_pdf
 
     before, now = (publishable(one, simulation=simulation) for one in (earlier, output))
     told, page = compared(before, now), output.folder / "comparison.html"
     write_text(page, comparison_page(told))
     if pdf:
-        letters.write_pdf(page, page.with_suffix(".pdf"))
+        write_pdf(page, page.with_suffix(".pdf"))
         page = page.with_suffix(".pdf")
     output.list_pages()
     return comparison_lines(told), page

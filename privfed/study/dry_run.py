@@ -150,7 +150,6 @@ def _named(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _build(adopted: Policy) -> None:
-    """Build all queries and mechanisms that a policy names."""
     faults = Faults()
     with faults.collected():
         kinds_of(adopted, ())

@@ -130,7 +130,6 @@ class NewStudy:
         return _SCHEMA + "\n".join([*head, "", "\n\n".join(blocks)]) + "\n"
 
     def _plain(self, *, schema: bool) -> dict[str, Any]:
-        """The study's file as plain data."""
         data: dict[str, Any] = {"source": self.table}
         if schema:
             data["source"] = os.path.relpath(self.table, self.folder)

@@ -486,7 +486,6 @@ def _of_owner(price: Price, left: Balance) -> str:
 
 
 def _total(price: Price) -> str:
-    """Format the total."""
     if price.silent:
         return "NOTHING WOULD BE RELEASED (the policy answers no query)"
     if price.epsilon is None:

@@ -433,7 +433,6 @@ def _learn(
     progress: Progress,
     engine: Engine = local,
 ) -> dict[str, Any]:
-    """Train over an engine, and score the model."""
 
     def learn(asked: ChannelDisclosure) -> dict[str, Any]:
         asked.people, asked.progress = gates.people, progress

@@ -415,9 +415,7 @@ def checked(answer: Answer, parts: Mapping[str, Part]) -> Answer:
     assert answer.keys() == parts.keys(), f"gives {sorted(answer)}, declares {sorted(parts)}"
     for name, part in parts.items():
         array = np.asarray(answer[name])
-        fits = array.ndim == len(part.shape) and all(
-            size in (-1, found) for size, found in zip(part.shape, array.shape, strict=True)
-        )
+        fits = part.admits(array.shape)
         assert fits, f"{name}: has shape {array.shape}, declares {part.shape}"
         if part.exact:
             assert np.isfinite(array).all(), f"{name}: not every cell is a finite number"

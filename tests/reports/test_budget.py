@@ -26,10 +26,9 @@ from privfed.reports.account import (
     KindLine,
     PolicyAccount,
 )
-from privfed.reports.board import answers, chosen
+from privfed.reports.board import answers, board_page, chosen
 from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.reports.charts import timeline
-from privfed.reports.letters import board
 from privfed.reports.page import (
     claim,
     cost,
@@ -133,7 +132,7 @@ def test_why_more_is_spent_so_far_than_a_study_s_own_epsilon_is_said(
     assert ("so it can exceed this study's own ε" in text) == said
     lasting = _policy(_client(block=_block(own)))
     assert "in all studies so far" in text and "in all studies" not in _page(_policy(_client()))
-    assert "in all studies so far, of" in board(Report(Study.built_in(), (lasting,), "0"))
+    assert "in all studies so far, of" in board_page(Report(Study.built_in(), (lasting,), "0"))
     shown = re.sub(r"<style>.*?</style>|</?(b|code)>", "", text, flags=re.DOTALL)
     shown = re.sub(r"<[^>]+>", " ", shown)
     assert "Spent so far: at most" in shown and not re.search(r"[a-z]{2}\.[A-Z]", shown)
