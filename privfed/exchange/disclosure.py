@@ -84,7 +84,10 @@ class Answer:
         return units * float(next(r.parts[part].grid for r in self.releases.values() if part in r))
 
     def deviation(self, part: str) -> float:
-        """Standard deviation of the noise in :meth:`total`; zero if every release is exact."""
+        """Standard deviation of the noise in :meth:`total`, in the part's own unit; zero of what has no law of noise.
+
+        That is what left exactly, and what a mechanism drew by itself, as one of OpenDP's does.
+        """
         squares = 0.0
         for release in self.releases.values():
             if part in release:
