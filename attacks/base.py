@@ -97,6 +97,7 @@ class Attack(ABC):
     #: Work after which nothing new is begun, in multiply-adds; about a minute on one core.
     max_work: float = MAX_WORK
     bounds: Deadline | None = None  #: What bounds the last run
+    time_limit: float | None = None  #: Seconds after which a run begins nothing new
 
     def __init__(self, *, time_limit: float | None = None) -> None:
         """Prepare an attack that reports partial results after `time_limit` seconds (None: counted work only; InputError)."""
@@ -200,7 +201,7 @@ def _question(kind: str, fields: bytes) -> Query | None:
 
 
 def exact_parts(entry: TranscriptEntry) -> dict[str, ReleasedPart]:
-    """The parts of a release that left without noise, by name."""
+    """The parts of a release that left without noise of a law, by name; what a mechanism draws by itself has none."""
     return {name: part for name, part in entry.release.parts.items() if part.noise is None}
 
 

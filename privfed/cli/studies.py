@@ -438,8 +438,9 @@ def plugins(group: str | None) -> int:
         width = max(map(len, names), default=0)
         click.echo(chosen)
         for name in names:
-            told = f"  {about(name, chosen)}" if group else ""
-            click.echo(f"  {name:{width}} {installed.version(chosen, name)}{told}".rstrip())
+            told = about(name, chosen) or installed.unusable(chosen, name) if group else ""
+            line = f"  {name:{width}} {installed.version(chosen, name)}  {told}"
+            click.echo(line.rstrip())
     return FINE
 
 

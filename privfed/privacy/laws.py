@@ -512,7 +512,11 @@ def law_of(name: str, *parameters: str) -> Law:
         return Unknown(name, *parameters)
     try:
         law: Law = build(*parameters)
-    except (TypeError, ValueError, ArithmeticError):
+    except (InputError, TypeError, ValueError, ArithmeticError) as error:
+        if not installed:  # another law of that name was written down
+            return Unknown(name, *parameters)
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"law {name!r} does not take these parameters") from None
     if not isinstance(law, Law) or law.name != name:
         raise PluginError(f"the law installed as {name!r} is none, or calls itself otherwise")

@@ -98,13 +98,14 @@ def dearest_of(policy: Policy) -> dict[str, tuple[int, tuple[Loss, ...]]] | None
 
 
 def kinds_of(policy: Policy, queries: Iterable[type[Query]]) -> dict[str, type[Query]]:
-    """Return the query classes that the policy names (PolicyError: not installed, or guarded wrongly)."""
+    """Return the query classes that the policy names (PolicyError: not installed, or guarded wrongly; PluginError: its kind is another's)."""
     given = {query.kind: query for query in queries}
     kinds: dict[str, type[Query]] = {}
     faults = Faults()
     for kind, guards in policy.guards.items():
         with faults.collected():
             kinds[kind] = given[kind] if kind in given else _installed(kind)
+            _check_name("queries", kind, kinds[kind])
             _check_local(kind, issubclass(kinds[kind], LocalEffect), bool(guards))
     faults.tell(PolicyError)
     return kinds

@@ -71,7 +71,7 @@ class Sensitivity:
 
     @classmethod
     def of(cls, l1: int, l2_squared: int | None = None) -> Sensitivity:
-        """Build from add-or-remove norms; squared L2 is at most squared L1."""
+        """Build from add-or-remove norms, in whole grid units; squared L2 is at most squared L1, and that unless given."""
         return cls(Bound(l1, l1**2 if l2_squared is None else l2_squared))
 
     def under(self, unit: Unit, relation: Relation, cap: int | None) -> Bound:

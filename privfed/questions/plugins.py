@@ -87,6 +87,15 @@ def load(group: str, name: str) -> Any:
     return loaded
 
 
+def unusable(group: str, name: str) -> str:
+    """Why what is installed by a name cannot be loaded, or nothing."""
+    try:
+        load(group, name)
+    except PluginError as error:
+        return str(error)
+    return ""
+
+
 def _fault(group: str, name: str, loaded: Any) -> str:
     module, base = BASES[group]
     derived = getattr(sys.modules.get(module), base, None)

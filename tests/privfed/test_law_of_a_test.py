@@ -108,4 +108,7 @@ def test_a_name_that_no_mechanism_here_has_proves_nothing() -> None:
     assert isinstance(law_of("no_such_law", "1.0"), Unknown)
     in_use(TwiceLaplace(1.0))
     assert law_of("twice_laplace", "2.0") == TwiceLaplace(2.0)
+    assert isinstance(
+        law_of("twice_laplace", "one", "two"), Unknown
+    )  # another package's, of that name
     assert type(law_of("laplace", "2.0")) is DiscreteLaplace

@@ -62,6 +62,7 @@ from privfed.testing.check_mechanism import (
     check_mechanism,
     groups,
 )
+from privfed.testing.queries import Histogram
 from tests.asked_gate import reason, reply
 from tests.own_law import (
     FALSE,
@@ -308,6 +309,18 @@ def test_a_mechanism_has_a_name_and_a_currency_of_its_own(tmp_path: Path) -> Non
 
     with pytest.raises(PluginError, match="'misspelt': currency is 'epsilon', 'rho' or None"):
         gate(tmp_path, Misspelt())
+
+
+def test_a_question_has_a_kind_of_its_own() -> None:
+    """Of another's kind, attacks and replays would read its answers as answers to the other's question."""
+
+    class Namesake(Histogram):
+        """Of a kind that it inherits."""
+
+    guards = {Histogram.kind: (Guard.of("laplace", spend=1),)}
+    records = Records.from_frame(FRAME, SCHEMA)
+    with pytest.raises(PluginError, match=r"'small\.histogram': another one is installed"):
+        Gate("own", records, Policy(guards), Ledger(), queries=[Namesake])
 
 
 def test_what_an_instance_holds_is_never_called() -> None:
