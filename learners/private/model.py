@@ -130,10 +130,11 @@ class PrivateModel:
     def permutation_importances(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return permutation importances for F on synthetic records (Breiman 2001, Section 10), with intervals.
 
-        The importance T is the root of half the mean square of these differences d: for independent columns, of the
-        variance of F due to the column (Sobol' 1993). With errors e the truth's is that of d + e, whose quantiles are
-        the ends. The lower end is that of T + d . e / |d| if smaller, as d may contain noise as well as lack it, and
-        zero if e alone may be as large as d. For several classes F are all classes' log-odds.
+        T is the root of half the mean square of d, the change of F when a column has another synthetic record's value:
+        for independent columns, of the variance of F due to the column (Sobol' 1993). With errors e the truth's is that
+        of d + e, whose quantiles are the ends. The lower end is that of T + d . e / |d| if smaller, as d may contain
+        noise as well as lack it, and zero if e alone may be as large as d. For several classes F are all classes'
+        log-odds.
 
         Returns:
             importances, shape (columns,), and intervals, shape (columns, 2).
