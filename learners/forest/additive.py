@@ -1,7 +1,7 @@
-"""The private engine's model as a forest, exactly: a tree for each column, and the random trees.
+"""The private engine's model as an exact forest: one tree per column, and the random trees.
 
-A line is known at the shared thresholds alone, so a column's line and bins are one tree over it. Trees add up to
-the score, as those of gradient boosting do; the intercept is the first tree's.
+A linear term has values at the shared thresholds only, so a column's linear term and bins are one tree. Trees add up to
+the score, as in gradient boosting; the first tree includes the intercept.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from privfed.learners.private import PrivateModel
 from privfed.learners.private.grid import BinEdges
 from privfed.questions.tree import Tree
 
-if TYPE_CHECKING:  # a second of imports, for those who want scikit-learn's own form
+if TYPE_CHECKING:  # importing takes a second, needed only for scikit-learn's form
     from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
     from sklearn.tree import DecisionTreeRegressor
 
 
 @dataclass(frozen=True, eq=False)
 class AdditiveTree:
-    """What one tree adds to the scores."""
+    """One tree's contribution to the scores."""
 
     tree: Tree  #: splits, ``x < cut`` to the left
     values: np.ndarray  #: by node, zero at splits; shape (nodes, outputs)
-    shares: np.ndarray  #: of the made-up records, by node, shape (nodes,)
+    shares: np.ndarray  #: fraction of the synthetic records by node, shape (nodes,)
 
     @cached_property
     def variances(self) -> np.ndarray:
-        """Of the values below each node, over made-up records, shape (nodes, outputs)."""
+        """Variances of the values below each node, over synthetic records, shape (nodes, outputs)."""
         shares = self.shares[:, None]
         sums, squares = shares * self.values, shares * self.values**2
         for node in np.flatnonzero(self.tree.feature >= 0)[::-1]:  # children come after their node
@@ -44,7 +44,7 @@ class AdditiveTree:
         return np.asarray(np.maximum(squares / held - (sums / held) ** 2, 0))
 
     def explained(self, features: int) -> np.ndarray:
-        """Decrease of variance by feature, as scikit-learn's importances have it; shape (features,)."""
+        """Return the variance decrease by feature, as in scikit-learn's importances; shape (features,)."""
         inner = np.flatnonzero(self.tree.feature >= 0)
         within = (self.shares[:, None] * self.variances).sum(axis=1)
         less = within[inner] - within[self.tree.children[inner, :2]].sum(axis=1)
@@ -52,7 +52,7 @@ class AdditiveTree:
 
 
 class _Grown:
-    """Nodes so far, a row each: feature, cut, left, right, values, share."""
+    """Nodes so far, one row each: feature, cut, left, right, values, share."""
 
     def __init__(self, outputs: int) -> None:
         self.rows: list[tuple[int, float, int, int]] = []
@@ -81,7 +81,7 @@ class _Grown:
 
 
 def trees_of(model: PrivateModel) -> tuple[AdditiveTree, ...]:
-    """All trees of a model; their scores' sum is :meth:`.PrivateModel.scores` up to rounding."""
+    """Return all trees of a model, whose sum is :meth:`.PrivateModel.scores` up to rounding."""
     columns = (
         _of_column(j, *model.steps(j), model.shares[j]) for j in range(len(model.schema.features))
     )
@@ -94,7 +94,7 @@ def trees_of(model: PrivateModel) -> tuple[AdditiveTree, ...]:
 
 
 def values_of(model: PrivateModel) -> list[np.ndarray]:
-    """What each tree adds at its nodes, shape (nodes, outputs): to the scores of classes, or to a number in its unit."""
+    """Return each tree's node values, shape (nodes, outputs): of classes' scores, or of a number in its unit."""
     trees = trees_of(model)
     if model.outcome.kind != "number":
         return [own.values for own in trees]
@@ -107,7 +107,7 @@ def values_of(model: PrivateModel) -> list[np.ndarray]:
 def _of_column(
     column: int, cuts: np.ndarray, heights: np.ndarray, shares: np.ndarray
 ) -> AdditiveTree:
-    """A balanced tree over one column, intervals of equal height joined."""
+    """Build a balanced tree over one column, merging intervals of equal height."""
     kept = np.flatnonzero((heights[1:] != heights[:-1]).any(axis=1))
     shares = np.add.reduceat(shares[: len(heights)], np.concatenate([[0], kept + 1]))
     cuts, heights = cuts[kept], np.concatenate([heights[:1], heights[1:][kept]])
@@ -127,7 +127,7 @@ def _of_column(
 def _of_levels(
     features: np.ndarray, cuts: np.ndarray, leaves: np.ndarray, shares: np.ndarray
 ) -> AdditiveTree:
-    """A tree whose nodes of one level share their split; sides that no record reaches are left out."""
+    """Build a tree whose nodes of one level share their split, without unreachable branches."""
     grown = _Grown(leaves.shape[1])
 
     def below(level: int, leaf: int, spans: dict[int, tuple[float, float]]) -> int:
@@ -152,7 +152,7 @@ def _of_levels(
 def to_sklearn(
     model: PrivateModel, classes: np.ndarray
 ) -> GradientBoostingClassifier | GradientBoostingRegressor:
-    """The same as gradient boosting of scikit-learn, on rows of :func:`single_apart`; numbers are not held to their limits."""
+    """Convert to scikit-learn's gradient boosting, for rows of :func:`single_apart`; numbers are not clipped to their limits."""
     _check_apart(model)
     from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 
@@ -160,7 +160,7 @@ def to_sklearn(
     kind = GradientBoostingRegressor if number else GradientBoostingClassifier
     few = max(2, len(classes))
     blank = kind(n_estimators=1, max_depth=1, learning_rate=1.0)
-    target = np.zeros(few) if number else np.arange(few)  # begins at scores of zero
+    target = np.zeros(few) if number else np.arange(few)  # initial scores of zero
     blank.fit(np.zeros((few, features)), target)
     if not number:
         blank.classes_ = classes
@@ -175,7 +175,7 @@ def to_sklearn(
 
 
 def single_apart(x: np.ndarray, grid: BinEdges) -> np.ndarray:
-    """Encoded rows as 32-bit floats, the nearest that lie on the same side of every threshold."""
+    """Return encoded rows as the nearest 32-bit floats on the same side of every threshold."""
     found, wanted = single(x), grid.codes(x).T.astype(int)
     step = np.sign(wanted - grid.codes(found.astype(float)).T)
     return np.where(
@@ -201,7 +201,7 @@ def _check_apart(model: PrivateModel) -> None:
 def _regressors(
     grown: AdditiveTree, values: np.ndarray, unit: float, features: int
 ) -> Iterator[DecisionTreeRegressor]:
-    """A regression tree of scikit-learn's for each output; impurities are variances times ``unit``."""
+    """Yield a scikit-learn regression tree for each output; impurities are variances times ``unit``."""
     from sklearn.tree import DecisionTreeRegressor
     from sklearn.tree._tree import NODE_DTYPE
     from sklearn.tree._tree import Tree as ArrayTree

@@ -1,7 +1,7 @@
-"""A client's records as sortable integers: one key for each value, of 32 bits where that leaves room for nodes.
+"""A client's records as sortable integers: one key per value, of 32 bits if that leaves room for nodes.
 
-A key holds, from the highest bits down: the node (within a block of trees), the value's rank among the
-client's, and the class where there are several. One sort of a block sorts every node's values.
+A key has, from the highest bits down: the node (within a block of trees), the value's rank among the client's, and the
+class, if any. One sort of a block sorts every node's values.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from privfed.tables.schema import Schema
 
 #: One unit of a sum of targets, which lie in [-1/2, 1/2], and of their squares.
 TARGET_GRID = Fraction(1, 2**20)
-#: Most bits of a 32-bit key below the node: with more, too few nodes have room to be sorted at once.
+#: Maximum bits of a 32-bit key below the node: with more, too few nodes can be sorted at once.
 WIDEST = 22
-LARGEST = float(np.finfo(np.float32).max)  #: Largest 32-bit float that values and cuts may have
+LARGEST = float(np.finfo(np.float32).max)  #: Maximum 32-bit float of values and cuts
 COARSE = (
-    1e-3  #: Distance of such floats, in widths of a column's bounds, from which users are warned
+    1e-3  #: Spacing of such floats, in widths of a column's bounds, from which users are warned
 )
 _SIGN = np.int32(-(2**31))
 
 
 def ordered(values: np.ndarray) -> np.ndarray:
-    """32-bit floats as unsigned integers in the same order (and minus zero as zero)."""
+    """Map 32-bit floats to unsigned integers in the same order (-0.0 as 0.0)."""
     bits = (np.asarray(values, np.float32) + np.float32(0)).view(np.int32)
     return np.asarray(bits ^ _flipped(bits)).view(np.uint32)
 
 
 def unordered(bits: np.ndarray) -> np.ndarray:
-    """The inverse of :func:`ordered`."""
+    """Invert :func:`ordered`."""
     signed = bits.astype(np.uint32).view(np.int32)
     return np.asarray(signed ^ _flipped(~signed)).view(np.float32)
 
 
 def _flipped(bits: np.ndarray) -> np.ndarray:
-    """The bits to flip: all of a negative number's, else the sign."""
+    """Return the bits to flip: all of a negative number's, else the sign."""
     return np.asarray((bits >> np.int32(31)) | _SIGN)
 
 
@@ -51,16 +51,16 @@ class Columns:
     """A client's records, prepared once."""
 
     values: np.ndarray  #: 32-bit floats, shape (features, records)
-    ascending: np.ndarray  #: the same as :func:`ordered` has them, each row sorted
+    ascending: np.ndarray  #: the values by :func:`ordered`, each row sorted
     keys: np.ndarray  #: ranks above the payload, shape (features, records), unsigned
-    payload: int  #: how many bits the class takes
-    target: np.ndarray  #: class codes, or targets in whole units, shape (records,)
+    payload: int  #: number of bits of the class
+    target: np.ndarray  #: class codes, or targets in integer units, shape (records,)
     sums: np.ndarray  #: for a regression the targets by rank, shape (features, records)
-    classes: int  #: number of classes; 1 counts records alone, 0 for a regression
+    classes: int  #: number of classes; 1: only record counts, 0: a regression
 
     @classmethod
     def of(cls, records: Records, classes: int) -> Columns:
-        """From records; see :func:`encoded_target`."""
+        """Build from records; see :func:`encoded_target`."""
         values = single(records.x.T)
         features, size = values.shape
         target = encoded_target(records, classes)
@@ -82,34 +82,34 @@ class Columns:
 
     @property
     def records(self) -> int:
-        """How many records there are."""
+        """Number of records."""
         return int(self.values.shape[1])
 
     @cached_property
     def cells(self) -> np.ndarray:
-        """Each category and below it the class, as one number, shape (features, records)."""
+        """Category and, in lower bits, class as one number, shape (features, records)."""
         whole = self.values.astype(np.int64)
         whole = whole * self.classes + self.target if self.classes else whole
         return whole.astype(np.int32)
 
     @property
     def bits(self) -> int:
-        """How many bits of a key stand below the node; ranks go up to the number of records itself."""
+        """Number of bits of a key below the node; ranks go up to the number of records."""
         return self.records.bit_length() + self.payload
 
     @property
     def room(self) -> int:
-        """How many nodes a block of keys can tell apart."""
+        """Maximum number of nodes in a block of keys."""
         return 1 << (8 * self.keys.itemsize - self.bits)
 
     def bases(self, features: np.ndarray) -> np.ndarray:
-        """What to add to keys of consecutive nodes, shifted by the payload, for places in a table of shape (features, records)."""
+        """Return offsets from keys of consecutive nodes, shifted by the payload, to a (features, records) table."""
         nodes = np.arange(len(features)) << (self.bits - self.payload)
         return np.asarray(features.astype(np.intp) * self.records - nodes)
 
     @cached_property
     def steps(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Of each feature its different values as :func:`ordered` has them, and the least key from each on, and above all."""
+        """Each feature's distinct values by :func:`ordered`, and the smallest keys from each on, and above all."""
         found = []
         for row in self.ascending:
             first = np.flatnonzero(np.diff(row, prepend=~row[:1]))
@@ -118,7 +118,7 @@ class Columns:
         return found
 
     def above(self, cuts: np.ndarray, features: np.ndarray) -> np.ndarray:
-        """The least keys above cuts, shape (pairs, cuts), of one feature a pair."""
+        """Return the smallest keys above cuts, shape (pairs, cuts), with one feature per pair."""
         keys, bits = np.empty(cuts.shape, self.keys.dtype), ordered(cuts)
         for feature in np.unique(features):
             pairs = np.flatnonzero(features == feature)
@@ -128,12 +128,12 @@ class Columns:
 
 
 def single(values: np.ndarray) -> np.ndarray:
-    """Values as finite 32-bit floats, row after row."""
+    """Return values as finite 32-bit floats, row-major."""
     return np.ascontiguousarray(np.clip(values, -LARGEST, LARGEST), dtype=np.float32)
 
 
 def note_far_from_zero(schema: Schema) -> None:
-    """Note columns so far from zero that 32-bit floats, by which trees split, hardly tell their values apart."""
+    """Warn of columns so far from zero that 32-bit floats, by which trees split, hardly resolve their values."""
     for column in schema.features:
         low, high = column.bounds
         gap = float(np.spacing(single(np.array([max(abs(low), abs(high))])))[0])
@@ -147,7 +147,7 @@ def note_far_from_zero(schema: Schema) -> None:
 
 
 def encoded_target(records: Records, classes: int) -> np.ndarray:
-    """Class codes from 0, or the target in whole units of the scaled interval [-1/2, 1/2]."""
+    """Return class codes from 0, or the target in integer units of the scaled interval [-1/2, 1/2]."""
     if classes == 1:
         return np.zeros(len(records), dtype=np.int64)
     assert records.schema.target is not None
@@ -159,7 +159,7 @@ def encoded_target(records: Records, classes: int) -> np.ndarray:
 
 
 def class_count(schema: Schema) -> int:
-    """Number of classes of the schema's target: categories, or at most 100 integers; else 0."""
+    """Return the number of classes of the schema's target: categories, or at most 100 integers; else 0."""
     target = schema.target
     if target is None:
         return 0

@@ -1,7 +1,7 @@
 """Two tests of heterogeneity (paper, Appendix F.4).
 
-If clients are alike, averaged decreases, short lists and trees of a few clients save communication; if
-their records differ, exact statistics are due; if their outcomes do, splits on the client.
+For homogeneous clients, averaged decreases, shortlists and trees of few clients save communication; under covariate
+shift, exact statistics are required; under outcome shift, splits on the client.
 """
 
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ from privfed.learners.impurity import neg_weighted_impurity
 
 @dataclass(frozen=True)
 class CovariateShift:
-    """How far the clients' records differ, whatever their targets."""
+    """The covariate shift between clients."""
 
-    gain: float  #: fraction of the client impurity (Gini) that the best root split takes away
-    p_value: float  #: of the same split on records that did not choose it, by a chi-squared test
-    #: mean one-versus-rest AUC of telling the clients apart, on those records; 1/2 by chance
+    gain: float  #: relative decrease of the client impurity (Gini) by the best root split
+    p_value: float  #: of the same split on the other half of the records, by a chi-squared test
+    #: mean one-versus-rest AUC for the client, on that half; 1/2 by chance
     auc: float
-    #: which features tell them apart, as fractions of the decrease, by name
+    #: features' importances for the client, by name
     importances: dict[str, float]
 
 
@@ -41,12 +41,13 @@ def covariate_shift(
 ) -> CovariateShift:
     """Grow one tree that predicts the client, on half of each client's records; score the other half.
 
-    The halves are drawn by the records' secret coins. Quantiles and counts leave, no target.
+    The halves are drawn by the records' secret coins. Quantiles and counts are released, but no
+    targets.
 
     Args:
         federation: the clients.
-        depth: most splits on a path of the tree.
-        min_leaf: fewest records of a leaf.
+        depth: maximum splits on a path of the tree.
+        min_leaf: minimum records of a leaf.
         random_state: names the draw of the halves.
 
     Raises:
@@ -83,7 +84,7 @@ def covariate_shift(
 
 
 def _counts_of_leaves(federation: Disclosure, trees: BinaryTrees, half: Sampling) -> np.ndarray:
-    """Records of the other half in each leaf, by client, shape (nodes, clients)."""
+    """Query the other half's records in each leaf, by client, shape (nodes, clients)."""
     leaves = np.flatnonzero(~trees.inner)
     none = NodeFeatures(np.zeros(len(leaves), np.int64), np.zeros(0, np.int64))
     level = OpenNodes(trees, half, leaves, none, none, 1)
@@ -96,7 +97,7 @@ def _counts_of_leaves(federation: Disclosure, trees: BinaryTrees, half: Sampling
 
 
 def _root_split(trees: BinaryTrees, learned: np.ndarray, fresh: np.ndarray) -> tuple[float, float]:
-    """The fraction of the impurity that the root's split takes away, and its chi-squared p-value."""
+    """Return the relative impurity decrease of the root's split, and its chi-squared p-value."""
     if not trees.inner[0]:
         return 0.0, 1.0
     sides = trees.left[0] + np.arange(2)
@@ -115,7 +116,7 @@ def _root_split(trees: BinaryTrees, learned: np.ndarray, fresh: np.ndarray) -> t
 
 
 def _auc(trees: BinaryTrees, fractions: np.ndarray, fresh: np.ndarray) -> float:
-    """Mean over clients of the AUC of their fraction of the learned records, leaf by leaf."""
+    """Return the clients' mean AUC, with their fraction of a leaf's learned records as score."""
     leaves = np.flatnonzero(~trees.inner)
     areas = []
     for client in range(fresh.shape[1]):
@@ -138,7 +139,7 @@ class OutcomeShift:
 
     @property
     def gain(self) -> float:
-        """How much better the second is; above noise where outcomes differ between alike records."""
+        """The improvement by splits on the client; above noise if outcomes differ given equal features."""
         return self.within - self.without
 
 

@@ -1,4 +1,4 @@
-"""FedForest in scikit-learn's manners.
+"""FedForest with scikit-learn's interface.
 
 Principled Federated Random Forests for Heterogeneous Data (FedForest).
 """
@@ -43,10 +43,10 @@ PUBLISHED = "intervals are of the noise of a private model; give a private polic
 
 
 class _FedForest(LearnerByWays):
-    """What the classifier and the regressor share.
+    """Base class of the classifier and the regressor.
 
     ``fit`` sets ``schema_``, ``clients_``, ``way_`` and ``private_`` (how it learned), ``model_``,
-    ``rounds_`` (rounds of queries), and ``oob_score_`` if asked for (NaN if withheld).
+    ``rounds_`` (rounds of queries), and ``oob_score_`` if requested (NaN if withheld).
     """
 
     ways: ClassVar[Ways] = (PublishedForest, PrivateForestWay)
@@ -112,7 +112,7 @@ class _FedForest(LearnerByWays):
         check_round(self.clients_per_tree, len(federation.clients), "clients_per_tree")
 
     def check(self, schema: Schema) -> None:
-        """Hold parameters to one another; see the base."""
+        """Check that parameters are consistent; see the base."""
         self.check_parameters()
         if self.criterion not in self._criteria:
             known = ", ".join(self._criteria)
@@ -134,7 +134,7 @@ class _FedForest(LearnerByWays):
             trees=self.n_estimators,
             max_depth=MOST_DEPTH if self.max_depth is None else self.max_depth,
             min_leaf=instances(self.min_samples_leaf, self.sampling),
-            # of a number, held against the variance of the target scaled by its bounds
+            # of a number, relative to the target scaled by its bounds
             min_decrease=float(self.min_impurity_decrease / (1 if classes else (high - low) ** 2)),
             criterion=self.criterion,
             classes=classes,
@@ -153,7 +153,7 @@ class _FedForest(LearnerByWays):
         )
 
     def _classes(self, schema: Schema) -> int:
-        """Number of classes, 0 for a regression."""
+        """Return the number of classes, 0 for a regression."""
         return 0
 
     def _keep(self, result: LearnedForest) -> None:
@@ -174,18 +174,18 @@ class _FedForest(LearnerByWays):
         index = {name: number for number, name in enumerate(self.clients_)}
         return self.model_.predict(rows, np.array([index[name] for name in names], dtype=np.int64))
 
-    # --- the model as people read it -----------------------------------------------------------
+    # --- the fitted model -----------------------------------------------------------
 
     @property
     def forest_(self) -> FittedForest:
-        """The published way's forest, node by node."""
+        """The published way's forest."""
         if isinstance(self.model_, FittedForest):
             return self.model_
         raise AttributeError("forest_")
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Fractions of the impurity decrease (of the trees' variance in private), clients' splits included."""
+        """Fractions of the impurity decrease (in private: of the trees' variance), including client splits."""
         return self.model_.importances()[:-1]
 
     @property
@@ -196,10 +196,9 @@ class _FedForest(LearnerByWays):
     def plot(
         self, feature: str | None = None, *, tree: int | None = None, ax: Axes | None = None
     ) -> Axes:
-        """Importances of the features, one tree's upper levels, or what a feature adds to a private model's score.
+        """Plot importances, one tree's upper levels, or a feature's effect on a private model's score.
 
-        The last is its partial dependence over made-up records, with a 90 % band. InputError where there is no
-        such picture.
+        The last is its partial dependence over synthetic records, with a 90 % band. InputError: no such plot.
         """
         from privfed.learners import pictures
 
@@ -234,34 +233,34 @@ class _FedForest(LearnerByWays):
         return ax if used else pictures.titled(ax, f"the model does not use {shown(column.name)}")
 
     def describe(self, tree: int | None = None) -> str:
-        """One tree as text, a rule for each leaf; without a number the first, of a private model what weighs most.
+        """Return one tree as text, a rule per leaf; by default the first, for a private model the main effects.
 
-        Numbers are rounded; :meth:`to_text` has a published model's to the bit.
+        Numbers are rounded; :meth:`to_text` has a published model's exact ones.
         """
         return self.model_.describe(tree)
 
     @property
     def estimators_(self) -> list[Any]:
-        """A private model's trees as scikit-learn has them, a list of one for each output; see :meth:`to_sklearn`."""
+        """A private model's trees in scikit-learn's form, a list of one per output; see :meth:`to_sklearn`."""
         try:
             return list(self.to_sklearn().estimators_)
-        except InputError as error:  # so that dir() and hasattr() pass over it
+        except InputError as error:  # so that dir() and hasattr() skip it
             raise AttributeError(*error.args) from None
 
     def encode(self, X: pd.DataFrame | np.ndarray) -> np.ndarray:
-        """Rows as :meth:`to_sklearn` and :meth:`to_onnx` take them, shape (rows, features).
+        """Encode rows for :meth:`to_sklearn` and :meth:`to_onnx`, shape (rows, features).
 
-        Columns are as ``feature_names_in_`` has them, categories by their number, what is missing filled and numbers held
-        to their bounds as :meth:`predict` does; a private model's are 32-bit floats, each on its side of all thresholds.
-        SchemaError: no value where the schema has no ``fill``, or a category that it does not list.
+        Columns are in the order of ``feature_names_in_``, categories by code, with missing values filled and numbers
+        clipped to their bounds as in :meth:`predict`. A private model's are 32-bit floats, each on its side of all
+        thresholds. SchemaError: a missing value without ``fill``, or an unknown category.
         """
         x, model = self._encode(X), self.model_
         return single_apart(x, model.model.basis.grid) if isinstance(model, PrivateForest) else x
 
     def to_sklearn(self) -> BaseEstimator:
-        """A private model as scikit-learn's gradient boosting, its trees unchanged, for rows of :meth:`encode`.
+        """Return a private model as scikit-learn's gradient boosting, with the same trees, for rows of :meth:`encode`.
 
-        By itself it refuses missing numbers, and takes any number for a category. A predicted number is not held to its
+        It refuses missing numbers, and accepts any number as a category. A predicted number is not clipped to its
         limits; else predictions are the same.
 
         Raises:
@@ -275,9 +274,9 @@ class _FedForest(LearnerByWays):
         return to_sklearn(self.model_.model, getattr(self, "classes_", np.zeros(0)))
 
     def to_onnx(self) -> Any:
-        """:meth:`to_sklearn` as an ``onnx.ModelProto``, for rows of :meth:`encode` as 32-bit floats, by skl2onnx.
+        """Return :meth:`to_sklearn` as an ``onnx.ModelProto``, for rows of :meth:`encode` as 32-bit floats.
 
-        By itself it refuses nothing: a missing number takes one side of every split.
+        It refuses nothing: a missing number takes one side of every split.
 
         Raises:
             InputError: the model is not private, or skl2onnx is not installed.
@@ -290,14 +289,14 @@ class _FedForest(LearnerByWays):
         return to_onnx(forest, np.zeros((1, len(self.schema_.features)), np.float32))
 
     def importance_intervals(self, level: float = 0.9) -> pd.DataFrame:
-        """Permutation importances of a private model's features, with intervals.
+        """Return permutation importances of a private model's features, with intervals.
 
-        How far the prediction moves where a feature has the value of another made-up record: the root of half the mean
-        square, of log-odds (of all classes', where there are more than two) or in the target's unit.
+        An importance is the change of the prediction when a feature has another synthetic record's value: the root of
+        half the mean square, in log-odds (over all classes, if more than two) or in the target's unit.
 
         Returns:
-            columns importance, low and high, a row for each feature: between these is what the model of the same
-            records without noise has. A low end of zero: the feature may do nothing.
+            columns importance, low and high, one row per feature; the interval is for the model of the same records
+            without noise. A low end of zero: the feature may have no effect.
 
         Raises:
             InputError: the model is not private.
@@ -314,9 +313,9 @@ class _FedForest(LearnerByWays):
         return self.model_.intervals(self._encode(X), level)
 
     def synthesize(self, rows: int, random_state: int | None = None) -> pd.DataFrame:
-        """Made-up records of a private model, in the schema's columns; see :func:`.synthetic_table`.
+        """Draw synthetic records of a private model, in the schema's columns; see :func:`.synthetic_table`.
 
-        They are drawn from the fitted model and the public schema alone, so that they cost no budget.
+        They are drawn from the fitted model and the public schema only, at no privacy cost.
 
         Raises:
             InputError: the model is not private, or there is less than one row.
@@ -330,12 +329,12 @@ class _FedForest(LearnerByWays):
         return synthetic_table(self.model_.model, rows, np.random.default_rng(random_state))
 
     def to_text(self) -> str:
-        """The forest as text rules, which :meth:`from_text` reads; InputError for a private model."""
+        """Return the forest as text rules, which :meth:`from_text` reads (InputError: a private model)."""
         return self.model_.to_text({k: v for k, v in self.to_dict().items() if k != "state"})
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read what :meth:`to_text` gave, edited or not; InputError for lines that are no rules, or gaps."""
+        """Read the output of :meth:`to_text`, edited or not (InputError: invalid or missing rules)."""
         return cls.from_dict(rules.parse(text))
 
     def readable(self) -> dict[str, Any]:
@@ -343,11 +342,11 @@ class _FedForest(LearnerByWays):
         return dict(self.model_.readable())
 
     def state(self) -> dict[str, Any]:
-        """The model as plain data; see :meth:`.FittedForest.to_state`."""
+        """Return the model as plain data; see :meth:`.FittedForest.to_state`."""
         return self.model_.to_state()
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """See the base; trees that make no sense are refused."""
+        """See the base; invalid trees are refused."""
         self.way_ = "private" if "private" in state else "published"
         if self.private_:
             self.model_ = PrivateForest.from_state(self.schema_, state)
@@ -357,14 +356,14 @@ class _FedForest(LearnerByWays):
     # --- policies ------------------------------------------------------------------------------
 
     def published(self) -> Policy:
-        """What the paper releases: everything it asks for, as it is."""
+        """Return the paper's policy: all its queries, unprotected."""
         kinds = self.ways[0].queries
         return Policy({kind.kind: (Guard.of("open"),) for kind in kinds}, name="published")
 
     def nullified(self) -> Policy:
-        """The paper's releases with small cells suppressed (see the queries' ``reveals``): no differential privacy.
+        """Return the paper's policy with small cells suppressed (see the queries' ``reveals``): not DP.
 
-        Local gains and shortlists, which no count stands beside, are withheld altogether.
+        Local gains and shortlists, which have no counts, are withheld.
         """
         guard = (Guard.of("nullify"),)
         kinds = (Sketches.kind, BinStatistics.kind, OutOfBag.kind)
@@ -373,41 +372,41 @@ class _FedForest(LearnerByWays):
     def private(
         self, epsilon: Number, delta: Number = "1e-5", *, schema: Schema | None = None
     ) -> Policy:
-        """A finite epsilon end to end, by other questions; see :mod:`privfed.learners.private`."""
+        """Return a policy with a finite total epsilon, for other queries; see :mod:`privfed.learners.private`."""
         return private.private(epsilon, delta)
 
 
 class FedForestClassifier(_FedForest, FederatedClassifier):
     """A federated random forest for classes.
 
-    A target of categories, or of at most 100 whole numbers; in private, of 64 categories or 32 integers.
+    The target has categories, or at most 100 integers; in private, at most 64 categories or 32 integers.
 
     Args:
-        n_estimators: how many.
-        max_depth: most splits on a path; none for as many as there can be, at most 60.
-        min_samples_leaf: about the fewest different records of a leaf, on average over samples; see :func:`.samples.instances`.
-        min_impurity_decrease: least weighted impurity decrease of a split (a node's share of the records times
+        n_estimators: number of trees.
+        max_depth: maximum splits on a path; None: the maximum, 60.
+        min_samples_leaf: minimum distinct records of a leaf, on average over samples; see
+            :func:`.samples.instances`.
+        min_impurity_decrease: minimum weighted impurity decrease of a split (a node's fraction of the records times
             its decrease).
         criterion: ``"gini"`` or ``"entropy"``.
-        max_features: how many features each node looks at, drawn for it: a number, a share, ``"sqrt"``,
-            ``"third"`` or none for all. A node whose features all have one value draws others.
+        max_features: features drawn for each node: a number, a fraction, ``"sqrt"``, ``"third"`` or None for all. A
+            node whose features all have one value draws others.
         n_quantiles: Q, the quantiles released of a node's values, and its candidate cuts.
-        max_quantiles: most of them in levels of few nodes, if more than `n_quantiles`.
+        max_quantiles: maximum in levels of few nodes, if more than `n_quantiles`.
         candidates: ``"quantiles"`` inverts the mixture of the clients' distributions at equal ranks;
-            ``"midpoints"`` tries the middles between all released values (centralized CART's
-            candidates if Q is at least a node's records); ``"range"`` tries equal steps between the
-            node's extremes, as federated histograms do.
-        interpolate: whether quantiles lie between two values instead of being the nearer one.
-        gain_aggregation: ``"exact"`` sums the clients' statistics, ``"average"`` averages their local
-            decreases (AvgImp, for alike clients).
-        top_k: L, how many features of a node each client may speak for (Top-L); none for all.
+            ``"midpoints"`` uses midpoints between all released values (centralized CART's candidates if Q is at least a
+            node's records); ``"range"`` uses equal steps between the node's extremes, as federated histograms do.
+        interpolate: whether quantiles are interpolated instead of the nearest value.
+        gain_aggregation: ``"exact"`` sums the clients' statistics, ``"average"`` averages their local decreases
+            (AvgImp, for homogeneous clients).
+        top_k: L, features of a node on each client's shortlist (Top-L); None for all.
         client_splits: whether nodes may split on the client itself.
-        sampling: how each tree is given each client's records: ``"bootstrap"``, ``"poisson"`` (each
-            record repeated by its own coin), ``"split"`` (each record to one tree) or ``"all"``; see
+        sampling: sampling of each client's records for each tree: ``"bootstrap"``, ``"poisson"`` (each record
+            repeated by its own coin), ``"split"`` (each record to one tree) or ``"all"``; see
             :class:`~privfed.learners.forest.samples.Sampling`.
-        clients_per_tree: how many clients, drawn for it, each tree learns from; none for all.
-        oob_score: whether to ask for the out-of-bag score, a release of its own.
-        random_state: seed of the server's own draws; the clients' bootstraps hang on their secrets.
+        clients_per_tree: clients drawn for each tree; None for all.
+        oob_score: whether to query the out-of-bag score, a separate release.
+        random_state: seed of the server's draws; the clients' bootstraps depend on their secrets.
     """
 
     _criteria: ClassVar[tuple[Criterion, ...]] = ("gini", "entropy")
@@ -421,7 +420,7 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
         return np.array(target.categories or np.arange(int(low), int(high) + 1))
 
     def check(self, schema: Schema) -> None:
-        """Hold the target to classes; see the base."""
+        """Check that the target is classes; see the base."""
         super().check(schema)
         if not self._classes(schema):
             raise InputError(
@@ -435,13 +434,13 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
     def predict_proba(
         self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
-        """Class probabilities, shape (rows, classes); `client` is one name, or one for each row."""
+        """Return class probabilities, shape (rows, classes); `client` is one name, or one per row."""
         return self._values_of(X, client)
 
     def confidence_interval(self, X: pd.DataFrame | np.ndarray, level: float = 0.9) -> np.ndarray:
-        """Intervals of the second class's probability by a private model, shape (rows, 2): of noise and sampling.
+        """Return a private model's intervals of the second class's probability, shape (rows, 2).
 
-        Of more than two classes of each one's, shape (rows, classes, 2).
+        They cover noise and sampling. For more than two classes, shape (rows, classes, 2).
 
         Raises:
             InputError: the model is not private.
@@ -451,7 +450,7 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
     def predict(
         self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
-        """The likeliest class of each row; arguments as for :meth:`predict_proba`."""
+        """Return the most probable class of each row; arguments as for :meth:`predict_proba`."""
         return np.asarray(self.classes_[self.predict_proba(X, client=client).argmax(axis=1)])
 
 
@@ -459,7 +458,7 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
 class FedForestRegressor(FederatedRegressor, _FedForest):
     """A federated random forest for a numeric target.
 
-    Parameters as :class:`FedForestClassifier`; ``criterion`` is ``"squared_error"``, and decreases are of the
+    Parameters as for :class:`FedForestClassifier`; ``criterion`` is ``"squared_error"``, and decreases are of the
     target's variance.
     """
 
@@ -474,18 +473,18 @@ class FedForestRegressor(FederatedRegressor, _FedForest):
         return outcome.lower, outcome.upper
 
     def confidence_interval(self, X: pd.DataFrame | np.ndarray, level: float = 0.9) -> np.ndarray:
-        """Intervals of the target's mean; see :meth:`FedForestClassifier.confidence_interval`."""
+        """Return intervals of the target's mean; see :meth:`FedForestClassifier.confidence_interval`."""
         return self._interval(X, level)
 
     def predict(
         self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
-        """The mean of the target, shape (rows,); `client` is one name, or one for each row."""
+        """Return the mean of the target, shape (rows,); `client` is one name, or one per row."""
         return self._values_of(X, client)[:, 0]
 
 
 def features_of(wanted: float | str | None, features: int) -> int:
-    """How many features each node looks at: all, by a word, a share, or a number of them."""
+    """Return the number of features per node, from None, a word, a fraction, or a number."""
     if wanted is None:
         return features
     if isinstance(wanted, str):

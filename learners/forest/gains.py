@@ -8,20 +8,20 @@ from privfed.learners.impurity import Criterion, neg_weighted_impurity, sizes
 
 
 def together(counts: np.ndarray, sums: np.ndarray | None) -> np.ndarray:
-    """Counts and sums as one vector of statistics, the last axis."""
+    """Concatenate counts and sums along the last axis."""
     return counts if sums is None else np.stack([counts[..., 0], sums], axis=-1, dtype=np.int64)
 
 
 def decreases(
     left: np.ndarray, total: np.ndarray, criterion: Criterion, min_leaf: int = 1
 ) -> np.ndarray:
-    """Impurity decrease times the node's records (paper, Eq. 2 and 6), shape (..., candidates).
+    """Return impurity decrease times the node's records (paper, Eq. 2 and 6), shape (..., candidates).
 
     Args:
         left: statistics of the left side, shape (..., candidates, statistics).
         total: of the node, shape (..., statistics).
         criterion: the impurity.
-        min_leaf: fewest records of a side; candidates with fewer get minus infinity.
+        min_leaf: minimum records of a side; candidates with fewer get minus infinity.
     """
     left, total = left.astype(float), total.astype(float)[..., None, :]
     right = total - left
@@ -39,7 +39,7 @@ class Best:
 
 
 def best_cut(pooled: np.ndarray, criterion: Criterion, min_leaf: int) -> Best:
-    """The first best cut between bins, by pooled statistics of shape (pairs, bins, statistics)."""
+    """Return the first best cut between bins, from pooled statistics of shape (pairs, bins, statistics)."""
     upto = np.cumsum(pooled, axis=1)
     gains = decreases(upto[:, :-1], upto[:, -1], criterion, min_leaf)
     index = gains.argmax(axis=1) if gains.size else np.zeros(len(pooled), np.int64)
@@ -47,14 +47,14 @@ def best_cut(pooled: np.ndarray, criterion: Criterion, min_leaf: int) -> Best:
 
 
 def best_subset(pooled: np.ndarray, criterion: Criterion, min_leaf: int) -> tuple[Best, np.ndarray]:
-    """The best division of categories in two, contiguous in their Fisher order; empty ones go to the larger side.
+    """Return the best binary split of categories along their Fisher order; empty ones go to the larger side.
 
-    For regression and two classes it is the best of all (Fisher 1958); for more classes a heuristic.
+    For regression and two classes it is the best of all binary splits (Fisher 1958); for more classes a heuristic.
 
     Args:
         pooled: summed statistics, shape (pairs, categories, statistics).
         criterion: the impurity.
-        min_leaf: fewest records of a side.
+        min_leaf: minimum records of a side.
 
     Returns:
         the best of each pair, and the categories that go left, shape (pairs, categories).
@@ -68,7 +68,7 @@ def best_subset(pooled: np.ndarray, criterion: Criterion, min_leaf: int) -> tupl
 
 
 def fisher_order(pooled: np.ndarray, criterion: Criterion) -> tuple[np.ndarray, np.ndarray]:
-    """Categories by mean target or fraction of the most frequent class, empty ones last: order and ranks."""
+    """Return order and ranks of categories by mean target or most frequent class's fraction, empty ones last."""
     size = sizes(pooled, criterion)
     if criterion == "squared_error":
         total = pooled[..., 1]

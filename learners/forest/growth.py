@@ -1,4 +1,4 @@
-"""The server's side of growing: level by level over all trees at once (paper, Algorithm 1)."""
+"""The server's side of growing, level by level over all trees at once (paper, Algorithm 1)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -27,16 +27,16 @@ from privfed.learners.forest.trees import BinaryTrees, category_sizes
 from privfed.learners.impurity import Criterion, sizes
 from privfed.questions.query import Query
 
-#: Most cells of one answer; a level of more is asked about in several questions, tree by tree.
+#: Maximum cells of one answer; a larger level is queried in several parts, tree by tree.
 MOST_CELLS = 4_000_000
-CRUMB = 1e-12  #: A decrease that rounding could make of none, relative to the node's records
-#: Sums of targets are in whole units; decreases of squared error in their squares.
+CRUMB = 1e-12  #: A decrease within rounding error, relative to the node's records
+#: Sums of targets are in integer units; decreases of squared error in their squares.
 UNITS = float(TARGET_GRID.denominator) ** 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class ForestParams:
-    """The estimators' parameters; `classes` is 0 for a regression, `per_node` features are drawn a node."""
+    """The estimators' parameters; `classes` is 0 for a regression, `per_node` features are drawn per node."""
 
     trees: int
     max_depth: int
@@ -59,34 +59,35 @@ class ForestParams:
 
     @property
     def width(self) -> int:
-        """Statistics of a set of records."""
+        """Number of statistics of a set of records."""
         return self.classes or 2
 
 
 @dataclass(eq=False)
 class Grown:
-    """Trees as far as they have grown, and what is known of each node."""
+    """The trees so far, and the state of each node."""
 
     trees: BinaryTrees  #: the trees
     totals: np.ndarray  #: statistics by client, shape (clients, nodes, statistics)
     names: np.ndarray  #: seeds of each node's draws, shape (nodes,)
     depth: np.ndarray  #: splits above each node, shape (nodes,)
-    tried: np.ndarray  #: how many of its features each node has looked at
+    tried: np.ndarray  #: number of each node's features tried
     open: np.ndarray  #: which nodes may still split
     known: np.ndarray  #: which nodes' totals are known
 
 
-Versions = Sequence[Version | None]  #: What each client is asked about, in the federation's order
+Versions = Sequence[Version | None]  #: Each client's version of a level, in the federation's order
 
 
 class ForestGrower:
-    """Grows a forest from releases alone.
+    """Grows a forest from releases only.
 
     Args:
         federation: the clients.
-        params: how.
-        target_client: whether the classes are the clients themselves (the covariate-shift test).
-        sampling: which records the trees learn from, if not by the parameters.
+        params: the estimator's parameters.
+        target_client: whether the classes are the clients themselves (the covariate-shift
+            test).
+        sampling: the trees' samples, if not by the parameters.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class ForestGrower:
         self.rounds = 0
 
     def grow(self) -> Grown:
-        """Ask and split until every node is closed or no client answers; NobodyAnswered if none ever does."""
+        """Query and split until all nodes are closed or no client answers (NobodyAnswered: none ever did)."""
         while self.grown.open.any():
             for nodes in self._portions():
                 try:
@@ -132,7 +133,7 @@ class ForestGrower:
         return self.grown
 
     def first_queries(self) -> Iterator[tuple[str, Query]]:
-        """What each client that takes part in a tree is asked first."""
+        """Yield the first query of each client that takes part in a tree."""
         p, nodes = self.params, self._portions()[0]
         level = self._level(nodes, self._drawn(nodes))
         levels = self._levels(len(level.numeric))
@@ -145,14 +146,14 @@ class ForestGrower:
     # --- one round -----------------------------------------------------------------------------
 
     def _portions(self) -> list[np.ndarray]:
-        """The open nodes, tree by tree, so many at once that no answer grows too large."""
+        """Return the open nodes in portions, tree by tree, that keep answers within the limit."""
         open_ = np.flatnonzero(self.grown.open)
         open_ = open_[np.argsort(self.grown.trees.tree_of[open_], kind="stable")]
         one = self.params.per_node * self.params.quantiles * self.params.width
         return np.array_split(open_, max(1, -(-len(open_) * one // MOST_CELLS)))
 
     def _round(self, nodes: np.ndarray) -> None:
-        """Ask about some open nodes, and split or close them."""
+        """Query some open nodes, and split or close them."""
         p, level = self.params, self._level(nodes, self._drawn(nodes))
         if p.shortlist is not None:
             level = self._shortlisted(level, p.shortlist)
@@ -166,12 +167,12 @@ class ForestGrower:
         self._apply(level, *choose(level, asked, cuts, constant))
 
     def _levels(self, pairs: int) -> int:
-        """Finer quantiles where there are few pairs: they cost little there, and decide most."""
+        """Return the number of quantiles: more for few pairs, where they cost little and matter most."""
         p, most = self.params, SETTINGS.max_quantile_cells // max(pairs, 1)
         return 1 if p.candidates == "range" else max(p.quantiles, min(p.max_quantiles, most))
 
     def _drawn(self, nodes: np.ndarray) -> np.ndarray:
-        """The features each node looks at this time, -1 for none, shape (nodes, features a node)."""
+        """Return the features that each node tries now, -1 for none, shape (nodes, features per node)."""
         per_node = self.params.per_node
         order = draws.ranking(self.grown.names[nodes], self.features)
         index = self.grown.tried[nodes][:, None] + np.arange(per_node)
@@ -179,7 +180,7 @@ class ForestGrower:
         return np.sort(np.where(index < self.features, chosen, self.features), axis=1)
 
     def _level(self, nodes: np.ndarray, drawn: np.ndarray) -> OpenNodes:
-        """A level that looks at the drawn features, ascending; too large a number is none."""
+        """Return a level with the drawn features, ascending; too large numbers are ignored."""
         exists = drawn < self.features
         categorical = exists & (self.categories[np.minimum(drawn, self.features - 1)] > 0)
         numeric = exists & ~categorical
@@ -197,28 +198,28 @@ class ForestGrower:
         return ask_about(self.federation, level, asked, query)
 
     def _shortlisted(self, level: OpenNodes, longest: int) -> OpenNodes:
-        """The same level with the union of the clients' shortlists for features."""
+        """Return the same level with the union of the clients' shortlists as features."""
         p = self.params
         replies = self._ask(
             level,
             self._versions(level),
             lambda v: Shortlist(v.level, p.quantiles, longest, p.criterion),
         )
-        named = np.zeros((len(level.nodes), self.features + 1), bool)  # -1 marks the last column
+        named = np.zeros((len(level.nodes), self.features + 1), bool)  # -1 indexes the last column
         for _, nodes, features in replies.part("features").arrays:
             named[nodes[:, None], features] = True
         order = np.where(named[:, : self.features], np.arange(self.features), self.features)
         return self._level(level.nodes, np.sort(order, axis=1))
 
     def _note_totals(self, replies: LevelReplies) -> None:
-        """Keep the released totals of the nodes themselves."""
+        """Store the released totals of the nodes themselves."""
         nodes = replies.level.nodes
         totals = replies.statistics(by_client=self.target_client).at(np.arange(len(nodes)))
         self.grown.totals[:, nodes] = totals
         self.grown.known[nodes] = True
 
     def _candidates(self, replies: LevelReplies) -> tuple[np.ndarray, np.ndarray]:
-        """Cuts of each numeric pair, and which pairs have but one value."""
+        """Return cuts of each numeric pair, and which pairs have only one value."""
         numeric, sketches = replies.level.numeric, replies.part("knots")
         if not len(numeric) or not sketches:
             return np.zeros((len(numeric), 1), np.float32), np.ones(len(numeric), bool)
@@ -240,7 +241,7 @@ class ForestGrower:
     def _proposed(
         self, knots: np.ndarray, counts: np.ndarray, cuts: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Cuts of some pairs, and which of them have but one value."""
+        """Return cuts of some pairs, and which of them have only one value."""
         counts = _shown(knots, counts)
         low = np.where(counts > 0, knots[:, :, 0], np.inf).min(axis=0)
         high = np.where(counts > 0, knots[:, :, -1], -np.inf).max(axis=0)
@@ -255,7 +256,7 @@ class ForestGrower:
     def _exact(
         self, level: OpenNodes, asked: Versions, cuts: np.ndarray, constant: np.ndarray
     ) -> tuple[Splits, np.ndarray]:
-        """The splits by exact statistics, and the nodes that cannot split on these features."""
+        """Return the splits by exact statistics, and the nodes that cannot split on these features."""
         p, by_client = self.params, self.target_client
         replies = self._ask(level, asked, lambda v: BinStatistics(v.level, cuts[v.numeric]))
         bins, groups = (replies.statistics(of, by_client=by_client) for of in ("bin", "group"))
@@ -264,7 +265,7 @@ class ForestGrower:
     def _averaged(
         self, level: OpenNodes, asked: Versions, cuts: np.ndarray, constant: np.ndarray
     ) -> tuple[Splits, np.ndarray]:
-        """The splits by averaged local decreases; by exact statistics of categories, as in the paper."""
+        """Return the splits by averaged local decreases (categories: exact statistics, as in the paper)."""
         p = self.params
         weights = sizes(self.grown.totals[:, level.nodes], p.criterion).astype(float)
         replies = self._ask(
@@ -283,7 +284,7 @@ class ForestGrower:
     # --- growing the arrays --------------------------------------------------------------------
 
     def _apply(self, level: OpenNodes, splits: Splits, constant: np.ndarray) -> None:
-        """Split what is worth it; close the rest, but for nodes that may look at other features."""
+        """Apply sufficient splits; close the other nodes, except those that may try other features."""
         p, grown, nodes = self.params, self.grown, level.nodes
         if p.client_splits:
             totals = grown.totals[:, nodes]
@@ -295,7 +296,7 @@ class ForestGrower:
         self._append(splits.only(np.flatnonzero(worth)))
 
     def _worth(self, splits: Splits) -> np.ndarray:
-        """Whether a split decreases the impurity, and by enough."""
+        """Whether a split decreases the impurity sufficiently."""
         p, grown = self.params, self.grown
         totals = grown.totals[:, splits.nodes].sum(axis=0)
         tree = grown.trees.tree_of[splits.nodes]
@@ -309,7 +310,7 @@ class ForestGrower:
         return np.asarray(np.isfinite(splits.gain) & enough & self._may_split(splits.nodes))
 
     def _may_split(self, nodes: np.ndarray) -> np.ndarray:
-        """Whether nodes are large, shallow and impure enough."""
+        """Whether nodes are sufficiently large, shallow and impure."""
         p, grown = self.params, self.grown
         totals = grown.totals[:, nodes].sum(axis=0)
         large = sizes(totals, p.criterion) >= 2 * p.min_leaf
@@ -318,7 +319,7 @@ class ForestGrower:
         return np.asarray((large & impure | ~grown.known[nodes]) & shallow)
 
     def _append(self, splits: Splits) -> None:
-        """Give every split node its two children."""
+        """Append two children to every split node."""
         grown, count = self.grown, len(splits.nodes)
         if not count:
             return
@@ -341,7 +342,7 @@ class ForestGrower:
         grown.open[-new:] = self._may_split(np.arange(len(grown.open))[-new:])
 
     def _ask_unknown(self) -> None:
-        """Ask for the unknown totals of leaves; without an answer they are their parent's."""
+        """Query the unknown totals of leaves; without an answer they are their parent's."""
         unknown = np.flatnonzero(~self.grown.known)
         if not len(unknown):
             return
@@ -353,7 +354,7 @@ class ForestGrower:
 
 
 def _members(params: ForestParams, clients: int) -> np.ndarray:
-    """Which client takes part in which tree, shape (clients, trees)."""
+    """Return clients' participation in trees, shape (clients, trees)."""
     order = draws.ranking(draws.roots(params.seed, params.trees) ^ np.uint64(1), clients)
     members = np.zeros((clients, params.trees), bool)
     members[order[:, : params.clients_per_tree].T, np.arange(params.trees)] = True
@@ -361,7 +362,7 @@ def _members(params: ForestParams, clients: int) -> np.ndarray:
 
 
 def _shown(knots: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Records of each client at each pair's node, zero where its sketch is suppressed."""
+    """Return each client's records at each pair's node, zero if its sketch is suppressed."""
     return np.where(np.isnan(knots[:, :, 0]), 0, counts)
 
 

@@ -1,4 +1,4 @@
-"""The open nodes of all trees, and what is asked about each."""
+"""The open nodes of all trees, and the features queried at each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from privfed.tables.schema import Schema
 
 @dataclass(frozen=True, eq=False)
 class NodeFeatures:
-    """Features to look at, node by node: how many at each open node, and the features in a row."""
+    """Candidate features by node: their number at each open node, and the concatenated features."""
 
     sizes: np.ndarray
     features: np.ndarray
@@ -25,7 +25,7 @@ class NodeFeatures:
 
     @cached_property
     def first(self) -> np.ndarray:
-        """Where each node's pairs begin, shape (nodes,)."""
+        """Index of each node's first pair, shape (nodes,)."""
         return np.asarray(np.cumsum(self.sizes) - self.sizes)
 
     @cached_property
@@ -34,7 +34,7 @@ class NodeFeatures:
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
     def check(self, nodes: int, allowed: np.ndarray) -> None:
-        """Hold it to known features of the right kind, each once a node; a QueryError otherwise."""
+        """Check that features are known, of the right kind, and once per node (else QueryError)."""
         sizes, features = self.sizes, self.features
         if (
             sizes.shape != (nodes,)
@@ -55,25 +55,25 @@ class NodeFeatures:
 
 @dataclass(frozen=True, eq=False)
 class OpenNodes:
-    """The nodes that a query is about."""
+    """The open nodes of a query."""
 
-    trees: BinaryTrees  #: all trees as far as they have grown
-    sampling: Sampling  #: which records each learns from
-    nodes: np.ndarray  #: the open nodes, which do not split, tree by tree
-    numeric: NodeFeatures  #: numeric, grouped: which numeric and categorical features to look at
+    trees: BinaryTrees  #: all trees so far
+    sampling: Sampling  #: the sample of records of each tree
+    nodes: np.ndarray  #: the open nodes, tree by tree
+    numeric: NodeFeatures  #: numeric, grouped: numeric and categorical candidate features
     grouped: NodeFeatures
-    classes: int  #: number of classes; 1 counts records alone, 0 is a regression
+    classes: int  #: number of classes; 1: only record counts, 0: a regression
 
     @cached_property
     def numbers(self) -> np.ndarray:
-        """The place of each of the trees' nodes among the open ones, -1 for others, shape (nodes,)."""
+        """Index of each node among the open ones, -1 for others, shape (nodes,)."""
         found = np.full(len(self.trees), -1)
         found[self.nodes] = np.arange(len(self.nodes))
         return found
 
     @cached_property
     def leading(self) -> np.ndarray:
-        """Which of the trees' nodes are open or above an open one, shape (nodes,)."""
+        """Which nodes are open or above an open one, shape (nodes,)."""
         found, above, nodes = np.zeros(len(self.trees), bool), self.trees.parents(), self.nodes
         while len(nodes):
             found[nodes] = True

@@ -1,4 +1,4 @@
-"""Asking about the open nodes: each client about the trees that it takes part in, as it sees them."""
+"""Queries about the open nodes: each client about its own trees, with client splits decided."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,12 +13,12 @@ from privfed.learners.forest.level import NodeFeatures, OpenNodes
 from privfed.learners.forest.mixture import between_shown
 from privfed.questions.query import Query
 
-PORTION = 4096  #: Pairs or nodes that a server works on at once
+PORTION = 4096  #: Pairs or nodes that the server processes at once
 
 
 @dataclass(frozen=True, eq=False)
 class Version:
-    """One client's version of a level, and the indices of its nodes and pairs in the whole one."""
+    """One client's version of a level, with its nodes' and pairs' indices in the whole level."""
 
     level: OpenNodes
     nodes: np.ndarray
@@ -27,14 +27,14 @@ class Version:
 
 
 def versions(level: OpenNodes, members: np.ndarray, features: int) -> list[Version | None]:
-    """Each client's version of a level; None for a client that takes part in no open tree.
+    """Return each client's version of a level; None for a client that takes part in no open tree.
 
-    Clients that see the same get the same object, so that one query goes to all of them.
+    Clients with equal versions get the same object, and so the same query.
 
     Args:
         level: the whole level.
-        members: which client takes part in which tree, shape (clients, trees).
-        features: number of features, which is how trees name the client itself.
+        members: clients' participation in trees, shape (clients, trees).
+        features: number of features, which is the client's index in trees.
     """
     by_client = bool((level.trees.feature == features).any())
     seen: dict[bytes, Version | None] = {}
@@ -69,10 +69,10 @@ def _version(level: OpenNodes, member: np.ndarray, client: int, features: int) -
 
 @dataclass(frozen=True, eq=False)
 class PartReplies:
-    """What clients released of one part."""
+    """The clients' releases of one part."""
 
     clients: int  #: how many there are
-    items: int  #: how many nodes or pairs the whole level has
+    items: int  #: number of nodes or pairs of the whole level
     #: client, its items and its array (items first), for each client that released the part
     arrays: list[tuple[int, np.ndarray, np.ndarray]]
 
@@ -80,12 +80,12 @@ class PartReplies:
         return bool(self.arrays)
 
     def portions(self) -> Iterator[slice]:
-        """All items, so many at a time that what is worked out of them stays in the processor's cache."""
+        """Yield slices of items that fit the processor's cache."""
         for first in range(0, max(self.items, 1), PORTION):
             yield slice(first, min(first + PORTION, self.items))
 
     def total(self, portion: slice | None = None) -> np.ndarray:
-        """The sum over clients, suppressed cells as zero, shape (items, ...) or of a portion of them."""
+        """Return the sum over clients, suppressed cells as zero, shape (items, ...) or of a portion of them."""
         chosen = portion or slice(0, self.items)
         total = np.zeros((chosen.stop - chosen.start, *self.arrays[0][2].shape[1:]), np.int64)
         for _, items, array in self.arrays:
@@ -97,7 +97,7 @@ class PartReplies:
         return total
 
     def at(self, chosen: np.ndarray) -> np.ndarray:
-        """Each client's array at some items, zero where it released none, shape (clients, chosen, ...)."""
+        """Return each client's array at some items, zero if not released, shape (clients, chosen, ...)."""
         _, _, first = self.arrays[0]
         result = np.zeros((self.clients, len(chosen), *first.shape[1:]), first.dtype)
         for client, items, array in self.arrays:
@@ -110,7 +110,7 @@ class PartReplies:
         return result
 
     def everywhere(self, portion: slice | None = None) -> np.ndarray:
-        """Each client's array at all items, or at a portion of them, shape (clients, items, ...)."""
+        """Return each client's array at all items, or at a portion of them, shape (clients, items, ...)."""
         return self.at(np.arange(self.items)[portion or slice(None)])
 
 
@@ -123,7 +123,7 @@ class Summed:
     by_client: bool = False
 
     def at(self, chosen: np.ndarray) -> np.ndarray:
-        """Each client's statistics at some items, shape (clients, chosen, ..., statistics)."""
+        """Return each client's statistics at some items, shape (clients, chosen, ..., statistics)."""
         counts = self.counts.at(chosen)
         if not self.by_client:
             return together(counts, None if self.sums is None else self.sums.at(chosen))
@@ -131,7 +131,7 @@ class Summed:
         return counts * one_hot.reshape(len(one_hot), *(1,) * (counts.ndim - 2), -1)
 
     def total(self, portion: slice | None = None) -> np.ndarray:
-        """The sum over clients, shape (items, ..., statistics), or of a portion of the items."""
+        """Return the sum over clients, shape (items, ..., statistics), or of a portion of the items."""
         if self.by_client:
             chosen = np.arange(self.counts.items)[portion or slice(None)]
             return np.asarray(self.at(chosen).sum(axis=0))
@@ -141,14 +141,14 @@ class Summed:
 
 @dataclass(frozen=True, eq=False)
 class LevelReplies:
-    """What clients released in answer to one query about a level; None for a client that did not."""
+    """The clients' releases for one query about a level; None for a client without one."""
 
     level: OpenNodes
     versions: Sequence[Version | None]
     releases: Sequence[Release | None]
 
     def part(self, name: str) -> PartReplies:
-        """One part: exact units, suppressed cells as zero, and ranks between those that are shown."""
+        """Return one part in exact units, with suppressed cells zero, and suppressed ranks interpolated."""
         items = "numeric" if name in ("knots", "bins", "bin_sums", "gains") else "nodes"
         items = "grouped" if name.startswith("group") else items
         arrays = []
@@ -159,19 +159,19 @@ class LevelReplies:
             if mask is not None:
                 units = between_shown(units, mask) if name == "knots" else np.where(mask, 0, units)
             arrays.append((client, getattr(version, items), units))
-        if items == "grouped":  # as wide as each client's widest feature
+        if items == "grouped":  # width of each client's widest feature
             widest = max((units.shape[1] for _, _, units in arrays), default=0)
             arrays = [(client, own, _widened(units, widest)) for client, own, units in arrays]
         return PartReplies(len(self.versions), len(getattr(self.level, items)), arrays)
 
     @property
     def suppressed(self) -> bool:
-        """Whether any cell is."""
+        """Whether any cell is suppressed."""
         releases = (release.parts.values() for release in self.releases if release is not None)
         return any(part.mask is not None for parts in releases for part in parts)
 
     def statistics(self, of: str = "", *, by_client: bool = False) -> Summed:
-        """Statistics of nodes, or of ``"bin"`` or ``"group"``; NobodyAnswered if policies withhold them."""
+        """Return statistics of nodes, or of ``"bin"`` or ``"group"`` (NobodyAnswered: policies withhold them)."""
         counts = self.part(f"{of}s" if of else "counts")
         if not counts:
             raise NobodyAnswered(
@@ -181,7 +181,7 @@ class LevelReplies:
 
 
 def _widened(units: np.ndarray, width: int) -> np.ndarray:
-    """With zeros for categories beyond a client's, shape (pairs, width, ...)."""
+    """Pad with zeros for categories beyond a client's, shape (pairs, width, ...)."""
     wide = np.zeros((len(units), width, *units.shape[2:]), units.dtype)
     wide[:, : units.shape[1]] = units
     return wide if units.shape[1] < width else units
@@ -193,7 +193,7 @@ def ask_about(
     versions: Sequence[Version | None],
     query: Callable[[Version], Query],
 ) -> LevelReplies:
-    """Ask every client its version of a query, equal ones once; NobodyAnswered if no client releases any."""
+    """Send every client its version of a query, equal ones once (NobodyAnswered: no client releases any)."""
     queries = {id(version): query(version) for version in versions if version is not None}
     asked = {
         client: [queries[id(version)]]

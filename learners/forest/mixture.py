@@ -1,13 +1,13 @@
-"""Candidate cuts from the clients' quantiles: the server's side (paper, Section 3.1)."""
+"""Candidate cuts from the clients' quantiles, on the server (paper, Section 3.1)."""
 
 import numpy as np
 
 from privfed.learners.forest.columns import ordered, unordered
 
-CHUNK = 512  #: Pairs that are mixed at once
-#: Knots nearer than this share of a pair's range count as one value: the CDF jumps there.
+CHUNK = 512  #: Pairs that are processed at once
+#: Knots closer than this fraction of a pair's range count as one value, at which the CDF jumps.
 NEAR = 1e-7
-LEVEL = 1e-9  #: The mixture is level where it rises by less than this share of the records
+LEVEL = 1e-9  #: The mixture is flat if it increases by less than this fraction of the records
 
 
 def candidate_cuts(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarray:
@@ -19,7 +19,7 @@ def candidate_cuts(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarr
         cuts: C, candidates of a pair.
 
     Returns:
-        shape (pairs, C), ascending, 32-bit floats; zero where no client has a record.
+        shape (pairs, C), ascending, 32-bit floats; zero if no client has records.
     """
     pairs = knots.shape[1]
     found = np.zeros((pairs, cuts), np.float32)
@@ -31,7 +31,7 @@ def candidate_cuts(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarr
 
 
 def _shown(knots: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The knots of clients with records; of others the pair's lowest, where they add nothing."""
+    """Return the knots of clients with records; for others the pair's lowest, without weight."""
     finite = np.isfinite(knots)
     if not finite.all():
         knots[~finite] = 0
@@ -43,7 +43,7 @@ def _shown(knots: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _inverted(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarray:
-    """The same for a few pairs: knots of shape (pairs, clients, Q + 1), counts (pairs, clients)."""
+    """Invert a few pairs' mixtures: knots of shape (pairs, clients, Q + 1), counts (pairs, clients)."""
     pairs, _, width = knots.shape
     step = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1) / (width - 1)
     step = np.repeat(step, width - 1, axis=1).reshape(pairs, -1, width - 1)
@@ -71,7 +71,7 @@ def _inverted(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarray:
 
 
 def _centre(found: np.ndarray, apart: np.ndarray, values: np.ndarray, height: np.ndarray) -> None:
-    """Move the candidate nearest to each stretch without records to its middle, where CART cuts."""
+    """Move the candidate nearest to each gap without records to its midpoint, as in CART."""
     rows, places = np.nonzero(apart)
     level = np.rint(height[rows, places] * (found.shape[1] + 1)).astype(np.int64) - 1
     inside = (level >= 0) & (level < found.shape[1])
@@ -82,7 +82,7 @@ def _centre(found: np.ndarray, apart: np.ndarray, values: np.ndarray, height: np
 def _in_order(
     values: np.ndarray, turn: np.ndarray, jump: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Each row of values ascending, with its turns and jumps: one sort of values above indices."""
+    """Sort each row of values, with its turns and jumps, by one sort of values above indices."""
     pairs, width = values.shape
     bits = max(width - 1, 1).bit_length()
     keys = ordered(values).astype(np.uint64)
@@ -97,7 +97,7 @@ def _in_order(
 
 
 def _at_levels(values: np.ndarray, height: np.ndarray, slope: np.ndarray, cuts: int) -> np.ndarray:
-    """The inverse of each row's CDF at the levels; rows are shifted by 2, so that one search does."""
+    """Invert each row's CDF at the levels; rows are shifted by 2, for a single search."""
     pairs, width = values.shape
     levels = np.arange(1, cuts + 1) / (cuts + 1)
     shift, first = 2.0 * np.arange(pairs)[:, None], width * np.arange(pairs)[:, None]
@@ -113,13 +113,13 @@ def _at_levels(values: np.ndarray, height: np.ndarray, slope: np.ndarray, cuts: 
 
 
 def equal_steps(low: np.ndarray, high: np.ndarray, bins: int) -> np.ndarray:
-    """Cuts that divide each pair's range in bins of equal width, shape (pairs, bins - 1)."""
+    """Return cuts that divide each pair's range into bins of equal width, shape (pairs, bins - 1)."""
     low, high = (np.where(low < high, end, 0)[:, None] for end in (low, high))
     return np.asarray(low + (high - low) * np.arange(1, bins) / bins, np.float32)
 
 
 def between_shown(knots: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Sketches with suppressed ranks interpolated, constant beyond the outermost; NaN in rows without any."""
+    """Interpolate sketches' suppressed ranks, constant beyond the outermost; NaN in rows without any."""
     rank, last = np.arange(knots.shape[1]), knots.shape[1] - 1
     before = np.maximum.accumulate(np.where(mask, -1, rank), axis=1)
     after = np.minimum.accumulate(np.where(mask, last + 1, rank)[:, ::-1], axis=1)[:, ::-1]
@@ -131,10 +131,10 @@ def between_shown(knots: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def middles(knots: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Middles between neighbouring values of all clients' knots (paper, Appendix E), 32-bit floats.
+    """Return midpoints between neighbouring values of all clients' knots (paper, Appendix E), 32-bit floats.
 
-    With as many knots as a node has records these are centralized CART's candidates. Shape (pairs, most
-    different values less one, at least 1); rows of fewer values repeat their last cut.
+    With as many knots as a node has records these are centralized CART's candidates. Shape (pairs, maximum distinct
+    values minus 1, at least 1); rows of fewer values repeat their last cut.
     """
     clients, pairs, width = knots.shape
     shown = np.where(counts[:, :, None] > 0, knots, np.float32(np.inf))

@@ -1,4 +1,4 @@
-"""A grown forest: what it predicts, what it says of its features, and its form as plain data."""
+"""A grown forest: predictions, importances, texts, and its form as plain data."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ if TYPE_CHECKING:
     from privfed.learners.pictures import TreeNode
 
 BLOCK = 2_000_000  #: Rows times trees that are predicted at once
-CLIENT = "(client)"  #: Stands for a feature where a node splits on the client
+CLIENT = "(client)"  #: Feature name of splits on the client
 
 
 class ForestModel(Protocol):
-    """What a forest learned by either way can do."""
+    """Interface of a forest learned in either way."""
 
     def predict(self, x: np.ndarray, client: np.ndarray | None = None) -> np.ndarray:
-        """Class probabilities, or the target in its own unit; shape (rows, values).
+        """Return class probabilities, or the target in its own unit; shape (rows, values).
 
         Args:
             x: encoded rows, shape (rows, features).
-            client: index of each row's client, -1 where it is unknown; None knows none.
+            client: index of each row's client, -1 if unknown; None: all unknown.
         """
 
     def importances(self) -> np.ndarray:
-        """Fractions by feature, the client last; they sum to 1, or are zero for a constant."""
+        """Return importances by feature, the client last; they sum to 1, or are zero for a constant."""
 
     def describe(self, tree: int | None) -> str:
-        """One of its trees as text; of none, what the model has."""
+        """Return one of its trees as text; for None, an overview."""
 
     def told(self, tree: int) -> str:
-        """Which tree it is of how many, and what its leaves' numbers are; InputError for one that there is not."""
+        """Describe a tree's number and its leaves' values (InputError: no such tree)."""
 
     def drawn(self, tree: int) -> TreeNode:
-        """One tree as a picture has it."""
+        """Return one tree for plotting."""
 
     def to_text(self, head: Mapping[str, Any]) -> str:
-        """All trees as text rules, after a line of JSON."""
+        """Return all trees as text rules, after a line of JSON."""
 
     def readable(self) -> dict[str, str]:
-        """What kind of model it is, and what the values of its nodes are."""
+        """Return the kind of model, and the meaning of its nodes' values."""
 
     def to_state(self) -> dict[str, Any]:
-        """All that it needs but schema and clients, as plain data."""
+        """Return the state, without schema and clients, as plain data."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +67,11 @@ class FittedForest:
     records: np.ndarray  #: records of the sample at each node, by client, shape (clients, nodes)
     schema: Schema  #: the public data dictionary
     clients: tuple[str, ...]  #: names of the clients
-    criterion: Criterion  #: the impurity that importances are decreases of
+    criterion: Criterion  #: the impurity, for importances
 
     @property
     def features(self) -> int:
-        """Number of features, which is also how trees name the client."""
+        """Number of features, which is also the client's index in trees."""
         return len(self.schema.features)
 
     @property
@@ -80,7 +80,7 @@ class FittedForest:
         return np.asarray(self.records.sum(axis=0))
 
     def seen_by(self, client: int) -> BinaryTrees:
-        """The trees with every split on the client decided for one of them."""
+        """Return the trees with every split on the client decided for one client."""
         return self.trees.seen_by(client, self.features)
 
     # --- predicting ----------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class FittedForest:
         return self._unscaled(mean)
 
     def _unscaled(self, mean: np.ndarray) -> np.ndarray:
-        """Means of the scaled target in the target's unit."""
+        """Return means of the scaled target in the target's unit."""
         assert self.schema.target is not None
         low, high = self.schema.target.bounds
         return np.asarray((mean + 0.5) * (high - low) + low)
@@ -122,7 +122,7 @@ class FittedForest:
     def _reached(
         self, trees: BinaryTrees, at: np.ndarray, row: np.ndarray, columns: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Leaves that rows reach, with weights; rows of unknown clients part where clients do."""
+        """Yield leaves that rows reach, with weights; rows of unknown clients follow both branches of client splits."""
         weight, sizes = np.ones(len(at)), self.sizes
         while len(at):
             inner = trees.inner[at]
@@ -154,10 +154,10 @@ class FittedForest:
         total = np.divide(by_tree, whole, out=np.zeros_like(by_tree), where=whole > 0).sum(axis=0)
         return np.asarray(total / max(total.sum(), 1e-300))
 
-    # --- what people and programs read ---------------------------------------------------------
+    # --- texts and plain data ---------------------------------------------------------
 
     def describe(self, tree: int | None) -> str:
-        """One tree, a rule for each leaf, rounded; of none the first."""
+        """Return one tree as rounded rules, one per leaf; for None, the first tree."""
         heading = f"{self.told(tree or 0)}, after the number of the sample's records there:"
         return "\n".join([heading, *rules.described(*self._read(tree or 0), self.schema)])
 
@@ -176,7 +176,7 @@ class FittedForest:
         return rules.drawn(*self._read(tree), self.schema)
 
     def _read(self, tree: int) -> tuple[dict[str, list[Any]], Sequence[object]]:
-        """One tree as people read it: means in the target's unit, and the names of its classes, if it has any."""
+        """Return one tree for display, with means in the target's unit, and the classes' names, if any."""
         plain, target = self.tree_dict(tree), self.schema.target
         assert target is not None
         if self.criterion == "squared_error":
@@ -202,17 +202,17 @@ class FittedForest:
         }
 
     def to_state(self) -> dict[str, Any]:
-        """Trees as dictionaries of lists, an item for each node, readable without privfed.
+        """Return trees as dictionaries of lists, one item per node, readable without privfed.
 
-        ``feature`` (a name, ``"(client)"``, or none for a leaf), ``cut`` (at most that goes left),
-        ``left_if`` (categories or clients that go left), ``left`` and ``right`` (indices of the
-        children), ``records`` (by client) and ``value``.
+        ``feature`` (a name, ``"(client)"``, or None for a leaf), ``cut`` (values at most that go
+        left), ``left_if`` (categories or clients that go left), ``left`` and ``right`` (indices of
+        the children), ``records`` (by client) and ``value``.
         """
         trees = [self.tree_dict(tree) for tree in range(self.trees.roots)]
         return {"criterion": self.criterion, "trees": trees}
 
     def tree_dict(self, tree: int) -> dict[str, list[Any]]:
-        """One tree; see :meth:`to_state`."""
+        """Return one tree; see :meth:`to_state`."""
         trees, names = self.trees, (*self.schema.names, CLIENT)
         nodes = np.flatnonzero(trees.tree_of == tree)
         index = {int(node): at for at, node in enumerate(nodes)}
@@ -236,7 +236,7 @@ class FittedForest:
     def from_state(
         cls, schema: Schema, clients: tuple[str, ...], state: Mapping[str, Any]
     ) -> FittedForest:
-        """The forest from what :meth:`to_state` gave; any lookup, type or value error if it makes no sense."""
+        """Rebuild from the output of :meth:`to_state` (a lookup, type or value error: invalid)."""
         trees, criterion = state["trees"], state["criterion"]
         if criterion not in CRITERIA or not trees:
             raise ValueError("a forest needs trees and a criterion")
@@ -275,5 +275,5 @@ class FittedForest:
 
 
 def _values_of(schema: Schema, clients: tuple[str, ...], feature: int) -> tuple[str, ...]:
-    """Categories of a feature, or the clients."""
+    """Return a feature's categories, or the clients."""
     return clients if feature == len(schema.features) else schema.features[feature].categories

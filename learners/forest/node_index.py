@@ -1,4 +1,4 @@
-"""A client's records as they lie in the leaves of its trees, and sorted by the open ones."""
+"""Index of a client's records by leaf of its trees, and sorted within open nodes."""
 
 from __future__ import annotations
 
@@ -13,52 +13,52 @@ from privfed.learners.forest.level import NodeFeatures, OpenNodes
 from privfed.learners.forest.trees import BinaryTrees
 from privfed.questions.query import View
 
-#: Instances (records times trees) that are sorted at once: fewer cost time, more cost memory.
+#: Instances (records times trees) sorted at once: fewer take more time, more take more memory.
 BLOCK = 320_000
-#: Instances of a run of nodes from which on runs are copied one by one.
+#: Minimum instances of a run of nodes for copying runs one by one.
 SHORT = 300
-#: Most bytes of places and of sorted keys that a client keeps between two questions.
+#: Maximum bytes of positions and of sorted keys cached between two queries.
 KEPT = 64 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
 class NodeInstances:
-    """Instances of some trees, node after node."""
+    """Instances of some trees, grouped by node."""
 
     rows: np.ndarray  #: the record of each instance, shape (instances,)
-    nodes: np.ndarray  #: the nodes that have any, each once, shape (nodes,)
-    counts: np.ndarray  #: how many instances each node has, shape (nodes,)
+    nodes: np.ndarray  #: the distinct nodes with instances, shape (nodes,)
+    counts: np.ndarray  #: number of instances of each node, shape (nodes,)
 
     @classmethod
     def at_roots(cls, view: View, level: OpenNodes, trees: range) -> NodeInstances:
-        """What some trees learn from; in the records' order, so that reading their values is quick."""
+        """Return the samples of some trees, in the records' order for fast access to values."""
         each = [np.sort(level.sampling.rows(view, tree)) for tree in trees]
         counts = np.array([len(rows) for rows in each])
         return cls(np.concatenate(each), np.arange(trees.start, trees.stop), counts)._inhabited()
 
     @cached_property
     def edges(self) -> np.ndarray:
-        """Where each node's instances begin, and their end, shape (nodes + 1,)."""
+        """Start of each node's instances, and the end, shape (nodes + 1,)."""
         edges = np.zeros(len(self.counts) + 1, np.intp)
         np.cumsum(self.counts, out=edges[1:])
         return edges
 
     def repeat(self, each: np.ndarray) -> np.ndarray:
-        """Each node's value, for each of its instances."""
+        """Repeat each node's value for each of its instances."""
         return np.repeat(each, self.counts)
 
     def cells(self, features: np.ndarray, records: int) -> np.ndarray:
-        """Where each instance's value of its node's feature is, in a table of shape (features, records)."""
+        """Return the index of each instance's value of its node's feature, in a (features, records) table."""
         index = self.repeat(features.astype(np.intp) * records)
         index += self.rows
         return index
 
     def only(self, kept: np.ndarray) -> NodeInstances:
-        """Some of the nodes, by a mask of shape (nodes,)."""
+        """Select nodes by a mask of shape (nodes,)."""
         return self.at(np.flatnonzero(kept))
 
     def at(self, places: np.ndarray) -> NodeInstances:
-        """Some of the nodes, in that order; without a copy where they lie together."""
+        """Select nodes in the given order, without a copy if they are contiguous."""
         counts = self.counts[places]
         turns = np.ones(len(places) + 1, bool)
         np.not_equal(places[1:], places[:-1] + 1, out=turns[1:-1])
@@ -79,7 +79,7 @@ class NodeInstances:
         return NodeInstances(rows, self.nodes[places], counts)
 
     def slots(self, pairs: NodeFeatures) -> Iterator[tuple[NodeInstances, np.ndarray]]:
-        """The nodes with a first pair, with a second, ..., and these pairs; each begins the ones before."""
+        """Yield the nodes with a first pair, a second, ..., and these pairs; each is a prefix of the one before."""
         sizes = pairs.sizes.take(self.nodes)
         order = np.argsort(-sizes, kind="stable")
         part, first = self.at(order), pairs.first.take(self.nodes[order])
@@ -89,12 +89,12 @@ class NodeInstances:
             yield NodeInstances(rows, part.nodes[:some], part.counts[:some]), first[:some] + slot
 
     def batches(self, size: int) -> Iterator[NodeInstances]:
-        """The same, at most ``size`` nodes at a time."""
+        """Yield at most ``size`` nodes at a time."""
         for first in range(0, len(self.nodes), size):
             yield self.at(np.arange(first, min(first + size, len(self.nodes))))
 
     def descended(self, level: OpenNodes, columns: np.ndarray) -> list[NodeInstances]:
-        """Walk on from nodes of trees to open ones; what leads to none of these stays where it is."""
+        """Descend from nodes to open ones; instances not above an open node stay."""
         moves = (level.trees.inner & level.leading).take(self.nodes)
         if not moves.any():
             return [self]
@@ -102,7 +102,7 @@ class NodeInstances:
         return moved if moves.all() else [*moved, self.only(~moves)]
 
     def _parted(self, trees: BinaryTrees, columns: np.ndarray) -> NodeInstances:
-        """One step down: all that goes left, and then all that goes right."""
+        """Descend one level: first all instances that go left, then all that go right."""
         right = trees.goes_right(self.nodes, self.rows, columns, self.counts)
         sides = [np.flatnonzero(side) for side in (~right, right)]
         gone = np.diff(np.searchsorted(sides[1], self.edges))
@@ -115,34 +115,34 @@ class NodeInstances:
 
     @classmethod
     def together(cls, parts: Sequence[NodeInstances]) -> NodeInstances:
-        """Several, of different nodes."""
+        """Concatenate several, of distinct nodes."""
         some = [part for part in parts if len(part.nodes)] or parts[:1]
         arrays = ([part.rows, part.nodes, part.counts] for part in some)
         return some[0] if len(some) == 1 else cls(*map(np.concatenate, zip(*arrays, strict=True)))
 
     def _inhabited(self) -> NodeInstances:
-        """Without nodes of no instance."""
+        """Drop nodes without instances."""
         some = self.counts > 0
         return NodeInstances(self.rows, self.nodes[some], self.counts[some])
 
 
 @dataclass(frozen=True, eq=False)
 class Sorted:
-    """One feature of each of some nodes, sorted."""
+    """One feature's sorted values, for each of some nodes."""
 
     pairs: np.ndarray  #: the pairs, shape (nodes,)
     features: np.ndarray  #: their features, shape (nodes,)
-    keys: np.ndarray  #: sorted keys, their highest bits counting the nodes from the first of these
-    edges: np.ndarray  #: where each node's keys begin, and their end, shape (nodes + 1,)
+    keys: np.ndarray  #: sorted keys, with the node's number in the highest bits
+    edges: np.ndarray  #: start of each node's keys, and the end, shape (nodes + 1,)
 
 
 @dataclass(eq=False)
 class NodeIndex:
-    """A client's records as they lie in the open nodes; cached in the view, which changes no answer."""
+    """A client's records by open node; cached in the view, without effect on answers."""
 
     columns: Columns
     _asked: OpenNodes | None = None
-    #: by block of trees the instances in open nodes, and those above no node that was asked about
+    #: by block of trees, the instances in open nodes, and those not above a queried node
     _leaves: dict[int, tuple[NodeInstances, list[NodeInstances]]] = field(default_factory=dict)
     _opened: dict[int, NodeInstances] = field(default_factory=dict)
     _sorted: dict[int, list[Sorted]] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class NodeIndex:
 
     @classmethod
     def of(cls, view: View, level: OpenNodes) -> NodeIndex:
-        """The index for a query: the one kept from the last, if that was about the same forest."""
+        """Return the index for a query, from the cache if the last one was about the same forest."""
         known, sampling = view.cache.get("forest"), level.sampling
         drawn = (sampling.way, sampling.label, sampling.forest, sampling.trees.tobytes())
         key = (drawn, level.classes)
@@ -171,12 +171,12 @@ class NodeIndex:
         return index
 
     def open(self, view: View, level: OpenNodes) -> Iterator[NodeInstances]:
-        """The instances in open nodes, which are counted among those, a block of trees at a time."""
+        """Yield the instances in open nodes, numbered among these, by block of trees."""
         for trees in self._blocks(level):
             yield self._open(view, level, trees)
 
     def sorted(self, view: View, level: OpenNodes) -> Iterator[Sorted]:
-        """Every numeric pair of the open nodes, sorted; kept for the next question if room is."""
+        """Yield every numeric pair of the open nodes, sorted, and cache them if there is room."""
         for trees in self._blocks(level):
             if trees.start in self._sorted:
                 yield from self._sorted[trees.start]
@@ -194,13 +194,13 @@ class NodeIndex:
             yield range(first, min(first + step, level.trees.roots))
 
     def _keep(self, size: int) -> bool:
-        """Whether so many bytes more may be kept until the next level; then they count as kept."""
+        """Reserve ``size`` bytes of the cache if available; return whether they were."""
         fits = size <= self._room
         self._room -= size if fits else 0
         return fits
 
     def _open(self, view: View, level: OpenNodes, trees: range) -> NodeInstances:
-        """A block's instances in open nodes; walked on from where they were, if known."""
+        """Return a block's instances in open nodes, descending from their cached nodes, if known."""
         if trees.start in self._opened:
             return self._opened[trees.start]
         kept = self._leaves.get(trees.start)
@@ -213,9 +213,9 @@ class NodeIndex:
         asked = np.flatnonzero(numbers >= 0)
         if len(asked) < len(numbers):
             rest = open_.only(numbers < 0)
-            closed = [*closed, replace(rest, rows=rest.rows.copy())]  # not to keep the others
+            closed = [*closed, replace(rest, rows=rest.rows.copy())]  # a copy, to free the others
         sizes = [each.sizes.take(numbers[asked]) for each in (level.grouped, level.numeric)]
-        asked = asked[np.lexsort((sizes[0], -sizes[1]))]  # nodes of as many pairs side by side
+        asked = asked[np.lexsort((sizes[0], -sizes[1]))]  # nodes with equally many pairs together
         open_, numbers = open_.at(asked), numbers[asked]
         if kept is None and self._held < KEPT:
             self._held += open_.rows.nbytes + sum(part.rows.nbytes for part in closed)
@@ -226,7 +226,7 @@ class NodeIndex:
         return found
 
     def _sort(self, instances: NodeInstances, pairs: NodeFeatures) -> Iterator[Sorted]:
-        """The first, second, ... numeric pair of each node, each sorted by one call."""
+        """Yield the first, second, ... numeric pair of each node, each sorted by one call."""
         columns = self.columns
         kind = columns.keys.dtype.type
         for part in instances.batches(columns.room):
@@ -243,17 +243,17 @@ class NodeIndex:
 
 
 def _keep_freed_memory() -> None:
-    """Free one large block that was never touched.
+    """Free a large untouched block, so that glibc keeps freed memory.
 
-    glibc returns freed memory to the system beyond twice the largest block that was freed so far, up to 32 MiB
-    (mallopt(3), M_MMAP_THRESHOLD); every page that is taken anew costs a fault.
+    glibc returns freed memory to the system beyond twice the largest block freed so far, up to 32 MiB (mallopt(3),
+    M_MMAP_THRESHOLD); each newly mapped page costs a fault.
     """
     np.empty(2**25 - 2**16, np.uint8)
 
 
 @lru_cache(maxsize=2)  # in one process the same queries reach every client
 def _grew(before: BinaryTrees, after: BinaryTrees) -> bool:
-    """Whether trees are earlier ones grown on, so that places in those are on the way."""
+    """Whether trees extend earlier ones, so that cached nodes are above the new ones."""
     if before is after:
         return True
     if before.roots != after.roots or len(before) > len(after):
@@ -270,7 +270,7 @@ def _grew(before: BinaryTrees, after: BinaryTrees) -> bool:
 
 
 def _alike(before: np.ndarray, after: np.ndarray) -> bool:
-    """Whether subsets are the same but for categories beyond the narrower ones', which then have none."""
+    """Whether subsets are equal, except for columns of zeros beyond the narrower ones'."""
     width = min(before.shape[1], after.shape[1])
     beyond = before[:, width:].any() or after[:, width:].any()
     return not beyond and np.array_equal(before[:, :width], after[:, :width])
@@ -278,7 +278,7 @@ def _alike(before: np.ndarray, after: np.ndarray) -> bool:
 
 @lru_cache(maxsize=2)
 def _same(one: OpenNodes, other: OpenNodes) -> bool:
-    """Whether two questions sort the same values by the same nodes of the same trees."""
+    """Whether two queries sort the same values of the same nodes of the same trees."""
     if one is other:
         return True
     return (

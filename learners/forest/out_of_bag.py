@@ -1,4 +1,4 @@
-"""How well a forest predicts the records that its trees did not learn from, told as sums."""
+"""The out-of-bag score of a forest, from sums over records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,24 +15,22 @@ from privfed.questions.part import Part, PartType, Sensitivity, on_grid
 from privfed.questions.query import Query, View
 from privfed.tables.schema import Schema
 
-BLOCK = 1_000_000  #: Instances that are predicted at once
+BLOCK = 1_000_000  #: Maximum instances predicted at once
 
 
 @dataclass(frozen=True, eq=False)
 class OutOfBag(Query):
     """The out-of-bag score's sums.
 
-    A record's prediction is the mean of the leaf values of the trees whose sample lacks it; records that
-    every tree drew are left out.
+    A record's prediction is the mean leaf value over trees whose sample lacks it; records in all samples are left out.
 
-    Sensitivity: given the forest, if a record's instances depend on its own coins alone, it moves
-    each count by at most 1 and each sum by at most 1 (errors and squares lie in [0, 1], targets in
-    [-1/2, 1/2]): L1 1 and squared L2 1 a part. After a bootstrap none is finite, for one record more
-    or less changes what all others were drawn for.
+    Sensitivity: given the forest, if a record's instances depend on its own coins only, it changes each count and each
+    sum by at most 1 (errors and squares are in [0, 1], targets in [-1/2, 1/2]): L1 1 and squared L2 1 per part. After a
+    bootstrap none is finite, as adding or removing a record changes all other records' draws.
     """
 
     trees: BinaryTrees  #: the grown forest
-    sampling: Sampling  #: what its trees learned from
+    sampling: Sampling  #: its trees' samples
     #: class fractions or the scaled mean target of each node, shape (nodes, values)
     values: np.ndarray
     kind: ClassVar[str] = "forest.out_of_bag"
@@ -59,14 +57,14 @@ class OutOfBag(Query):
         return {"records": count, "errors": total, "sums": total, "squares": total}
 
     def memory(self, cells: int) -> int:
-        """Most bytes that evaluating takes beside the records: blocks of instances, and the trees."""
+        """Return the maximum memory in bytes without the records: blocks of instances, and the trees."""
         return 2**26 + 96 * BLOCK + 128 * len(self.trees) + 48 * cells
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Predict tree by tree, a block of records and trees at a time.
 
-        A record's leaf values are added tree after tree, whatever the blocks, whose sizes follow from the number
-        of records: else one record more would round, and where values cancel turn, the predictions of all.
+        A record's leaf values are added in the order of trees for any blocks, whose sizes depend on the number of
+        records: else adding a record could change the rounding of other records' predictions.
         """
         step, sums = max(1, 2 * BLOCK // self.values.shape[1]), []
         for first in range(0, max(len(view.table), 1), step):
@@ -96,7 +94,7 @@ class OutOfBag(Query):
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
     ) -> Mapping[str, np.ndarray]:
-        """All of it, where it is of few records."""
+        """Mask everything if there are few records."""
         return dict.fromkeys(exact, exact["records"] < SETTINGS.min_shown)
 
     def _scored(self, view: View, rows: np.ndarray, mean: np.ndarray) -> Mapping[str, np.ndarray]:
@@ -113,7 +111,7 @@ class OutOfBag(Query):
 
 
 def score(totals: Mapping[str, float]) -> float:
-    """Accuracy from counts, or R^2 from sums; NaN if they are withheld or of no record."""
+    """Return accuracy from counts, or R^2 from sums; NaN if withheld or without records."""
     records = totals.get("records", 0.0)
     if not records:
         return float("nan")

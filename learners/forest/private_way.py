@@ -1,7 +1,7 @@
-"""FedForest's private way: completely random trees and a tree for each column, weighted by noisy sums.
+"""FedForest's private way: completely random trees and one tree per column, weighted by noisy sums.
 
-No quantile has a finite sensitivity, so nothing of the published protocol is asked; see
-:mod:`privfed.learners.private`. Weights are learnt together, through a link.
+Quantiles have no finite sensitivity, so the published protocol is not used; see
+:mod:`privfed.learners.private`. Weights are fitted jointly, through a link.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from privfed.learners.pictures import TreeNode
 
 T = TypeVar("T")
-LEVEL = 0.9  #: Of intervals, unless another is asked for
+LEVEL = 0.9  #: Default level of intervals
 
 
 class PrivateForestWay(Way[ForestParams, LearnedForest]):
-    """Random trees and noisy sums; of the parameters only ``random_state`` counts."""
+    """Random trees and noisy sums; the only parameter used is ``random_state``."""
 
     name = "private"
     queries = private.QUERIES
@@ -56,7 +56,7 @@ class PrivateForestWay(Way[ForestParams, LearnedForest]):
 
 
 def _outcome(schema: Schema, numbers: bool) -> Outcome:
-    """What is learned privately; InputError for more classes than the engine tells apart."""
+    """Return the outcome (InputError: more classes than the engine supports)."""
     outcome, target = Outcome.of(schema, numbers), schema.target
     assert target is not None
     few = one_bin_each(target) and outcome.classes <= MOST_CLASSES
@@ -85,13 +85,13 @@ class PrivateForest:
         return predictions
 
     def importances(self) -> np.ndarray:
-        """Fractions of the decrease of variance, over made-up records and all trees."""
+        """Return fractions of the variance decrease, over synthetic records and all trees."""
         features = len(self.model.schema.features)
         total = np.sum([own.explained(features) for own in self.trees], axis=0)
         return np.append(total / max(total.sum(), 1e-300), 0.0)
 
     def describe(self, tree: int | None) -> str:
-        """Columns by how far they move the sum, or one tree."""
+        """Return columns by effect on the sum, or one tree."""
         model, names = self.model, self.model.schema.names
         if tree is not None:
             own, values = self._tree(tree), self._values[tree]
@@ -132,7 +132,7 @@ class PrivateForest:
 
     @cached_property
     def _values(self) -> list[np.ndarray]:
-        """What each tree's nodes add, as :attr:`estimators_` of the learner have it."""
+        """Each tree's node values, as in the learner's :attr:`estimators_`."""
         return values_of(self.model)
 
     def told(self, tree: int) -> str:
@@ -143,7 +143,7 @@ class PrivateForest:
 
     @property
     def _of(self) -> str:
-        """What the trees add up to."""
+        """Describe what the trees add up to."""
         target, kind = self.model.schema.target, self.model.outcome.kind
         assert target is not None
         name = shown(target.name)
@@ -156,7 +156,7 @@ class PrivateForest:
 
     @property
     def moves(self) -> str:
-        """What an importance is."""
+        """Describe an importance."""
         target = self.model.schema.target
         assert target is not None
         several = self.model.outcome.kind == "classes"
@@ -166,10 +166,10 @@ class PrivateForest:
     def partial_dependence(
         self, column: int, level: float = LEVEL
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What a column's codes add, and half its interval: to the second class's log-odds, or in the target's unit.
+        """Return a column's effect by code, and the half-width of its interval: in log-odds, or the target's unit.
 
         Returns:
-            both of shape (codes,), of more than two classes (codes, classes).
+            both of shape (codes,), for more than two classes (codes, classes).
         """
         outcome = self.model.outcome
         unit = outcome.upper - outcome.lower if outcome.kind == "number" else 1.0
@@ -181,7 +181,7 @@ class PrivateForest:
         return unit * heights, unit * deviations_of(level) * deviations
 
     def permutation_importances(self, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
-        """See :meth:`.PrivateModel.permutation_importances`; of a number in its unit."""
+        """See :meth:`.PrivateModel.permutation_importances`; for a number in its unit."""
         found, ends = self._usual if level == LEVEL else self.model.permutation_importances(level)
         outcome = self.model.outcome
         unit = outcome.upper - outcome.lower if outcome.kind == "number" else 1.0
@@ -192,10 +192,11 @@ class PrivateForest:
         return self.model.permutation_importances(LEVEL)
 
     def intervals(self, x: np.ndarray, level: float) -> np.ndarray:
-        """Intervals of the second class's probability, or of a number's mean, shape (rows, 2).
+        """Return intervals of the second class's probability, or of a number's mean, shape (rows, 2).
 
-        Of more than two classes of each one's probability, shape (rows, classes, 2). Its log-odds against the rest are
-        F_k - log sum of exp F_j over others j, and move with errors of the scores by e_k - sum of e_j p_j / (1 - p_k).
+        For more than two classes, of each one's probability, shape (rows, classes, 2). Its log-odds against the rest
+        are F_k - log sum of exp F_j over others j, and change with errors of the scores by e_k - sum of e_j p_j / (1 -
+        p_k).
         """
         outcome, scores = self.model.outcome, self.model.scores(x)
         reach = deviations_of(level) * self.model.score_deviations(x)
@@ -211,7 +212,7 @@ class PrivateForest:
         return np.column_stack([outcome.values(end) if number else end[:, 0] for end in ends])
 
     def to_text(self, head: Mapping[str, Any]) -> str:
-        """Raise InputError: its trees add up through a link, and the text form has none."""
+        """Raise InputError: its trees add up through a link, which the text form lacks."""
         raise InputError(
             "a private model is no set of rules; write describe(tree=0) or to_sklearn()"
         )
@@ -228,7 +229,7 @@ class PrivateForest:
 
     @classmethod
     def from_state(cls, schema: Schema, state: Mapping[str, Any]) -> PrivateForest:
-        """Read what :meth:`to_state` gave; any lookup, type or value error if it makes no sense."""
+        """Rebuild from the output of :meth:`to_state` (a lookup, type or value error: invalid)."""
         known = dict(state["private"])
         if "error" in known:  # of one output, in files before 0.1
             known["errors"] = [known["error"]] if known["error"] else []
@@ -257,7 +258,7 @@ def _plain(value: Any) -> Any:
 
 
 def _built(type_: type[T], state: Mapping[str, Any]) -> T:
-    """A dataclass of known field types from plain data."""
+    """Build a dataclass of known field types from plain data."""
     hints = get_type_hints(type_)
     return type_(**{name: _field(hints[name], value) for name, value in state.items()})
 

@@ -23,16 +23,16 @@ from privfed.learners.ways import Way
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
-MOST_TIMES = 1_000_000  #: Largest number of queries of a kind that a plan states
+MOST_TIMES = 1_000_000  #: Maximum number of queries of a kind that a plan states
 
 
 @dataclass(frozen=True, eq=False)
 class LearnedForest:
-    """What either way learns."""
+    """The result of either way."""
 
     model: ForestModel  #: the forest
     rounds: int  #: rounds of queries
-    #: accuracy or R^2; NaN where it was not asked for, or is withheld
+    #: accuracy or R^2; NaN if not requested, or withheld
     oob_score: float = float("nan")
 
 
@@ -56,12 +56,12 @@ class PublishedForest(Way[ForestParams, LearnedForest]):
         return Sketches(level, p.quantiles, p.interpolate)
 
     def offered(self, federation: Disclosure) -> bool:
-        """See the base; each client is asked about the trees that it takes part in."""
+        """See the base; each client is queried about the trees that it takes part in."""
         queries = ForestGrower(federation, self.params).first_queries()
         return any(federation.offers(query, [client]) for client, query in queries)
 
     def plan(self, schema: Schema) -> Sequence[Planned]:
-        """Two or three queries a level, more where a level's answer would grow too large."""
+        """Return two or three queries per level, more if a level's answer would be too large."""
         p, level = self.params, _roots(schema, self.params)
         cuts = np.zeros((len(level.numeric), max(p.quantiles - 1, 1)), np.float32)
         times = _rounds(p, len(schema.features))
@@ -77,7 +77,7 @@ class PublishedForest(Way[ForestParams, LearnedForest]):
         return planned
 
     def learn(self, federation: Disclosure, rng: np.random.Generator) -> LearnedForest:
-        """See the base; the draws hang on ``params.seed``."""
+        """See the base; the draws depend on ``params.seed``."""
         note_far_from_zero(federation.schema)
         growth = ForestGrower(federation, self.params)
         forest = self._valued(growth.grow(), federation)
@@ -86,7 +86,7 @@ class PublishedForest(Way[ForestParams, LearnedForest]):
         return LearnedForest(forest, growth.rounds, _ask_out_of_bag(federation, growth, forest))
 
     def _valued(self, grown: Grown, federation: Disclosure) -> FittedForest:
-        """Give every node its value; one without records has its parent's."""
+        """Set every node's value; a node without records has its parent's."""
         criterion = self.params.criterion
         pooled = grown.totals.sum(axis=0).astype(float)
         size = np.asarray(sizes(pooled, criterion))
@@ -103,7 +103,7 @@ class PublishedForest(Way[ForestParams, LearnedForest]):
 
 
 def _ask_out_of_bag(federation: Disclosure, growth: ForestGrower, forest: FittedForest) -> float:
-    """Ask each client about the trees that it took part in; NaN if no client answers."""
+    """Query each client about the trees that it took part in; NaN if no client answers."""
     queries: dict[str, list[Query]] = {}
     for number, client in enumerate(federation.clients):
         member = growth.members[number]
@@ -121,7 +121,7 @@ def _ask_out_of_bag(federation: Disclosure, growth: ForestGrower, forest: Fitted
 
 
 def _roots(schema: Schema, params: ForestParams) -> OpenNodes:
-    """The first level: the roots, each looking at the first features."""
+    """Return the first level: the roots, with their first features."""
     roots = np.arange(params.trees, dtype=np.int64)
     first = np.arange(params.per_node)
     categorical = category_sizes(schema)[first] > 0
@@ -135,7 +135,7 @@ def _roots(schema: Schema, params: ForestParams) -> OpenNodes:
 
 
 def _rounds(params: ForestParams, features: int) -> int:
-    """The most queries of a kind: every level, every second draw of features, every portion."""
+    """Return the maximum queries of a kind: every level, every second draw of features, every portion."""
     draws = -(-features // params.per_node)
     one = params.trees * params.per_node * params.quantiles * params.width
     levels = sum(1 + one * 2**depth // MOST_CELLS for depth in range(params.max_depth + 1))

@@ -1,4 +1,4 @@
-"""What FedForest asks its clients: one question for the open nodes of all trees."""
+"""The queries of FedForest, each about the open nodes of all trees."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,20 +26,20 @@ from privfed.questions.part import Bound, Part, PartType, Sensitivity
 from privfed.questions.query import Drawn, Query, View
 from privfed.tables.schema import Schema
 
-#: Most quantile levels, and most candidate cuts of a pair.
+#: Maximum quantile levels, and maximum candidate cuts of a pair.
 MOST_LEVELS, MOST_CUTS = 100_000, 1_000_000
-_HALF = TARGET_GRID.denominator // 2  #: The largest size of a target, in grid units
+_HALF = TARGET_GRID.denominator // 2  #: Maximum absolute target, in grid units
 
 
 @dataclass(frozen=True, eq=False)
 class _AboutLevel(Query):
-    """A question about the open nodes of all trees; which records they hold is for coins to say."""
+    """Base class of queries about the open nodes of all trees, whose samples depend on coins."""
 
     level: OpenNodes
     linear: ClassVar[bool] = False
 
     def memory(self, cells: int) -> int:
-        """Most bytes that evaluating takes beside the records: what is kept for the next query, and the trees."""
+        """Return the maximum memory in bytes without the records: the cache for the next query, and the trees."""
         return 2**26 + 3 * KEPT + 128 * len(self.level.trees) + 64 * cells
 
 
@@ -47,25 +47,24 @@ class _AboutLevel(Query):
 class Sketches(_AboutLevel):
     """Quantiles of every open node's numeric pairs, and its totals (paper, Section 3.1).
 
-    The totals of children follow from the bins of their parents' splits; they are asked for at the
-    roots, and wherever nobody told them.
+    Totals of children follow from the bins of their parents' splits; they are queried at the roots, and wherever they
+    were not released.
 
-    Sensitivity: none is finite for the quantiles, which are raw values or lie between two. For
-    the rest let a record be in tree t at most m_t times (see :class:`Sampling`): its instances are
-    in one open node of the tree, so ``counts`` move by L1 sum m_t =: m and squared L2 sum m_t^2, and
-    ``sums`` (targets in [-1/2, 1/2]) by half and a quarter of that. Replacing a record, by the
-    triangle inequality, moves them twice as far. After a bootstrap there is no bound: a record is
-    drawn any number of times, and one more or less shifts every later draw.
+    Sensitivity: none is finite for the quantiles, which are raw values or between two. For the rest let a record be in
+    tree t at most m_t times (see :class:`Sampling`): its instances are in one open node of the tree, so ``counts``
+    change by L1 sum m_t =: m and squared L2 sum m_t^2, and ``sums`` (targets in [-1/2, 1/2]) by half and a quarter of
+    that. Replacing a record, by the triangle inequality, changes them by twice as much. After a bootstrap there is no
+    bound: a record is drawn any number of times, and adding or removing one shifts every later draw.
     """
 
-    levels: int  #: Q, into how many equal shares the quantiles cut
-    #: whether quantiles lie between two values, as numpy's, or are the nearer value
+    levels: int  #: Q, number of equal fractions between quantiles
+    #: whether quantiles are interpolated, as NumPy's, or the nearest value
     interpolate: bool = False
-    totals: bool = True  #: whether the nodes' totals are asked for
+    totals: bool = True  #: whether the nodes' totals are queried
     kind: ClassVar[str] = "forest.sketches"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``knots`` by pair and rank; ``counts`` by node and class, and ``sums`` for a regression."""
+        """Return ``knots`` by pair and rank; ``counts`` by node and class, and ``sums`` for a regression."""
         self.level.check(schema)
         if not 1 <= self.levels <= MOST_LEVELS:
             raise QueryError("malformed", f"levels must lie between 1 and {MOST_LEVELS}")
@@ -75,7 +74,7 @@ class Sketches(_AboutLevel):
         return {**totals, "knots": Part(PartType.VALUES, ("pair", "rank"), knots)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Sort every pair once; the next question about the same nodes finds it sorted."""
+        """Sort every pair once, and cache it for the next query about the same nodes."""
         index = NodeIndex.of(view, self.level)
         knots = quantiles(index, view, self.level, self.levels, self.interpolate)
         return {**(totals(index, view, self.level) if self.totals else {}), "knots": knots}
@@ -83,10 +82,10 @@ class Sketches(_AboutLevel):
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
     ) -> Mapping[str, np.ndarray]:
-        """All but every m-th inner rank, and totals of few records.
+        """Mask all ranks except every m-th inner one, and totals of few records.
 
-        A sketch of as many levels as records is all the values. So m is such that a node shows at
-        most one value for :attr:`.ForestSettings.sparse_ratio` records, and never its extremes; it still tells some.
+        A sketch with as many levels as records has all values. So m is such that a node releases at most one value per
+        :attr:`.ForestSettings.sparse_ratio` records, and never its extremes; it still discloses some.
         """
         records = node_sizes(NodeIndex.of(view, self.level), view, self.level)
         records = np.maximum(records[self.level.numeric.nodes, None], 1)
@@ -100,21 +99,21 @@ class Sketches(_AboutLevel):
 class BinStatistics(_AboutLevel):
     """Statistics between the cuts of every numeric pair, and of every category (Section 3.2).
 
-    The paper sends those left of each cut, which are these summed up; bins are shorter.
+    The paper sends those left of each cut, the cumulative sums of these; bins are shorter.
 
     Sensitivity: let a record be in tree t at most m_t times (see :class:`Sampling`), and w_t be the
     most pairs of one of the tree's nodes. Its instances are in one bin of each pair of one node, so
-    ``bins`` move by L1 sum m_t w_t and squared L2 sum m_t^2 w_t, ``bin_sums`` by half and a quarter
-    of that; likewise ``groups`` over the categorical pairs. If each record is given to one tree
-    alone, the greatest m_t w_t of a tree stands for the sum. Replacing a record, by the triangle
-    inequality, moves them twice as far. After a bootstrap there is no bound.
+    ``bins`` change by L1 sum m_t w_t and squared L2 sum m_t^2 w_t, ``bin_sums`` by half and a
+    quarter of that; likewise ``groups`` over the categorical pairs. If each record is in one tree
+    only, the maximum m_t w_t of a tree replaces the sum. Replacing a record, by the triangle
+    inequality, changes them by twice as much. After a bootstrap there is no bound.
     """
 
     cuts: np.ndarray  #: candidates of each numeric pair, ascending, shape (pairs, cuts)
     kind: ClassVar[str] = "forest.bins"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``bins`` and ``groups`` by pair, bin or category and class; sums for a regression."""
+        """Return ``bins`` and ``groups`` by pair, bin or category and class; sums for a regression."""
         self.level.check(schema)
         check_cuts(self.cuts, len(self.level.numeric))
         level, parts = self.level, {}
@@ -135,12 +134,12 @@ class BinStatistics(_AboutLevel):
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
     ) -> Mapping[str, np.ndarray]:
-        """Bins and categories of few records; strictly, all of a pair that has one."""
+        """Mask bins and categories of few records; if strict, all of a pair that has one."""
         by_bin = _few(exact, ("bins", "bin_sums"), strict)
         return {**by_bin, **_few(exact, ("groups", "group_sums"), strict)}
 
     def drawn(self, view: View) -> Iterator[Drawn]:
-        """By tree, whose sample is secret."""
+        """Yield the contributions by tree, whose sample is secret."""
         return bins_by_tree(self.level, self.cuts, _width(self.level, view.schema), view)
 
 
@@ -148,7 +147,7 @@ class BinStatistics(_AboutLevel):
 class LocalGains(_AboutLevel):
     """The client's own impurity decrease at each cut (AvgImp; paper, Section 3.2).
 
-    Sensitivity: none is stated; a decrease is a ratio that one record of a small node can turn over.
+    Sensitivity: none is stated; a decrease is a ratio that one record of a small node can change completely.
     """
 
     cuts: np.ndarray  #: candidates of each numeric pair, ascending, shape (pairs, cuts)
@@ -156,14 +155,14 @@ class LocalGains(_AboutLevel):
     kind: ClassVar[str] = "forest.gains"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``gains`` by pair and cut."""
+        """Return ``gains`` by pair and cut."""
         self.level.check(schema)
         check_cuts(self.cuts, len(self.level.numeric))
         check_criterion(self.criterion, self.level.classes)
         return {"gains": Part(PartType.VALUES, ("pair", "cut"), self.cuts.shape)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """From the same bins that :class:`BinStatistics` would release."""
+        """Compute from the bins that :class:`BinStatistics` would release."""
         statistics = bins(NodeIndex.of(view, self.level), view, self.level, self.cuts)
         return {"gains": local_gains(statistics, self.criterion)}
 
@@ -176,12 +175,12 @@ class Shortlist(_AboutLevel):
     """
 
     levels: int  #: local quantiles that serve as candidates
-    longest: int  #: L, how many features of each node
+    longest: int  #: L, number of features per node
     criterion: Criterion  #: the impurity
     kind: ClassVar[str] = "forest.shortlist"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``features`` and their ``gains`` by node and place; -1 where the client has none."""
+        """Return ``features`` and their ``gains`` by node and rank; -1 if the client has none."""
         self.level.check(schema)
         check_criterion(self.criterion, self.level.classes)
         if not (2 <= self.levels <= MOST_LEVELS and 1 <= self.longest <= len(schema.features)):
@@ -193,13 +192,13 @@ class Shortlist(_AboutLevel):
         }
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Cut each pair at the client's own quantiles, and rank."""
+        """Cut each pair at the client's own quantiles, and rank the features."""
         width = _width(self.level, view.schema)
         return shortlist(view, self.level, self.levels, self.longest, width, self.criterion)
 
 
 def check_cuts(cuts: np.ndarray, pairs: int) -> None:
-    """Hold candidates to ascending finite 32-bit floats for each pair; a QueryError otherwise."""
+    """Check that candidates are ascending finite 32-bit floats for each pair (else QueryError)."""
     if cuts.ndim != 2 or cuts.dtype.kind != "f" or len(cuts) != pairs:
         raise QueryError("malformed", "every pair needs a row of cuts")
     if not 1 <= cuts.shape[1] <= MOST_CUTS or not (np.abs(cuts) <= LARGEST).all():
@@ -209,7 +208,7 @@ def check_cuts(cuts: np.ndarray, pairs: int) -> None:
 
 
 def check_criterion(criterion: str, classes: int) -> None:
-    """Hold an impurity to the target's kind; a QueryError otherwise."""
+    """Check that an impurity is for the target's kind (else QueryError)."""
     if criterion not in (("gini", "entropy") if classes else ("squared_error",)):
         raise QueryError("malformed", "the criterion does not fit the target")
 
@@ -217,7 +216,7 @@ def check_criterion(criterion: str, classes: int) -> None:
 def _few(
     exact: Mapping[str, np.ndarray], names: tuple[str, str], strict: bool
 ) -> dict[str, np.ndarray]:
-    """Mask what counts some records but fewer than :attr:`.ForestSettings.min_shown`, classes taken together."""
+    """Mask cells with some records but fewer than :attr:`.ForestSettings.min_shown`, over all classes."""
     if names[0] not in exact:
         return {}
     counts = exact[names[0]].sum(axis=-1)
@@ -233,12 +232,12 @@ def _few(
 
 
 def _width(level: OpenNodes, schema: Schema) -> int:
-    """Most categories of a queried feature."""
+    """Return the maximum number of categories of a queried feature."""
     return int(category_sizes(schema)[level.grouped.features].max(initial=1))
 
 
 def _reach(level: OpenNodes, pairs: NodeFeatures | None = None) -> Bound | None:
-    """How far one record moves counts of open nodes, or of bins of their pairs; none for no bound."""
+    """Return the bound on one record's change of counts by node or bin; None if there is none."""
     repeats = level.sampling.repeats(1)
     if repeats is None:
         return None
@@ -252,7 +251,7 @@ def _reach(level: OpenNodes, pairs: NodeFeatures | None = None) -> Bound | None:
 def _statistics(
     level: OpenNodes, axes: tuple[str, ...], shape: tuple[int, ...], reach: Bound | None, of: str
 ) -> dict[str, Part]:
-    """Counts (by class) and sums, of which one record moves counts as far as ``reach``."""
+    """Return parts for counts (by class) and sums, with ``reach`` as bound on the counts."""
     counted = summed = None
     if reach is not None:
         counted = Sensitivity(reach)
@@ -266,15 +265,15 @@ def _statistics(
     return {**parts, name: Part(PartType.SUMS, axes, shape, summed, TARGET_GRID)}
 
 
-# --- what bins say of who was there: in each tree they add up over its secret sample of the records
+# --- linear equations from bins: in each tree they add up over its secret sample of the records
 
 
 def bins_by_tree(level: OpenNodes, cuts: np.ndarray, width: int, view: View) -> Iterator[Drawn]:
-    """What each record would add to the bins of each tree, were it there once.
+    """Yield each record's contribution to the bins of each tree if it is drawn once.
 
     Args:
         cuts: candidates of each numeric pair, ascending, shape (pairs, cuts).
-        width: most categories of a feature that is asked about.
+        width: maximum categories of a queried feature.
         view: the candidate records.
     """
     columns, classes = Columns.of(view.table, level.classes), level.classes or 1

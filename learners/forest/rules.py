@@ -1,10 +1,10 @@
-"""A forest as text rules, one for each leaf from left to right, and back.
+"""Convert a forest to text rules, one per leaf from left to right, and back.
 
     "age" <= 41.5 and "sex" in ["female"] and "(client)" not in ["A", "C"] => 12: 0.25, 0.75
 
-says that 12 records of the sample were there, and the shares of the classes among them (or, for a
-regression, the mean of the scaled target). Names and lists are written as JSON. What people read
-(:func:`described`) is rounded, and names the classes; it is not read back.
+means that the leaf has 12 records of the sample, with these fractions of classes (or, for a
+regression, the mean of the scaled target). Names and lists are JSON. The text of :func:`described`
+is rounded, and names the classes; it cannot be parsed.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _BEGIN = re.compile(r"tree \d+:")
 
 
 def lines(plain: dict[str, list[Any]]) -> list[str]:
-    """One tree's rules, exact, from its lists by node."""
+    """Return one tree's exact rules, from its lists by node."""
     return _rules(plain, lambda value: ", ".join(map(repr, value)), exact=True)
 
 
 def described(
     plain: dict[str, list[Any]], classes: Sequence[object] = (), schema: Schema | None = None
 ) -> list[str]:
-    """The same for people: numbers of four significant digits, shares of three, by class where there are any.
+    """Return rounded rules for display: four significant digits, three for fractions, by class if any.
 
-    More digits where a column of the schema asks for them: ``"age" <= 41.5 => 12: dead=0.25, alive=0.75``.
+    More digits if a column's range requires them: ``"age" <= 41.5 => 12: dead=0.25, alive=0.75``.
     """
     return _rules(
         _rounded(plain, schema), lambda value: _value(value, classes, schema), exact=False
@@ -50,7 +50,7 @@ def described(
 
 
 def _rounded(plain: dict[str, list[Any]], schema: Schema | None) -> dict[str, list[Any]]:
-    """The same tree with cuts for people."""
+    """Return the same tree with rounded cuts."""
     columns = {} if schema is None else {column.name: column for column in schema.features}
     cuts = [
         None if cut is None else _short(cut, columns.get(name))
@@ -60,7 +60,7 @@ def _rounded(plain: dict[str, list[Any]], schema: Schema | None) -> dict[str, li
 
 
 def _value(value: list[float], classes: Sequence[object], schema: Schema | None) -> str:
-    """A leaf's value for people."""
+    """Format a leaf's value for display."""
     if not classes:
         target = None if schema is None else schema.target
         return ", ".join(_text(_short(mean, target, whole=False)) for mean in value)
@@ -69,13 +69,13 @@ def _value(value: list[float], classes: Sequence[object], schema: Schema | None)
 
 
 def _joined(steps: list[tuple[str, str, Any]]) -> list[str]:
-    """A path's conditions (name, sign, cut or list) for people, one for each feature, the tightest."""
+    """Format a path's conditions (name, sign, cut or list), merged by feature."""
     features = dict.fromkeys(name for name, _, _ in steps)
     return [_condition(name, [own[1:] for own in steps if own[0] == name]) for name in features]
 
 
 def _condition(name: str, steps: list[tuple[str, Any]]) -> str:
-    """All conditions on one feature as one."""
+    """Merge all conditions on one feature into one."""
     told = json.dumps(name, ensure_ascii=False)
     if isinstance(steps[0][1], list):
         among = [set(listed) for sign, listed in steps if sign == "in"]
@@ -96,7 +96,7 @@ def _condition(name: str, steps: list[tuple[str, Any]]) -> str:
 def _rules(
     plain: dict[str, list[Any]], leaf: Callable[[list[float]], str], *, exact: bool
 ) -> list[str]:
-    """One tree's rules, by how the values of leaves are written, and whether conditions are to be read back."""
+    """Return one tree's rules, with ``leaf`` formatting values; ``exact`` for parsing."""
     rules: list[str] = []
     stack: list[tuple[int, tuple[tuple[str, str, Any], ...]]] = [(0, ())]
     while stack:
@@ -118,7 +118,7 @@ def _exact_cut(cut: float) -> str:
 
 
 def _short(number: float, column: Column | None, *, whole: bool = True) -> float:
-    """A number as people read it, of an integer's cut the last value below."""
+    """Format a number for display; for an integer's cut, the last value below."""
     if column is not None and column.kind == "integer" and whole:
         number = float(np.floor(number))
     width = np.inf if column is None else float(np.ptp(column.bounds))
@@ -132,7 +132,7 @@ def _text(number: float) -> str:
 def _sides_of(
     plain: dict[str, list[Any]], node: int
 ) -> tuple[tuple[str, str, Any], tuple[str, str, Any]]:
-    """What a record must meet to go left, and what to go right: name, sign, and a cut or a list."""
+    """Return the conditions to go left and right: name, sign, and a cut or a list."""
     name, left_if = plain["feature"][node], plain["left_if"][node]
     if left_if is None:
         cut = plain["cut"][node]
@@ -141,7 +141,7 @@ def _sides_of(
 
 
 def _written(name: str, sign: str, split: Any, *, exact: bool) -> str:
-    """One condition; letters beyond ASCII stay as they are where people read it."""
+    """Format one condition; for display, non-ASCII letters are unescaped."""
     cut = _exact_cut if exact else _text
     told = json.dumps(split, ensure_ascii=exact) if isinstance(split, list) else cut(split)
     return f"{json.dumps(name, ensure_ascii=exact)} {sign} {told}"
@@ -150,7 +150,7 @@ def _written(name: str, sign: str, split: Any, *, exact: bool) -> str:
 def drawn(
     plain: dict[str, list[Any]], classes: Sequence[object] = (), schema: Schema | None = None
 ) -> TreeNode:
-    """One tree as a picture has it, from its lists by node."""
+    """Return one tree for plotting, from its lists by node."""
     from privfed.learners.pictures import TreeNode
 
     rounded = _rounded(plain, schema)
@@ -178,7 +178,7 @@ class _Leaf:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """The plain data of a forest from its text; see :meth:`_FedForest.from_text`."""
+    """Parse a forest's text to plain data; see :meth:`_FedForest.from_text`."""
     first, _, rest = text.partition("\n")
     try:
         head: dict[str, Any] = json.loads(first)
@@ -212,7 +212,7 @@ def _leaf(line: str, number: int) -> _Leaf:
 
 
 def _tree(leaves: list[_Leaf], number: int) -> dict[str, list[Any]]:
-    """The nodes of one tree, each after its parent, siblings side by side."""
+    """Return the nodes of one tree, children after parents, siblings adjacent."""
     if not leaves:
         raise InputError(f"tree {number} has no rules")
     keys = ("feature", "cut", "left_if", "left", "right", "records", "value")
@@ -246,7 +246,7 @@ def _tree(leaves: list[_Leaf], number: int) -> dict[str, list[Any]]:
 
 
 def _sides(below: list[_Leaf], depth: int, number: int) -> tuple[list[_Leaf], list[_Leaf]]:
-    """The rules on either side of the condition at one depth."""
+    """Split rules by the condition at one depth."""
     steps = [leaf.steps[depth] for leaf in below if len(leaf.steps) > depth]
     conditions = {(name, text, sign in ("<=", ">")) for name, sign, text in steps}
     sides: tuple[list[_Leaf], list[_Leaf]] = ([], [])

@@ -1,4 +1,4 @@
-"""Which records of a client each tree learns from: secret draws that never leave the client."""
+"""Each tree's sample of a client's records, by secret draws that never leave the client."""
 
 from dataclasses import dataclass
 from math import exp, factorial
@@ -8,13 +8,13 @@ import numpy as np
 from privfed.errors import QueryError
 from privfed.questions.query import View
 
-WAYS = ("bootstrap", "poisson", "split", "all")  #: How trees may be given their records
-CAP = 4  #: Most repeats of a record in one tree by its coin: Poisson(1) exceeds it with probability .0037
+WAYS = ("bootstrap", "poisson", "split", "all")  #: Ways of sampling records for trees
+CAP = 4  #: Maximum repeats of a record in one tree by its coin: Poisson(1) exceeds it with probability .0037
 
 
 @dataclass(frozen=True, eq=False)
 class Sampling:
-    """How each tree is given records.
+    """How records are sampled for each tree.
 
     - ``bootstrap`` draws as many as there are, with replacement, from the client's secret stream: the
       client-stratified bootstrap of the paper's Section 4. A record more or less shifts every later
@@ -27,11 +27,11 @@ class Sampling:
 
     way: str  #: one of :data:`WAYS`
     label: int  #: public name of the draw, so that two forests draw differently
-    trees: np.ndarray  #: numbers of the trees in the forest, one for each root of the question
-    forest: int  #: how many trees the forest has
+    trees: np.ndarray  #: trees' indices in the forest, one per root of the query
+    forest: int  #: number of trees of the forest
 
     def check(self, roots: int) -> None:
-        """Hold it to a known way and a number for each root; a QueryError otherwise."""
+        """Check for a known way and one index per root (else QueryError)."""
         if self.way not in WAYS:
             raise QueryError("malformed", f"records are sampled by one of {', '.join(WAYS)}")
         if self.trees.shape != (roots,) or self.trees.dtype.kind != "i":
@@ -42,11 +42,11 @@ class Sampling:
             raise QueryError("false-partition", "trees ascend, each listed once")
 
     def repeats(self, trees: int) -> int | None:
-        """Most instances of a record in so many trees, independent of other records'; None for no bound."""
+        """Return the maximum instances of a record in ``trees`` trees, if independent of other records; else None."""
         return {"bootstrap": None, "poisson": CAP * trees, "split": 1, "all": trees}[self.way]
 
     def rows(self, view: View, tree: int) -> np.ndarray:
-        """The records of one tree, repeated as drawn, shape (instances,)."""
+        """Return the records of one tree, repeated as drawn, shape (instances,)."""
         records, number = len(view.table), int(self.trees[tree])
         if self.way == "all" or not records:
             return np.arange(records, dtype=np.int32)
@@ -62,7 +62,7 @@ class Sampling:
 
 
 def instances(records: int, way: str) -> int:
-    """Mean instances in one tree of so many different records: a drawn record is drawn 1 / (1 - 1/e) times.
+    """Return the mean instances in one tree of ``records`` distinct ones: a drawn record occurs 1 / (1 - 1/e) times.
 
     Counts are of instances, scikit-learn's ``min_samples_leaf`` is of records.
     """

@@ -1,4 +1,4 @@
-"""What open nodes split on: the best of all pairs, by summed statistics or by averaged gains."""
+"""The splits of open nodes: the best of all pairs, by summed statistics or by averaged gains."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from privfed.learners.impurity import Criterion, sizes
 
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """What some open nodes split on."""
+    """The splits of some open nodes."""
 
     nodes: np.ndarray  #: the nodes, shape (splits,)
-    feature: np.ndarray  #: shape (splits,); the number of features for the client itself
-    cut: np.ndarray  #: shape (splits,); zero where a subset decides
+    feature: np.ndarray  #: shape (splits,); the number of features for the client
+    cut: np.ndarray  #: shape (splits,); zero for subsets
     #: categories or clients that go left, shape (splits, width); all false for numbers
     chosen: np.ndarray
-    grouped: np.ndarray  #: whether a subset decides, shape (splits,)
+    grouped: np.ndarray  #: whether the split is by subset, shape (splits,)
     gain: np.ndarray  #: impurity decrease times records, minus infinity for none, shape (splits,)
     #: statistics of the left side by client, shape (clients, splits, statistics); None if withheld
     left: np.ndarray | None = None
 
     def only(self, kept: np.ndarray) -> Splits:
-        """Some of the splits."""
+        """Return some of the splits."""
         names = ("nodes", "feature", "cut", "chosen", "grouped", "gain")
         left = None if self.left is None else self.left[:, kept]
         return replace(self, **{name: getattr(self, name)[kept] for name in names}, left=left)
@@ -36,14 +36,14 @@ class Splits:
 
 @dataclass(frozen=True, eq=False)
 class BestSplits:
-    """The best of each pair of a level, numeric pairs first."""
+    """The best split of each pair of a level, numeric pairs first."""
 
     level: OpenNodes  #: the open nodes
     cuts: np.ndarray  #: candidates of the numeric pairs, shape (numeric pairs, cuts)
     index: np.ndarray  #: of the best, shape (numeric pairs,)
     chosen: np.ndarray  #: categories that go left, shape (categorical pairs, width)
     gain: np.ndarray  #: impurity decrease times records, shape (pairs,)
-    constant: np.ndarray  #: which pairs have but one value, shape (pairs,)
+    constant: np.ndarray  #: which pairs have only one value, shape (pairs,)
 
     @property
     def node(self) -> np.ndarray:
@@ -62,7 +62,7 @@ class BestSplits:
         return np.asarray(varying == 0)
 
     def picked(self) -> np.ndarray:
-        """The pair of greatest decrease of each node, -1 for none; of equal ones the first feature's."""
+        """The pair of largest decrease of each node, -1 for none; ties: the first feature."""
         node = self.node
         order = np.lexsort((self.feature, -self.gain, node))
         best = order[np.flatnonzero(np.diff(node[order], prepend=-1))]
@@ -72,7 +72,7 @@ class BestSplits:
         return pair
 
     def splits(self, picked: np.ndarray, width: int) -> Splits:
-        """The picked pairs' splits, subsets at least ``width`` wide."""
+        """Return the picked pairs' splits, with subsets at least ``width`` wide."""
         numbers, nodes = len(self.level.numeric), len(picked)
         some = np.flatnonzero(picked >= 0)
         by_cut, by_set = (some[picked[some] < numbers], some[picked[some] >= numbers])
@@ -94,17 +94,17 @@ def exact_splits(
     criterion: Criterion,
     min_leaf: int,
 ) -> tuple[Splits, np.ndarray]:
-    """Each node's best split by summed statistics (paper, Eq. 6).
+    """Return each node's best split by summed statistics (paper, Eq. 6).
 
     Args:
         cuts: candidates of the numeric pairs, shape (pairs, cuts).
-        constant: which numeric pairs have but one value.
+        constant: which numeric pairs have only one value.
         bins, groups: statistics between the cuts, and of categories.
         criterion: the impurity.
         min_leaf: fewest records of a side.
 
     Returns:
-        the splits, and the nodes all of whose features have but one value.
+        the splits, and the nodes whose features all have only one value.
     """
     best = [best_cut(bins.total(p), criterion, min_leaf) for p in bins.counts.portions()]
     gain, index = (np.concatenate([getattr(b, name) for b in best]) for name in ("gain", "index"))
@@ -128,7 +128,7 @@ def exact_splits(
 def _best_subset(
     groups: np.ndarray, criterion: Criterion, min_leaf: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What some categorical pairs gain, the categories that go left, and which pairs have but one."""
+    """Return categorical pairs' gains, the categories that go left, and which pairs have only one."""
     best, chosen = best_subset(groups, criterion, min_leaf)
     return best.gain, chosen, lone(groups, criterion)
 
@@ -143,10 +143,10 @@ def averaged_splits(
     criterion: Criterion,
     min_leaf: int,
 ) -> tuple[Splits, np.ndarray]:
-    """Each node's best split by the clients' averaged local decreases (AvgImp; paper, Section 3.2).
+    """Return each node's best split by the clients' averaged local decreases (AvgImp; paper, Section 3.2).
 
-    No left side is released: the candidates' ranks stand in for its size, and the children's totals are
-    asked for in the next round.
+    No left side is released: its size is approximated by the candidates' ranks, and the children's totals are queried
+    in the next round.
 
     Args:
         level, cuts, constant, criterion, min_leaf: as for :func:`exact_splits`.
@@ -175,7 +175,7 @@ def averaged_splits(
 def with_clients(
     splits: Splits, totals: np.ndarray, features: int, criterion: Criterion, min_leaf: int
 ) -> Splits:
-    """Replace splits that gain less than a division of the clients (Section 3.2), by known totals."""
+    """Replace splits that gain less than a split of the clients (Section 3.2), by known totals."""
     best, chosen = best_subset(totals.transpose(1, 0, 2), criterion, min_leaf)
     better = best.gain > splits.gain
     sets = splits.chosen & ~better[:, None]
@@ -193,12 +193,12 @@ def with_clients(
 
 
 def lone(groups: np.ndarray, criterion: Criterion) -> np.ndarray:
-    """Which categorical pairs have records of one category alone."""
+    """Return which categorical pairs have records of only one category."""
     return np.asarray((sizes(groups, criterion) > 0).sum(axis=1) < 2)
 
 
 def _left(statistics: Summed, picked: np.ndarray, inside: np.ndarray) -> np.ndarray:
-    """Statistics of the picked pairs' left cells by client, shape (clients, nodes, statistics).
+    """Return statistics of the picked pairs' left cells by client, shape (clients, nodes, statistics).
 
     Args:
         statistics: by pair and cell.
@@ -209,7 +209,7 @@ def _left(statistics: Summed, picked: np.ndarray, inside: np.ndarray) -> np.ndar
     nodes = nodes[np.argsort(picked[nodes], kind="stable")]
     each = statistics.at(picked[nodes])
     left = np.zeros((len(each), len(picked), each.shape[3]), np.int64)
-    for number in range(each.shape[3]):  # one statistic at a time: sums over a last axis are quick
+    for number in range(each.shape[3]):  # one statistic at a time: sums over the last axis are fast
         left[:, nodes, number] = (each[..., number] * inside[picked[nodes]]).sum(axis=2)
     return left
 
@@ -217,9 +217,9 @@ def _left(statistics: Summed, picked: np.ndarray, inside: np.ndarray) -> np.ndar
 def averaged_subset(
     groups: np.ndarray, criterion: Criterion, min_leaf: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Summed local decreases of the best division in two along the pooled Fisher order.
+    """Return summed local decreases of the best binary split along the pooled Fisher order.
 
-    Of `groups`, shape (clients, pairs, categories, statistics): decrease times records of each
+    For `groups`, shape (clients, pairs, categories, statistics): decrease times records of each
     pair, and the categories that go left.
     """
     pooled = groups.sum(axis=0)
@@ -236,7 +236,7 @@ def averaged_subset(
 
 
 def split_trees(trees: BinaryTrees, splits: Splits, first: np.ndarray) -> BinaryTrees:
-    """Trees with some leaves split; the children of the i-th are ``first[i]`` and the next."""
+    """Return trees with some leaves split; the children of the i-th are ``first[i]`` and the next."""
     none = BinaryTrees.stumps(2 * len(splits.nodes))
     feature, cut, left, subset = (
         np.concatenate([getattr(trees, name), getattr(none, name)])

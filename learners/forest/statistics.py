@@ -1,4 +1,4 @@
-"""What a client works out alone of the open nodes: totals, quantiles, bins, gains and shortlists."""
+"""A client's statistics of the open nodes: totals, quantiles, bins, gains and shortlists."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from privfed.learners.forest.node_index import NodeIndex, NodeInstances, Sorted
 from privfed.learners.impurity import Criterion, sizes
 from privfed.questions.query import View
 
-#: Most instances of a pair, on average, that are compared with each cut instead of sorted: it is no slower then.
+#: Maximum mean instances of a pair for comparing with each cut instead of sorting, which is then no faster.
 FEW = 100
-TABLED = 2**17  #: Largest table of ranks that is kept
+TABLED = 2**17  #: Maximum size of a cached table of ranks
 Arrays = dict[str, np.ndarray]
 
 
 def totals(index: NodeIndex, view: View, level: OpenNodes) -> Arrays:
-    """Class counts of each open node, or count and sum of the target."""
+    """Return class counts of each open node, or count and sum of the target."""
     target, nodes = index.columns.target, len(level.nodes)
     counts = np.zeros((nodes, level.classes or 1), np.int64)
     sums = np.zeros(nodes, np.int64)
@@ -39,7 +39,7 @@ def totals(index: NodeIndex, view: View, level: OpenNodes) -> Arrays:
 
 
 def node_sizes(index: NodeIndex, view: View, level: OpenNodes) -> np.ndarray:
-    """Instances in each open node, shape (nodes,)."""
+    """Return the number of instances in each open node, shape (nodes,)."""
     result = np.zeros(len(level.nodes), np.int64)
     for part in index.open(view, level):
         result[part.nodes] = part.counts
@@ -49,7 +49,7 @@ def node_sizes(index: NodeIndex, view: View, level: OpenNodes) -> np.ndarray:
 def quantiles(
     index: NodeIndex, view: View, level: OpenNodes, levels: int, interpolate: bool
 ) -> np.ndarray:
-    """Values at ranks 0, 1/Q, ..., 1 of each numeric pair, nearest or interpolated; zero without records."""
+    """Return values at ranks 0, 1/Q, ..., 1 of each numeric pair, nearest or interpolated; zero without records."""
     knots = np.zeros((len(level.numeric), levels + 1), np.float32)
     for part in index.sorted(view, level):
         knots[part.pairs] = _knots(part, levels, index.columns, interpolate)
@@ -76,7 +76,7 @@ def _knots(part: Sorted, levels: int, columns: Columns, interpolate: bool) -> np
 
 
 def _nearest(counts: np.ndarray, levels: int) -> np.ndarray:
-    """The places nearest to equal ranks among so many values, shape (nodes, levels + 1)."""
+    """Return the indices nearest to equal ranks among ``counts`` values, shape (nodes, levels + 1)."""
     most = int(counts.max(initial=1))
     if most * (levels + 1) > TABLED:
         return _ranks(counts, levels)
@@ -85,7 +85,7 @@ def _nearest(counts: np.ndarray, levels: int) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _table(most: int, levels: int) -> np.ndarray:
-    """:func:`_nearest` of all counts up to ``most``: few differ, and small nodes are many."""
+    """Return :func:`_nearest` of all counts up to ``most``, cached for the many small nodes."""
     return _ranks(np.arange(most + 1), levels)
 
 
@@ -95,10 +95,10 @@ def _ranks(counts: np.ndarray, levels: int) -> np.ndarray:
 
 
 def bins(index: NodeIndex, view: View, level: OpenNodes, cuts: np.ndarray) -> Arrays:
-    """Statistics of (low, high] between cuts of each numeric pair, shape (pairs, cuts + 1, ...).
+    """Return statistics of (low, high] between cuts of each numeric pair, shape (pairs, cuts + 1, ...).
 
-    Where nodes have many instances each cut is looked up among the sorted ones; where they have few, each
-    instance is compared with the cuts.
+    In large nodes each cut is searched among the sorted instances; in small ones, each instance is compared with the
+    cuts.
     """
     pairs, width = cuts.shape[0], cuts.shape[1] + 1
     shape = (pairs, width, level.classes or 1)
@@ -169,7 +169,7 @@ def _between(part: Sorted, cuts: np.ndarray, columns: Columns) -> Arrays:
 
 
 def _steps(rising: np.ndarray) -> np.ndarray:
-    """Each row's differences; of all rows as one, for numpy is slow over short ones."""
+    """Return each row's differences, computed over all rows at once, as NumPy is slow over short ones."""
     steps = np.empty_like(rising)
     flat = rising.reshape(-1)
     np.subtract(flat[1:], flat[:-1], out=steps.reshape(-1)[:-1])
@@ -177,13 +177,13 @@ def _steps(rising: np.ndarray) -> np.ndarray:
 
 
 def _between_edges(values: np.ndarray, edges: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Sums of whole numbers, and a zero behind them, between each row's edges, where there are so many."""
+    """Return sums of integers between each row's edges, from cumulative sums."""
     sums = np.add.reduceat(values, edges[:, :-1].reshape(-1))
     return sums.reshape(counts.shape) * (counts > 0)
 
 
 def categories(index: NodeIndex, view: View, level: OpenNodes, width: int) -> Arrays:
-    """Statistics of each category of each categorical pair, shape (pairs, width, ...)."""
+    """Return statistics of each category of each categorical pair, shape (pairs, width, ...)."""
     columns, pairs = index.columns, level.grouped
     shape = len(pairs), width, level.classes or 1
     found = {"groups": np.zeros(shape, np.int64)}
@@ -206,12 +206,12 @@ def categories(index: NodeIndex, view: View, level: OpenNodes, width: int) -> Ar
 
 
 def _summed(cells: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
-    """Sums by cell: of whole numbers below 2^53, so that adding them up as floats is exact."""
+    """Return sums by cell, of integers below 2^53, so that float sums are exact."""
     return np.bincount(cells, values, size).astype(np.int64)
 
 
 def local_gains(statistics: Mapping[str, np.ndarray], criterion: Criterion) -> np.ndarray:
-    """Impurity decrease at each cut from bins; zero where a side would be empty, shape (pairs, cuts)."""
+    """Return the impurity decrease at each cut from bins; zero if a side is empty, shape (pairs, cuts)."""
     upto = np.cumsum(together(statistics["bins"], statistics.get("bin_sums")), axis=1)
     gain = decreases(upto[:, :-1], upto[:, -1], criterion)
     size = np.maximum(sizes(upto[:, -1], criterion), 1)[:, None]
@@ -221,7 +221,7 @@ def local_gains(statistics: Mapping[str, np.ndarray], criterion: Criterion) -> n
 def shortlist(
     view: View, level: OpenNodes, levels: int, longest: int, width: int, criterion: Criterion
 ) -> Mapping[str, np.ndarray]:
-    """The ``longest`` features of greatest local decrease at each node, and what they gain."""
+    """Return the ``longest`` features of largest local decrease at each node, and their gains."""
     index = NodeIndex.of(view, level)
     cuts = quantiles(index, view, level, levels, interpolate=False)[:, 1:-1]
     by_bin, by_group = bins(index, view, level, cuts), categories(index, view, level, width)

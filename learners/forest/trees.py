@@ -1,4 +1,4 @@
-"""Binary trees as arrays, roots first; a child comes after its parent, the right one next to the left."""
+"""Binary trees as arrays, roots first; children after parents, each right child next to the left."""
 
 from __future__ import annotations
 
@@ -10,29 +10,28 @@ import numpy as np
 from privfed.errors import QueryError
 from privfed.tables.schema import Schema
 
-#: What stands for a feature where a node does not split, or sends this client's records one way.
+#: Special features: no split, or all of this client's records go one way.
 LEAF, ALL_LEFT, ALL_RIGHT = -1, -2, -3
-#: Most trees and nodes of one question, and most splits on a path.
+#: Maximum trees and nodes of one query, and maximum splits on a path.
 MOST_TREES, MOST_NODES, MOST_DEPTH = 10_000, 8_000_000, 60
 
 
 @dataclass(frozen=True, eq=False)
 class BinaryTrees:
-    """Trees of one forest, node by node.
+    """The trees of one forest.
 
-    A record goes left where its value is at most the cut, or its category (its client) is one of the
-    subset. Values and cuts are compared as 32-bit floats.
+    A record goes left if its value is at most the cut, or its category (its client) is in the subset. Values and cuts
+    are compared as 32-bit floats.
     """
 
-    roots: int  #: number of trees; tree t begins at node t
-    #: what each node splits on, shape (nodes,); :data:`LEAF` for none, the number of features for
-    #: the client itself, :data:`ALL_LEFT` and :data:`ALL_RIGHT` where that was decided for one
-    #: client
+    roots: int  #: number of trees; tree t has root t
+    #: each node's split feature, shape (nodes,); :data:`LEAF` for none, the number of features for
+    #: the client, :data:`ALL_LEFT` and :data:`ALL_RIGHT` if decided for one client
     feature: np.ndarray
-    cut: np.ndarray  #: shape (nodes,); zero where there is none
+    cut: np.ndarray  #: shape (nodes,); zero if there is none
     #: number of the left child, shape (nodes,); zero for leaves. The right one is the next
     left: np.ndarray
-    subset: np.ndarray  #: row of ``subsets`` that goes left, shape (nodes,); -1 where a cut decides
+    subset: np.ndarray  #: row of ``subsets`` that goes left, shape (nodes,); -1 for a cut
     subsets: np.ndarray  #: categories or clients, shape (rows, width)
 
     def __len__(self) -> int:
@@ -40,18 +39,18 @@ class BinaryTrees:
 
     @classmethod
     def stumps(cls, roots: int) -> BinaryTrees:
-        """Trees that do not split yet."""
+        """Return trees without splits."""
         none = np.zeros(roots, np.int32)
         return cls(roots, none - 1, none.astype(np.float32), none, none - 1, np.zeros((0, 1), bool))
 
-    # --- the way down --------------------------------------------------------------------------
+    # --- traversal --------------------------------------------------------------------------
 
     def descend(self, at: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Walk on from the nodes ``at`` to leaves.
+        """Descend from the nodes ``at`` to leaves.
 
         Args:
-            at: where each instance is, shape (instances,).
-            rows: which record it is, shape (instances,).
+            at: node of each instance, shape (instances,).
+            rows: record of each instance, shape (instances,).
             columns: values, shape (features, records), 32-bit floats.
         """
         moving = np.flatnonzero(self.inner.take(at))
@@ -77,9 +76,9 @@ class BinaryTrees:
 
         Args:
             nodes: the nodes, shape (nodes,).
-            rows: which record each instance is, node after node, shape (instances,).
+            rows: record of each instance, grouped by node, shape (instances,).
             columns: values, shape (features, records), 32-bit floats.
-            counts: how many instances each node has, shape (nodes,); one each unless given.
+            counts: number of instances of each node, shape (nodes,); default one each.
         """
 
         def spread(each: np.ndarray) -> np.ndarray:
@@ -108,7 +107,7 @@ class BinaryTrees:
     # --- for one client ------------------------------------------------------------------------
 
     def seen_by(self, client: int, features: int) -> BinaryTrees:
-        """The trees with every split on the client decided for one of them."""
+        """Return the trees with every split on the client decided for one client."""
         by_client = np.flatnonzero(self.feature == features)
         if not len(by_client):
             return self
@@ -120,7 +119,7 @@ class BinaryTrees:
         return replace(self, feature=feature, subset=subset)
 
     def only(self, kept: np.ndarray) -> tuple[BinaryTrees, np.ndarray]:
-        """Some of the trees (a mask over the roots), and the numbers of their nodes here."""
+        """Return some of the trees (a mask over the roots), and their nodes' indices here."""
         if kept.all():
             return self, np.arange(len(self))
         nodes = np.flatnonzero(kept[self.tree_of])
@@ -131,7 +130,7 @@ class BinaryTrees:
         parts = (self.feature[nodes], self.cut[nodes], left, self.subset[nodes])
         return BinaryTrees(int(kept.sum()), *parts, self.subsets), nodes
 
-    # --- what follows from the arrays ----------------------------------------------------------
+    # --- derived arrays ----------------------------------------------------------
 
     @cached_property
     def inner(self) -> np.ndarray:
@@ -163,15 +162,15 @@ class BinaryTrees:
             above = above[above]
         return steps
 
-    # --- hostile input -------------------------------------------------------------------------
+    # --- validation -------------------------------------------------------------------------
 
     def check(self, schema: Schema) -> None:
-        """Hold the arrays to trees over the schema's features, before a record is read.
+        """Check that the arrays are trees over the schema's features, before a record is read.
 
         Raises:
-            QueryError: ``malformed`` for arrays of other shapes or types, unknown features, cuts
-                that are no numbers and absurd sizes; ``false-partition`` where a node has no parent
-                or several, so that nodes would overlap.
+            QueryError: ``malformed`` for wrong shapes or types, unknown features, cuts that are
+                not numbers and excessive sizes; ``false-partition`` if a node has no parent or
+                several, so that nodes would overlap.
         """
         self._check_arrays()
         self._check_splits(schema)
@@ -219,5 +218,5 @@ class BinaryTrees:
 
 
 def category_sizes(schema: Schema) -> np.ndarray:
-    """Number of categories of each feature, zero for numbers, shape (features,)."""
+    """Return the number of categories of each feature, zero for numbers, shape (features,)."""
     return np.array([len(column.categories) for column in schema.features], dtype=np.int64)

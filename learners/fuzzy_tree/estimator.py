@@ -47,7 +47,7 @@ from privfed.tables.schema import Schema, shown
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Fitted numbers that are saved as they are; the tree and its leaves have forms of their own.
+#: Fitted numbers that are saved unchanged; the tree and its leaves have their own forms.
 _KEPT = ("lower_", "upper_", "target_", "rounds_", "noisy_", "mean_activation_")
 
 
@@ -55,21 +55,21 @@ class FuzzyTreeRegressor(FederatedRegressor):
     """Grows one fuzzy regression tree over all clients, level by level.
 
     Args:
-        n_fuzzy_sets: uniform triangular fuzzy sets of each feature, T_f: one number for all, a list with one
-            for each in the schema's order, or a table by name (5 for those it does not name).
-        min_gain: least partition fuzzy gain of a split, th_PFGain (target scaled to [0, 1]).
-        min_samples_split: a split node holds more than this share of the records, th_min_instances_split.
-        max_depth: most splits on a path; none for no limit.
-        gains: ``"told"`` computes a split's gain over released sums alone; ``"literal"`` holds them
-            against the node's own sums as the paper prints it, so that withheld cells count as explained.
-        scaling: ``"released"`` asks for the 2.5 and 97.5 percentiles (read off ever finer
-            histograms), ``"schema"`` takes the public bounds.
-        n_bins: bins of each of those histograms; with at least 7 the percentiles are found to a
-            10^-7 of the public bounds or finer, with fewer to one bin.
-        features: names of the features that may split; none for all.
-        leaf_features: names of the features in the leaves' linear models; none for all (the
-            paper's), and an empty list for constants.
-        clients_per_round: how many clients, drawn anew, take part in each round; none for all.
+        n_fuzzy_sets: uniform triangular fuzzy sets of each feature, T_f: one number for all, a list in the schema's
+            order, or a table by name (default 5).
+        min_gain: minimum partition fuzzy gain of a split, th_PFGain (target scaled to [0, 1]).
+        min_samples_split: a split node has more than this fraction of the records, th_min_instances_split.
+        max_depth: maximum splits on a path; None for no limit.
+        gains: ``"told"`` computes a split's gain from released sums only; ``"literal"`` relative to the node's own
+            sums, as in the paper, so that withheld cells count as explained.
+        scaling: ``"released"`` queries the 2.5 and 97.5 percentiles (by increasingly fine histograms), ``"schema"``
+            uses the public bounds.
+        n_bins: bins of each of those histograms; with at least 7 the percentiles are precise to 10^-7 of the public
+            bounds, with fewer to one bin.
+        features: names of the features that may split; None for all.
+        leaf_features: names of the features in the leaves' linear models; None for all (as in the paper), an empty
+            list for constants.
+        clients_per_round: number of clients drawn in each round; None for all.
         random_state: seed of that draw (the server's own; no client's secret depends on it).
     """
 
@@ -118,13 +118,13 @@ class FuzzyTreeRegressor(FederatedRegressor):
     # --- learning ------------------------------------------------------------------------------
 
     def fit(self, federation: Disclosure) -> Self:
-        """Grow the tree and fit its leaves from releases alone.
+        """Grow the tree and fit its leaves from releases only.
 
         Sets ``schema_``, ``root_``, ``leaves_``, ``models_``, ``rounds_``, ``noisy_``.
 
         Raises:
-            InputError: a parameter makes no sense, or the schema has no numeric target.
-            NobodyAnswered: no client answered anything.
+            InputError: a parameter is invalid, or the schema has no numeric target.
+            NobodyAnswered: no client answered any query.
         """
         self._start(federation)
         check_round(self.clients_per_round, len(federation.clients))
@@ -211,7 +211,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         return equations, activation
 
     def _drop_empty(self, activation: Answer) -> None:
-        """Remove what was grown because it was withheld, and turned out to be empty."""
+        """Remove nodes that were grown as withheld, but are empty."""
         if "counts" not in activation:
             return
         masks = [np.ma.getmaskarray(array) for array in activation.each("counts").values()]
@@ -222,7 +222,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
             self.leaves_ = [leaf for leaf in self.leaves_ if leaf.path not in gone]
 
     def _solve(self, equations: Answer, kept: list[int]) -> None:
-        """A model for each leaf, and for each node above for rows that reach no leaf."""
+        """Fit a model for each leaf, and for each inner node, for rows that reach no leaf."""
         means = np.array([leaf.mean for leaf in self.leaves_])
         inner = [node for node in self._nodes() if not node.leaf]
         if "gram" not in equations:
@@ -241,9 +241,10 @@ class FuzzyTreeRegressor(FederatedRegressor):
         above: np.ndarray,
         columns: tuple[int, ...],
     ) -> None:
-        """Keep the models of leaves and of inner nodes, of some columns of (1, features).
+        """Set the models of leaves and of inner nodes, for some columns of (1, features).
 
-        A feature without width is -1/2 in every row: what it adds is the intercept's.
+        A feature of zero width is -1/2 in every row, and its contribution is added to the
+        intercept.
         """
         width = len(self.schema_.features) + 1
         self.models_ = leaves.among(columns, width)
@@ -258,7 +259,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
     # --- learning from noise -------------------------------------------------------------------
 
     def _fit_noisily(self, federation: Disclosure, paths: tuple[Path, ...]) -> None:
-        """One linear model in rounds; then a departure from it for each leaf, if they seem to differ."""
+        """Fit one linear model in rounds; then an effect for each leaf, if leaves seem to differ."""
         features = _chosen(self.schema_, self.leaf_features)
         scale = (max(self._partition), self.lower_, self.upper_)
         fuzzy: dict[str, Any] = {"partition": self._uneven, "target": self.target_}
@@ -290,7 +291,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def _set_departures(
         self, learning: ModelRounds, away: np.ndarray | None, columns: tuple[int, ...]
     ) -> None:
-        """Keep the tree where its leaves depart from the model of all; else one rule for all."""
+        """Keep the tree if its leaves differ from the overall model; else use one rule."""
         constant = away is None and learning.constant
         model, inner = learning.plain, []
         if away is None:
@@ -328,7 +329,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     @property
     def clipped(self) -> bool:
-        """Whether predictions are held to :attr:`prediction_limits_`, and not to bounds inferred from the records."""
+        """Whether predictions are clipped to :attr:`prediction_limits_`, instead of bounds inferred from records."""
         return bool(self.noisy_ or self.target_ or not self.schema_.inferred)
 
     @property
@@ -338,12 +339,12 @@ class FuzzyTreeRegressor(FederatedRegressor):
         return low, high
 
     def apply(self, X: pd.DataFrame | np.ndarray) -> np.ndarray:
-        """The index of the rule that each row is predicted by, -1 where none is active."""
+        """Return the index of the rule for each row's prediction, -1 if none is active."""
         chosen, active = self._match(to_unit(self._encode(X), self.lower_, self.upper_))
         return np.where(active, chosen, -1)
 
     def _match(self, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The best leaf of each row, and whether any is active at all."""
+        """Return each row's best leaf, and whether any is active."""
         memberships = Memberships.from_unit(unit, self._partition)
         best = np.zeros(len(unit))
         chosen = np.zeros(len(unit), dtype=np.int64)
@@ -355,7 +356,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         return chosen, best > 0
 
     def _reached(self, row: np.ndarray) -> np.ndarray:
-        """The model of the deepest node that a row reaches by its strongest branch."""
+        """Return the model of the deepest node that a row reaches by its strongest branch."""
         memberships, node = Memberships.from_unit(row, self._partition), self.root_
         while True:
             assert node.feature is not None and node.model is not None
@@ -370,15 +371,15 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     @property
     def _partition(self) -> tuple[int, ...]:
-        """Fuzzy sets of each feature."""
+        """Return the number of fuzzy sets of each feature."""
         return sets_of(self.n_fuzzy_sets, self.schema_)
 
     @property
     def _uneven(self) -> tuple[int, ...]:
-        """The same where features differ, as questions carry it."""
+        """Return the same if features differ, as in queries."""
         return self._partition if len(set(self._partition)) > 1 else ()
 
-    # --- the model as people read it -----------------------------------------------------------
+    # --- the fitted model -----------------------------------------------------------
 
     def _nodes(self) -> list[FuzzyNode]:
         nodes = [self.root_]
@@ -388,22 +389,22 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     @property
     def n_nodes_(self) -> int:
-        """Nodes of the tree, the root not counted (paper, Table 5)."""
+        """Number of nodes without the root (paper, Table 5)."""
         return len(self._nodes()) - 1
 
     @property
     def n_leaves_(self) -> int:
-        """Leaves, which are the rules."""
+        """Number of leaves, which are the rules."""
         return len(self.leaves_)
 
     @property
     def depth_(self) -> int:
-        """Most conditions of a rule."""
+        """Maximum conditions of a rule."""
         return max(len(leaf.path) for leaf in self.leaves_)
 
     @property
     def n_parameters_(self) -> int:
-        """C_FRT: inner nodes (but the root, as in Table 5) and coefficients, one of a constant leaf (Eq. 31)."""
+        """C_FRT: inner nodes (without the root, as in Table 5) plus coefficients, one for a constant leaf (Eq. 31)."""
         wide = 1 + len(_chosen(self.schema_, self.leaf_features))
         coefficients = np.where(self.models_.constant, 1, wide).sum()
         return self.n_nodes_ - (self.n_leaves_ if self.root_.children else 0) + int(coefficients)
@@ -412,7 +413,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def feature_importances_(self) -> np.ndarray:
         """Fractions of the predictions' variance by feature, shape (features,); zero for a constant.
 
-        Of released sums alone. A split adds its between-branch variance, sum_c w_c (m_c - m)^2 / W, of the
+        They are from released sums only. A split adds its between-branch variance, sum_c w_c (m_c - m)^2 / W, for the
         nodes' weights w and means m; a leaf's model w / W slope^2 / 12 for each feature, as if uniform on [0, 1].
         """
         total = np.zeros(len(self.schema_.features))
@@ -427,7 +428,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         return total / total.sum() if total.sum() > 0 else total
 
     def plot(self, feature: str | None = None, *, ax: Axes | None = None) -> Axes:
-        """The tree with its leaves' means, or the importances of the features where there is one rule alone."""
+        """Plot the tree with its leaves' means, or the features' importances if there is only one rule."""
         if feature is not None or not self.root_.children:
             return super().plot(feature, ax=ax)
         from privfed.learners.pictures import titled, tree
@@ -438,11 +439,11 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     @property
     def rules_(self) -> list[FuzzyRule]:
-        """The rules, one for each leaf (paper, Eq. 20)."""
+        """The rules, one per leaf (paper, Eq. 20)."""
         return rules(self)
 
     def describe(self) -> str:
-        """All rules as text, with what their words and codes are, and a note on leaves that fell back to a constant."""
+        """Return all rules as text, with a legend, and a note on leaves that are only constants."""
         counted = counts(self)
         lines = [*(rule.text(counted) for rule in self.rules_), *legend(self)]
         fallen, borrowed = int(self.models_.constant.sum()), int(self.models_.borrowed.sum())
@@ -459,7 +460,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         return "\n".join(lines)
 
     def readable(self) -> dict[str, Any]:
-        """Scaling, sets, and the rules in the data's own units."""
+        """Return scaling, sets, and the rules in the data's own units."""
         schema, target = self.schema_, self.schema_.target
         assert target is not None
         return {
@@ -500,11 +501,11 @@ class FuzzyTreeRegressor(FederatedRegressor):
     # --- policies ------------------------------------------------------------------------------
 
     def published(self, *, strict: bool = False) -> Policy:
-        """What the paper releases: sums with small cells nullified, leaf equations as they are.
+        """Return the paper's policy: sums with small cells nullified, leaf equations unprotected.
 
         Args:
-            strict: whether nullification also silences what could be subtracted, leaf equations
-                included; percentiles are then read off counts of zero or at least three records.
+            strict: whether nullification also suppresses against subtraction, including leaf
+                equations; percentiles then use counts of zero or at least three records.
         """
         return published(strict)
 
@@ -516,13 +517,13 @@ class FuzzyTreeRegressor(FederatedRegressor):
         schema: Schema | None = None,
         depth: int | None = None,
     ) -> Policy:
-        """Finite epsilon end to end under zCDP: Gaussian histograms, sums, moments, residuals.
+        """Return a policy with a finite total epsilon under zCDP: Gaussian histograms, sums, moments, residuals.
 
         Args:
             epsilon: of the (epsilon, delta) guarantee for one record, add-or-remove.
             delta: of the guarantee.
-            schema: not needed.
-            depth: levels that may be asked for, at most 4; ``max_depth`` unless given, else 1.
+            schema: unused.
+            depth: maximum number of levels, at most 4; default ``max_depth``, else 1.
 
         Raises:
             InputError: a depth out of its range.
@@ -537,7 +538,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         return private(budget, levels, self.scaling == "released")
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """Histograms round by round, a level for each feature at most, then the leaves or rounds of residuals."""
+        """Return histograms by round, at most a level per feature, then the leaves or rounds of residuals."""
         root: tuple[Path, ...] = ((),)
         asked = (root, max(sets_of(self.n_fuzzy_sets, schema)), schema.lower, schema.upper)
         candidates = _chosen(schema, self.features)
@@ -566,7 +567,7 @@ def _known(nodes: Sequence[FuzzyNode]) -> Known:
 
 
 def _chosen(schema: Schema, names: Sequence[str] | None) -> tuple[int, ...]:
-    """Positions of the named features, all of them for none."""
+    """Return positions of the named features; all for None."""
     for name in names or ():
         schema.column(name)
     return tuple(schema.names.index(name) for name in (schema.names if names is None else names))

@@ -15,10 +15,10 @@ from privfed.questions.cells import Path
 from privfed.questions.part import GRID
 from privfed.tables.schema import Schema
 
-LEAST = float(GRID)  #: Weaker activations are none: sums floor them to zero
-CELLS = 2**17  #: Most values of an array that is worked on at once, unless one record has more
-ACTIVATIONS = 2**20  #: Most activations that are held at once, unless one record has more
-#: Names of the sets of a partition with as many sets, from low to high.
+LEAST = float(GRID)  #: Minimum activation: sums truncate smaller ones to zero
+CELLS = 2**17  #: Maximum values of an array processed at once, unless one record has more
+ACTIVATIONS = 2**20  #: Maximum activations in memory, unless one record has more
+#: Names of a partition's sets by number of sets, from low to high.
 LABELS = {
     2: ("Low", "High"),
     3: ("Low", "Medium", "High"),
@@ -28,39 +28,39 @@ LABELS = {
 
 
 def labels(sets: int) -> tuple[str, ...]:
-    """Linguistic names of the sets."""
+    """Return linguistic names of the sets."""
     return LABELS.get(sets, tuple(f"Set{number + 1}" for number in range(sets)))
 
 
 @dataclass(frozen=True, eq=False)
 class Memberships:
-    """Where each value of a scaled matrix lies between the peaks of its feature's sets.
+    """Memberships of scaled values in their features' triangular sets.
 
-    A value u in [0, 1] lies between the peaks j / (T - 1) and (j + 1) / (T - 1): it belongs to set j
-    by 1 - rest and to set j + 1 by rest, and to no other. The two sum to 1 (strong partition).
+    A value u in [0, 1] between the peaks j / (T - 1) and (j + 1) / (T - 1) has membership 1 - rest in set j, rest in
+    set j + 1, and none in others. The two sum to 1 (strong partition).
     """
 
-    #: index j of the set below, uint8 (sets are fewer than a hundred), shape (records, features)
+    #: index j of the lower set, uint8 (there are fewer than a hundred), shape (records, features)
     below: np.ndarray
-    rest: np.ndarray  #: membership in the set above, in [0, 1]
+    rest: np.ndarray  #: membership in the upper set, in [0, 1]
 
     @classmethod
     def from_unit(cls, unit: np.ndarray, sets: int | Sequence[int]) -> Memberships:
-        """Place values of [0, 1], shape (records, features), among uniform triangular sets (paper, Section 3.1)."""
+        """Compute memberships of (records, features) in [0, 1] in uniform triangular sets (paper, Section 3.1)."""
         each = np.asarray(sets)
         stretched = unit * (each - 1)
         below = np.minimum(stretched.astype(np.int64), each - 2).astype(np.uint8)
         return cls(below, stretched - below)
 
     def degree(self, rows: np.ndarray, feature: int, fuzzy_set: int) -> np.ndarray:
-        """Membership of some records in one set of one feature."""
+        """Return some records' membership in one set of one feature."""
         below, rest = self.below[rows, feature], self.rest[rows, feature]
         degree: np.ndarray = np.where(below == fuzzy_set, 1 - rest, 0.0)
         return np.where(below == fuzzy_set - 1, rest, degree)
 
 
 class Sets(Allowed):
-    """How many fuzzy sets each feature has: an integer, one for each, or some by name."""
+    """Numbers of fuzzy sets: an integer, one per feature, or some by name."""
 
     words = "a whole number from 2 to 99, a list of them, or a table of them by feature"
     example = "5"
@@ -75,11 +75,11 @@ class Sets(Allowed):
 
 
 _TWO = Integers(at_least=2, at_most=99)
-_UNNAMED = 5  #: Sets of the features that a table does not name
+_UNNAMED = 5  #: Number of sets of features that are not in the table
 
 
 def sets_of(sets: int | Sequence[int] | Mapping[str, int], schema: Schema) -> tuple[int, ...]:
-    """Fuzzy sets of each feature; InputError for a list of the wrong length, SchemaError for an unknown name."""
+    """Return fuzzy sets by feature (InputError: a list of wrong length; SchemaError: an unknown name)."""
     names = schema.names
     if isinstance(sets, Mapping):
         for name in sets:
@@ -96,7 +96,7 @@ def sets_of(sets: int | Sequence[int] | Mapping[str, int], schema: Schema) -> tu
 
 
 def to_unit(x: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """Scale features to [0, 1] and clip; a feature without width is 0."""
+    """Scale features to [0, 1] and clip; a feature of zero width is 0."""
     width = upper - lower
     scaled = (x - lower) / np.where(width > 0, width, 1.0)
     return np.asarray(np.clip(np.where(width > 0, scaled, 0.0), 0.0, 1.0))
@@ -104,14 +104,14 @@ def to_unit(x: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Activation:
-    """The records that activate one node, and how strongly (paper, Eq. 3: a product)."""
+    """The records that activate one node, with their activations (paper, Eq. 3: a product)."""
 
-    #: positions of the records with w > 0 (at least a grid unit, below which sums are blind)
+    #: positions of the records with w > 0 (at least a grid unit)
     rows: np.ndarray
-    weight: np.ndarray  #: their w, in (0, 1]
+    weight: np.ndarray  #: their activations w, in (0, 1]
 
     def into(self, memberships: Memberships, feature: int, fuzzy_set: int) -> Activation:
-        """The activation of the child by one set of one feature."""
+        """Return the child's activation by one set of one feature."""
         weight = self.weight * memberships.degree(self.rows, feature, fuzzy_set)
         reached = weight >= LEAST
         return Activation(self.rows[reached], weight[reached])
@@ -120,7 +120,7 @@ class Activation:
 def activations(
     memberships: Memberships, paths: Sequence[Path], records: range | None = None
 ) -> list[Activation]:
-    """The activation of each node, given by its path from the root, through ancestors that are computed once."""
+    """Return each node's activation, given its path from the root; ancestors are computed once."""
     rows = np.arange(len(memberships.below)) if records is None else np.array(records, np.int64)
     known: dict[Path, Activation] = {(): Activation(rows, np.ones(len(rows)))}
     for path in paths:
@@ -131,13 +131,13 @@ def activations(
 
 
 def pieces(rows: int, width: int, most: int | None = None) -> Iterator[slice]:
-    """Slices of so many rows that an array of ``width`` values a row has at most :data:`CELLS` of them."""
+    """Yield slices of rows such that an array with ``width`` values per row has at most :data:`CELLS` values."""
     step = max(1, (CELLS if most is None else most) // max(width, 1))
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
 def reached_nodes(paths: Sequence[Path]) -> tuple[int, int]:
-    """How many nodes of one tree, or ancestors of theirs, one record reaches at most; and how many there are."""
+    """Return the maximum number of nodes and ancestors that one record reaches, and their total number."""
     steps = Counter(
         len(path) for path in {path[:k] for path in paths for k in range(len(path) + 1)}
     )
@@ -147,15 +147,15 @@ def reached_nodes(paths: Sequence[Path]) -> tuple[int, int]:
 def blocks(
     memberships: Memberships, paths: Sequence[Path], width: int = 1
 ) -> Iterator[tuple[range, list[Activation]]]:
-    """Activations of nodes of one tree, in blocks of records whose memory is bounded.
+    """Yield activations of nodes of one tree, in blocks of records with bounded memory.
 
-    A record reaches at most 2^k of the nodes k steps below the root, so that the activations of a block
-    of records, their ancestors' included, are at most :data:`ACTIVATIONS` unless one record has more.
+    A record reaches at most 2^k of the nodes k steps below the root, so that a block's activations, including
+    ancestors', are at most :data:`ACTIVATIONS` unless one record has more.
 
     Args:
         memberships: of all records.
         paths: nodes, by their paths from the root.
-        width: values that the caller holds for each record.
+        width: values per record that the caller has in memory.
 
     Yields:
         the records of a block, and every node's activation by them, rows counted in the whole table.
@@ -168,15 +168,15 @@ def blocks(
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs of a node and a record that activates it, node after node."""
+    """Pairs of a node and a record that activates it, grouped by node."""
 
     node: np.ndarray  #: the node's number
     row: np.ndarray  #: the record's position
-    weight: np.ndarray  #: how strongly it activates the node
+    weight: np.ndarray  #: its activation of the node
 
     @classmethod
     def of(cls, memberships: Memberships, paths: Sequence[Path], width: int) -> Iterator[Pairs]:
-        """All pairs, piece by piece, for a caller who holds ``width`` values for each."""
+        """Yield all pairs in pieces, for a caller with ``width`` values per pair in memory."""
         for _, reached in blocks(memberships, paths):
             node = np.repeat(np.arange(len(reached)), [len(one.rows) for one in reached])
             row = np.concatenate([one.rows for one in reached])
@@ -187,7 +187,7 @@ class Pairs:
     def cells(
         self, memberships: Memberships, features: np.ndarray, sets: int
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Both cells of each pair by each feature: flat (node, feature, set) and the degree there."""
+        """Yield both cells of each pair by feature: flat (node, feature, set) index and membership."""
         below = memberships.below[np.ix_(self.row, features)]
         rest = memberships.rest[np.ix_(self.row, features)]
         key = (self.node[:, None] * len(features) + np.arange(len(features))) * sets + below

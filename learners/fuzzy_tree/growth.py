@@ -1,4 +1,4 @@
-"""Growth on the server: fuzzy gains of summed statistics, splits and stopping."""
+"""Growth on the server: fuzzy gains from summed statistics, splits and stopping."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from privfed.questions.part import GRID
 class FuzzyNode:
     """A node of the grown tree."""
 
-    path: Path  #: the way from the root
-    mean: float = 0.0  #: fuzzy mean of the target there, in [-1/2, 1/2] (paper, Eq. 6).
+    path: Path  #: path from the root
+    mean: float = 0.0  #: fuzzy mean of the target, in [-1/2, 1/2] (paper, Eq. 6).
     weight: float = 0.0  #: summed activation
-    feature: int | None = None  #: what it splits on; none for a leaf
+    feature: int | None = None  #: split feature; None for a leaf
     children: dict[int, FuzzyNode] = field(default_factory=dict)  #: the non-empty branches
-    #: an inner node's linear model, of (1, x - 1/2), for what reaches none of its leaves
+    #: an inner node's linear model, in (1, x - 1/2), for rows that reach none of its leaves
     model: np.ndarray | None = None
 
     @property
@@ -35,7 +35,7 @@ class FuzzyNode:
         return self.feature is None
 
     def to_dict(self) -> dict[str, Any]:
-        """The node and all below it as plain data."""
+        """Return the node and its subtree as plain data."""
         return {
             "mean": self.mean,
             "weight": self.weight,
@@ -46,7 +46,7 @@ class FuzzyNode:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], path: Path = ()) -> FuzzyNode:
-        """Read what :meth:`to_dict` gave, at a path of its own."""
+        """Read the output of :meth:`to_dict`, for a node at ``path``."""
         feature, below = data["feature"], data["children"]
         children = {
             int(branch): cls.from_dict(child, (*path, (int(feature), int(branch))))
@@ -58,15 +58,15 @@ class FuzzyNode:
 
 @dataclass(frozen=True)
 class Stop:
-    """When a node is not split (paper, Section 3.3)."""
+    """Stopping conditions (paper, Section 3.3)."""
 
-    gain: float  #: least partition fuzzy gain, for a target scaled to a unit interval
-    share: float  #: a node must hold more than this share of the records
-    depth: int | None = None  #: most splits on a path; none for no limit
+    gain: float  #: minimum partition fuzzy gain, for a target scaled to a unit interval
+    share: float  #: a node must have more than this fraction of the records
+    depth: int | None = None  #: maximum splits on a path; None for no limit
     gains: str = "told"  #: ``"told"`` or ``"literal"``, see :meth:`LevelSums.gains`
 
     def beside(self, root: LevelSums) -> Stop:
-        """With a smaller gain for a target that varies little in its bounds; noisy sums narrow those themselves."""
+        """Return a smaller minimum gain for a target that varies little in its bounds (for exact sums)."""
         variance = float(fuzzy_variance(*root.nodes)[0])
         if root.noise[0] > 0 or not variance > 0:
             return self
@@ -74,7 +74,7 @@ class Stop:
 
 
 def fuzzy_variance(weights: np.ndarray, linear: np.ndarray, squares: np.ndarray) -> np.ndarray:
-    """Fuzzy variance WSS / WS - (WLS / WS)^2 (paper, Eqs. 8 and 14); zero where empty."""
+    """Return the fuzzy variance WSS / WS - (WLS / WS)^2 (paper, Eqs. 8 and 14); zero if empty."""
     safe = np.where(weights > 0, weights, 1.0)
     variance = squares / safe - (linear / safe) ** 2
     return np.asarray(np.where(weights > 0, np.maximum(variance, 0.0), 0.0))
@@ -94,11 +94,11 @@ class LevelSums:
 
     cells: FuzzySums  #: WS, WLS and WSS, each of shape (node, feature, set)
     nodes: FuzzySums  #: the same by node
-    present: np.ndarray  #: which branches are not empty as far as is told
-    share: np.ndarray  #: each node's share of the records
-    #: branches that some client withholds where a node has more weight than is told
+    present: np.ndarray  #: which branches are nonempty according to the releases
+    share: np.ndarray  #: each node's fraction of the records
+    #: branches withheld by some client, of nodes with more weight than released
     hidden: np.ndarray
-    #: standard deviations of the noise in WS and WLS cells; zero where exact
+    #: standard deviations of the noise in WS and WLS cells; zero if exact
     noise: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
@@ -129,10 +129,11 @@ class LevelSums:
         return cls(cells, nodes, present, share, hidden, noise)
 
     def gains(self, form: str) -> np.ndarray:
-        """Partition fuzzy gain of each feature at each node (paper, Eq. 18), shape (node, feature).
+        """Return the partition fuzzy gain of each feature at each node (paper, Eq. 18), shape (node, feature).
 
-        Less the expected gain of noise: variance v in a cell's WLS adds v / WS to the explained sum of squares.
-        ``"told"`` compares the cells with their own sum, ``"literal"`` with the node's, which is never withheld.
+        The expected gain of noise is subtracted: variance v in a cell's WLS adds v / WS to the explained sum of
+        squares. ``"told"`` compares the cells with their own sum, ``"literal"`` with the node's, which is never
+        withheld.
         """
         weights, linear, squares = self.cells
         kept = np.where(self.present, weights, 0.0)
@@ -152,7 +153,7 @@ class LevelSums:
 def split_level(
     nodes: list[FuzzyNode], query: Level, sums: LevelSums, stop: Stop
 ) -> list[FuzzyNode]:
-    """Split the open nodes of a level; returns the new open nodes, those with unused features (Algorithm 1, line 18).
+    """Split the open nodes of a level; return the new open nodes, with unused features (Algorithm 1, line 18).
 
     A withheld branch is grown like any other; only empty ones are dropped.
     """
@@ -176,7 +177,7 @@ def split_level(
 
 
 def _branch(node: FuzzyNode, feature: int, sums: LevelSums, cell: tuple[int, int]) -> None:
-    """Give a node a child for each branch that holds records, or may hold withheld ones."""
+    """Add a child for each branch with records, or possibly withheld ones."""
     present, hidden = sums.present[cell], sums.hidden[cell]
     branches = [each[cell] for each in sums.cells[:2]]
     withheld = [
@@ -199,7 +200,7 @@ def _place(node: FuzzyNode, weight: float, linear: float, prior: float, noise: f
 
 
 def drop_empty(node: FuzzyNode, empty: Collection[Path]) -> bool:
-    """Remove leaves without records; says whether nothing is left of a node."""
+    """Remove leaves without records; return whether the node itself is empty."""
     if node.leaf:
         return node.path in empty
     for branch, child in list(node.children.items()):

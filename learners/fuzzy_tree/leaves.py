@@ -11,7 +11,7 @@ from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.questions.cells import Path
 from privfed.questions.part import GRID
 
-_RESOLUTION = 10 * float(GRID)  #: What ten records, about those of a weak leaf, lose to the grid
+_RESOLUTION = 10 * float(GRID)  #: Rounding by the grid of ten records, as in a weak leaf
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,18 +20,18 @@ class LeafModels:
 
     #: of (1, x - 1/2) for the target in [-1/2, 1/2], shape (leaves, features + 1)
     coefficients: np.ndarray
-    constant: np.ndarray  #: which are a constant, their equations withheld or drowned by noise
-    borrowed: np.ndarray  #: which are a node's above them, their own equations being withheld
+    constant: np.ndarray  #: which are constants, with equations withheld or dominated by noise
+    borrowed: np.ndarray  #: which are an ancestor's models, with their own equations withheld
 
     @classmethod
     def constants(cls, means: np.ndarray, width: int) -> LeafModels:
-        """A constant in every leaf, with ``width`` coefficients each."""
+        """Return a constant for every leaf, with ``width`` coefficients each."""
         coefficients = np.zeros((len(means), width))
         coefficients[:, 0] = means
         return cls(coefficients, np.ones(len(means), bool), np.zeros(len(means), bool))
 
     def among(self, columns: Sequence[int], width: int) -> LeafModels:
-        """The same models in some columns of a wider matrix of zeros."""
+        """Return the same models in some columns of a wider matrix of zeros."""
         wide = np.zeros((len(self.coefficients), width))
         wide[:, list(columns)] = self.coefficients
         return LeafModels(wide, self.constant, self.borrowed)
@@ -40,7 +40,7 @@ class LeafModels:
 def exact_models(gram: np.ndarray, moment: np.ndarray) -> np.ndarray:
     """Solve (X'WX) gamma = X'Wy, for each leaf (paper, Eq. 27, with proper weights).
 
-    By a pseudo-inverse of X'WX, shape (leaves, width, width), for leaves are often rank-deficient; directions
+    It uses a pseudo-inverse of X'WX, shape (leaves, width, width), as leaves are often rank-deficient; directions
     within the grid's resolution are left out.
     """
     weight = np.maximum(gram[:, 0, 0], float(GRID))
@@ -51,24 +51,24 @@ def exact_models(gram: np.ndarray, moment: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What growth has told of some nodes."""
+    """Releases about some nodes from growth."""
 
     paths: Sequence[Path]  #: the nodes, each after its parent
     means: np.ndarray  #: their mean targets
-    weights: np.ndarray  #: their summed activations as far as released; else 0
+    weights: np.ndarray  #: their summed activations if released, else 0
 
 
 def solve(
     equations: tuple[np.ndarray, np.ndarray], leaves: Known, inner: Known
 ) -> tuple[LeafModels, np.ndarray]:
-    """Models of leaves and of the nodes above them, from the leaves' exact equations.
+    """Return models of leaves and of their ancestors, from the leaves' exact equations.
 
     A node's equations are the sum of those of the leaves below it, used if they have most of its weight; else
     its mean is used, and if that is withheld as well, the model of the node above.
 
     Args:
         equations: ``gram`` and ``moment`` of the leaves.
-        leaves, inner: what is known of them.
+        leaves, inner: earlier releases about them.
 
     Returns:
         the leaves' models, and the inner nodes' coefficients, shape (inner, width).
@@ -101,9 +101,9 @@ def _or_mean(models: np.ndarray, where: np.ndarray, means: np.ndarray) -> np.nda
 def shrunken_mean(
     weight: np.ndarray, linear: np.ndarray, prior: np.ndarray, noise: float
 ) -> np.ndarray:
-    """The mean linear / weight, shrunk towards a prior by the sum's noise s, and clipped to [-1/2, 1/2].
+    """Return linear / weight, shrunk towards a prior by the sum's noise s, and clipped to [-1/2, 1/2].
 
-    W^2 / (W^2 + s^2) of the way from the prior is the least-squares shrinkage.
+    The least-squares shrinkage has weight s^2 / (W^2 + s^2) on the prior.
     """
     away, total = (linear - prior * weight) * weight, weight**2 + noise**2
     return np.asarray(np.clip(prior + away / np.where(total > 0, total, 1.0), -0.5, 0.5))

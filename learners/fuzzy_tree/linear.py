@@ -19,7 +19,7 @@ from privfed.questions.query import View
 from privfed.tables.schema import Schema
 
 _UNIT = int(1 / GRID)
-#: Coordinates are cut to whole multiples of this, so that products are whole grid units.
+#: Coordinates are truncated to multiples of this, so that products are integer grid units.
 _HALF = Fraction(1, math.isqrt(_UNIT))
 
 
@@ -27,15 +27,15 @@ _HALF = Fraction(1, math.isqrt(_UNIT))
 class Moments(FuzzyQuery):
     """Second moments of all records in given coordinates.
 
-    The sum of z z' over records z. Sensitivity: z is clipped to the unit ball, and truncating its numbers towards zero shortens it, so a
-    record's z z' has the Frobenius norm |z|^2 <= 1. In L1, |z|_1^2 <= (F + 1) |z|^2 <= F + 1.
+    The sum of z z' over records z. Sensitivity: z is clipped to the unit ball, and truncation towards zero does not
+    increase its norm, so a record's z z' has the Frobenius norm |z|^2 <= 1. In L1, |z|_1^2 <= (F + 1) |z|^2 <= F + 1.
     """
 
-    coordinates: Coordinates  #: public ones, a function of earlier releases
+    coordinates: Coordinates  #: public coordinates, a function of earlier releases
     kind: ClassVar[str] = "fuzzy_tree.moments"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``moments`` (row, column)."""
+        """Return ``moments`` (row, column)."""
         self._check(schema)
         self.coordinates.check(len(schema.features))
         if self.nodes != ((),):
@@ -46,7 +46,7 @@ class Moments(FuzzyQuery):
         return {"moments": part}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Products of integer matrices, block by block: exact in any order up to 2^23 records."""
+        """Add up integer matrix products by block, exact in any order up to 2^23 records."""
         width = self.coordinates.width
         total = np.zeros((width, width))
         for piece in pieces(len(view.table), width):
@@ -55,7 +55,7 @@ class Moments(FuzzyQuery):
         return {"moments": total}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
-        """A record's own z z'."""
+        """Return each record's z z'."""
         cut = self._cut(view)
         return {"moments": cut[:, :, None] * cut[:, None, :]}
 
@@ -68,21 +68,21 @@ class Moments(FuzzyQuery):
 class Residuals(FuzzyQuery):
     """What a linear model leaves unexplained, along each coordinate in each node.
 
-    The sum of w r z over records of weight w: r is the residual y - b'z, clipped to [-clip, clip], and shrunk with its record where that lies outside
-    the unit ball.
+    The sum of w r z over records of weight w: r is the residual y - b'z, clipped to [-clip, clip], and scaled like its
+    record if that is outside the unit ball.
 
     Sensitivity: a record's w sum to at most 1 over the nodes of one tree (checked), |z| <= 1 and
-    |r| <= clip: together they move by at most clip in L2, and by clip sqrt(F + 1) in L1. It does not
-    depend on the model, which is a function of earlier releases.
+    |r| <= clip: the sums change by at most clip in L2, and by clip sqrt(F + 1) in L1, for any
+    model, which is a function of earlier releases.
     """
 
-    coordinates: Coordinates  #: public ones
+    coordinates: Coordinates  #: public coordinates
     model: np.ndarray  #: b, shape (F + 1,)
-    clip: float  #: greatest residual, of a target in [-1/2, 1/2]
+    clip: float  #: maximum residual, for a target in [-1/2, 1/2]
     kind: ClassVar[str] = "fuzzy_tree.residuals"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``residuals`` (leaf, row)."""
+        """Return ``residuals`` (leaf, row)."""
         self._check(schema)
         self.coordinates.check(len(schema.features))
         width = self.coordinates.width
@@ -107,12 +107,12 @@ class Residuals(FuzzyQuery):
         return {"residuals": sums}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
-        """A record's own in every node."""
+        """Return each record's residuals in every node."""
         weights = self._prepare(view).weights(self.nodes)
         return {"residuals": on_grid(weights[..., None] * self._along(view)[:, None])}
 
     def _along(self, view: View, piece: slice = slice(None)) -> np.ndarray:
-        """r z of records, shape (records, F + 1)."""
+        """Return r z of records, shape (records, F + 1)."""
         prepared = self._prepare(view)
         unit = prepared.unit(piece)
         held, shrunk = self.coordinates.held(unit)
@@ -123,18 +123,18 @@ class Residuals(FuzzyQuery):
 
 # --- coordinates in which a linear model is learned from noisy sums, in the unit ball
 
-EVEN = 1 / 12  #: Squared deviation of a feature that is spread evenly over [0, 1]
-_BELOW_ONE = 1 - 2.0**-40  #: Norms are held below one by this much, so that rounding cannot pass it
-LARGEST = 2.0**20  #: Greatest number that coordinates may name
+EVEN = 1 / 12  #: Variance of a uniform feature on [0, 1]
+_BELOW_ONE = 1 - 2.0**-40  #: Maximum norm, below one so that rounding cannot exceed it
+LARGEST = 2.0**20  #: Maximum absolute value of coordinates' parameters
 
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
     """z = (lead, (u - 1/2 - centre) * scale) for features u scaled to [0, 1].
 
-    A record outside the unit ball counts as z / |z|, its residual shrunk alike: it weighs 1 / |z|^2 in a
-    least-squares problem, whose solution is the same where the truth is linear. So a record moves sums by
-    no more than a unit, and few records are far out.
+    A record outside the unit ball counts as z / |z|, with its residual scaled likewise: it has weight 1 / |z|^2 in a
+    least-squares problem, whose solution is the same for a linear truth. So a record changes sums by at most one unit,
+    and few records are far out.
     """
 
     features: tuple[int, ...]  #: positions of the F features
@@ -150,7 +150,7 @@ class Coordinates:
         stretch: np.ndarray,
         variance: np.ndarray,
     ) -> Coordinates:
-        """Coordinates in which a record's squared norm is 1 on average.
+        """Return coordinates in which a record's squared norm is 1 on average.
 
         Args:
             features: indices.
@@ -162,7 +162,7 @@ class Coordinates:
 
     @classmethod
     def public(cls, features: tuple[int, ...]) -> Coordinates:
-        """Before anything is known: as if every feature were uniform."""
+        """Return initial coordinates, for uniform features."""
         even = np.full(len(features), EVEN)
         return cls.about(features, np.zeros(len(features)), even**-0.5, even)
 
@@ -183,19 +183,19 @@ class Coordinates:
             raise QueryError("malformed", "coordinates must be finite and not far beyond one")
 
     def of(self, unit: np.ndarray) -> np.ndarray:
-        """The coordinates of scaled records, shape (records, F + 1)."""
+        """Return the coordinates of scaled records, shape (records, F + 1)."""
         moved = (unit[:, list(self.features)] - 0.5 - self.centre) * self.scale
         return np.column_stack([np.full(len(moved), self.lead), moved])
 
     def predicted(self, unit: np.ndarray, model: np.ndarray) -> np.ndarray:
-        """Predictions of a linear model, shape (records,), summed in one order whatever the other records."""
+        """Return a linear model's predictions, shape (records,), bitwise independent of other records."""
         total = np.zeros(len(unit))
         for term, weight in zip(self.of(unit).T, model, strict=True):
             total += term * weight
         return total
 
     def held(self, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same within the unit ball, and each record's factor for it; in one order of sums whatever the others."""
+        """Return coordinates clipped to the unit ball, and records' factors, bitwise independent of other records."""
         z, squares = self.of(unit), np.zeros(len(unit))
         for column in z.T:
             squares += column**2
@@ -203,13 +203,13 @@ class Coordinates:
         return z * shrunk[:, None], shrunk
 
     def into(self, other: Coordinates) -> np.ndarray:
-        """The matrix that takes these coordinates to others of the same features."""
+        """Return the matrix from these coordinates to others of the same features."""
         matrix = np.diag(np.append(other.lead / self.lead, other.scale / self.scale))
         matrix[1:, 0] = other.scale * (self.centre - other.centre) / self.lead
         return matrix
 
     def plain(self, coefficients: np.ndarray) -> np.ndarray:
-        """The same linear models in (1, u - 1/2); coefficients of shape (..., F + 1)."""
+        """Return the same linear models in (1, u - 1/2), from coefficients of shape (..., F + 1)."""
         slopes = coefficients[..., 1:] * self.scale
         level = coefficients[..., :1] * self.lead - (slopes @ self.centre)[..., None]
         return np.concatenate([level, slopes], axis=-1)

@@ -1,6 +1,6 @@
-"""Percentiles read off histograms that sum over clients, refined round by round.
+"""Percentiles from histograms summed over clients, refined in rounds.
 
-The bins that hold the percentiles are divided again, and what lies beside them is counted as a whole.
+The percentiles' bins are divided further, and the ranges besides them are single bins.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from privfed.learners.mass import Mass
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
-_RESOLUTION = 1e-15  #: Numbers nearer than this share of themselves are one number
-NO_WIDTH = 1e-12  #: Ends nearer than this share of the bounds' width hold one value
-_FEWEST = 7  #: Fewest bins of which two windows and what lies beside them can be made
+_RESOLUTION = 1e-15  #: Numbers closer than this fraction of themselves are equal
+NO_WIDTH = 1e-12  #: Ends closer than this fraction of the bounds' width have a single value
+_FEWEST = 7  #: Minimum bins for two windows and the ranges besides them
 
 
 def rounds(bins: int, finest: float = SETTINGS.usual_bin) -> int:
-    """Histograms of `bins` bins until the percentiles' bins are at most `finest` of their bounds wide."""
+    """Return the number of rounds of `bins` bins until the percentiles' bins are at most `finest` of the bounds."""
     if bins < _FEWEST:
         return 1
     return 1 + max(0, math.ceil(math.log(1 / (finest * bins)) / math.log((bins - 3) // 2)))
 
 
 def most_rounds(bins: int) -> int:
-    """The same for bounds as loose as they may be."""
+    """Return the same for the widest possible bounds."""
     return rounds(bins, SETTINGS.min_bin)
 
 
@@ -41,13 +41,13 @@ class Histograms:
     """Counts of each feature's values by bin."""
 
     counts: np.ndarray  #: shape (features, bins); noisy ones may be negative
-    edges: np.ndarray  #: the bins' ends, never falling, shape (features, bins + 1)
+    edges: np.ndarray  #: the bins' edges, nondecreasing, shape (features, bins + 1)
     noise: np.ndarray  #: std of the noise in each count of a feature, shape (features,); 0 if exact
-    ends: tuple[float, float] = SETTINGS.percentiles  #: fractions at which the percentiles lie
+    ends: tuple[float, float] = SETTINGS.percentiles  #: fractions of the percentiles
 
     @classmethod
     def from_answer(cls, answer: Answer, edges: np.ndarray) -> Histograms:
-        """A round's counts of the features and, last, of the target; zeros where that is withheld."""
+        """Build from a round's counts of the features and, last, of the target; zeros if withheld."""
         counts, noise = answer.total("counts"), answer.deviation("counts")
         target, spread = np.zeros(counts.shape[1]), 0.0
         if "target" in answer:
@@ -56,13 +56,13 @@ class Histograms:
         return cls(np.vstack([counts, target]), edges, each)
 
     def percentiles(self) -> tuple[np.ndarray, np.ndarray]:
-        """Both percentiles of each feature, linear inside a bin, shape (features,) each."""
+        """Return both percentiles of each feature, linear within bins, shape (features,) each."""
         ends = np.array([*map(self._ends, self.likely, self.edges)])
         return ends[:, 0], ends[:, 1]
 
     @cached_property
     def likely(self) -> np.ndarray:
-        """Counts, none negative; if noisy, posterior means (:mod:`privfed.learners.mass`)."""
+        """Nonnegative counts; if noisy, posterior means (:mod:`privfed.learners.mass`)."""
         noisy = self.noise > 0
         counts: np.ndarray = np.maximum(self.counts, 0.0)
         if noisy.any():
@@ -72,7 +72,7 @@ class Histograms:
 
     @property
     def _totals(self) -> np.ndarray:
-        """Records by feature; with noise, by all of them together."""
+        """Return the records by feature; with noise, averaged over features."""
         sums: np.ndarray = self.counts.sum(axis=1)
         noisy = self.noise > 0
         if not noisy.any():
@@ -89,7 +89,7 @@ class Histograms:
         return (low, high) if low <= high else bounds
 
     def fine(self, whole: np.ndarray) -> np.ndarray:
-        """Which columns' percentiles have narrow bins beside their distance; `whole` marks integers, the target last."""
+        """Return which columns' percentile bins are narrow for their distance; `whole` marks integers, target last."""
         beside = np.append(np.full(len(whole) - 1, SETTINGS.feature_bin), SETTINGS.target_bin)
         rows = zip(self.edges, *self.percentiles(), self.counts, beside, whole, strict=True)
         return np.array(
@@ -100,13 +100,13 @@ class Histograms:
         )
 
     def noisy(self, place: int) -> bool:
-        """Whether the noise of a mean over all bins shows beside the column's variance."""
+        """Whether the noise of a mean over all bins is noticeable relative to the column's variance."""
         width = float(self.edges[place, -1] - self.edges[place, 0])
         mean = width * float(self.noise[place]) / max(float(self._totals[place]), 1.0)
         return bool(mean**2 > SETTINGS.shown_variance * self.moments()[1][place])
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of each feature, from its bins' middles, shape (features,) each."""
+        """Return each feature's mean and variance, from its bins' midpoints, shape (features,) each."""
         middles, widths = (self.edges[:, 1:] + self.edges[:, :-1]) / 2, np.diff(self.edges, axis=1)
         fractions = self.likely / np.maximum(self.likely.sum(axis=1), 1e-9)[:, None]
         means = (fractions * middles).sum(axis=1)
@@ -114,7 +114,7 @@ class Histograms:
         return means, (fractions * away).sum(axis=1)
 
     def with_former(self, former: Histograms) -> Histograms:
-        """These counts, joined with earlier rounds' by precision where the bins are equal."""
+        """Return these counts combined with earlier rounds' by precision, for equal bins."""
         same = (self.edges == former.edges).all(axis=1)
         whole = self.noise**2 + former.noise**2
         share = np.where(same & (whole > 0), self.noise**2 / np.where(whole > 0, whole, 1.0), 0.0)
@@ -122,16 +122,16 @@ class Histograms:
         return replace(self, counts=counts, noise=np.sqrt(1 - share) * self.noise)
 
     def refined(self) -> np.ndarray:
-        """Edges of as many bins for the next round, most of them about the two percentiles.
+        """Return edges of as many bins for the next round, most of them about the two percentiles.
 
-        With noise, only features whose percentiles lie within a few bins of each other are refined, as a whole.
+        With noise, only features with percentiles a few bins apart are refined, over both at once.
         """
         divide = _closer if self.noise.any() else _windows
         return np.array([*map(divide, self.edges, *self.percentiles())])
 
 
 def _fine(edges: np.ndarray, low: float, high: float, share: float, whole: bool) -> bool:
-    """Whether two values' bins are narrow or hold one number, or the values are edges themselves."""
+    """Whether two values' bins are narrow or have a single number, or the values are edges themselves."""
     narrow = max(share * (high - low), 1.0 if whole else 0.0)
     for end, place in zip((low, high), _bins_of(edges, low, high), strict=True):
         same = _RESOLUTION * max(abs(edges[place]), abs(edges[place + 1]))
@@ -142,7 +142,7 @@ def _fine(edges: np.ndarray, low: float, high: float, share: float, whole: bool)
 
 
 def _reach(counts: np.ndarray, edges: np.ndarray, share: float) -> float:
-    """Where the records from the first bin on reach a number."""
+    """Return the value at which the cumulative count reaches a fraction."""
     reached = np.cumsum(counts)
     last = min(int(np.searchsorted(reached, share)), len(counts) - 1)
     before = reached[last] - counts[last]
@@ -151,7 +151,7 @@ def _reach(counts: np.ndarray, edges: np.ndarray, share: float) -> float:
 
 
 def _bins_of(edges: np.ndarray, low: float, high: float) -> tuple[int, int]:
-    """The bins of two values: one on an edge counts to the side of the other."""
+    """Return the bins of two values; a value on an edge is in the bin towards the other."""
     below = int(np.searchsorted(edges, low, side="right")) - 1
     above = int(np.searchsorted(edges, high, side="left")) - 1
     places = np.clip([below, above], 0, len(edges) - 2)
@@ -159,7 +159,7 @@ def _bins_of(edges: np.ndarray, low: float, high: float) -> tuple[int, int]:
 
 
 def _closer(edges: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Divide the few bins from one value to the other evenly; many bins, or too few, stay."""
+    """Divide few bins between two values evenly; many bins, or too few, are unchanged."""
     bins = len(edges) - 1
     first, last = _bins_of(edges, low, high)
     if bins < _FEWEST or last - first >= SETTINGS.max_refined_bins:
@@ -192,12 +192,12 @@ def widened(
     share: float,
     room: float = SETTINGS.margin,
 ) -> tuple[float, ...]:
-    """An interval about noisy percentiles, with a margin for what noise hides; empty if not narrower than the bounds.
+    """Return an interval about noisy percentiles, with a margin for noise; empty if not narrower than the bounds.
 
     Args:
         low, high: the percentiles.
         bounds: the public ones.
-        share: of the bounds, that the interval must be narrower than.
+        share: maximum fraction of the bounds for the interval.
         room: the margin, in widths between the percentiles.
     """
     more = room * (high - low)
@@ -209,7 +209,7 @@ def widened(
 
 @dataclass(eq=False)
 class ScalingBounds:
-    """The public bounds, until something narrower is released."""
+    """Bounds for scaling: the public ones, or narrower released ones."""
 
     schema: Schema  #: the public one, with a numeric target
     lower: np.ndarray = field(init=False)  #: of the features, shape (features,)
@@ -223,12 +223,12 @@ class ScalingBounds:
 
     @property
     def _bounds(self) -> list[tuple[float, float]]:
-        """Of all columns, the target's last."""
+        """Return the bounds of all columns, the target's last."""
         assert self.schema.target is not None
         return [column.bounds for column in (*self.schema.features, self.schema.target)]
 
     def learn(self, ask: Callable[[Query], Answer], bins: int) -> None:
-        """Refine histograms round by round by `ask`, of those who offer an answer; else the public bounds stay."""
+        """Refine histograms in rounds by `ask`, of clients that offer answers; else keep the public bounds."""
         low, high = np.array(self._bounds).T
         edges = np.linspace(low, high, bins + 1, axis=1)
         asked, former = Scaling(bins), None
@@ -250,9 +250,9 @@ class ScalingBounds:
             asked = Scaling(bins, tuple(map(tuple, edges.tolist())))
 
     def _take(self, lower: np.ndarray, upper: np.ndarray) -> None:
-        """Take exact percentiles; of the target, only an interval that is far narrower.
+        """Set exact percentiles; for the target, only a far narrower interval.
 
-        A feature between whose ends rounding alone lies has no width, and so no slope.
+        A feature whose ends differ only by rounding has zero width, and so no slope.
         """
         wide = upper - lower > NO_WIDTH * np.ptp(self._bounds, axis=1)
         self.lower, self.upper = lower[:-1].copy(), np.where(wide, upper, lower)[:-1]
@@ -261,12 +261,12 @@ class ScalingBounds:
         self.target = widened(*ends, bounds=bounds, share=share, room=room)
 
     def _take_noisy(self, counted: Histograms) -> None:
-        """Take a noisy round's percentiles, only intervals that are far narrower than the bounds."""
+        """Set a noisy round's percentiles, only for intervals far narrower than the bounds."""
         features, bounds = len(self.lower), self._bounds
         fractions = [SETTINGS.narrow] * features + [SETTINGS.narrow_target]
         columns = zip(*counted.percentiles(), bounds, fractions, strict=True)
         ends = [widened(float(a), float(b), bounds=both, share=f) for a, b, both, f in columns]
-        if not counted.noisy(features):  # what lies beyond the ends would be lost for nothing
+        if not counted.noisy(features):  # clipping beyond the ends would gain nothing
             ends[-1] = ()
         taken = [narrow or both for narrow, both in zip(ends, bounds, strict=True)]
         self.lower, self.upper = np.array(taken[:features], float).reshape(-1, 2).T.copy()

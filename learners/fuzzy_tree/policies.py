@@ -1,4 +1,4 @@
-"""Policies that a fuzzy tree proposes, and the private one's budget."""
+"""Policies of a fuzzy tree, and the private one's budget."""
 
 from fractions import Fraction
 
@@ -17,7 +17,7 @@ ROOT = {
 
 
 def published(strict: bool) -> Policy:
-    """Sums with revealing cells nullified and leaf equations unprotected; or the strict form."""
+    """Return a policy with revealing cells nullified and leaf equations unprotected; or its strict form."""
     if strict:
         guard = (Guard.of("nullify", strict=True),)
         kinds = (Level.kind, Leaves.kind, Activations.kind)
@@ -32,7 +32,7 @@ def published(strict: bool) -> Policy:
 
 
 def private(budget: Budget, levels: int, scaled: bool) -> Policy:
-    """Gaussian noise on everything; counts and activations never leave. Without `scaled` no percentiles, either."""
+    """Return a policy with Gaussian noise; no counts and activations, nor percentiles unless `scaled`."""
     rho = largest_rho(budget.epsilon, budget.delta)
     shares: dict[str, list[tuple[tuple[str, ...], Fraction, int]]] = {}
     if scaled:

@@ -1,7 +1,7 @@
-"""What a federated fuzzy regression tree asks its clients.
+"""The queries of a federated fuzzy regression tree.
 
 Features are scaled to [0, 1] and clipped; targets to [-1/2, 1/2] and, in the leaves, features too:
-centring changes no tree (gains do not depend on it) and shrinks every sensitivity.
+centring changes no tree (gains do not depend on it) and reduces every sensitivity.
 """
 
 from collections.abc import Mapping
@@ -36,20 +36,20 @@ _UNIT = int(1 / GRID)
 class Scaling(Query):
     """Counts of every feature, and of the target, over bins of their public bounds.
 
-    Percentiles are read off them. Sensitivity: a record falls into exactly one bin of each feature,
-    wherever the edges lie, so ``counts`` have L1 = F and squared L2 = F, and ``target`` 1 and 1;
-    replacing it moves two bins of each by one: 2F and 2F, 2 and 2.
+    They determine percentiles. Sensitivity: a record is in exactly one bin of each feature, for any
+    edges, so ``counts`` have L1 = F and squared L2 = F, and ``target`` 1 and 1; replacing it
+    changes two bins of each by one: 2F and 2F, 2 and 2.
     """
 
     bins: int  #: of each feature
-    #: by feature, and last of the target, the bins' ends in rising order (equal ones make an empty
-    #: bin), from an earlier round; what lies beyond them falls into the first or last bin. None for
-    #: equal bins of the public bounds.
+    #: by feature, and last of the target, the bins' edges in increasing order (equal ones: an empty
+    #: bin), from an earlier round; values beyond them are in the first or last bin. None for
+    #: equal-width bins of the public bounds.
     edges: tuple[tuple[float, ...], ...] = ()
     kind: ClassVar[str] = "fuzzy_tree.scaling"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``counts`` by feature and bin, and ``target`` by bin where there is a numeric one."""
+        """Return ``counts`` by feature and bin, and ``target`` by bin if it is numeric."""
         if not 2 <= self.bins <= 100_000:
             raise QueryError("malformed", "bins must lie between 2 and 100,000")
         features, target = len(schema.features), _numeric(schema)
@@ -67,7 +67,7 @@ class Scaling(Query):
             raise QueryError("malformed", "edges must be finite and never fall")
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Count each column's values; the upper bound falls into the last bin."""
+        """Count each column's values by bin; the upper bound is in the last bin."""
         columns = len(view.schema.features) + _numeric(view.schema)
         counts = np.zeros(columns * self.bins, np.int64)
         for piece in pieces(len(view.table), columns):
@@ -76,13 +76,13 @@ class Scaling(Query):
         return _by_part(counts.reshape(columns, self.bins), view.schema)
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
-        """One in the bin of each column's value."""
+        """Return one count in the bin of each column's value."""
         ones = self._bins(view)[..., None] == np.arange(self.bins)
         parts = _by_part(ones.swapaxes(0, 1), view.schema)
         return {name: np.moveaxis(part, -2, 0) for name, part in parts.items()}
 
     def _bins(self, view: View, piece: slice = slice(None)) -> np.ndarray:
-        """Each value's bin, shape (records, columns), the target's last."""
+        """Return each value's bin, shape (records, columns), the target's last."""
         x, schema = view.table.x[piece], view.schema
         low, high = schema.lower, schema.upper
         if _numeric(schema):
@@ -103,7 +103,7 @@ def _numeric(schema: Schema) -> bool:
 
 
 def _by_part(columns: np.ndarray, schema: Schema) -> dict[str, np.ndarray]:
-    """What holds of each column, the features' together and the target's alone."""
+    """Split an array by column into the features' and the target's."""
     if not _numeric(schema):
         return {"counts": columns}
     return {"counts": columns[:-1], "target": columns[-1]}
@@ -111,17 +111,17 @@ def _by_part(columns: np.ndarray, schema: Schema) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class FuzzyQuery(Query):
-    """What the tree's queries share: the nodes they are about, and the public scaling."""
+    """Base class of the tree's queries, with their nodes and the public scaling."""
 
     nodes: tuple[Path, ...]  #: paths from the root, each step a (feature, set) pair
-    sets: int  #: fuzzy sets of each feature, T; the most of any where they differ
-    lower: np.ndarray  #: where each feature's [0, 1] begins, shape (features,)
-    upper: np.ndarray  #: where it ends
-    #: fuzzy sets by feature, T_f; none where all have ``sets``. No sensitivity depends on it: a
-    #: value belongs to two neighbouring sets of its feature, however many there are.
+    sets: int  #: fuzzy sets of each feature, T; the maximum if they differ
+    lower: np.ndarray  #: lower end of each feature's [0, 1], shape (features,)
+    upper: np.ndarray  #: upper end
+    #: fuzzy sets by feature, T_f; empty if all have ``sets``. Sensitivities do not depend on it: a
+    #: value belongs to two neighbouring sets of its feature, for any number.
     partition: tuple[int, ...] = field(default=(), kw_only=True)
-    #: where the target's interval begins and ends, a released one; none for the public bounds.
-    #: Targets beyond it count as its ends, so that no sensitivity depends on it.
+    #: ends of a released interval of the target; empty for the public bounds. Targets are clipped
+    #: to it, so that sensitivities do not depend on it.
     target: tuple[float, ...] = field(default=(), kw_only=True)
 
     def _check(self, schema: Schema) -> None:
@@ -158,10 +158,10 @@ class FuzzyQuery(Query):
         return prepared
 
     def memory(self, cells: int) -> int:
-        """Most bytes that evaluating takes beside the records, by the nodes.
+        """Return the maximum memory in bytes without the records, from the nodes.
 
-        A block's activations (:data:`.ACTIVATIONS`, or one record's) take 40 bytes each while they are paired, a node's
-        own arrays 1 KiB, and strict suppression, every branch of every split, 64 bytes a cell.
+        A block's activations (:data:`.ACTIVATIONS`, or one record's) take 40 bytes each while paired, a node's own
+        arrays 1 KiB, and strict suppression, for every branch of every split, 64 bytes per cell.
         """
         reach, known = reached_nodes(self.nodes)
         branches = (known + 1) * self.sets * len(self.lower) * self.sets
@@ -175,18 +175,17 @@ class FuzzyQuery(Query):
 class Level(FuzzyQuery):
     """Sums by fuzzy set for the open nodes of one level (paper, Table 1 and Eqs. 9-11, 15-17).
 
-    With w the activation of a node, mu the membership in a set and y the target in [-1/2, 1/2]:
-    ``weights`` = sum w mu (WS), ``linear`` = sum y w mu (WLS), ``squares`` = sum y^2 w mu (WSS) and
-    ``counts`` = number of records with w mu > 0, by node, feature and set; ``node_*`` the same for
-    the nodes themselves, ``node_strong`` the records with w >= 0.5^depth, ``records`` all of them.
+    With w the activation of a node, mu the membership in a set and y the target in [-1/2, 1/2]: ``weights`` = sum w mu
+    (WS), ``linear`` = sum y w mu (WLS), ``squares`` = sum y^2 w mu (WSS) and ``counts`` = number of records with w mu >
+    0, by node, feature and set; ``node_*`` the same for the nodes themselves, ``node_strong`` the records with w >=
+    0.5^depth, ``records`` all records.
 
-    Sensitivity, add-or-remove one record. The nodes belong to one tree (checked), so the record's w
-    sum to at most 1 over them, and its w mu to at most 1 over nodes and sets, for each feature. With
-    |y| <= 1/2 the L1 norms are at most F', F'/2, F'/4 for the F' candidate features, and with one
-    non-negative vector of sum at most 1 a feature, the squared L2 norms F', F'/4, F'/16. Truncating
-    each contribution to the grid shrinks them. A record at depth d reaches at most 2^d nodes, and
-    two sets of each feature: counts have L1 and squared L2 F' 2^(d+1); node counts 2^d, and strong
-    ones 2^d (all memberships equal to one half).
+    Sensitivity, add-or-remove one record. The nodes belong to one tree (checked), so the record's w sum to at most 1
+    over them, and its w mu to at most 1 over nodes and sets, for each feature. With |y| <= 1/2 the L1 norms are at most
+    F', F'/2, F'/4 for the F' candidate features, and with one nonnegative vector of sum at most 1 per feature, the
+    squared L2 norms F', F'/4, F'/16. Truncating each contribution to the grid does not increase them. A record at depth
+    d reaches at most 2^d nodes, and two sets of each feature: counts have L1 and squared L2 F' 2^(d+1); node counts
+    2^d, and strong ones 2^d (all memberships equal to one half).
     """
 
     #: candidate features; the sums of others, and of those on a node's path, are zero
@@ -194,7 +193,7 @@ class Level(FuzzyQuery):
     kind: ClassVar[str] = "fuzzy_tree.level"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """Sums and counts by (node, feature, set), and by node."""
+        """Return sums and counts by (node, feature, set), and by node."""
         self._check(schema)
         self._check_features(schema)
         wide = len(self.features)
@@ -216,7 +215,7 @@ class Level(FuzzyQuery):
         return {**sums, "records": np.array(len(view.table))}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
-        """What a record adds to every cell and node, zero where it does not reach."""
+        """Return each record's contribution to every cell and node."""
         prepared = self._prepare(view)
         return {
             **cell_terms(prepared, self.nodes, self.features, self.sets),
@@ -227,7 +226,7 @@ class Level(FuzzyQuery):
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
     ) -> Mapping[str, np.ndarray]:
-        """The paper's three conditions (Algorithm 1); strictly, also what could be subtracted (:func:`silence`)."""
+        """Mask by the paper's three conditions (Algorithm 1); if strict, also against subtraction (:func:`silence`)."""
         parts, root = ("weights", "linear", "squares", "counts"), [not path for path in self.nodes]
         cells = revealing(exact["weights"], exact["counts"], root, strict)
         if not strict:
@@ -244,20 +243,19 @@ class Level(FuzzyQuery):
 class Leaves(FuzzyQuery):
     """Weighted normal equations of every leaf (paper, Algorithm 2, with proper weights).
 
-    ``gram`` = sum w x x' and ``moment`` = sum w y x, where x has a leading 1 and the features scaled
-    to [-1/2, 1/2], and y lies in [-1/2, 1/2]. (The paper's Eq. 5 weights x twice and y never, which
-    is no weighted least squares.)
+    ``gram`` = sum w x x' and ``moment`` = sum w y x, where x has a leading 1 and the features scaled to [-1/2, 1/2],
+    and y is in [-1/2, 1/2]. (The paper's Eq. 5 weights x twice and y never, which is not weighted least squares.)
 
     Sensitivity: a record's w sum to at most 1 over the leaves of one tree (checked), and
-    |x|^2 <= 1 + F/4 =: d. So gram moves by at most sum w |x|^2 <= d in L2 (Frobenius), and moment by
-    sqrt(d) / 2. In L1, |x|_1 <= 1 + F/2 =: s: s^2 and s / 2.
+    |x|^2 <= 1 + F/4 =: d. So gram changes by at most sum w |x|^2 <= d in L2 (Frobenius), and moment
+    by sqrt(d) / 2. In L1, |x|_1 <= 1 + F/2 =: s: s^2 and s / 2.
     """
 
     features: tuple[int, ...] = ()  #: the F features of the linear models
     kind: ClassVar[str] = "fuzzy_tree.leaves"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``gram`` (leaf, row, column) and ``moment`` (leaf, row)."""
+        """Return ``gram`` (leaf, row, column) and ``moment`` (leaf, row)."""
         self._check(schema)
         self._check_features(schema)
         leaves, width = len(self.nodes), len(self.features) + 1
@@ -276,7 +274,7 @@ class Leaves(FuzzyQuery):
         return {"gram": gram, "moment": moment}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
-        """A record's own normal equations in every leaf."""
+        """Return each record's normal equations in every leaf."""
         prepared = self._prepare(view)
         design = prepared.design(self.features)
         gram, moment = equation_terms(design, prepared.target, prepared.weights(self.nodes))
@@ -285,9 +283,9 @@ class Leaves(FuzzyQuery):
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
     ) -> Mapping[str, np.ndarray]:
-        """Nothing by the paper; strictly, leaves of no more records than unknowns, and silent ones.
+        """Mask nothing, as in the paper; if strict, suppressed leaves and those with no more records than unknowns.
 
-        Normal equations of n <= F + 1 records have rank n and give the records away by enumeration.
+        Normal equations of n <= F + 1 records have rank n and reveal the records by enumeration.
         """
         if not strict:
             return {}
@@ -311,7 +309,7 @@ class Activations(FuzzyQuery):
     kind: ClassVar[str] = "fuzzy_tree.activation"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``weights`` and ``counts`` by leaf."""
+        """Return ``weights`` and ``counts`` by leaf."""
         self._check(schema)
         reach = min(2 ** max(len(path) for path in self.nodes), len(self.nodes))
         shape = (len(self.nodes),)
@@ -326,14 +324,14 @@ class Activations(FuzzyQuery):
         return {"weights": sums["node_weights"], "counts": sums["node_counts"]}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
-        """A record's activation of every leaf."""
+        """Return each record's activation of every leaf."""
         weights = self._prepare(view).weights(self.nodes)
         return {"weights": on_grid(weights), "counts": weights > 0}
 
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
     ) -> Mapping[str, np.ndarray]:
-        """Nothing by the paper; strictly, small and silent leaves."""
+        """Mask nothing, as in the paper; if strict, small and suppressed leaves."""
         if not strict:
             return {}
         silent = self._silence(view).nodes | few(exact["counts"])
@@ -344,7 +342,7 @@ class Activations(FuzzyQuery):
 
 
 def _sums(prefix: str, axes: tuple[str, ...], shape: tuple[int, ...], wide: int) -> dict[str, Part]:
-    """WS, WLS and WSS with L1 F', F'/2, F'/4 and squared L2 F', F'/4, F'/16, in grid units."""
+    """Return WS, WLS and WSS with L1 F', F'/2, F'/4 and squared L2 F', F'/4, F'/16, in grid units."""
     parts = {}
     for name, half in (("weights", 0), ("linear", 1), ("squares", 2)):
         sensitivity = Sensitivity.of(wide * _UNIT >> half, wide * _UNIT**2 >> 2 * half)
@@ -353,7 +351,7 @@ def _sums(prefix: str, axes: tuple[str, ...], shape: tuple[int, ...], wide: int)
 
 
 def _counts(axes: tuple[str, ...], shape: tuple[int, ...], reach: int) -> Part:
-    """Counts of which one record moves at most ``reach`` by one each."""
+    """Return counts of which one record changes at most ``reach`` by one each."""
     bound = Bound(reach, reach)
     sensitivity = Sensitivity(bound, replace_one=Bound(2 * reach, 2 * reach))
     return Part(PartType.COUNTS, axes, shape, sensitivity)

@@ -1,4 +1,4 @@
-"""The private linear model, and its departures by leaf, in rounds of noisy queries."""
+"""The private linear model, and its leaf random effects, in rounds of noisy queries."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -23,16 +23,16 @@ from privfed.questions.cells import Path
 
 @dataclass(eq=False)
 class ModelRounds:
-    """What is known between rounds; models are departures from the mean target."""
+    """The state between rounds; models are deviations from the mean target."""
 
-    #: asks for second moments in some coordinates; none where no client answers
+    #: queries second moments in some coordinates; None if no client answers
     ask_moments: Callable[[Coordinates], Answer | None]
-    #: asks for residuals of nodes, at a model and cut at a limit; none likewise
+    #: queries residuals by node, at a model and clipped at a limit; None likewise
     ask_residuals: Callable[[Sequence[Path], Coordinates, np.ndarray, float], Answer | None]
     features: tuple[int, ...]  #: positions of the linear terms
     count: Count  #: of the records
-    target: Target  #: what is known of it
-    #: of each feature of the schema, how many sets there are, and whether each is of categories alone
+    target: Target  #: estimates of the target
+    #: by feature of the schema, number of sets, and whether each has only categories
     sets: Sequence[tuple[int, bool]]
     coordinates: Coordinates = field(init=False)
     model: np.ndarray = field(init=False)
@@ -47,7 +47,7 @@ class ModelRounds:
 
     @property
     def plain(self) -> np.ndarray:
-        """The model in (1, u - 1/2), shape (width,); a constant is its prediction at the means."""
+        """Return the model in (1, u - 1/2), shape (width,); a constant is its prediction at the means."""
         if not self.constant:
             return self.coordinates.plain(self.model)
         level = self.target.mean
@@ -57,18 +57,18 @@ class ModelRounds:
 
     @property
     def blank(self) -> bool:
-        """Whether no client told second moments."""
+        """Whether no client released second moments."""
         return self._design is None
 
     @property
     def constant(self) -> bool:
-        """Whether the model explains too little to be one."""
+        """Whether the model explains too little, and is a constant."""
         if self._design is None:
             return True
         return self._shape.explained(self.model) < SETTINGS.min_explained * self.target.variance
 
     def learn(self, leaves: Sequence[Path], weights: np.ndarray) -> np.ndarray | None:
-        """All rounds; departures by leaf in (1, u - 1/2), shape (leaves, width), or None if one model serves.
+        """Run all rounds; return leaf effects in (1, u - 1/2), shape (leaves, width), or None for a single model.
 
         Args:
             leaves: of a tree, which the last round may be about.
@@ -98,7 +98,7 @@ class ModelRounds:
     # --- the design --------------------------------------------------------------------------------
 
     def _see(self, told: SecondMoments) -> None:
-        """Join moments; where records now count for less or more, so do earlier residuals."""
+        """Combine moments; rescale earlier residuals if records' weights changed."""
         ratio = told.count.records / self.count.records
         self._told = [
             replace(own, sums=ratio * own.sums, noise=ratio**2 * own.noise) for own in self._told
@@ -112,7 +112,7 @@ class ModelRounds:
         return DesignEstimate.from_moments(self._design, self.coordinates.lead)
 
     def _look_closer(self) -> None:
-        """Coordinates about the means in which features are about as wide as they matter."""
+        """Set coordinates about the means, with features scaled by their importance."""
         if self._design is None or not self.features:
             return
         shape, former = self._shape, self.coordinates
@@ -127,7 +127,7 @@ class ModelRounds:
         self._move(former, former.into(self.coordinates))
 
     def _variances(self, shape: DesignEstimate) -> np.ndarray:
-        """Each feature's, shrunk towards their mean as far as noise may explain that they differ."""
+        """Return features' variances, shrunk towards their mean as far as noise may explain differences."""
         assert self._design is not None
         told = np.diag(self._design.moments)[1:] - shape.means**2
         noise = np.diag(self._design.variances)[1:]
@@ -138,10 +138,10 @@ class ModelRounds:
         return np.asarray(np.clip(drawn, mean / ratio, mean * ratio))
 
     def _without_still(self, models: np.ndarray) -> np.ndarray:
-        """Models, shape (..., width), without slopes of features that hardly vary, as a column of one value.
+        """Return models, shape (..., width), without slopes of nearly constant features.
 
-        Their variance does not stand out from its noise, though a tenth of the features' mean variance would: what
-        their slopes hold is the level's. Coordinates lie about the means, where predictions stay.
+        Their variance is within its noise, though a tenth of the features' mean variance would not be: their slopes
+        belong to the level. Coordinates are about the means, where predictions are unchanged.
         """
         assert self._design is not None
         told = np.diag(self._design.moments)[1:] - self._shape.means**2
@@ -150,7 +150,7 @@ class ModelRounds:
         return np.where(np.append(False, still), 0.0, models)
 
     def _move(self, former: Coordinates, matrix: np.ndarray) -> None:
-        """Take all that is known to the new coordinates."""
+        """Transform the state to the new coordinates."""
         assert self._design is not None
         self._design = self._design.moved(matrix)
         self.model = np.linalg.solve(matrix.T, self.model)
@@ -163,7 +163,7 @@ class ModelRounds:
             self._departure *= float(np.mean(ratio**2))
 
     def learn_from(self, gram: np.ndarray, moment: np.ndarray, noise: tuple[float, float]) -> None:
-        """One round, for clients who offer no more: X'X and X'y of all records in (1, u - 1/2), and their noise's stds."""
+        """Learn from one round, if clients offer no more: X'X and X'y in (1, u - 1/2), and their noise stds."""
         still = np.zeros(len(self.features))
         self.coordinates = Coordinates(self.features, still, still + 1, 1.0)
         self.model = self._constant
@@ -174,14 +174,14 @@ class ModelRounds:
 
     @property
     def _constant(self) -> np.ndarray:
-        """The mean target and no slopes."""
+        """Return the mean target without slopes."""
         model = np.zeros(self.coordinates.width)
         model[0] = self.target.mean / self.coordinates.lead
         return model
 
     @property
     def _left(self) -> float:
-        """Variance of the residuals at the model so far."""
+        """Return the variance of the residuals at the model so far."""
         explained = self._shape.explained(self.model) if self._design is not None else 0.0
         whole = self.target.variance
         return max(whole - SETTINGS.explained_trust * explained, SETTINGS.min_unexplained * whole)
@@ -191,7 +191,7 @@ class ModelRounds:
         return min(1.0 if self._told else 0.5 + abs(self.target.mean), limit)
 
     def _step(self) -> None:
-        """Residuals of all records at the model so far, and the model that they leave."""
+        """Query residuals of all records at the model so far, and update the model."""
         clip = self._clip()
         answer = self.ask_residuals(((),), self.coordinates, self.model, clip)
         if answer is None or self._design is None:
@@ -209,12 +209,12 @@ class ModelRounds:
     # --- leaves ------------------------------------------------------------------------------------
 
     def _pays(self, leaves: int) -> bool:
-        """Whether residuals by leaf would stand out from their noise, as it was so far."""
+        """Whether residuals by leaf would exceed their noise, as it was so far."""
         least = SETTINGS.records_per_noise * self._noise * self.coordinates.width
         return self.count.records / leaves > least
 
     def _leaves(self, leaves: Sequence[Path], weights: np.ndarray) -> np.ndarray | None:
-        """Departures by leaf, where it is likely that there are any."""
+        """Return leaf effects if they are probable, else None."""
         answer = self.ask_residuals(leaves, self.coordinates, self.model, self._clip())
         if answer is None:
             return None
@@ -231,7 +231,7 @@ class ModelRounds:
         )
 
     def _within(self, path: Path) -> DesignEstimate:
-        """What a leaf's sets make of the design: a triangle has the variance h^2 / 6, a category's set none."""
+        """Return the design within a leaf's sets: a triangle has variance h^2 / 6, a category's set none."""
         at = [(self.features.index(f), *self.sets[f], k) for f, k in path if f in self.features]
         if not at:
             return self._shape

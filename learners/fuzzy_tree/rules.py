@@ -20,35 +20,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EquationCode:
-    """A column as an equation counts it: (value within the scaling's ends - origin) / step."""
+    """Encoding of a column in equations: (value clipped to the scaling's ends - origin) / step."""
 
     origin: float
     step: float
-    told: str = ""  #: what its values count as
+    told: str = ""  #: explanation of the encoding
 
 
 @dataclass(frozen=True)
 class FuzzyRule:
     """One rule, in the data's own units."""
 
-    #: (feature, set's name) pairs; none is a rule that always holds
+    #: (feature, set's name) pairs; empty: a rule that always holds
     conditions: tuple[tuple[str, str], ...]
     target: str  #: what it predicts
     intercept: float  #: of the linear model
     slopes: dict[str, float]  #: of the linear model, by feature
-    #: average strength over training records, by which matches are normalised
+    #: mean activation over training records, which normalises matches
     mean_activation: float
-    constant: bool  #: whether noise or silence left only a constant
+    constant: bool  #: whether noise or suppression left only a constant
     #: the categories in each condition's set, `` (female)``; empty for numbers
     members: tuple[str, ...] = ()
-    #: significant digits of the numbers in its text: four of what it predicts, however large terms are that cancel
+    #: significant digits in its text: four of the prediction, even if large terms cancel
     digits: int = 4
 
     def __str__(self) -> str:
         return self.text({})
 
     def text(self, counts: Mapping[str, EquationCode]) -> str:
-        """The rule as a sentence, some columns as they are counted."""
+        """Return the rule as a sentence, with some columns encoded."""
         members = self.members or ("",) * len(self.conditions)
         tests = " AND ".join(
             f"{shown(feature)} is {fuzzy_set}{own}"
@@ -65,7 +65,7 @@ class FuzzyRule:
         return f"IF {tests or 'anything'} THEN {shown(self.target)} = {' '.join(terms)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The rule as plain data."""
+        """Return the rule as plain data."""
         return {
             "if": [{"feature": feature, "is": fuzzy_set} for feature, fuzzy_set in self.conditions],
             "intercept": self.intercept,
@@ -77,11 +77,11 @@ class FuzzyRule:
 
 
 def rules(tree: FuzzyTreeRegressor) -> list[FuzzyRule]:
-    """One rule for each leaf, coefficients in the data's own units.
+    """Return one rule per leaf, with coefficients in the data's own units.
 
-    With u = (x - l) / (h - l) - 1/2 and t = (y - a) / (b - a) - 1/2, a model t = c0 + sum c u is
-    y = a + (b - a) (1/2 + c0 - sum c (l / (h - l) + 1/2)) + sum (b - a) c / (h - l) x.
-    Values of x beyond the scaling's ends count as its ends.
+    With u = (x - l) / (h - l) - 1/2 and t = (y - a) / (b - a) - 1/2, a model t = c0 + sum c u is y
+    = a + (b - a) (1/2 + c0 - sum c (l / (h - l) + 1/2)) + sum (b - a) c / (h - l) x. Values of x
+    are clipped to the scaling's ends.
     """
     assert tree.schema_.target is not None
     low, high = tree.target_ or tree.schema_.target.bounds
@@ -116,7 +116,7 @@ def rules(tree: FuzzyTreeRegressor) -> list[FuzzyRule]:
 
 
 def _members(tree: FuzzyTreeRegressor, feature: int, fuzzy_set: int) -> str:
-    """The categories of a set, with their memberships below one: `` (b, c by 0.5)``; nothing for a number."""
+    """Format the categories of a set, with memberships below one: `` (b, c by 0.5)``; empty for a number."""
     column = tree.schema_.features[feature]
     if column.kind != "category":
         return ""
@@ -133,10 +133,10 @@ def _members(tree: FuzzyTreeRegressor, feature: int, fuzzy_set: int) -> str:
 
 
 def counts(tree: FuzzyTreeRegressor) -> dict[str, EquationCode]:
-    """How texts count categories, and whole numbers of which the scaling's ends leave two apart: from 0, the ends considered.
+    """Return encodings of categories, and of integers with two values within the scaling's ends.
 
-    Ends of a scaling under noise may lie far within one step of the codes, so that slopes are steep: a category's code
-    is not what an equation multiplies.
+    Noisy ends of a scaling may be within one step of the codes, so that slopes are steep: equations then do not
+    multiply a category's code.
     """
     found = {}
     for column, low, high in zip(
@@ -159,7 +159,7 @@ def counts(tree: FuzzyTreeRegressor) -> dict[str, EquationCode]:
 
 
 def legend(tree: FuzzyTreeRegressor) -> list[str]:
-    """What a reader of the rules needs: which rule counts, where sets peak, how categories and far values count."""
+    """Return notes for readers: which rule applies, sets' peaks, encodings of categories and far values."""
     target, columns, found = tree.schema_.target, tree.schema_.features, []
     assert target is not None
     width = tree.upper_ - tree.lower_
@@ -210,7 +210,7 @@ def _beside(tree: FuzzyTreeRegressor) -> str:
 
 
 def drawn(tree: FuzzyTreeRegressor) -> TreeNode:
-    """The tree as a picture has it: a split's feature, a leaf's mean (of a model without growth, its formula)."""
+    """Return the tree for plotting: splits' features, leaves' means (for a model without growth, its formula)."""
     from privfed.learners.pictures import TreeNode
 
     assert tree.schema_.target is not None

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 @dataclass(frozen=True)
 class Settings:
-    """What all fuzzy trees share; features are scaled to [0, 1], targets to [-1/2, 1/2]."""
+    """Settings common to all fuzzy trees; features are scaled to [0, 1], targets to [-1/2, 1/2]."""
 
     # budget of a private tree, fractions of rho (zCDP)
     feature_fraction: Fraction = Fraction(2, 100)  #: of each round of histograms
@@ -23,7 +23,7 @@ class Settings:
     noisy_rounds: int = 2  #: of noisy histograms
     max_refined_bins: int = 4  #: that a noisy column spans, to be refined
     shown_variance: float = 0.01  #: of a mean, in the column's own, above which noise shows
-    narrow: float = 0.5  #: fraction of its bounds that a feature's noisy interval is less than
+    narrow: float = 0.5  #: maximum fraction of its bounds for a feature's noisy interval
     narrow_target: float = 0.6  #: the same of the target
     margin: float = 0.25  #: on either side, in widths between the percentiles
     exact_narrow_target: float = 0.5  #: the same without noise: only what lies far off is clipped
@@ -37,20 +37,20 @@ class Settings:
     min_target_variance: float = 0.006
     min_eigenvalue: float = 1e-5  #: of normal equations, in the greatest
     # coordinates of the private linear model
-    lead: float = 3.0  #: squared length of the constant coordinate, beside 1 for each feature
-    even_stretch: float = 0.75  #: fraction of the stretch of a feature that all have alike
+    lead: float = 3.0  #: squared length of the constant coordinate, relative to 1 per feature
+    even_stretch: float = 0.75  #: fraction of a feature's stretch that is equal for all
     max_variance_ratio: float = 4.0  #: of a feature's variance and the features' mean
-    #: fraction of the features' mean variance, that noise would let show, below which a slope is none
+    #: fraction of the features' mean variance, if above noise, below which a slope is zero
     still_variance: float = 0.1
     # residuals
     clip: float = 1.5  #: in std of the residuals
     min_clip: float = 0.01  #: of a residual
     min_unexplained: float = 0.02  #: of the target's variance, left by any model
-    explained_trust: float = 0.9  #: fraction of what a model seems to explain that it does
+    explained_trust: float = 0.9  #: fraction of the apparently explained variance that counts
     min_explained: float = 0.01  #: of the target's variance; below it a model is a constant
     #: of a leaf, per unknown and std of noise, for it to be queried
     records_per_noise: float = 10.0
-    #: relative std of a leaf's second moments about those that its sets let guess
+    #: relative std of a leaf's second moments about those estimated from its sets
     moment_error: float = 0.1
     min_leaf_probability: float = 0.5  #: that leaves differ, for them to be kept
     # priors

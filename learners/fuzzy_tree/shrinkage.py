@@ -1,15 +1,15 @@
 """Linear models from noisy second moments and residuals, by empirical Bayes; post-processing of releases.
 
-What is released of N records in coordinates z (the first is constant) is M = sum z z' + E and, at a
-model b, m = sum (y - b'z) z + e, noise E and e of known variance. Were M exact, t = m + M (b - b0)
-would tell M (b* - b0) of the least squares' solution b* whatever b is, up to e: so rounds of residuals
-are averaged, each by its noise. The released M - E adds E (b* - b), the less the nearer b is to b*.
-Departures d = b* - b0 from a constant have a normal prior, d ~ N(0, C), and the posterior mean of d is
+For N records in coordinates z (the first is constant) the releases are M = sum z z' + E and, at a model b, m = sum (y -
+b'z) z + e, with noise E and e of known variance. For exact M, t = m + M (b - b0) would estimate M (b* - b0) for the
+least-squares solution b* and any b, up to e: so rounds of residuals are averaged, weighted by noise. The noise in M
+adds E (b* - b), which is smaller the closer b is to b*. Deviations d = b* - b0 from a constant have a normal prior, d ~
+N(0, C), and the posterior mean of d is
 
     C M (M C M + s^2 M + V)^-1 t,
 
-s^2 being the residuals' variance (sampling) and V the noise's, averaged over prior widths by their
-marginal likelihood: where nothing shows, nothing is learned.
+where s^2 is the residuals' variance (sampling) and V the noise's, averaged over prior widths by their marginal
+likelihood: without evidence, nothing is learned.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from scipy.special import softmax
 from privfed.exchange.disclosure import Answer
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 
-_MIN_VARIANCE = 1e-6  #: Least variance of a target
-_EXACT = 1e-9  #: Variance of what is told exactly, so that it has a precision
-_NARROWEST = 1e-6  #: Least variance of a feature, in the coordinates' units
+_MIN_VARIANCE = 1e-6  #: Minimum variance of a target
+_EXACT = 1e-9  #: Variance of exact values, so that they have a precision
+_NARROWEST = 1e-6  #: Minimum variance of a feature, in the coordinates' units
 
 
 @dataclass(frozen=True)
 class Count:
-    """A number of records, and the std of what is unknown about it."""
+    """A number of records, and the std of its error."""
 
     records: float
     deviation: float
 
     def joined(self, other: Count) -> Count:
-        """Both by their precision; at least what noise could make."""
+        """Combine both by precision; at least a number explained by noise."""
         share = self.deviation**2 / (self.deviation**2 + other.deviation**2 + 1e-300)
         records = self.records + share * (other.records - self.records)
         deviation = math.sqrt(1 - share) * self.deviation
@@ -47,7 +47,7 @@ class Count:
         return Count(max(records, least), deviation)
 
     def roughly(self) -> Count:
-        """The same, where records do not all count alike."""
+        """Return the same, for records with unequal weights."""
         return Count(self.records, math.hypot(self.deviation, SETTINGS.weight_error * self.records))
 
 
@@ -61,12 +61,12 @@ class SecondMoments:
 
     @classmethod
     def from_sums(cls, told: np.ndarray, noise: float, count: Count, lead: float) -> SecondMoments:
-        """From released sums z z', shape (width, width), in which every cell has noise of its own.
+        """Build from released sums z z', shape (width, width), with independent noise in every cell.
 
         Args:
             told: the sums.
             noise: its std, by cell.
-            count: of the records, as far as known before.
+            count: the number of records, as known before.
             lead: the constant coordinate; its square counts the records, too.
         """
         count = count.roughly().joined(Count(told[0, 0] / lead**2, noise / lead**2))
@@ -75,12 +75,12 @@ class SecondMoments:
         return cls((told + told.T) / 2 / count.records, variances / count.records**2, count)
 
     def moved(self, matrix: np.ndarray) -> SecondMoments:
-        """In other coordinates, ``matrix`` times these."""
+        """Return the moments in other coordinates, ``matrix`` times these."""
         moments = matrix @ self.moments @ matrix.T
         return SecondMoments(moments, matrix**2 @ self.variances @ (matrix**2).T, self.count)
 
     def joined(self, other: SecondMoments) -> SecondMoments:
-        """Both by their precision, cell by cell; the count is the other's."""
+        """Combine both by precision, cell by cell; the count is the other's."""
         if not self.variances.all():
             return self
         share = self.variances / (self.variances + other.variances)
@@ -88,7 +88,7 @@ class SecondMoments:
         return SecondMoments(moments, share * other.variances, other.count)
 
     def means(self, lead: float) -> np.ndarray:
-        """Of the features, shrunk towards the middle by their noise (James and Stein 1961)."""
+        """Return the features' means, shrunk towards the middle by their noise (James and Stein 1961)."""
         told, noise = self.moments[0, 1:] / lead, self.variances[0, 1:].sum() / lead**2
         square = max(float(told @ told), 1e-12)
         return np.asarray(told * max(0.0, 1 - SETTINGS.mean_caution * noise / square))
@@ -96,7 +96,7 @@ class SecondMoments:
 
 @dataclass(frozen=True, eq=False)
 class DesignEstimate:
-    """Means and a positive definite covariance, by noisy second moments."""
+    """Means and a positive definite covariance, from noisy second moments."""
 
     lead: float  #: the constant coordinate
     means: np.ndarray  #: of the features, shape (F,)
@@ -106,7 +106,7 @@ class DesignEstimate:
 
     @classmethod
     def from_moments(cls, design: SecondMoments, lead: float) -> DesignEstimate:
-        """Shrink eigenvalues by what noise explains.
+        """Estimate by shrinking eigenvalues for noise.
 
         A symmetric matrix of noise of variance v has eigenvalues up to r = 2 sqrt(v F); one that
         stands out at l was sqrt(l^2 - r^2) along its direction, by least squares (Gavish and Donoho
@@ -118,7 +118,7 @@ class DesignEstimate:
             return cls(lead, means, np.zeros((0, 0)), design.count.records, 0.0)
         inner = design.moments[1:, 1:] - np.outer(means, means)
         variance = float(design.variances[1:, 1:].mean())
-        # the trace is known best; noise alone could feign this much of it
+        # the trace is most precise; up to this much of it may be noise
         trace = max(float(np.trace(inner)), math.sqrt(2 * variance * width), _NARROWEST * width)
         values, vectors = np.linalg.eigh(inner - trace / width * np.eye(width))
         beyond = np.maximum(values**2 - 4 * variance * width, 0.0)
@@ -128,7 +128,7 @@ class DesignEstimate:
         return cls(lead, means, covariance, design.count.records, variance)
 
     def within(self, features: Sequence[int], peaks: np.ndarray, variances: np.ndarray) -> Self:
-        """Of normal records weighted by normal curves about `peaks` of some features: what a leaf's sets make of them."""
+        """Return the design of normal records weighted by normal curves about `peaks`, as by a leaf's sets."""
         held = list(features)
         across = self.covariance[:, held]
         system = across[held] + np.diag(np.maximum(variances, _NARROWEST * np.diag(across[held])))
@@ -138,7 +138,7 @@ class DesignEstimate:
 
     @property
     def gram(self) -> np.ndarray:
-        """sum z z' of all records, shape (width, width)."""
+        """Return sum z z' of all records, shape (width, width)."""
         first = np.append(self.lead, self.means)
         gram = np.outer(first, first)
         gram[1:, 1:] += self.covariance
@@ -146,15 +146,15 @@ class DesignEstimate:
 
     @property
     def variances(self) -> np.ndarray:
-        """Of each feature, shape (F,)."""
+        """Variance of each feature, shape (F,)."""
         return np.diag(self.covariance)
 
     def explained(self, model: np.ndarray) -> float:
-        """Variance of a linear model's predictions."""
+        """Return the variance of a linear model's predictions."""
         return float(model[1:] @ self.covariance @ model[1:])
 
     def prior(self, slopes: float, level: float) -> np.ndarray:
-        """Covariance of models whose predictions vary by `slopes` over records, and by `level` at the means."""
+        """Return the covariance of models with prediction variance `slopes` over records and `level` at the means."""
         width = len(self.means)
         each = slopes / max(float(np.trace(self.covariance)), 1e-12)
         basis = np.eye(width + 1)
@@ -165,9 +165,9 @@ class DesignEstimate:
 
 @dataclass(frozen=True)
 class Target:
-    """What is known of the target, in [-1/2, 1/2], before any model."""
+    """Estimates of the target, in [-1/2, 1/2], before any model."""
 
-    mean: float = 0.0  #: its mean, and the variance of what is unknown about that
+    mean: float = 0.0  #: its mean, and the variance of the mean's error
     uncertain: float = SETTINGS.mean_std**2
     variance: float = SETTINGS.usual_variance  #: of the target
 
@@ -175,7 +175,7 @@ class Target:
     def from_answer(
         cls, answer: Answer, usual: float = SETTINGS.usual_variance
     ) -> tuple[Count, Target]:
-        """The records and their targets, from noisy sums of the root and of each feature's sets, joined by precision.
+        """Return records and target, from noisy sums of the root and of each feature's sets, combined by precision.
 
         The mean is shrunk towards the middle, and the variance towards `usual`, by their noise.
         """
@@ -196,7 +196,7 @@ class Target:
 
 
 def _root_sum(answer: Answer, name: str) -> tuple[float, float]:
-    """A sum over all records, and the variance of the noise in it; infinite where nothing is told."""
+    """Return a sum over all records, and its noise variance; infinite if not released."""
     total, variance = 0.0, math.inf
     if f"node_{name}" in answer:
         total = float(answer.total(f"node_{name}")[0])
@@ -212,18 +212,18 @@ def _root_sum(answer: Answer, name: str) -> tuple[float, float]:
 
 @dataclass(frozen=True, eq=False)
 class ResidualSums:
-    """What one round says of the departures."""
+    """One round's sums about the deviations."""
 
     sums: np.ndarray  #: t, shape (width,)
     noise: np.ndarray  #: covariance of the noise in it, shape (width, width)
-    #: E |b* - b|^2 of the slopes where the residuals were taken; none: the prior's own
+    #: E |b* - b|^2 of the slopes at the round's model; None: the prior's own
     departure: float | None = None
 
 
 def departures(
     shape: DesignEstimate, told: Sequence[ResidualSums], target: Target, sampling: float
 ) -> tuple[np.ndarray, float]:
-    """The posterior mean of the departures by the rounds' sums, and E |error|^2 of the slopes; `sampling` is s^2."""
+    """Return the posterior mean of the deviations, and E |error|^2 of the slopes; `sampling` is s^2."""
     gram, eye = shape.gram, np.eye(len(shape.means) + 1)
     mismatch = shape.noise * shape.count**2
     found, likelihoods, errors = [], [], []
@@ -255,10 +255,11 @@ def leaf_random_effects(
     shapes: Sequence[DesignEstimate],
     error: float = SETTINGS.moment_error,
 ) -> tuple[np.ndarray, float]:
-    """Departures of leaves from the model of all, shape (leaves, width), and the probability that there are any.
+    """Return leaf effects relative to the overall model, shape (leaves, width), and their probability.
 
-    A leaf's second moments M are no release but a guess: the root of M, times a matrix of independent errors, times
-    the root of M is missing, which moves the sums of departures d by a covariance of e^2 (d' M d) M. All leaves share one prior.
+    A leaf's second moments M are not released but estimated, with an error of the root of M, times a matrix of
+    independent errors, times the root of M, which adds a covariance of e^2 (d' M d) M to the sums of effects d. All
+    leaves share one prior.
 
     Args:
         shape: of the design of all records.
@@ -266,7 +267,7 @@ def leaf_random_effects(
         weights: records by leaf, shape (leaves,).
         noise: variance of the noise in each sum.
         target: its variance is that of the residuals.
-        shapes: of the designs of the leaves, a guess.
+        shapes: estimated designs of the leaves.
         error: its relative standard error e.
     """
     mismatch, eye = shape.noise * weights**2, np.eye(sums.shape[1])
@@ -288,7 +289,7 @@ def leaf_random_effects(
         ]
         found.append(np.array([mean for mean, _, _ in leaves]))
         likelihoods.append(sum(likelihood for _, _, likelihood in leaves))
-    likelihoods[0] += math.log(len(SETTINGS.prior_fractions))  # as likely as all others together
+    likelihoods[0] += math.log(len(SETTINGS.prior_fractions))  # as probable as all others together
     chances = softmax(likelihoods)
     return np.tensordot(chances, np.array(found), 1), float(1 - chances[0])
 
@@ -296,7 +297,7 @@ def leaf_random_effects(
 def _joined(
     sums: Sequence[np.ndarray], noises: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Sums by their precision, the noise left, and the negative log-likelihood of their differences."""
+    """Return sums combined by precision, their noise, and the negative log-likelihood of their differences."""
     precisions = [np.linalg.inv(noise) for noise in noises]
     noise = np.linalg.inv(sum(precisions))
     joined = noise @ sum(own @ each for own, each in zip(precisions, sums, strict=True))
@@ -309,7 +310,7 @@ def _joined(
 def _posterior(
     across: np.ndarray, system: np.ndarray, sums: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Posterior mean, the prior covariance's explained part, and the log-likelihood of the sums t.
+    """Return posterior mean, the prior covariance's explained part, and the log-likelihood of the sums t.
 
     `across` is the covariance of sums and departures, M C; `system` that of the sums.
     """

@@ -1,4 +1,4 @@
-"""A client's records in the tree's coordinates, and their sums."""
+"""A client's records in the tree's coordinates, and sums over them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from privfed.questions.query import View
 
 @dataclass(frozen=True, eq=False)
 class Fuzzified:
-    """A client's records in the tree's coordinates; unit scales are computed anew, to save memory."""
+    """A client's records in the tree's coordinates; scaled features are recomputed to save memory."""
 
     x: np.ndarray  #: encoded features, shape (records, features)
-    scale: tuple[np.ndarray, np.ndarray]  #: where each feature's [0, 1] begins and ends
+    scale: tuple[np.ndarray, np.ndarray]  #: lower and upper ends of each feature's [0, 1]
     target: np.ndarray  #: in [-1/2, 1/2], shape (records,)
-    memberships: Memberships  #: places of the features' values among the sets
+    memberships: Memberships  #: memberships of the features' values in the sets
 
     @classmethod
     def from_view(
@@ -38,7 +38,7 @@ class Fuzzified:
         scale: tuple[np.ndarray, np.ndarray],
         target: tuple[float, ...] = (),
     ) -> Fuzzified:
-        """Scale features to [0, 1] and the target to [-1/2, 1/2], and place them among the sets."""
+        """Scale features to [0, 1] and the target to [-1/2, 1/2], and compute memberships."""
         assert view.schema.target is not None
         low, high = target or view.schema.target.bounds
         centred = np.clip((view.table.target - low) / (high - low), 0.0, 1.0) - 0.5
@@ -50,16 +50,16 @@ class Fuzzified:
         return cls(x, scale, centred, Memberships(below, rest))
 
     def unit(self, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """Features of some records scaled to [0, 1]."""
+        """Return features of some records scaled to [0, 1]."""
         return to_unit(self.x[rows], *self.scale)
 
     def design(self, features: Sequence[int], rows: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """A leading 1 and some features scaled to [-1/2, 1/2], shape (records, 1 + features)."""
+        """Return a leading 1 and some features scaled to [-1/2, 1/2], shape (records, 1 + features)."""
         chosen = self.unit(rows)[:, list(features)]
         return np.column_stack([np.ones(len(chosen)), chosen - 0.5])
 
     def weights(self, nodes: Sequence[Path]) -> np.ndarray:
-        """Every record's activation of every node, shape (records, nodes)."""
+        """Return every record's activation of every node, shape (records, nodes)."""
         weights = np.zeros((len(self.target), len(nodes)))
         for number, node in enumerate(activations(self.memberships, nodes)):
             weights[node.rows, number] = node.weight
@@ -69,9 +69,9 @@ class Fuzzified:
 def level_sums(
     prepared: Fuzzified, nodes: Sequence[Path], features: Sequence[int] = (), sets: int = 1
 ) -> dict[str, np.ndarray]:
-    """Sums by (node, feature, set), used features' zero, and by node, a piece of the pairs at a time.
+    """Return sums by (node, feature, set), zero for used features, and by node, computed in pieces.
 
-    Of nodes also the records, and the strongly activating ones (w >= 0.5^depth).
+    By node also the records, and the strongly activating ones (w >= 0.5^depth).
     """
     wide, columns = len(features), np.array(features, dtype=np.int64)
     cells, sums = np.zeros((4, len(nodes) * wide * sets)), np.zeros((5, len(nodes)))
@@ -99,7 +99,7 @@ def level_sums(
 def equations(
     prepared: Fuzzified, features: Sequence[int], leaves: Sequence[Path]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The leaves' normal equations in grid units, shapes (leaves, width, width) and (leaves, width)."""
+    """Return the leaves' normal equations in grid units, shapes (leaves, width, width) and (leaves, width)."""
     width = len(features) + 1
     rows, columns = np.triu_indices(width)
     upper, moment = np.zeros((len(leaves), len(rows))), np.zeros((len(leaves), width))
@@ -119,7 +119,7 @@ def equations(
 def cell_terms(
     prepared: Fuzzified, nodes: Sequence[Path], features: Sequence[int], sets: int
 ) -> dict[str, np.ndarray]:
-    """By (record, node, feature, set); used features hold zeros."""
+    """Return contributions by (record, node, feature, set), zero for used features."""
     below = prepared.memberships.below[:, list(features), None]
     rest = prepared.memberships.rest[:, list(features), None]
     each = np.arange(sets)
@@ -133,7 +133,7 @@ def cell_terms(
 
 
 def node_terms(prepared: Fuzzified, nodes: Sequence[Path]) -> dict[str, np.ndarray]:
-    """By (record, node)."""
+    """Return contributions by (record, node)."""
     weights = prepared.weights(nodes)
     strong = weights >= [0.5 ** len(path) for path in nodes]
     names = ("node_weights", "node_linear", "node_squares")
@@ -147,7 +147,7 @@ def node_terms(prepared: Fuzzified, nodes: Sequence[Path]) -> dict[str, np.ndarr
 def equation_terms(
     design: np.ndarray, target: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Normal equations by (record, leaf, row, column), and their right sides by (record, leaf, row)."""
+    """Return normal equations by (record, leaf, row, column), and right sides by (record, leaf, row)."""
     weighted = weights[..., None] * design[:, None]
     rows, columns = np.triu_indices(design.shape[1])
     gram = np.zeros((*weighted.shape, design.shape[1]))
@@ -157,29 +157,29 @@ def equation_terms(
 
 
 def _moments(weights: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """w, y w and y^2 w, floored to the grid."""
+    """Return w, y w and y^2 w, truncated to the grid."""
     return on_grid(weights), on_grid(weights * target), on_grid(weights * target**2)
 
 
-# --- Check&Nullify: which cells and nodes of one client would give a record away
+# --- Check&Nullify: which cells and nodes of one client would reveal a record
 
 _UNIT = int(1 / GRID)
-MIN_SHOWN = 5  #: Fewest records of a cell that the strict form lets out: of three, records follow
+MIN_SHOWN = 5  #: Minimum records of a cell released by the strict form: from three, records follow
 
 
 def few(counts: np.ndarray) -> np.ndarray:
-    """Cells that the strict form withholds for their size."""
+    """Return which cells are too small for the strict form."""
     return np.asarray((counts > 0) & (counts < MIN_SHOWN))
 
 
 def revealing(
     weights: np.ndarray, counts: np.ndarray, root: Sequence[bool], strict: bool
 ) -> np.ndarray:
-    """The paper's Check&Nullify (Algorithm 1) on cells of shape (node, feature, set).
+    """Apply the paper's Check&Nullify (Algorithm 1) to cells of shape (node, feature, set).
 
-    (i) two records or fewer; (ii) a set whose neighbours are both empty: all its records share one
+    (i) two records or fewer; (ii) a set whose neighbours are both empty: all its records have one
     value (at a border, the one neighbour); (iii) at the root, weights equal to the count: each
-    membership is 1. Strictly, an empty cell reveals no record and need not be hidden.
+    membership is 1. The strict form does not hide empty cells, which reveal no record.
     """
     filled = weights > 0
     padded = np.pad(filled, ((0, 0), (0, 0), (1, 1)))
@@ -192,23 +192,23 @@ def revealing(
 
 @dataclass(frozen=True, eq=False)
 class ComplementarySuppression:
-    """Cells, nodes and equations by which a revealing cell could be subtracted."""
+    """Cells, nodes and equations from which a revealing cell could be computed by subtraction."""
 
-    nodes: np.ndarray  #: nodes that say nothing at all, shape (nodes,)
+    nodes: np.ndarray  #: fully suppressed nodes, shape (nodes,)
     features: np.ndarray  #: features whose cells a node withholds, shape (nodes, features)
     leaves: np.ndarray  #: nodes whose normal equations are withheld, shape (nodes,)
 
 
 def silence(memberships: Memberships, nodes: Sequence[Path], sets: int) -> ComplementarySuppression:
-    """Close the revealing cells under subtraction, for a client's records.
+    """Return the complementary suppression of the revealing cells of a client's records.
 
-    A node's cells of one feature sum to the node's total, and those of the branches of a split to the split
-    node's own cells. So if a feature reveals at one branch, its cells are withheld at all branches of that split
-    and below them (a table with known margins and two unknown rows or more). If a node then splits on a
-    feature whose cells it withholds, its branches and all below them are suppressed.
+    A node's cells of one feature sum to the node's total, and those of a split's branches to the split node's own
+    cells. So if a feature reveals at one branch, its cells are withheld at all branches of that split and below them (a
+    table with known margins and two unknown rows or more). If a node then splits on a feature whose cells it withholds,
+    its branches and all below them are suppressed.
 
-    A leaf's equations hold the feature's mean: with the leaf's total it gives two cells away if all others
-    are empty. So a leaf that withholds a feature with at most two filled sets withholds its equations.
+    A leaf's equations include the feature's mean: with the leaf's total it reveals two cells if all others are empty.
+    So a leaf that withholds a feature with at most two nonempty sets withholds its equations.
     """
     revealed, filled = _looks(memberships, nodes, sets)
     root = NodeSuppression(silent=False, withheld=revealed[()], filled=filled[()])
@@ -232,7 +232,7 @@ def silence(memberships: Memberships, nodes: Sequence[Path], sets: int) -> Compl
 
 @dataclass(frozen=True, eq=False)
 class NodeSuppression:
-    """One node: whether it is suppressed, its withheld features, and how many sets each fills."""
+    """One node: whether it is suppressed, its withheld features, and their numbers of nonempty sets."""
 
     silent: bool
     withheld: np.ndarray
@@ -242,7 +242,7 @@ class NodeSuppression:
 def _looks(
     memberships: Memberships, nodes: Sequence[Path], sets: int
 ) -> tuple[dict[Path, np.ndarray], dict[Path, np.ndarray]]:
-    """By node, its ancestors and all their branches: unused features that reveal, and how many sets hold records."""
+    """Return revealing unused features, and numbers of nonempty sets, by node, ancestor and their branches."""
     splits = {(path[:k], path[k][0]) for path in nodes for k in range(len(path))}
     below: list[Path] = [(*node, (feature, own)) for node, feature in splits for own in range(sets)]
     paths: list[Path] = [(), *sorted(below)]

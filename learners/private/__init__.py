@@ -1,4 +1,4 @@
-"""The engine of private learners: noisy sums over bins and leaves, and the :class:`PrivateModel` they give."""
+"""The engine of private learners: noisy sums over bins and leaves, and the resulting :class:`PrivateModel`."""
 
 from privfed.learners.private.model import PrivateModel
 from privfed.learners.private.planning import QUERIES, private, schedule

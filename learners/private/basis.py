@@ -1,6 +1,6 @@
-"""Basis functions of a private model: linear terms, bins of a column, leaves of random trees.
+"""Basis functions of a private model: linear terms, bins of columns, leaves of random trees.
 
-A record has one bin in each column and one leaf in each tree, so that sums over records are sums by cell.
+A record has one bin per column and one leaf per tree, so that sums over records are sums by cell.
 """
 
 import math
@@ -15,15 +15,15 @@ from privfed.errors import QueryError
 from privfed.learners.private.grid import MOST_CUTS, BinEdges
 from privfed.tables.schema import Schema
 
-MOST_SLOPE = 16  #: Largest scale of a linear term
-DEEPEST = 8  #: Deepest tree: leaves fit a byte
-#: Most functions and trees in one question, and most cells worked on at once.
+MOST_SLOPE = 16  #: Maximum scale of a linear term
+DEEPEST = 8  #: Maximum depth of trees, so that leaves fit a byte
+#: Maximum functions and trees of one query, and maximum cells processed at once.
 MOST_FUNCTIONS, MOST_TREES, BLOCK = 50_000, 1_000, 2**20
 
 
 @dataclass(frozen=True, eq=False)
 class Trees:
-    """Completely random oblivious trees of one depth: all nodes of a level split alike."""
+    """Completely random oblivious trees of one depth: all nodes of a level have the same split."""
 
     features: np.ndarray  #: the column of each level, int64, shape (trees, depth)
     cuts: np.ndarray  #: a level's right branch is ``code >= cut``, uint8, shape (trees, depth)
@@ -36,7 +36,7 @@ class Trees:
 
     @property
     def leaves(self) -> int:
-        """Leaves of each tree."""
+        """Number of leaves per tree."""
         return 1 << int(self.features.shape[1])
 
     def check(self, columns: int) -> None:
@@ -56,7 +56,7 @@ class Trees:
             raise QueryError("malformed", "a tree's scale must lie between 0 and 1")
 
     def reached(self, codes: np.ndarray) -> np.ndarray:
-        """The leaf of each record in each tree, uint8; ``codes`` has shape (columns, records)."""
+        """Return each record's leaf in each tree, uint8; ``codes`` has shape (columns, records)."""
         leaf = np.zeros((self.count, codes.shape[1]), np.uint8)
         for level in range(self.features.shape[1]):
             right = codes[self.features[:, level]] >= self.cuts[:, level, None]
@@ -75,11 +75,11 @@ class BasisIndices:
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """Functions phi of a record.
+    """Basis functions phi of a record.
 
-    In order: for each column a linear term ``linear[j] * values[j, code]``, for each column and bin an
-    indicator times ``binned[j]``, for each tree and leaf an indicator times the tree's scale. In sums a
-    record counts c = 1 / max(1, |phi|), so that the squares of c phi sum to at most :attr:`squares`.
+    In order: for each column a linear term ``linear[j] * values[j, code]``, for each column and bin an indicator times
+    ``binned[j]``, for each tree and leaf an indicator times the tree's scale. In sums a record has weight c = 1 /
+    max(1, |phi|), so that the squares of c phi sum to at most :attr:`squares`.
     """
 
     grid: BinEdges  #: shared thresholds
@@ -145,7 +145,7 @@ class Basis:
 
     @property
     def one(self) -> np.ndarray:
-        """Weights of the constant function 1: even over the groups."""
+        """Weights of the constant function 1: divided evenly among the groups."""
         each = self.scales / max(float((self.scales**2).sum()), 1e-12)
         return np.concatenate([np.zeros(self.columns), np.repeat(each, self.widths)])
 
@@ -156,34 +156,34 @@ class Basis:
 
     @property
     def squares(self) -> float:
-        """Bound of c^2 |phi|^2: one, or less where |values| <= 1 and one indicator a group leave it shorter."""
+        """Bound on c^2 |phi|^2: one, or less if |values| <= 1 and one indicator per group imply less."""
         return min(1.0, float((self.linear**2).sum() + (self.scales**2).sum()))
 
     @property
     def absolutes(self) -> float:
-        """Bound of the sum of |c phi|, at most the root of how many there are (Cauchy and Schwarz)."""
+        """Bound on the sum of |c phi|, at most the root of the number of nonzero ones (Cauchy-Schwarz)."""
         most = math.sqrt(self.squares * (self.columns + len(self.scales)))
         return min(most, float(self.linear.sum() + self.scales.sum()))
 
     def blocks(self, records: int) -> Iterator[slice]:
-        """Slices of records that keep memory bounded."""
+        """Yield slices of records for bounded memory."""
         rows = max(1, BLOCK // (len(self.widths) + self.columns))
         return (slice(k, min(k + rows, records)) for k in range(0, records, rows))
 
     def cells(self, codes: np.ndarray) -> BasisIndices:
-        """Indices and linear terms of a block; ``codes`` has shape (columns, records)."""
+        """Return indices and linear terms of a block; ``codes`` has shape (columns, records)."""
         columns = np.arange(self.columns)[:, None]
         leaves = [own.reached(codes) for own in self.trees]
         places = np.concatenate([self.bins[columns, codes], *leaves])
         lines = self.values[columns, codes] * self.linear[:, None]
         squares = np.full(codes.shape[1], float((self.scales**2).sum()))
-        for line in lines:  # in one order, whatever the other records
+        for line in lines:  # in the same order for any other records
             squares += line**2
         shortening = 1 / np.sqrt(np.maximum(squares, 1))
         return BasisIndices(places + self.starts[:, None], lines, shortening)
 
     def by_column(self, codes: np.ndarray, column: int, weights: np.ndarray) -> np.ndarray:
-        """Weighted sums of those functions of a block that hang on one column, shape (records, outputs)."""
+        """Return weighted sums of a block's functions of one column, shape (records, outputs)."""
         places, groups = [self.bins[column, codes[column]][None]], [np.array([column])]
         begin = self.columns
         for own in self.trees:
@@ -200,10 +200,10 @@ class Basis:
         return np.asarray(total)
 
     def scores(self, cells: BasisIndices, weights: np.ndarray) -> np.ndarray:
-        """Weighted sums of a block's functions, shape (records, outputs), each record's from itself alone.
+        """Return weighted sums of a block's functions, shape (records, outputs), independent between records.
 
-        Functions are added in one order for every table: where they cancel, a matrix product would round a
-        record by its neighbours.
+        Functions are added in the same order for every table: in a matrix product, the rounding of a record's sum could
+        depend on other records.
         """
         total = np.zeros((cells.places.shape[1], weights.shape[1]))
         for output in range(weights.shape[1]):
@@ -217,7 +217,7 @@ class Basis:
         return total
 
     def sums(self, cells: BasisIndices, factors: np.ndarray, unit: float) -> np.ndarray:
-        """Sums over a block's records of c phi times factors, whole units, shape (functions, outputs).
+        """Return sums over a block's records of c phi times factors, in integer units, shape (functions, outputs).
 
         Each record's contribution to each function is truncated towards zero before it is added.
         """
@@ -231,7 +231,7 @@ class Basis:
         return total
 
     def each(self, cells: BasisIndices, factors: np.ndarray, unit: float) -> np.ndarray:
-        """The terms of :meth:`sums` by record, shape (records, functions, outputs)."""
+        """Return the terms of :meth:`sums` by record, shape (records, functions, outputs)."""
         records, outputs = factors.shape
         found = np.zeros((records, self.size, outputs))
         for output in range(outputs):
@@ -242,7 +242,7 @@ class Basis:
         return found
 
     def matrix(self, codes: np.ndarray) -> np.ndarray:
-        """All functions of synthetic records, float32, shape (records, functions)."""
+        """Return all functions of synthetic records, float32, shape (records, functions)."""
         records, cells = codes.shape[1], self.cells(codes)
         dense = np.zeros((records, self.size), np.float32)
         dense[np.arange(records), cells.places] = self.scales[:, None]

@@ -1,6 +1,6 @@
 """Recalibrates the fitted scores by residuals summed by score (Platt 1999, with a release's noise).
 
-Functions are multiplied by a common factor b, the intercept moves by a; beforehand b is near 1, a near 0.
+Functions are multiplied by a common factor b, the intercept shifts by a; the prior has b near 1, a near 0.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from privfed.learners.private.queries import COUNT
 from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.target_link import Outcome
 
-MIN_STD = 1e-6  #: Least std of a score worth a bin
+MIN_STD = 1e-6  #: Minimum std of a score for binning
 
 
 @dataclass(frozen=True, eq=False)
 class PlattScaling:
-    """Expectations of each bin of the score, by synthetic records."""
+    """Expected values in each bin of the scores, from synthetic records."""
 
     outcome: Outcome  #: the link
     start: np.ndarray  #: intercept, shape (outputs,)
-    added: np.ndarray  #: scores of synthetic records less it, shape (records, outputs)
+    added: np.ndarray  #: scores of synthetic records minus the intercept, shape (records, outputs)
     shares: np.ndarray  #: weights of the synthetic records, mean 1
     cuts: np.ndarray  #: thresholds of the scores, shape (outputs, bins - 1)
 
@@ -31,7 +31,7 @@ class PlattScaling:
     def from_scores(
         cls, outcome: Outcome, start: np.ndarray, added: np.ndarray, shares: np.ndarray
     ) -> PlattScaling | None:
-        """Thresholds between bins of about equal mass; None if the scores are constant."""
+        """Build with thresholds between bins of about equal mass; None if the scores are constant."""
         scores = start + added
         low, high = scores.min(axis=0), scores.max(axis=0)
         if not ((high - low) > MIN_STD).all():
@@ -39,14 +39,14 @@ class PlattScaling:
         at = np.arange(1, SETTINGS.score_bins) / SETTINGS.score_bins
         cuts = np.quantile(scores, at, axis=0).T
         evenly = low[:, None] + (high - low)[:, None] * at
-        cuts = cuts + 1e-3 * (evenly - low[:, None])  # apart, where many scores are alike
+        cuts = cuts + 1e-3 * (evenly - low[:, None])  # kept distinct if many scores are equal
         return cls(outcome, start, added, shares, cuts)
 
     def corrected(self, sums: np.ndarray, noise: float, records: float) -> tuple[float, np.ndarray]:
-        """The most probable factor b and shift a, shape (outputs,), by sums of shape (2, outputs, bins).
+        """Return the MAP factor b and shift a, shape (outputs,), from sums of shape (2, outputs, bins).
 
-        With b and a the n predictions of a bin rise by n (mean then - mean now), over synthetic records; up to
-        noise and sampling (n times a class's own variance) that is the bin's sum of residuals.
+        With b and a the n predictions of a bin increase by n (new mean - old mean), over synthetic records; up to noise
+        and sampling (n times a class's own variance) this is the bin's sum of residuals.
         """
         before, doubt = self._means(1.0, np.zeros(len(self.start))), noise / float(COUNT)
         expected = records * self._by_bin(np.ones_like(self.added), mean=False)
@@ -73,7 +73,7 @@ class PlattScaling:
         return self._by_bin(self.outcome.predictions(scores))
 
     def _by_bin(self, values: np.ndarray, *, mean: bool = True) -> np.ndarray:
-        """Means by output and bin of the scores, or sums over the number of records."""
+        """Return means by output and bin of the scores; if not ``mean``, sums over the number of records."""
         found = np.zeros((len(self.cuts), SETTINGS.score_bins))
         for o, cuts in enumerate(self.cuts):
             bins = np.searchsorted(cuts, self.start[o] + self.added[:, o], side="right")

@@ -1,4 +1,4 @@
-"""Thresholds that all clients share: a record becomes a small integer code for each column."""
+"""Shared thresholds, by which a record gets a small integer code per column."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 from privfed.errors import QueryError
 from privfed.tables.schema import Column, Schema
 
-MOST_CUTS = 250  #: Most cut-offs of one column: codes must fit a byte
-WHOLE = 32  #: Most values of whole numbers of which each gets a bin
-APART = 2.0**-40  #: Least distance of thresholds, as a fraction of the bounds' distance
+MOST_CUTS = 250  #: Maximum thresholds of one column: codes must fit a byte
+WHOLE = 32  #: Maximum number of integer values with a bin each
+APART = 2.0**-40  #: Minimum distance of thresholds, as a fraction of the bounds' distance
 
 
 def one_bin_each(column: Column) -> bool:
-    """Whether every value of the column has a bin of its own from the start."""
+    """Whether every value of the column has its own bin from the start."""
     low, high = column.bounds
     most = MOST_CUTS if column.kind == "category" else WHOLE
     return column.kind != "number" and np.floor(high) - np.ceil(low) + 1 <= most
 
 
 def first_cuts(column: Column, bins: int) -> np.ndarray:
-    """The first thresholds: one for each value, or equal bins over the public bounds."""
+    """Return the first thresholds: one per value, or equal-width bins over the public bounds."""
     low, high = column.bounds
     if one_bin_each(column):
         return np.arange(np.ceil(low) + 1, np.floor(high) + 1)
@@ -30,12 +30,12 @@ def first_cuts(column: Column, bins: int) -> np.ndarray:
 
 
 def settled(knots: np.ndarray, column: Column) -> np.ndarray:
-    """Thresholds strictly inside the bounds and apart; integers where values are."""
+    """Return distinct thresholds strictly inside the bounds; integers for integer columns."""
     low, high = column.bounds
     if column.kind != "number":
         knots = np.ceil(knots)
     knots = np.unique(knots)
-    # as fractions of the bounds: far from zero, a bound less 2^-40 of their distance rounds to the bound
+    # as fractions of the bounds: far from zero, a bound minus 2^-40 of their distance rounds to the bound
     places = (knots - low) / (high - low)
     inside = (places > APART) & (places <= 1 - APART)
     knots, places = knots[inside], places[inside]
@@ -47,15 +47,15 @@ def settled(knots: np.ndarray, column: Column) -> np.ndarray:
 class BinEdges:
     """The shared thresholds."""
 
-    cuts: tuple[tuple[float, ...], ...]  #: rising thresholds of each column; possibly none
+    cuts: tuple[tuple[float, ...], ...]  #: increasing thresholds of each column; possibly none
 
     @classmethod
     def from_arrays(cls, inner: list[np.ndarray]) -> BinEdges:
-        """From one array a column."""
+        """Build from one array per column."""
         return cls(tuple(tuple(float(cut) for cut in own) for own in inner))
 
     def check(self, schema: Schema, columns: int) -> None:
-        """Raise QueryError for another number of columns, too many thresholds, or some that do not rise."""
+        """Raise QueryError for a wrong number of columns, too many thresholds, or ones that do not increase."""
         if len(self.cuts) != columns:
             raise QueryError("malformed", f"cut-offs are needed for {columns} columns")
         for own in self.cuts:
@@ -66,11 +66,11 @@ class BinEdges:
 
     @property
     def sizes(self) -> np.ndarray:
-        """Bins of each column, shape (columns,)."""
+        """Number of bins of each column, shape (columns,)."""
         return np.array([len(own) + 1 for own in self.cuts])
 
     def codes(self, x: np.ndarray) -> np.ndarray:
-        """Thresholds reached, ``x >= cuts[k]`` exactly if ``code > k``; uint8, shape (columns, records)."""
+        """Return codes, with ``x >= cuts[k]`` exactly if ``code > k``; uint8, shape (columns, records)."""
         codes = np.empty((len(self.cuts), len(x)), np.uint8)
         for j, own in enumerate(self.cuts):
             codes[j] = np.searchsorted(np.array(own), x[:, j], side="right")

@@ -1,4 +1,4 @@
-"""Rounds of histograms: where the mass of every column lies, and how much the budget tells."""
+"""Rounds of histograms, to locate every column's mass and estimate the signal-to-noise ratio."""
 
 import math
 import warnings
@@ -27,23 +27,23 @@ from privfed.learners.private.support_posterior import shared
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What the histograms told."""
+    """Results of the histograms."""
 
-    marginals: Marginals  #: where the mass is
-    params: ModelParams  #: the row for how much they tell
+    marginals: Marginals  #: estimated marginal distributions
+    params: ModelParams  #: parameters chosen by signal-to-noise ratio
     purse: RemainingBudget
-    sizes: Mapping[str, float]  #: each client's records, by the first round
-    unit: float  #: noise of a count that would cost the whole budget, in fractions of the records
-    noise: float  #: of a count of the target, in fractions of the records
+    sizes: Mapping[str, float]  #: each client's number of records, from the first round
+    unit: float  #: noise of a count at the whole budget, as a fraction of the records
+    noise: float  #: noise of a count of the target, as a fraction of the records
     classes: Shares | None  #: the classes' fractions of the records; None for a number
 
     def present(self, answer: Answer) -> float:
-        """The records of the clients that answered, in those counted at first."""
+        """Return the answering clients' fraction of the records, by the first counts."""
         return _present(self.sizes, answer)
 
 
 def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
-    """Query all rounds; how much the first tells chooses the model's parameters.
+    """Query all rounds; the first one's signal-to-noise ratio chooses the model's parameters.
 
     Raises:
         NobodyAnswered: no client answered the first round.
@@ -62,7 +62,7 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
     noises = [release.parts["counts"] for release in answer.releases.values()]
     scale = max((p.noise.parameter * float(p.grid) for p in noises if p.noise), default=0.0)
     whole = len(blank) / (2 * scale**2) / float(SETTINGS.histogram_fraction) if scale else None
-    budget = RemainingBudget(whole)  # zCDP, by the cost of the first round
+    budget = RemainingBudget(whole)  # zCDP, from the cost of the first round
     refinement = _Refinement(federation, budget, sizes, blank)
     refinement.join(refinement.told(answer), refinement.ask_target(SETTINGS.target_fraction))
     feigned = 2 * math.sqrt(refinement.uncertain)
@@ -75,7 +75,7 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
             stacklevel=5,
         )
     signal = signal_of(refinement.count / max(unit, 1e-9), len(blank) - 1)
-    # a number's mean comes first where noise alone may be the records that seem to be there
+    # a number's mean comes first if the counts may be noise only
     known = 0.0 if unsure and number else signal
     params = ModelParams.for_signal(known, number=number).with_linear(linear)
     for _ in range(SETTINGS.n_histograms - 1):
@@ -94,7 +94,7 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
 
 @dataclass(frozen=True, eq=False)
 class _Told:
-    """Noisy counts by column, and the variance of the noise in each count."""
+    """Noisy counts by column, and the noise variance of each count."""
 
     rows: list[np.ndarray]
     variance: float
@@ -102,13 +102,13 @@ class _Told:
 
 @dataclass(eq=False)
 class _Refinement:
-    """What is known between two rounds; the target is the last column."""
+    """The state between two rounds; the target is the last column."""
 
     federation: Disclosure
     purse: RemainingBudget
     sizes: Mapping[str, float]
     columns: list[ColumnEstimate]
-    records: float = 0.0  #: by all counts so far
+    records: float = 0.0  #: from all counts so far
     uncertain: float = field(default=math.inf)
     variance: float = field(default=math.inf)
 
@@ -127,10 +127,10 @@ class _Refinement:
         self.join(every, self.ask_target(params.target))
 
     def locating(self, signal: float) -> float:
-        """Fraction of the budget for finding the mass: the more the wider the bounds seem to be.
+        """Return the fraction of the budget for locating the mass, larger for seemingly wider bounds.
 
-        To tell one of M bins from the others, the records in it must be sqrt(2 ln M) times the noise
-        in a count or more, and their ratio is the signal times the root of a tenth of the fraction.
+        To distinguish one of M bins from the others, its records must be at least sqrt(2 ln M) times the noise of a
+        count, and their ratio is the signal times the root of a tenth of the fraction.
         """
         beliefs = [own.beliefs for own in self.columns[:-1]]
         narrow = sum(own.narrow for own in beliefs if own is not None) / max(len(beliefs), 1)
@@ -153,7 +153,7 @@ class _Refinement:
             return None
 
     def told(self, answer: Answer, columns: list[ColumnEstimate] | None = None) -> _Told:
-        """An answer's counts, scaled up to all clients."""
+        """Return an answer's counts, scaled up to all clients."""
         present = _present(self.sizes, answer)
         rows = _rows(answer.total("counts") / present, columns or self.columns)
         return _Told(rows, (answer.deviation("counts") / present) ** 2)
@@ -210,7 +210,7 @@ def _grid(columns: list[ColumnEstimate]) -> BinEdges:
 
 
 def _rows(counts: np.ndarray, columns: list[ColumnEstimate]) -> list[np.ndarray]:
-    """Each column's own counts; noise beyond its bins is dropped."""
+    """Return each column's counts, without noise beyond its bins."""
     if counts.ndim == 1:
         return [np.asarray(counts, float)]
     each = zip(counts, columns, strict=True)

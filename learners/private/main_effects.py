@@ -1,4 +1,4 @@
-"""The first round of gradients: main effects, and how much each column explains."""
+"""The first round of gradients: main effects, and the variance explained by each column."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from privfed.learners.private.settings import SETTINGS
 
 @dataclass(frozen=True, eq=False)
 class MainEffects:
-    """Sums of linear terms and bins, with which any later basis begins."""
+    """Sums of linear terms and bins, the first functions of every later basis."""
 
-    basis: Basis  #: linear terms and bins alone
-    told: NoisyMoments  #: sums of its unscaled functions; infinite variance where a scale was zero
-    share: float  #: fraction of the budget that they cost
+    basis: Basis  #: linear terms and bins only
+    told: NoisyMoments  #: sums of its unscaled functions; infinite variance if a scale was zero
+    share: float  #: fraction of the budget spent
 
     @classmethod
     def from_sums(cls, basis: Basis, sums: np.ndarray, noise: float, share: float) -> MainEffects:
-        """From released sums of scaled functions, shape (functions, outputs), and the std of their noise."""
+        """Build from released sums of scaled functions, shape (functions, outputs), and their noise std."""
         scales = basis.multipliers
         asked = scales > 0
         scales = np.where(asked, scales, 1.0)
@@ -33,7 +33,7 @@ class MainEffects:
         )
 
     def mean_squares(self, marginals: Marginals, variance: float) -> np.ndarray:
-        """What each column explains beyond noise and sampling, by its trend or by its bins."""
+        """Return the mean square explained by each column beyond noise and sampling, by trend or bins."""
         ends = self.basis.columns + np.cumsum(self.basis.widths)
         starts = ends - self.basis.widths
         each = [
@@ -63,7 +63,7 @@ class MainEffects:
         marginals: Marginals,
         variance: float,
     ) -> float:
-        """What ranks explain: by the bins' sums, and by the linear term's as if it were of ranks."""
+        """Return the mean square explained by ranks, from the bins' sums and the linear term's, taken as ranks'."""
         ranks, line = 2 * np.cumsum(mass) - mass - 1, self.basis.values[column]
         spread = marginals.records * max(float(mass @ ranks**2), 1e-3)
         length = marginals.records * max(float(marginals.shares()[column] @ line**2), 1e-3)
@@ -76,9 +76,9 @@ class MainEffects:
         return float(((slope**2).sum() - chance) / spread)
 
     def scale_factors(self, basis: Basis) -> np.ndarray:
-        """Factors of a basis' functions whose sums this round has told too, shape (functions,).
+        """Return scale factors of a basis' functions, with this round's for the shared ones, shape (functions,).
 
-        Noise is then about equal in all directions, so that the subspace keeps what is known.
+        Noise is then about equal in all directions, so that the subspace keeps the known ones.
         """
         scale_factors, own = np.ones(basis.size), basis.multipliers[: self.basis.size]
         ratio = self.basis.multipliers[own > 0] / own[own > 0]
@@ -88,7 +88,7 @@ class MainEffects:
         return scale_factors
 
     def sums(self, basis: Basis, scale_factors: np.ndarray) -> NoisyMoments:
-        """The sums of a basis' functions times these factors."""
+        """Return the sums of a basis' functions times these factors."""
         scales = basis.multipliers[: self.basis.size] * scale_factors[: self.basis.size]
         values = np.zeros((basis.size, self.told.values.shape[1]))
         variance = np.full(basis.size, np.inf)

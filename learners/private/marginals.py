@@ -1,7 +1,7 @@
-"""Marginal distributions of the columns, by rounds of ever finer histograms.
+"""Marginal distributions of the columns, from rounds of increasingly fine histograms.
 
-Noisy counts are shrunk towards what the round before expects, by their noise, so that bounds far too
-wide or heavy tails cost a round and not the resolution.
+Noisy counts are shrunk towards the previous round's expectation, according to their noise, so that far too wide bounds
+or heavy tails cost a round, not resolution.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.support_posterior import SupportPosterior, with_full_bins
 from privfed.tables.schema import Column
 
-LARGEST_LOGIT, LOGITS = 10.0, 401  #: Log-odds at which shares of classes are tried
-EXACT = 1e-12  #: Squared records below which a count is certain: a huge budget adds no noise
+LARGEST_LOGIT, LOGITS = 10.0, 401  #: Grid of log-odds for classes' fractions
+EXACT = 1e-12  #: Variance below which a count is certain, as a huge budget adds no noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,22 +25,22 @@ class ColumnEstimate:
     """One column's estimated counts."""
 
     column: Column  #: the public column
-    cuts: np.ndarray  #: its cut-offs, strictly inside the bounds
-    counts: np.ndarray  #: estimates by bin, none negative
-    variances: np.ndarray | None = None  #: what is left unknown; None before it was counted
+    cuts: np.ndarray  #: thresholds, strictly inside the bounds
+    counts: np.ndarray  #: nonnegative estimates by bin
+    variances: np.ndarray | None = None  #: posterior variances; None before counting
     beliefs: SupportPosterior | None = None  #: None for targets and few values
-    #: noisy counts and the variance of their noise, of all rounds that had these bins
+    #: noisy counts and their noise variance, over all rounds with these bins
     counted: tuple[np.ndarray, float] | None = None
 
     @classmethod
     def blank(cls, column: Column) -> ColumnEstimate:
-        """Before anything is known."""
+        """Return the estimate before any counts."""
         cuts = first_cuts(column, SETTINGS.first_bins)
         return cls(column, cuts, np.zeros(len(cuts) + 1))
 
     @classmethod
     def in_an_interval(cls, column: Column) -> ColumnEstimate:
-        """The same with a support posterior, unless values have bins of their own."""
+        """Return the same with a support posterior, unless each value has its own bin."""
         own = cls.blank(column)
         return (
             own
@@ -50,19 +50,19 @@ class ColumnEstimate:
 
     @property
     def edges(self) -> np.ndarray:
-        """Both bounds, and the thresholds between them."""
+        """Lower bound, thresholds, upper bound."""
         low, high = self.column.bounds
         return np.concatenate([[low], self.cuts, [high]])
 
     @property
     def places(self) -> np.ndarray:
-        """The same as fractions of the bounds, from 0 to 1."""
+        """The edges as fractions of the bounds' interval, from 0 to 1."""
         low, high = self.column.bounds
         return np.asarray((self.edges - low) / (high - low))
 
     @property
     def shares(self) -> np.ndarray:
-        """Estimated fractions of the records, by bin; equal ones where the counts say nothing."""
+        """Estimated fractions of the records by bin; equal if all counts are zero."""
         total = self.counts.sum()
         if total <= 0:
             return np.full(len(self.counts), 1 / len(self.counts))
@@ -74,21 +74,21 @@ class ColumnEstimate:
         return np.concatenate([[0.0], np.cumsum(self.shares)])
 
     def quantiles(self, at: np.ndarray) -> np.ndarray:
-        """Values at some fractions, linear within bins."""
+        """Return quantiles at some fractions, linear within bins."""
         rising = self.reached + 1e-9 * np.arange(len(self.shares) + 1)
         return np.asarray(np.interp(at, rising / rising[-1], self.edges))
 
     def mixed_with_uniform(self, share: float) -> ColumnEstimate:
-        """The same, a fraction of it uniform over the public bounds."""
+        """Return a mixture with a fraction ``share`` of the uniform distribution over the public bounds."""
         share = float(np.clip(share, 0, 1))
         widths = np.diff(self.edges) / (self.edges[-1] - self.edges[0])
         return replace(self, counts=(1 - share) * self.shares + share * widths)
 
     def closer(self, bins: int) -> ColumnEstimate:
-        """The same over bins that are expected to hold equal shares.
+        """Return the same over bins of equal expected mass.
 
-        A last bin far wider than its neighbour is halved towards it, again and again: the bound says little
-        of where a tail ends.
+        An outermost bin far wider than its neighbour is halved repeatedly towards it, as a bound says little about
+        where a tail ends.
         """
         if one_bin_each(self.column):
             return self
@@ -109,11 +109,11 @@ class ColumnEstimate:
         return finer.believed(self.beliefs.over(finer.places), float(self.counts.sum()))
 
     def updated(self, noisy: np.ndarray, variance: float, records: float) -> ColumnEstimate:
-        """Join noisy counts, whose noise has this variance, with what was expected, each by its precision.
+        """Combine noisy counts, with this noise variance, with the expectation, weighted by precision.
 
-        The expectation is the support posterior's, if there is one. Otherwise, over bins not counted before,
-        the excess of the noisy counts' variance tells the counts' own (empirical Bayes); over others, what was
-        left open. Counts are then projected: none negative, and no more than the records.
+        The expectation is the support posterior's, if there is one. Otherwise its variance is, over bins not counted
+        before, the excess of the noisy counts' variance (empirical Bayes); over others, the previous posterior's.
+        Counts are then projected to be nonnegative, with at most the total of the records.
         """
         counted = joined(self.counted, (noisy, variance))
         if self.beliefs is not None:
@@ -130,7 +130,7 @@ class ColumnEstimate:
         return replace(self, counts=counts, variances=trust * variance, counted=counted)
 
     def sharpened(self, records: float) -> ColumnEstimate:
-        """The same if few of the bins may be full, as where values are few; see :func:`.with_full_bins`."""
+        """Return the same allowing for few full bins, as with few values; see :func:`.with_full_bins`."""
         if self.counted is None or (self.beliefs is None and not one_bin_each(self.column)):
             return self
         noisy, variance = self.counted
@@ -145,13 +145,13 @@ class ColumnEstimate:
         return replace(self, counts=held(records * shares, records))
 
     def believed(self, beliefs: SupportPosterior, records: float) -> ColumnEstimate:
-        """The counts of a support posterior over these bins."""
+        """Return the same with a support posterior's counts over these bins."""
         counts = held(records * (beliefs.chances @ beliefs.shares), records)
         return replace(self, counts=counts, beliefs=beliefs)
 
 
 def _spread(noisy: np.ndarray, variance: float, expected: np.ndarray, even: float) -> np.ndarray:
-    """Variance of counts about their expectations, in proportion to these, by what the noise does not explain."""
+    """Return the counts' variances about their expectations, proportional to these, from the excess over noise."""
     scale = np.maximum(expected, SETTINGS.min_expected * even) ** 2
     stray = float(((noisy - expected) ** 2).sum()) - noisy.size * variance
     factor = np.clip(stray / scale.sum(), SETTINGS.min_stray, noisy.size)
@@ -161,7 +161,7 @@ def _spread(noisy: np.ndarray, variance: float, expected: np.ndarray, even: floa
 def joined(
     former: tuple[np.ndarray, float] | None, told: tuple[np.ndarray, float]
 ) -> tuple[np.ndarray, float]:
-    """Two noisy rows with their variances, each by its precision."""
+    """Combine two noisy rows with their variances, weighted by precision."""
     if former is None:
         return told
     trust = former[1] / max(former[1] + told[1], 1e-9)
@@ -169,13 +169,13 @@ def joined(
 
 
 def _halves(width: float, neighbour: float) -> np.ndarray:
-    """The width halved while it stays wider than its neighbour, at most ``max_halvings`` times."""
+    """Return the widths from halving while wider than the neighbour, at most ``max_halvings`` times."""
     pieces = width / 2.0 ** np.arange(1, SETTINGS.max_halvings + 1)
     return np.asarray(pieces[pieces > neighbour])
 
 
 def held(counts: np.ndarray, total: float) -> np.ndarray:
-    """The nearest counts, none negative, with at most this total.
+    """Return the nearest nonnegative counts with at most this total.
 
     Source: projection onto a simplex, Duchi et al. 2008, Figure 1.
     """
@@ -192,18 +192,18 @@ def held(counts: np.ndarray, total: float) -> np.ndarray:
 class Shares:
     """The classes' fractions of the records."""
 
-    means: np.ndarray  #: adding up to one, shape (classes,)
+    means: np.ndarray  #: sum to one, shape (classes,)
     spread: float  #: mean std of their log-odds
 
     @classmethod
     def from_counts(
         cls, counts: np.ndarray, variance: float, records: float, uncertain: float
     ) -> Shares:
-        """Posterior means under Jeffreys' prior, each class against the others.
+        """Return posterior means under Jeffreys' prior, each class against the others.
 
-        A class's share is told by c_k - (sum of c - N) / K, with noisy counts c, shape (classes,), and N
-        ``records``. Its noise has the variance v (1 - 1/K), and N is uncertain too; half a record of each
-        class stands for what no budget could tell.
+        A class's count is estimated by c_k - (sum of c - N) / K, with noisy counts c, shape (classes,), and N
+        ``records``. Its noise has variance v (1 - 1/K), and N is uncertain, too; half a record per class is Jeffreys'
+        own correction, at any budget.
         """
         classes = len(counts)
         shares = (counts - (counts.sum() - records) / classes) / records
@@ -215,7 +215,7 @@ class Shares:
         chances = np.exp(prior - far / 2 - (prior - far / 2).max(axis=1, keepdims=True))
         chances /= chances.sum(axis=1, keepdims=True)
         means = (records * (chances @ grid) + 0.5) / (records + classes / 2)
-        # centred first: a difference of squares could be less than none
+        # centred first: a difference of squares could be negative
         away = logits - (chances @ logits)[:, None]
         spreads = np.sqrt((chances * away**2).sum(axis=1))
         return cls(means / means.sum(), float(spreads.mean()))
@@ -225,7 +225,7 @@ class Shares:
 class Marginals:
     """All columns' estimates."""
 
-    features: tuple[ColumnEstimate, ...]  #: of each feature
+    features: tuple[ColumnEstimate, ...]  #: by feature
     target: ColumnEstimate  #: of the target
     records: float  #: how many there are, at least one
     signal: float  #: see :func:`signal_of`
@@ -254,15 +254,15 @@ class Marginals:
 
 
 def padded(rows: list[np.ndarray]) -> np.ndarray:
-    """Rows of different lengths as one matrix, padded with zeros."""
+    """Stack rows of different lengths into a matrix, padded with zeros."""
     width = max(len(row) for row in rows)
     return np.array([np.pad(np.asarray(row, float), (0, width - len(row))) for row in rows])
 
 
 def total_of(counts: list[np.ndarray], variances: list[float]) -> tuple[float, float]:
-    """The number of records by noisy counts of several columns, and its variance.
+    """Return the number of records from noisy counts of several columns, and its variance.
 
-    Weighted least squares: each column's sum weighs one over its bins times their variance.
+    Weighted least squares: each column's sum has weight one over its bins times their variance.
     """
     weights = [
         1 / (len(own) * (variance + 1e-9)) for own, variance in zip(counts, variances, strict=True)
@@ -272,8 +272,8 @@ def total_of(counts: list[np.ndarray], variances: list[float]) -> tuple[float, f
 
 
 def signal_of(ratio: float, columns: int) -> float:
-    """Signal-to-noise ratio N sqrt(2 rho / K) sqrt(10 / p) for K clients of one rho and p columns.
+    """Return the signal-to-noise ratio N sqrt(2 rho / K) sqrt(10 / p) for K clients of one rho and p columns.
 
-    It chooses the model's size; ``ratio`` is of records to the noise of one count at the whole budget.
+    It chooses the model's size; ``ratio`` is records over the noise of one count at the whole budget.
     """
     return ratio * math.sqrt(10 / max(columns, 3))

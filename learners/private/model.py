@@ -16,13 +16,13 @@ from privfed.learners.private.target_link import Outcome
 from privfed.tables.schema import Schema
 
 UNKNOWN = "no gradient was released: nothing is known of how far the model is off"
-SHAPE_RECORDS = 300  #: Made-up records that a partial dependence is a mean over
-#: Scores of made-up records that a permutation importance is a mean over, and draws of their errors
+SHAPE_RECORDS = 300  #: Number of synthetic records for partial dependences
+#: Numbers of synthetic records and of error draws for permutation importances
 IMPORTANCE_RECORDS, ERROR_DRAWS = 2000, 300
 
 
 def deviations_of(level: float) -> float:
-    """Half an interval of some probability, in standard deviations; InputError outside (0, 1)."""
+    """Return an interval's half-width in standard deviations, by its level (InputError: outside (0, 1))."""
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, not {level!r}; write level = 0.9")
     return float(ndtri((1 + level) / 2))
@@ -39,19 +39,20 @@ class PrivateModel:
     start: np.ndarray  #: intercept, shape (outputs,)
     means: np.ndarray  #: of each unscaled function over the synthetic records, shape (functions,)
     deviations: np.ndarray  #: their std
-    shares: np.ndarray  #: of the records by column and code, shape (columns, codes)
+    shares: np.ndarray  #: fractions of the records by column and code, shape (columns, codes)
     ranked: bool  #: whether linear terms are mid-ranks of the codes
-    limits: np.ndarray  #: between which each column's linear term rises, shape (columns, 2)
-    rounds: int  #: gradients that it was fitted to
-    records: float  #: about how many there were
+    limits: np.ndarray  #: interval of each column's linear term, shape (columns, 2)
+    rounds: int  #: number of gradients in the fit
+    records: float  #: estimated number of records
     source: SyntheticSource  #: of synthetic records
-    #: of the outputs' weights of the source's directions, shape (outputs, directions, directions)
+    #: covariances of the outputs' weights of the source's directions, shape (outputs, directions,
+    #: directions)
     covariance: np.ndarray | None
-    #: mean square of what the functions cannot express of each output's scores, by the prior, shape (outputs,)
+    #: prior mean square of each output's scores that the functions cannot express, shape (outputs,)
     unexpressed: np.ndarray = field(default_factory=lambda: np.zeros(1))
-    #: of each output's scores, against a truth of other trees
+    #: errors of each output's scores against a truth of other trees
     errors: tuple[EstimationError, ...] = ()
-    others: tuple[Trees, ...] = ()  #: those trees, as many as the basis has
+    others: tuple[Trees, ...] = ()  #: the other trees, as many as in the basis
 
     @cached_property
     def effects(self) -> np.ndarray:
@@ -59,7 +60,7 @@ class PrivateModel:
         return np.asarray(self.weights * self.basis.multipliers[:, None])
 
     def scores(self, x: np.ndarray) -> np.ndarray:
-        """F of encoded records, shape (rows, outputs), block by block."""
+        """Return F of encoded records, shape (rows, outputs), computed by block."""
         basis = self.basis
         found = np.empty((len(x), len(self.start)))
         for chosen in basis.blocks(len(x)):
@@ -67,14 +68,14 @@ class PrivateModel:
         return np.asarray(self.start + found)
 
     def predictions(self, x: np.ndarray) -> np.ndarray:
-        """Probabilities by class, or numbers on the common scale; shape (rows, outputs)."""
+        """Return probabilities by class, or numbers on the common scale; shape (rows, outputs)."""
         return self.outcome.predictions(self.scores(x))
 
     def score_deviations(self, x: np.ndarray) -> np.ndarray:
-        """Posterior std of F of encoded records, what no function expresses included; shape (rows, outputs).
+        """Return the posterior std of F of encoded records, including misspecification; shape (rows, outputs).
 
         Raises:
-            InputError: it is not known, for there was no round.
+            InputError: unknown, as there was no round.
         """
         found = np.empty((len(x), len(self.start)))
         for chosen in self.basis.blocks(len(x)):
@@ -83,7 +84,7 @@ class PrivateModel:
         return np.asarray(np.sqrt(found**2 + self.unexpressed))
 
     def of_others(self, codes: np.ndarray) -> np.ndarray:
-        """The other functions of records, by their codes, float32, shape (records, functions)."""
+        """Return the other trees' functions of records by codes, float32, shape (records, functions)."""
         return replace(self.basis, trees=self.others).matrix(codes)
 
     def _deviations(self, directions: np.ndarray) -> np.ndarray:
@@ -93,15 +94,15 @@ class PrivateModel:
         return np.asarray(np.sqrt(np.maximum(np.stack(spread, axis=1), 0)))
 
     def partial_dependence(self, column: int, output: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Mean F by a column's code over made-up records, less its mean; and the root of its mean square error.
+        """Return centred mean F by a column's code over synthetic records, and its root mean square error.
 
         Returns:
-            both of shape (codes,), of several classes of the log-odds of one against the rest: the latter of what noise,
-            sampling and the basis' few trees miss of the truth's mean over the records of a code. Of a model saved
-            without :attr:`errors` its posterior std.
+            both of shape (codes,); for several classes, of the log-odds of one against the rest. The error is against
+            the truth's mean over the records of a code, by noise, sampling and the basis' few trees; for a model saved
+            without :attr:`errors` it is the posterior std.
 
         Raises:
-            InputError: it is not known, for there was no round.
+            InputError: unknown, as there was no round.
         """
         rng = np.random.default_rng(0)
         codes, weights, _ = self.source.draw(self.basis, SHAPE_RECORDS, rng)
@@ -127,18 +128,19 @@ class PrivateModel:
         return heights - shares @ heights, np.sqrt(np.sum(each, axis=0))
 
     def permutation_importances(self, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """How far F moves where a column has another made-up record's value (Breiman 2001, Section 10), with intervals.
+        """Return permutation importances for F on synthetic records (Breiman 2001, Section 10), with intervals.
 
-        The root T of half the mean square of these differences d: where columns do not hang together, of what F's
-        variance loses without the column (Sobol' 1993). With their errors e the truth's is the same of d + e: its
-        quantiles are the ends. The lower is that of T + d . e / |d| if this is less, for d may hold noise as well as
-        lack it, and zero where e alone may be as large as d. Of several classes F are all classes' log-odds.
+        T is the root of half the mean square of d, the change of F when a column has another synthetic record's value:
+        for independent columns, of the variance of F due to the column (Sobol' 1993). With errors e the truth's is that
+        of d + e, whose quantiles are the ends. The lower end is that of T + d . e / |d| if smaller, as d may contain
+        noise as well as lack it, and zero if e alone may be as large as d. For several classes F are all classes'
+        log-odds.
 
         Returns:
-            of shapes (columns,) and (columns, 2).
+            importances, shape (columns,), and intervals, shape (columns, 2).
 
         Raises:
-            InputError: nothing is known of the errors.
+            InputError: the errors are unknown.
         """
         reach = deviations_of(level)
         if not self.errors:
@@ -172,7 +174,7 @@ class PrivateModel:
         return found, ends
 
     def _drawn(self, rng: np.random.Generator) -> list[np.ndarray]:
-        """Weights of the functions and of the other ones, by which scores and draws of their errors are sums.
+        """Return weights of both kinds of functions, whose sums are scores and draws of their errors.
 
         Returns:
             two arrays, float32, shape (functions, outputs x (1 + draws)).
@@ -184,7 +186,7 @@ class PrivateModel:
         return [np.concatenate(tables, axis=1).astype(np.float32) for tables in (own, others)]
 
     def _against(self, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Scores or log-odds of records, and their errors, shapes (outputs, records, 1) and (..., draws)."""
+        """Return scores or log-odds of records, and their errors, shapes (outputs, records, 1) and (..., draws)."""
         both = sums.reshape(len(sums), len(self.start), -1)
         scores = self.start + both[..., 0]
         each = [self.outcome.log_odds(scores, k) for k in range(len(self.start))]
@@ -193,12 +195,12 @@ class PrivateModel:
         return np.array([own for own, _ in each])[..., None], errors
 
     def trees(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """The trees as a forest reads them.
+        """Yield the trees in a forest's form.
 
         Yields:
             columns of the levels, shape (depth,); thresholds, right being ``x >= threshold``, shape (depth,),
-            infinite where a level does not split; and leaves' scores, shape (2^depth, outputs), the first
-            level being the lowest bit of a leaf's number.
+            infinite if a level does not split; and leaves' scores, shape (2^depth, outputs), with the first level
+                as the lowest bit of a leaf's index.
         """
         basis, effects = self.basis, self.effects
         group = basis.columns
@@ -218,11 +220,11 @@ class PrivateModel:
         return own[code - 1] if code <= len(own) else math.inf
 
     def steps(self, column: int) -> tuple[np.ndarray, np.ndarray]:
-        """What a column alone adds to the scores.
+        """Return a column's main effect on the scores.
 
         Returns:
-            rising thresholds, shape (cuts,), and what each interval between them adds (a linear term at
-            the interval's middle), shape (cuts + 1, outputs).
+            increasing thresholds, shape (cuts,), and the effect of each interval between them (a linear term's at the
+            midpoint), shape (cuts + 1, outputs).
         """
         basis, effects = self.basis, self.effects
         cuts = np.array(basis.grid.cuts[column])

@@ -1,4 +1,4 @@
-"""The budget of a private learner by kind and round; what no round needs goes to the gradients."""
+"""The budget of a private learner by kind and round; unused parts go to the gradients."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -37,9 +37,9 @@ QUERIES: tuple[type[Query], ...] = (
 
 
 def private(epsilon: Number, delta: Number) -> Policy:
-    """Gaussian noise on every query, under zCDP: finite from end to end.
+    """Return a policy with Gaussian noise on every query, under zCDP.
 
-    Asked as often as their times say at the guards' own spends, the queries cost exactly rho.
+    At the guards' own spends and ``times``, the queries cost exactly rho.
     """
     budget = Budget.of(epsilon, delta)
     rho = largest_rho(budget.epsilon, budget.delta)
@@ -47,7 +47,7 @@ def private(epsilon: Number, delta: Number) -> Policy:
 
 
 def guards(rho: Fraction) -> Mapping[str, tuple[Guard, ...]]:
-    """A guard for each kind of query, of a budget in zCDP."""
+    """Return a guard for each kind of query, for a budget in zCDP."""
     own = SETTINGS
     spare = own.once_fraction + (own.n_histograms - 1) * own.histogram_fraction
     gradient, most = own.gradient_fraction / MAX_ROUNDS, own.gradient_fraction + spare
@@ -66,7 +66,7 @@ def guards(rho: Fraction) -> Mapping[str, tuple[Guard, ...]]:
 
 
 class RemainingBudget:
-    """What is left after the first histogram, of a client's rho (zCDP); None where releases are exact."""
+    """A client's remaining rho (zCDP) after the first histogram; None if releases are exact."""
 
     def __init__(self, rho: float | None) -> None:
         self.rho = rho
@@ -74,11 +74,11 @@ class RemainingBudget:
         self._left = 1 - SETTINGS.histogram_fraction
 
     def paid(self, share: Fraction) -> None:
-        """Subtract a query of a fixed fraction."""
+        """Subtract the cost of a query with a fixed fraction."""
         self._left -= share
 
     def part(self, share: Fraction | float) -> Fraction | None:
-        """Take a fraction of rho (a float's to a thousandth); None leaves it to the owner."""
+        """Spend a fraction of rho (a float's to a thousandth); None leaves the spend to the owner."""
         if isinstance(share, float):
             share = Fraction(share).limit_denominator(1000)
         share = min(share, self._left)
@@ -88,12 +88,12 @@ class RemainingBudget:
         return (self._rho * share).limit_denominator(10**12) * (1 - Fraction(1, 10**9))
 
     def rest(self, rounds: int) -> Fraction | None:
-        """Take an even part of what is left for so many more rounds, this one among them."""
+        """Spend an equal part of the remainder for ``rounds`` rounds, including this one."""
         return self.part(self._left / rounds)
 
 
 def schedule(schema: Schema, outcome: Outcome) -> Sequence[Planned]:
-    """Every query as often as it may be asked, before anything is known of the data."""
+    """Return every query as often as it may be sent, for pricing without data."""
     features, bins = len(schema.features), SETTINGS.first_bins
     every = BinEdges.from_arrays([first_cuts(column, bins) for column in schema.columns])
     grid = BinEdges(every.cuts[:features])

@@ -1,9 +1,9 @@
 """Approximate MAP weights from noisy moments, under a Gaussian prior.
 
-The model is F = intercept + phi . w, with moments g(w) = N E[c phi (prediction - mean)] over synthetic
-records. Releases tell t = sum of c phi (target - mean) over real records, whatever the round. The weights
-trade g(w) = t, up to sampling and noise, against the prior. Where c is below one (:class:`.Basis`), this is
-weighted least squares; sampling has c^2 and is taken to have c, which errs towards too much of it.
+The model is F = intercept + phi . w, with moments g(w) = N E[c phi (prediction - mean)] over synthetic records.
+Releases estimate t = sum of c phi (target - mean) over real records, in any round. The weights balance g(w) = t, up to
+sampling and noise, against the prior. If c is below one (:class:`.Basis`), this is weighted least squares; sampling
+variance has c^2 but is computed with c, which overestimates it.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from scipy.linalg import cho_solve, cholesky, qr, solve_triangular
 from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.target_link import Outcome
 
-SWEEPS = 2  #: How often all groups are tried in turn
-#: Factors of the likeliest scales that means over scales are taken of
+SWEEPS = 2  #: Number of sweeps over all groups
+#: Factors of the likeliest scales, for averages over scales
 SCALE_FACTORS = 2.0 ** np.arange(-2.0, 2.25, 0.5)
 
 
 @dataclass(frozen=True, eq=False)
 class MarginalLikelihood:
-    """Of sums t ~ N(0, sum over groups g of s_g^2 M_g + rest), by output."""
+    """Marginal likelihood of sums t ~ N(0, sum over groups g of s_g^2 M_g + rest), by output."""
 
     values: Sequence[np.ndarray]  #: t by output, each of shape (directions,)
     moved: Sequence[Sequence[np.ndarray]]  #: M_g = G A_g G' by output, (directions, directions)
     rest: Sequence[np.ndarray]  #: covariance that does not depend on the scales s, by output
-    share: float = 1.0  #: factor of the logarithm, where several evidences are of the same sums
+    share: float = 1.0  #: factor of the logarithm, if several evidences use the same sums
 
     def halved(self, other: MarginalLikelihood) -> MarginalLikelihood:
-        """The mean of this and another, on the same scales by the same sums."""
+        """Return the mean of this and another, for the same scales and sums."""
         return MarginalLikelihood(
             [*self.values, *other.values],
             [*self.moved, *other.moved],
@@ -47,7 +47,7 @@ class MarginalLikelihood:
         return [np.array(moved).reshape(len(moved), -1) for moved in self.moved]
 
     def likelihood(self, scales: np.ndarray) -> float:
-        """The log-likelihood up to a constant; ``scales`` has shape (groups,)."""
+        """Return the log-likelihood up to a constant; ``scales`` has shape (groups,)."""
         found, squares = 0.0, scales**2
         for values, moved, rest in zip(self.values, self._rows, self.rest, strict=True):
             root = factor((squares @ moved).reshape(rest.shape) + rest)
@@ -56,7 +56,7 @@ class MarginalLikelihood:
         return self.share * found
 
     def density(self, scales: np.ndarray, unit: float) -> float:
-        """The logarithm of the posterior density of the scales' logarithms, up to a constant.
+        """Return the log posterior density of the scales' logarithms, up to a constant.
 
         ``unit`` is the scale of :class:`.ModelParams`.
         """
@@ -64,7 +64,7 @@ class MarginalLikelihood:
         return self.likelihood(scales) - stray / (2 * SETTINGS.log_scale_std**2)
 
     def factor_chances(self, scales: np.ndarray, unit: float) -> np.ndarray:
-        """Posterior probabilities of :data:`SCALE_FACTORS`, were the scales all one of them times these."""
+        """Return posterior probabilities of :data:`SCALE_FACTORS` as a common factor of these scales."""
         logs = np.array([self.density(factor * scales, unit) for factor in SCALE_FACTORS])
         chances = np.exp(logs - logs.max())
         return np.asarray(chances / chances.sum())
@@ -72,10 +72,10 @@ class MarginalLikelihood:
     def likeliest(self, scales: np.ndarray, unit: float) -> np.ndarray:
         """Maximise the posterior density of the scales, shape (groups,), coordinate by coordinate.
 
-        It begins at the best of the given scales and common ones; ``unit`` as in :meth:`density`.
+        It starts at the best of the given scales and common ones; ``unit`` as in :meth:`density`.
         """
 
-        tried_before: dict[bytes, float] = {}  # sweeps come by the same scales again
+        tried_before: dict[bytes, float] = {}  # sweeps revisit the same scales
 
         def density(logs: np.ndarray) -> float:
             if (key := logs.tobytes()) not in tried_before:
@@ -104,20 +104,20 @@ class MarginalLikelihood:
 
 
 def factor(system: np.ndarray) -> np.ndarray:
-    """Cholesky factor, the diagonal raised by rounding's size."""
+    """Return the Cholesky factor, with the diagonal raised by about the rounding error."""
     enough = 1e-9 * float(np.trace(system)) / len(system) + 1e-12
     system = system.copy()
     system.ravel()[:: len(system) + 1] += enough
     return np.asarray(cholesky(system, lower=True, overwrite_a=True, check_finite=False))
 
 
-POWERS = 3  #: Times that a random subspace is multiplied by the moments
-HALVINGS = 4  #: Lengths of a step that are tried: 1, 1/2, 1/4,
+POWERS = 3  #: Power iterations of a random subspace
+HALVINGS = 4  #: Step lengths that are tried: 1, 1/2, 1/4,
 
 
 @dataclass(frozen=True, eq=False)
 class Subspace:
-    """Leading directions of the functions, by synthetic records."""
+    """Leading directions of the functions, from synthetic records."""
 
     axes: np.ndarray  #: orthonormal columns, shape (functions, directions)
     features: np.ndarray  #: of the synthetic records, shape (records, directions)
@@ -127,13 +127,13 @@ class Subspace:
     def from_matrix(
         cls, matrix: np.ndarray, most: int, rng: np.random.Generator, kept: np.ndarray
     ) -> Subspace:
-        """Functions to keep, and the others' directions of the largest second moments, by powers of a random subspace.
+        """Return kept functions and the others' directions of largest second moments, by randomized power iteration.
 
         Args:
             matrix: functions of the synthetic records, float32, shape (records, functions).
-            most: directions.
+            most: maximum number of directions.
             rng: draws the random subspace.
-            kept: indices of functions that are directions themselves, unless they were more than half.
+            kept: indices of functions that are directions themselves, unless more than half would be.
 
         Source: Halko, Martinsson and Tropp 2011, Algorithm 4.4.
         """
@@ -156,14 +156,14 @@ class NoisyMoments:
     """Estimate of t after some rounds."""
 
     values: np.ndarray  #: by function, shape (functions, outputs)
-    variance: np.ndarray  #: of its noise, shape (functions,); infinite where untold
+    variance: np.ndarray  #: noise variance, shape (functions,); infinite if not released
 
     def rescaled(self, scale_factors: np.ndarray) -> NoisyMoments:
-        """Of functions times these factors."""
+        """Return the moments of functions times these factors."""
         return NoisyMoments(self.values * scale_factors[:, None], self.variance * scale_factors**2)
 
     def along(self, axes: np.ndarray) -> ProjectedMoments:
-        """In the subspace spanned by the columns of ``axes``."""
+        """Return the moments in the subspace spanned by the columns of ``axes``."""
         return ProjectedMoments(axes.T @ self.values, (axes * self.variance[:, None]).T @ axes)
 
 
@@ -172,17 +172,17 @@ class ProjectedMoments:
     """Estimate of t in the subspace, at some weights."""
 
     values: np.ndarray  #: at some weights, shape (directions, outputs)
-    noise: np.ndarray  #: its covariance, shape (directions, directions)
+    noise: np.ndarray  #: noise covariance, shape (directions, directions)
     slopes: np.ndarray | None = None  #: dt/dw, (outputs, directions, directions); None for 0
 
     def at(self, step: np.ndarray) -> np.ndarray:
-        """The values a step away from those weights; ``step`` has shape (directions, outputs)."""
+        """Return the values a step away from those weights; ``step`` has shape (directions, outputs)."""
         if self.slopes is None:
             return self.values
         return np.asarray(self.values + np.einsum("oij,jo->io", self.slopes, step))
 
     def jacobian(self, curvature: np.ndarray, output: int) -> np.ndarray:
-        """G = H - dt/dw, of synthetic records' curvature H."""
+        """Return G = H - dt/dw, for the synthetic records' curvature H."""
         return curvature if self.slopes is None else curvature - self.slopes[output]
 
 
@@ -190,10 +190,10 @@ class ProjectedMoments:
 class Prior:
     """w ~ N(0, C), C = sum over g of s_g^2 A_g + free^2 c c'."""
 
-    groups: np.ndarray  #: A_g = V_g' V_g of V's rows of a kind, (groups, directions, directions)
+    groups: np.ndarray  #: A_g = V_g' V_g of V's rows of a group, (groups, directions, directions)
     scales: np.ndarray  #: s, standard deviations of scaled weights, shape (groups,)
     constant: np.ndarray  #: c, of the function 1, shape (directions,)
-    free: float  #: standard deviation of what the prior lets it add
+    free: float  #: prior standard deviation of its weight
 
     @property
     def level(self) -> np.ndarray:
@@ -212,7 +212,7 @@ class Prior:
         return factor(self.covariance + little * np.eye(len(self.constant)))
 
     def against(self, weights: np.ndarray) -> float:
-        """w' C^-1 w over all outputs."""
+        """Return w' C^-1 w summed over all outputs."""
         own = solve_triangular(self.root, weights, lower=True, check_finite=False)
         return float((own**2).sum())
 
@@ -234,13 +234,13 @@ class WeightPosterior:
     leading: Subspace  #: directions and synthetic records
     shares: np.ndarray  #: weights of the synthetic records, mean 1, times c of :class:`.Basis`
     outcome: Outcome  #: the link
-    start: np.ndarray  #: score of a record without any function, shape (outputs,)
-    means: np.ndarray  #: predictions there, shape (outputs,)
+    start: np.ndarray  #: score if all functions are zero, shape (outputs,)
+    means: np.ndarray  #: predictions at that score, shape (outputs,)
     records: float  #: N
     prior: Prior  #: of the weights
 
     def predictions(self, weights: np.ndarray) -> np.ndarray:
-        """Of the synthetic records, shape (records, outputs)."""
+        """Return predictions for the synthetic records, shape (records, outputs)."""
         return self.outcome.predictions(self.start + self.leading.features @ weights)
 
     def at(self, weights: np.ndarray) -> Linearization:
@@ -251,35 +251,35 @@ class WeightPosterior:
         return Linearization(weights, predictions, self.told(predictions), curvatures)
 
     def expected(self, predictions: np.ndarray) -> np.ndarray:
-        """N E[c phi (prediction - mean)], shape (functions, outputs)."""
+        """Return N E[c phi (prediction - mean)], shape (functions, outputs)."""
         rest = ((predictions - self.means) * self.shares[:, None]).astype(np.float32)
         return np.asarray(self.leading.functions.T @ rest, float) * (self.records / len(rest))
 
     def curvatures(self, predictions: np.ndarray) -> np.ndarray:
-        """N E[c irls_weight phi^2] of each function, the mean over outputs; shape (functions,)."""
+        """Return N E[c irls_weight phi^2] of each function, averaged over outputs; shape (functions,)."""
         heavy = self.shares * self.outcome.variances(predictions).mean(axis=1)
         squares = heavy.astype(np.float32) @ self.leading.functions**2
         return np.asarray(squares, float) * (self.records / len(heavy))
 
     def told(self, predictions: np.ndarray) -> np.ndarray:
-        """Expected moments in the subspace, shape (directions, outputs)."""
+        """Return the expected moments in the subspace, shape (directions, outputs)."""
         rest = (predictions - self.means) * self.shares[:, None]
         return np.asarray(self.leading.features.T @ rest) * (self.records / len(rest))
 
     def curvature(self, irls_weights: np.ndarray) -> np.ndarray:
-        """N E[c irls_weight phi phi'], shape (directions, directions)."""
+        """Return N E[c irls_weight phi phi'], shape (directions, directions)."""
         own = self.leading.features * np.sqrt(self.shares * irls_weights)[:, None]
         return np.asarray(own.T @ own) * (self.records / len(own))
 
     def weights(
         self, sums: ProjectedMoments, local: Linearization, sampling: float, steps: int = 2
     ) -> np.ndarray:
-        """Gauss-Newton steps w = C G' (G C G' + s H + V)^-1 (t(w) - g(w) + G w), with backtracking.
+        """Take Gauss-Newton steps w = C G' (G C G' + s H + V)^-1 (t(w) - g(w) + G w), with backtracking.
 
-        V is the noise of the sums t, told at ``local``, and s (``sampling``) the variance that sampling and
-        errors of synthetic records add. H is the synthetic records' curvature, and G = H - dt/dw what rounds
-        make of it. Of several classes each has K / (K - 1) of the softmax's diagonal, exact along weights that
-        sum to zero where probabilities are equal; elsewhere steps are halved until the posterior's misfit falls.
+        V is the noise of the sums t, estimated at ``local``, and s (``sampling``) the variance added by sampling and
+        errors of synthetic records. H is the synthetic records' curvature, and G = H - dt/dw its correction by the
+        rounds. For several classes each has K / (K - 1) of the softmax's diagonal, exact along weights that sum to zero
+        at equal probabilities; elsewhere steps are halved until the posterior's misfit decreases.
         """
         start = now = local
         for left in range(steps, 0, -1):
@@ -313,7 +313,7 @@ class WeightPosterior:
         wanted: np.ndarray,
         sampling: float,
     ) -> np.ndarray:
-        """The best of a whole step, its half, and so on, or none."""
+        """Return the best of a full step, half of it, and so on, or no step."""
         least_noise = 1e-9 * float(np.trace(now.curvatures[0])) * np.eye(len(wanted))
         roots = [factor(sampling * own + sums.noise + least_noise) for own in now.curvatures]
 
@@ -339,7 +339,7 @@ class WeightPosterior:
     def evidence(
         self, sums: ProjectedMoments, local: Linearization, sampling: float
     ) -> MarginalLikelihood:
-        """Marginal likelihood of the prior's scales, by sums told at ``local``."""
+        """Return the marginal likelihood of the prior's scales, from sums at ``local``."""
         right = sums.values - local.told
         jacobian = [sums.jacobian(own, output) for output, own in enumerate(local.curvatures)]
         return MarginalLikelihood(
@@ -352,11 +352,11 @@ class WeightPosterior:
         )
 
     def scaled(self, scales: np.ndarray) -> WeightPosterior:
-        """The same with another prior."""
+        """Return the same with other scales of the prior."""
         return replace(self, prior=replace(self.prior, scales=scales))
 
     def smaller(self, evidence: MarginalLikelihood) -> list[tuple[float, WeightPosterior]]:
-        """The same under priors up to this one, with their probabilities."""
+        """Return the same under fractions of this prior's scales, with their probabilities."""
         logs = [
             evidence.likelihood(share * self.prior.scales) + math.log(share)
             for share in SETTINGS.prior_fractions
@@ -376,7 +376,7 @@ def mixed(
     local: Linearization,
     sampling: float,
 ) -> np.ndarray:
-    """The mean of :meth:`.WeightPosterior.weights` over priors."""
+    """Return the mean of :meth:`.WeightPosterior.weights` over priors."""
     own = [chance * one.weights(sums, local, sampling) for chance, one in priors]
     return np.asarray(sum(own))
 
@@ -388,11 +388,11 @@ def covariance(
     sampling: float,
     output: int = 0,
 ) -> np.ndarray:
-    """Covariance of an output's weights, shape (directions, directions).
+    """Return the covariance of an output's weights, shape (directions, directions).
 
-    By prior, S = C - C G' (G C G' + s H + V)^-1 G C; over priors, their mean and the spread of
-    :meth:`.WeightPosterior.weights` between them. Noise and sampling are in it, what the functions
-    cannot express is not.
+    By prior, S = C - C G' (G C G' + s H + V)^-1 G C; over priors, their mean plus the variance of
+    :meth:`.WeightPosterior.weights` between them. It includes noise and sampling, but not
+    misspecification.
     """
     curvature = local.curvatures[output]
     jacobian = sums.jacobian(curvature, output)
@@ -411,26 +411,26 @@ def covariance(
 
 @dataclass(frozen=True, eq=False)
 class EstimationError:
-    """Second moments of what linear functionals of an output's scores miss of the truth's.
+    """Second moments of errors of linear functionals of an output's scores.
 
-    The prior is one of random functions, of which the basis holds a few. Under it the truth is psi . u,
-    u ~ N(0, D), where psi are others. Scores phi . K t, fitted to sums t = A psi . u + noise, miss of it
-    (psi - phi K A psi) . u - phi . K noise; that is linear in psi D psi', so that a few functions give its mean
-    over all that the prior may draw (Rasmussen and Williams 2006, Chapter 2).
+    The prior is over random functions, and the basis has a few of them. Under it the truth is psi . u, u ~ N(0, D), for
+    other functions psi. Scores phi . K t, fitted to sums t = A psi . u + noise, have the error (psi - phi K A psi) . u
+    - phi . K noise. Its second moment is linear in psi D psi', so that a few functions estimate the mean over all draws
+    of the prior (Rasmussen and Williams 2006, Chapter 2).
     """
 
-    noise: np.ndarray  #: covariance of K noise, sampling included, shape (directions, directions)
+    noise: np.ndarray  #: covariance of K noise, including sampling, shape (directions, directions)
     fitted: np.ndarray  #: K A, float32, shape (directions, functions psi)
-    #: D's diagonal, shape (functions psi,), a mean over :data:`SCALE_FACTORS`
+    #: D's diagonal, shape (functions psi,), averaged over :data:`SCALE_FACTORS`
     variances: np.ndarray
     chances: np.ndarray  #: probabilities of these
 
     def squares(self, functions: np.ndarray, directions: np.ndarray) -> np.ndarray:
-        """Mean square errors of functionals, shape (functionals,).
+        """Return mean square errors of functionals, shape (functionals,).
 
         Args:
-            functions: what they make of psi, shape (functionals, functions psi).
-            directions: what they make of phi, shape (functionals, directions).
+            functions: the functionals of psi, shape (functionals, functions psi).
+            directions: the functionals of phi, shape (functionals, directions).
         """
         missed = functions - directions @ self.fitted
         noise = np.einsum("ij,ij->i", directions @ self.noise, directions)
@@ -439,13 +439,13 @@ class EstimationError:
     def covariances(
         self, functions: np.ndarray, directions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Second moments of functionals' errors, all of them and by noise and sampling; (functionals, functionals)."""
+        """Return second moments of functionals' errors, in total and by noise and sampling, each square."""
         missed = functions - directions @ self.fitted
         noise = directions @ self.noise @ directions.T
         return np.asarray((missed * self.variances) @ missed.T + noise), np.asarray(noise)
 
     def drawn(self, draws: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Draws of what errors are linear in: those of functionals are ``functions @ first + directions @ second``.
+        """Return draws (first, second) such that errors are ``functions @ first + directions @ second``.
 
         Returns:
             float32, of shapes (functions, draws) and (directions, draws).
@@ -459,7 +459,7 @@ class EstimationError:
         return missed.astype(np.float32), along.astype(np.float32)
 
     def scaled(self, factor: float) -> EstimationError:
-        """Of scores times a factor."""
+        """Return the errors of scores times a factor."""
         return replace(self, noise=factor**2 * self.noise, variances=factor**2 * self.variances)
 
 
@@ -472,16 +472,17 @@ def estimation_error(
     scales: tuple[np.ndarray, np.ndarray],
     output: int = 0,
 ) -> EstimationError:
-    """The errors of weights, K being the mean over priors.
+    """Return the errors of the weights, with K averaged over priors.
 
     Args:
         priors: those of :func:`covariance`.
-        sums: told at ``local``.
-        local: where the curvature is taken.
+        sums: estimated at ``local``.
+        local: linearization for the curvature.
         sampling: as in :meth:`.WeightPosterior.weights`.
         functions: psi of the posterior's synthetic records, shape (records, functions psi).
-        scales: their weights' variances D, shape (functions psi,), and the probabilities of :data:`SCALE_FACTORS`.
-        output: whose scores.
+        scales: variances D of their weights, shape (functions psi,), and the probabilities of
+            :data:`SCALE_FACTORS`.
+        output: index of the scores.
     """
     own, curvature = priors[0][1], local.curvatures[output]
     jacobian, rest = sums.jacobian(curvature, output), sampling * curvature + sums.noise

@@ -18,37 +18,37 @@ from privfed.questions.query import Query, View
 from privfed.tables.schema import Schema
 
 UNIT = Fraction(1, 2**20)  #: One unit of a released sum
-RANK_UNIT = 2.0**-12  #: Mid-ranks are cut to multiples of this before they are multiplied
-LARGEST = 2.0**20  #: Greatest weight or score of a question, so that no prediction overflows
-KEPT = 2**25  #: Most bytes of codes that are kept for the next question
+RANK_UNIT = 2.0**-12  #: Mid-ranks are truncated to multiples of this before multiplication
+LARGEST = 2.0**20  #: Maximum weight or score of a query, so that predictions do not overflow
+KEPT = 2**25  #: Maximum bytes of codes cached for the next query
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureHistogram(Query):
     """Counts of every column, the target among them, by bin.
 
-    Sensitivity: a record falls into exactly one bin of each of the P columns, so L1 = P and squared
-    L2 = P; replacing a record moves two bins of each by one: 2P and 2P.
+    Sensitivity: a record is in exactly one bin of each of the P columns, so L1 = P and squared L2 =
+    P; replacing a record changes two bins of each by one: 2P and 2P.
     """
 
     grid: BinEdges  #: thresholds of every column of the schema, the target's last
     kind: ClassVar[str] = "private.histogram"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``counts`` by column and bin; shorter rows end in empty bins."""
+        """Return ``counts`` by column and bin; shorter rows end in empty bins."""
         columns = len(schema.columns)
         shape = (columns, self._width(schema, columns))
         return {"counts": _bins(("column", "bin"), shape, columns)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Count; a value on a threshold belongs to the upper bin."""
+        """Count by bin; a value on a threshold belongs to the upper bin."""
         width = int(self.grid.sizes.max())
         return {
             "counts": np.array([np.bincount(own, minlength=width) for own in self._codes(view)])
         }
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
-        """One count in a bin of each column."""
+        """Return one count in one bin of each column."""
         codes = np.stack(list(self._codes(view)), axis=1)
         bins = np.arange(int(self.grid.sizes.max()))
         return {"counts": (codes[..., None] == bins).astype(np.int64)}
@@ -69,22 +69,22 @@ class FeatureHistogram(Query):
 class TargetHistogram(FeatureHistogram):
     """Counts of the target alone by bin: what every prediction starts from.
 
-    Sensitivity: a record falls into exactly one bin, so L1 = 1 and squared L2 = 1; replacing a record
-    moves two bins by one: 2 and 2. Its grid has one column.
+    Sensitivity: a record is in exactly one bin, so L1 = 1 and squared L2 = 1; replacing a record changes two bins by
+    one: 2 and 2. Its grid has one column.
     """
 
     kind: ClassVar[str] = "private.target"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``counts`` by bin."""
+        """Return ``counts`` by bin."""
         return {"counts": _bins(("bin",), (self._width(schema, 1),), 1)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Count; a value on a threshold belongs to the upper bin."""
+        """Count by bin; a value on a threshold belongs to the upper bin."""
         return {"counts": super().evaluate(view)["counts"][0]}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
-        """One count in one bin."""
+        """Return one count in one bin."""
         return {"counts": super().contribution(view)["counts"][:, 0]}
 
 
@@ -102,10 +102,10 @@ def _sums(
 
 @dataclass(frozen=True, eq=False)
 class _Coded(Query):
-    """A query about codes of the features."""
+    """Base class of queries on codes of the features."""
 
     def _codes(self, view: View, grid: BinEdges) -> np.ndarray | None:
-        """All records' codes, cached for the next query; None where they are too many."""
+        """Return all records' codes, cached for the next query; None if they are too many."""
         x = view.table.x
         if x.size > KEPT:
             return None
@@ -128,9 +128,8 @@ class _Coded(Query):
 class Correlations(_Coded):
     """Sums of products of every two columns' mid-ranks.
 
-    A record's ranks u, in [-1, 1], are shortened to |u|^2 <= c = ``clip`` and truncated towards zero to
-    multiples of 2^-12, so that all products and their sums are whole multiples of 2^-24, exact in any
-    order.
+    A record's ranks u, in [-1, 1], are clipped to |u|^2 <= c = ``clip`` and truncated towards zero to multiples of
+    2^-12, so that all products and their sums are integer multiples of 2^-24, exact in any order.
 
     Sensitivity: sum over i < j of (u_i u_j)^2 = (|u|^4 - sum of u_i^4) / 2 <= |u|^4 (1 - 1/p) / 2, for
     sum u_i^4 >= |u|^4 / p by Cauchy and Schwarz. So squared L2 is at most c^2 (1 - 1/p) / 2, and L1 at
@@ -143,7 +142,7 @@ class Correlations(_Coded):
     kind: ClassVar[str] = "private.correlations"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``products`` by pair of columns i < j, row by row."""
+        """Return ``products`` by pair of columns i < j, row by row."""
         p = len(schema.features)
         self.grid.check(schema, p)
         if p < 2 or self.ranks.shape != (p, int(self.grid.sizes.max())):
@@ -159,7 +158,7 @@ class Correlations(_Coded):
         return {"products": _sums(("pair",), shape, l1, l2_squared, Fraction(1, 2**24))}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Add up by block; the factors are integers, so a matrix product is exact."""
+        """Add up by block; the factors are integers, so that matrix products are exact."""
         p, records = view.table.x.shape[1], len(view.table)
         total = np.zeros((p, p))
         rows = max(1, BLOCK // p)
@@ -170,13 +169,13 @@ class Correlations(_Coded):
         return {"products": total[np.triu_indices(p, 1)].astype(np.int64)}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
-        """The products of a record's own ranks."""
+        """Return the products of each record's ranks."""
         units = self._units(self.grid.codes(view.table.x)).T
         first, second = np.triu_indices(units.shape[1], 1)
         return {"products": (units[:, first] * units[:, second]).astype(np.int64)}
 
     def _units(self, codes: np.ndarray) -> np.ndarray:
-        """Shortened ranks in multiples of :data:`RANK_UNIT`, shape (columns, records)."""
+        """Return clipped ranks in multiples of :data:`RANK_UNIT`, shape (columns, records)."""
         ranks = np.take_along_axis(self.ranks, codes.astype(np.intp), axis=1)
         norms = np.zeros(codes.shape[1])
         for row in ranks:
@@ -189,15 +188,15 @@ class Correlations(_Coded):
 class BasisLeafCounts(_Coded):
     """How many records reach each leaf of each tree.
 
-    Sensitivity: a record reaches exactly one leaf of each of the T trees: L1 = T and squared L2 = T;
-    replacing a record moves two leaves of each by one: 2T and 2T.
+    Sensitivity: a record reaches exactly one leaf of each of the T trees: L1 = T and squared L2 = T; replacing a record
+    changes two leaves of each by one: 2T and 2T.
     """
 
     basis: Basis
     kind: ClassVar[str] = "private.masses"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``counts`` by leaf, tree after tree."""
+        """Return ``counts`` by leaf, tree after tree."""
         self.basis.check(schema)
         trees = sum(own.count for own in self.basis.trees)
         if not trees:
@@ -215,7 +214,7 @@ class BasisLeafCounts(_Coded):
         return {"counts": counts[int(basis.starts[basis.columns]) :]}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
-        """One count in a leaf of each tree."""
+        """Return one count in one leaf of each tree."""
         basis, first = self.basis, int(self.basis.starts[self.basis.columns])
         places = basis.cells(basis.grid.codes(view.table.x)).places[basis.columns :] - first
         found = np.zeros((len(view.table), basis.size - first), np.int64)
@@ -227,25 +226,24 @@ class BasisLeafCounts(_Coded):
 class Gradient(_Coded):
     """Sums by bin and leaf (and for linear terms) of the records' residuals under a public model.
 
-    A record adds c phi_l r_o to the sum of function l and output o: phi are the basis' functions, c shortens
-    them to a norm of one, r are its residuals; each product is truncated towards zero to whole units, which
-    makes no norm longer.
+    A record adds c phi_l r_o to the sum of function l and output o: phi are the basis functions, c clips them to norm
+    one, r are its residuals; each product is truncated towards zero to integer units, which does not increase norms.
 
     Sensitivity: c^2 times the sum over l of phi_l^2 is at most S = :attr:`.Basis.squares` and |r| at most D =
-    :meth:`.ResidualBounds.norm`, so squared L2 is at most S D^2. In L1, sum |c phi_l| <= A =
-    :attr:`.Basis.absolutes` and |r|_1 <= sqrt(outputs) D. (A fraction of 2^-30 more covers rounding in
-    these figures.) Replacing a record moves the sums by twice as much.
+    :meth:`.ResidualBounds.norm`, so squared L2 is at most S D^2. In L1, sum |c phi_l| <= A = :attr:`.Basis.absolutes`
+    and |r|_1 <= sqrt(outputs) D. (A fraction of 2^-30 more covers rounding in these figures.) Replacing a record
+    changes the sums by twice as much.
     """
 
     basis: Basis  #: the functions
     outcome: Outcome  #: how the target is read
-    window: ResidualBounds  #: what residuals are held to
+    window: ResidualBounds  #: bounds of the residuals
     weights: np.ndarray  #: of the functions, shape (functions, outputs)
     start: np.ndarray  #: score of a record without any function, shape (outputs,)
     kind: ClassVar[str] = "private.gradient"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``sums`` by function and output."""
+        """Return ``sums`` by function and output."""
         self.outcome.check(schema)
         self.basis.check(schema)
         self.window.check(self.outcome)
@@ -262,7 +260,7 @@ class Gradient(_Coded):
         return {"sums": _sums(("function", "output"), shape, l1, l2_squared, UNIT)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Score, take residuals and add up, block by block."""
+        """Compute scores and residuals, and add up block by block."""
         basis, total = self.basis, np.zeros((self.basis.size, self.outcome.classes))
         for chosen, codes in self._blocks(view, basis.grid, basis.blocks(len(view.table))):
             cells = basis.cells(codes)
@@ -271,40 +269,40 @@ class Gradient(_Coded):
         return {"sums": total.astype(np.int64)}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
-        """A record's functions times its residuals."""
+        """Return each record's functions times its residuals."""
         cells = self.basis.cells(self.basis.grid.codes(view.table.x))
         _, rest = self._scored(cells, view.table.target)
         return {"sums": self.basis.each(cells, rest, float(UNIT)).astype(np.int64)}
 
     def _scored(self, cells: BasisIndices, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Scores and residuals."""
+        """Return scores and residuals."""
         scores = self.start + self.basis.scores(cells, self.weights)
         targets = self.outcome.targets(y)
         return scores, self.window.residuals(targets, self.outcome.predictions(scores))
 
 
-COUNT = Fraction(1, 2)  #: What a record counts beside its residual: a release tells both
-MOST_CUTS = 64  #: Most cut-offs of a score
+COUNT = Fraction(1, 2)  #: Value of a record's count, which is released with its residual
+MOST_CUTS = 64  #: Maximum thresholds of a score
 
 
 @dataclass(frozen=True, eq=False)
 class CalibrationSums(Gradient):
     """Sums of residuals, and of records, by bin of each output's score.
 
-    A record has one bin for each output o: there it adds its residual r_o and the constant
-    c = :data:`COUNT`. Residuals are truncated towards zero to whole units, which makes none longer; c is a
-    whole number of units.
+    A record has one bin for each output o, to which it adds its residual r_o and the constant c = :data:`COUNT`.
+    Residuals are truncated towards zero to integer units, which does not increase them; c is an integer number of
+    units.
 
-    Sensitivity: |r| is at most D = :meth:`.ResidualBounds.norm`, so squared L2 is at most
-    D^2 + outputs c^2, and L1 at most sqrt(outputs) D + outputs c. (A fraction of 2^-30 more covers rounding
-    in D.) Replacing a record moves the sums by twice as much.
+    Sensitivity: |r| is at most D = :meth:`.ResidualBounds.norm`, so squared L2 is at most D^2 + outputs c^2, and L1 at
+    most sqrt(outputs) D + outputs c. (A fraction of 2^-30 more covers rounding in D.) Replacing a record changes the
+    sums by twice as much.
     """
 
-    cuts: np.ndarray  #: rising cut-offs of each output's score, shape (outputs, bins - 1)
+    cuts: np.ndarray  #: increasing thresholds of each output's score, shape (outputs, bins - 1)
     kind: ClassVar[str] = "private.scores"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``sums`` of residuals and of :data:`COUNT`, by output and bin."""
+        """Return ``sums`` of residuals and of :data:`COUNT`, by output and bin."""
         super().parts(schema)
         outputs, cuts = self.outcome.classes, self.cuts
         if cuts.ndim != 2 or len(cuts) != outputs or not 1 <= cuts.shape[1] <= MOST_CUTS:
@@ -321,7 +319,7 @@ class CalibrationSums(Gradient):
         return {"sums": _sums(("kind", "output", "bin"), shape, l1, l2_squared, UNIT)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Score, take residuals and add up, block by block."""
+        """Compute scores and residuals, and add up block by block."""
         basis, (outputs, cuts) = self.basis, self.cuts.shape
         total = np.zeros((2, outputs, cuts + 1))
         for chosen, codes in self._blocks(view, basis.grid, basis.blocks(len(view.table))):
@@ -332,7 +330,7 @@ class CalibrationSums(Gradient):
         return {"sums": total.astype(np.int64)}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
-        """A record's residuals and its count, each in one bin."""
+        """Return each record's residuals and count, each in one bin."""
         cells = self.basis.cells(self.basis.grid.codes(view.table.x))
         bins, units = self._placed(cells, view.table.target)
         here = bins[..., None] == np.arange(self.cuts.shape[1] + 1)

@@ -1,16 +1,15 @@
 """Noisy gradient sums by round, and their BLUE at any weights.
 
-Were synthetic records like the real ones, t would not depend on the weights at which a gradient was
-taken. Their second moments err by some E, so that sums told at weights u stand for those at w up to
-about N E (u - w). Beforehand E's entries are independent, of mean zero: at w, sums of function i told
-at u and at v err by
+If synthetic records had the real second moments, t would not depend on the weights at which a gradient was taken. Their
+second moments have an error E, so that sums at weights u estimate those at w up to about N E (u - w). A priori E's
+entries are independent with mean zero: as estimates at w, sums of function i at u and at v have errors with covariance
 
     N(0, m h_i (u - w)' H (v - w) / N),    m = N (relative error of a second moment)^2,
 
-h_i = N E[c irls_weight phi_i^2] and H = N E[c irls_weight phi phi'] over synthetic records. The best linear
-unbiased estimate at w (Aitken 1936; kriging) weighs each round by its noise and its distance. Differences
-between rounds tell N E along the steps taken (as in Broyden's method), as far as noise allows, and beyond
-their noise they tell m. Each output goes with its own weights.
+h_i = N E[c irls_weight phi_i^2] and H = N E[c irls_weight phi phi'] over synthetic records. The best linear unbiased
+estimate at w (Aitken 1936; kriging) weights each round by its noise and its distance. Differences between rounds
+estimate N E along the steps taken (as in Broyden's method), as far as noise allows, and their variance in excess of
+noise estimates m. Each output has its own weights.
 """
 
 from __future__ import annotations
@@ -22,50 +21,50 @@ import numpy as np
 from privfed.learners.private.posterior import Linearization, NoisyMoments, WeightPosterior
 from privfed.learners.private.settings import SETTINGS
 
-FACTORS = 10.0 ** np.arange(-3.0, 2.6, 0.5)  #: Factors of the usual misspecification that are tried
+FACTORS = 10.0 ** np.arange(-3.0, 2.6, 0.5)  #: Grid of factors of the usual misspecification
 
-LEAST_NOISE = 1e-11  #: Least variance of sums, as a share of what mismatch makes
+LEAST_NOISE = 1e-11  #: Minimum variance of sums, as a fraction of that by misspecification
 
 
 @dataclass(frozen=True, eq=False)
 class SyntheticHessian:
     """Curvature of the loss over synthetic records, at some weights."""
 
-    own: np.ndarray  #: h, by function, shape (functions,)
+    own: np.ndarray  #: h by function, shape (functions,)
     whole: np.ndarray  #: H along the leading directions, shape (directions, directions)
     records: float  #: N
 
     @classmethod
     def at(cls, posterior: WeightPosterior, local: Linearization) -> SyntheticHessian:
-        """The mean over outputs."""
+        """Return the mean over outputs at some weights."""
         own = posterior.curvatures(local.predictions)
         return cls(own, np.mean(local.curvatures, axis=0), posterior.records)
 
     def products(self, steps: np.ndarray) -> np.ndarray:
-        """u' H v / N of steps, shape (steps, directions, outputs); shape (outputs, steps, steps)."""
+        """Return u' H v / N of steps, shape (steps, directions, outputs); shape (outputs, steps, steps)."""
         own = steps.transpose(2, 0, 1)
         return np.asarray(own @ self.whole @ own.transpose(0, 2, 1) / self.records)
 
     def mean_square(self, step: np.ndarray) -> float:
-        """IRLS-weighted mean square of what a step adds to a score."""
+        """Return the IRLS-weighted mean square change of a score by a step."""
         return float(self.products(step[None]).mean())
 
 
 @dataclass(frozen=True, eq=False)
 class GradientRounds:
-    """The sums of each round, and the weights at which they were told."""
+    """The sums of each round, and the weights at which they were queried."""
 
-    sums: tuple[NoisyMoments, ...] = ()  #: what each told
-    weights: tuple[np.ndarray, ...] = ()  #: at which, shape (directions, outputs) each
+    sums: tuple[NoisyMoments, ...] = ()  #: sums of each round
+    weights: tuple[np.ndarray, ...] = ()  #: weights of each round, shape (directions, outputs) each
 
     def joined(self, sums: NoisyMoments, weights: np.ndarray) -> GradientRounds:
-        """With one round more."""
+        """Return the rounds with one more."""
         return GradientRounds((*self.sums, sums), (*self.weights, weights))
 
     def at(
         self, weights: np.ndarray, curvature: SyntheticHessian, misspecification: float
     ) -> NoisyMoments:
-        """The BLUE of the sums at weights of shape (directions, outputs), and its variance."""
+        """Return the BLUE of the sums at weights of shape (directions, outputs), and its variance."""
         white = self._white(weights, curvature, misspecification)
         return NoisyMoments(white.means, (1 / white.precision).mean(axis=1))
 
@@ -76,7 +75,7 @@ class GradientRounds:
         misspecification: float,
         axes: np.ndarray,
     ) -> np.ndarray:
-        """N E: derivative of the sums by the subspace's weights, shape (outputs, directions, directions)."""
+        """Return N E, the sums' derivative by the subspace's weights, shape (outputs, directions, directions)."""
         white, away = self._white(weights, curvature, misspecification), self._away(weights)
         rest = white.values - white.ones * white.means[..., None]
         solved = np.linalg.solve(white.root.swapaxes(2, 3), rest[..., None])[..., 0]
@@ -85,7 +84,7 @@ class GradientRounds:
         return np.asarray(along @ (away.transpose(2, 0, 1) @ curvature.whole))
 
     def misspecification(self, curvature: SyntheticHessian) -> float:
-        """MAP estimate of m: restricted likelihood of the rounds' differences, log-normal prior."""
+        """Return the MAP estimate of m, by restricted likelihood of the rounds' differences and a log-normal prior."""
         usual = usual_misspecification(curvature.records)
 
         def density(factor: float) -> float:
@@ -104,7 +103,7 @@ class GradientRounds:
     def _white(
         self, weights: np.ndarray, curvature: SyntheticHessian, misspecification: float
     ) -> _White:
-        """The rounds' sums times the root of their precision; what a round did not tell is zero."""
+        """Return the rounds' sums times the root of their precision; zero if not in a round."""
         noise = np.array([own.variance for own in self.sums]).T
         known = np.isfinite(noise)[:, None, :]
         both = known[..., :, None] & known[..., None, :]
@@ -140,10 +139,10 @@ class _White:
 
     @property
     def logs(self) -> np.ndarray:
-        """Half the logarithm of the covariance's determinant, shape (functions, outputs)."""
+        """Half the log-determinant of the covariance, shape (functions, outputs)."""
         return np.asarray(np.log(np.diagonal(self.root, axis1=2, axis2=3)).sum(axis=2))
 
 
 def usual_misspecification(records: float) -> float:
-    """m before rounds are compared."""
+    """Return m before rounds are compared."""
     return float(SETTINGS.moment_error**2 * records)

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 @dataclass(frozen=True)
 class Settings:
-    """What every private model shares; fractions of the budget are of rho (zCDP)."""
+    """Settings common to all private models; fractions of the budget are of rho (zCDP)."""
 
     # budget
     n_histograms: int = 3  #: rounds of histograms
@@ -28,12 +28,13 @@ class Settings:
     max_halvings: int = 8  #: of an outermost bin, towards a tail
     # where a column's mass is in wide bounds (support_posterior.py)
     support_halvings: int = 6  #: the narrowest interval is 2^-6 of the bounds
-    anywhere: float = 0.1  #: fraction of the mass that lies outside of its interval too
-    whole_probability: float = 0.5  #: of the whole bounds beforehand, beside all narrower ones
-    whole_columns: float = 4.0  #: how many columns that is worth
-    usual_position: float = 0.5  #: probability of the middle and both ends, among one width's
+    anywhere: float = 0.1  #: fraction of the mass outside of its interval
+    #: prior probability of the whole bounds, against all narrower ones
+    whole_probability: float = 0.5
+    whole_columns: float = 4.0  #: weight of that prior, in columns
+    usual_position: float = 0.5  #: prior probability of the middle and both ends, among one width's
     min_share_std: float = 1.0  #: of a bin's share about its expectation, in even shares
-    full_bins: float = 0.001  #: probability that few of a column's bins are full, beforehand
+    full_bins: float = 0.001  #: prior probability that few of a column's bins are full
     low_fractions: tuple[float, ...] = (0.25, 0.5, 0.75, 0.9, 0.97)  #: of its bins, the others
     low_factors: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75)  #: of an even share, that those hold
     # the target and the residuals
@@ -62,17 +63,17 @@ class Settings:
     log_scale_mean: float = -0.35  #: hyperprior
     log_scale_std: float = 1.0  #: hyperprior
     log_scale_bounds: tuple[float, float] = (-2.5, 1.2)  #: of the logarithms
-    common_scales: tuple[float, ...] = (0.1, 0.25, 0.5, 0.7, 1.0)  #: tried for all groups alike
-    log_scale_step: float = 0.35  #: by which the logarithm of one is moved
+    common_scales: tuple[float, ...] = (0.1, 0.25, 0.5, 0.7, 1.0)  #: tried for all groups
+    log_scale_step: float = 0.35  #: step of the logarithm of one scale
     prior_fractions: tuple[float, ...] = (1.0, 0.5, 0.25, 0.1, 0.02)  #: of the likeliest prior
-    min_prior_probability: float = 0.03  #: below which one of them is left out
+    min_prior_probability: float = 0.03  #: minimum probability to keep one of them
     # rounds of gradients
     later_fraction: float = 0.6  #: of the budget, that rounds after main effects have, about
-    moment_error: float = 0.1  #: relative error of the synthetic second moments beforehand
-    log_misspecification_std: float = 1.5  #: of its square's logarithm beforehand
+    moment_error: float = 0.1  #: prior relative error of the synthetic second moments
+    log_misspecification_std: float = 1.5  #: prior std of its square's logarithm
     expected_step: float = 0.3  #: mean square of a step, in the last one's
-    max_step: float = 0.5  #: the same at most: steps that come near shrink
-    max_second_step: float = 2.0  #: of a number: the first presumes that nothing is explained
+    max_step: float = 0.5  #: maximum mean square; steps near it shrink
+    max_second_step: float = 2.0  #: of a number: the first step presumes that nothing is explained
     # calibration (Platt 1999)
     score_bins: int = 8  #: bins of a score
     log_factor_std: float = 0.5  #: of the logarithm of the slope
@@ -81,12 +82,12 @@ class Settings:
 
     @property
     def once_fraction(self) -> Fraction:
-        """What questions cost that are asked once at most."""
+        """The cost of queries that are sent at most once."""
         return self.correlation_fraction + self.leaf_count_fraction + self.score_fraction
 
     @property
     def gradient_fraction(self) -> Fraction:
-        """What gradients have for certain."""
+        """The minimum fraction for gradients."""
         histograms = self.n_histograms * (self.histogram_fraction + self.target_fraction)
         return 1 - histograms - self.once_fraction
 
@@ -96,37 +97,38 @@ SETTINGS = Settings()
 
 @dataclass(frozen=True)
 class ModelParams:
-    """How large a model the records and the budget bear."""
+    """Model size by records and budget."""
 
     linear: float  #: fraction of a record's squared norm that linear terms have
     binned: float  #: the fraction of columns' bins
     trees: tuple[tuple[int, int, float], ...]  #: trees, depth and fraction, for each depth
-    ranked: bool  #: whether linear terms are mid-ranks, which a few noisy bins tell better
+    ranked: bool  #: whether linear terms are mid-ranks, which few noisy bins estimate better
     look: float  #: fraction of rho for each later histogram of all columns; 0 for none
     target: float  #: fraction of rho for each later histogram of the target
     correlated: bool  #: whether correlations are queried
-    stretched: bool  #: whether linear terms are long, and records far from the middle count less
+    #: whether linear terms are long, and records far from the middle have less weight
+    stretched: bool
     bins: int  #: bins of a column in the basis, of equal shares
     halved_ends: bool  #: whether the outermost of them are two each
     resolution: int  #: bins of a column's histogram after the first round
     rounds: int  #: rounds of noisy gradients
-    first: float  #: fraction of rho for main effects, by which columns are weighed; 0 for none
+    first: float  #: fraction of rho for main effects, which set columns' weights; 0: none
     masses: bool  #: whether leaves are counted
     calibrated: bool  #: whether residuals are queried by score
-    prior: float  #: std of a scaled weight, in log-odds
+    prior: float  #: prior std of a scaled weight, in log-odds
     spread: float  #: the same for a number, in std of the target
     synthetic_records: int  #: how many
     directions: int  #: dimension of the subspace
 
     @classmethod
     def for_signal(cls, signal: float, *, number: bool = False) -> ModelParams:
-        """The row for N sqrt(2 rho / K) sqrt(10 / p), see :func:`.signal_of`; a number's mean comes first."""
+        """Return the row for N sqrt(2 rho / K) sqrt(10 / p), see :func:`.signal_of`; a number's mean comes first."""
         if number and signal < MIN_NUMBER_SIGNAL:
             return _SNR_25
         return next(row for limit, row in _ROWS if signal < limit)
 
     def with_linear(self, wanted: bool) -> ModelParams:
-        """The same, or without linear terms: their fraction goes to the bins."""
+        """Return the same, or without linear terms, whose fraction goes to the bins."""
         return self if wanted else replace(self, linear=0.0, binned=self.binned + self.linear)
 
 
@@ -162,5 +164,5 @@ _ROWS: tuple[tuple[float, ModelParams], ...] = (
     (5_000.0, _SNR_5000),
     (float("inf"), _SNR_ABOVE),
 )
-MIN_NUMBER_SIGNAL = 25.0  #: Signal below which little more than a number's mean is told
+MIN_NUMBER_SIGNAL = 25.0  #: Signal below which little more than a number's mean is estimated
 MAX_ROUNDS = 1 + max(row.rounds for _, row in _ROWS)  #: Of gradients, the first for main effects

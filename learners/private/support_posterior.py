@@ -1,8 +1,8 @@
-"""Which interval of its bounds holds a column's mass, and its posterior by noisy counts.
+"""Posterior over the interval of a column's bounds that contains its mass, from noisy counts.
 
-Public bounds may be many times too wide, and the noise in a bin's count larger than the records in it.
-No bin then tells by itself where the mass is, but few intervals fit all bins, all rounds and the other
-columns' bounds. Each is a hypothesis; estimates average over them.
+Public bounds may be many times too wide, and a bin's noise larger than its count. No single bin then locates the mass,
+but few intervals fit all bins, all rounds and the other columns' bounds. Each interval is a hypothesis; estimates
+average over them.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from scipy.special import logsumexp
 
 from privfed.learners.private.settings import SETTINGS
 
-PLACES = 256  #: Places between which quantiles are straight lines
-LEAST = 1e-4  #: Least odds of an interval to the likeliest, that means are taken over
-EXACT = 1e-18  #: Added to variances of shares: a huge budget adds no noise
-ROUNDS = 20  #: Rounds of expectation and maximisation
+PLACES = 256  #: Grid points between which quantiles are linear
+LEAST = 1e-4  #: Minimum odds of an interval to the likeliest, in averages
+EXACT = 1e-18  #: Added to variances of fractions, as a huge budget adds no noise
+ROUNDS = 20  #: EM iterations
 
 
 @cache
 def _intervals() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Starts, lengths, numbers of halvings, and log-probabilities among those of one length."""
+    """Return starts, lengths, numbers of halvings, and log-probabilities among intervals of one length."""
     starts, halvings, chances = [], [], []
     for k in range(SETTINGS.support_halvings + 1):
         own = np.arange(2 ** (k + 1) - 1) / 2 ** (k + 1)
@@ -40,14 +40,14 @@ def _intervals() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _reached(at: np.ndarray) -> np.ndarray:
-    """Fraction of the mass below some places (0 to 1) under each interval, shape (intervals, places)."""
+    """Return the mass below some positions (0 to 1) under each interval, shape (intervals, positions)."""
     starts, scale_factors, _, _ = _intervals()
     inside = np.clip((at - starts[:, None]) / scale_factors[:, None], 0, 1)
     return np.asarray((1 - SETTINGS.anywhere) * inside + SETTINGS.anywhere * at)
 
 
 def usual_widths() -> np.ndarray:
-    """Prior probability of each number of halvings, shape (halvings,)."""
+    """Return the prior probability of each number of halvings, shape (halvings,)."""
     narrow = np.full(
         SETTINGS.support_halvings, (1 - SETTINGS.whole_probability) / SETTINGS.support_halvings
     )
@@ -56,32 +56,33 @@ def usual_widths() -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class SupportPosterior:
-    """What is held of one column."""
+    """The posterior over intervals of one column."""
 
-    edges: np.ndarray  #: of the bins, as shares of the bounds, shape (bins + 1,)
-    shares: np.ndarray  #: of the records, expected by interval and bin, shape (intervals, bins)
-    logs: np.ndarray  #: how likely each interval is, but for its width, shape (intervals,)
-    widths: np.ndarray  #: chances of the bounds' halvings, shape (halvings,)
-    expected: np.ndarray | None = None  #: shares before these bins were counted
+    edges: np.ndarray  #: bin edges, as fractions of the bounds, shape (bins + 1,)
+    #: expected fractions of the records by interval and bin, shape (intervals, bins)
+    shares: np.ndarray
+    logs: np.ndarray  #: log-probability of each interval, given its width, shape (intervals,)
+    widths: np.ndarray  #: probabilities of the numbers of halvings, shape (halvings,)
+    expected: np.ndarray | None = None  #: expected fractions before these bins were counted
 
     @classmethod
     def blank(cls, edges: np.ndarray) -> SupportPosterior:
-        """The prior."""
+        """Return the prior."""
         return cls(edges, np.diff(_reached(edges), axis=1), _intervals()[3], usual_widths())
 
     @property
     def chances(self) -> np.ndarray:
-        """Of each interval, shape (intervals,)."""
+        """Probability of each interval, shape (intervals,)."""
         logs = self.logs + np.log(self.widths)[_intervals()[2]]
         return np.asarray(np.exp(logs - logsumexp(logs)))
 
     @property
     def narrow(self) -> float:
-        """The probability that less than half of the bounds holds the mass."""
+        """The probability that the mass is within less than half of the bounds."""
         return float(self.chances[_intervals()[2] > 1].sum())
 
     def below(self, at: np.ndarray) -> np.ndarray:
-        """Fractions below some places under each interval, shape (intervals, places)."""
+        """Return fractions below some positions under each interval, shape (intervals, positions)."""
         bins = np.clip(np.searchsorted(self.edges, at, side="right") - 1, 0, len(self.edges) - 2)
         ends, places = _reached(self.edges), _reached(at)
         inside = (places - ends[:, bins]) / (ends[:, bins + 1] - ends[:, bins])
@@ -89,20 +90,20 @@ class SupportPosterior:
         return np.asarray(before[:, bins] + self.shares[:, bins] * inside)
 
     def quantiles(self, at: np.ndarray) -> np.ndarray:
-        """Quantiles of the posterior mean."""
+        """Return quantiles of the posterior mean distribution."""
         places = np.union1d(self.edges, np.linspace(0, 1, PLACES + 1))
         reached = self.chances @ self.below(places)
         rising = reached + 1e-9 * np.arange(len(places))
         return np.asarray(np.interp(at, rising / rising[-1], places))
 
     def over(self, edges: np.ndarray) -> SupportPosterior:
-        """The same over other bins."""
+        """Return the same over other bins."""
         return replace(self, edges=edges, shares=np.diff(self.below(edges), axis=1))
 
     def updated(self, noisy: np.ndarray, variance: float) -> SupportPosterior:
-        """Joined with noisy shares by bin, whose noise has the variance v.
+        """Return the posterior given noisy fractions by bin, with noise variance v.
 
-        Under an interval a bin's share s is N(m, max(m, least)^2) beforehand; what is told is
+        Under an interval a bin's fraction s has the prior N(m, max(m, least)^2); the noisy one is
         N(m, max(m, least)^2 + v), and s has a Gaussian posterior.
         """
         spread = np.maximum(self.shares, SETTINGS.min_share_std / len(noisy)) ** 2
@@ -112,7 +113,7 @@ class SupportPosterior:
         return replace(self, shares=shares, logs=logs - logs.max(), expected=self.shares)
 
     def with_full_bins(self, noisy: np.ndarray, variance: float) -> np.ndarray:
-        """Posterior means of the shares by the noisy ones that :meth:`updated` joined; see :func:`with_full_bins`."""
+        """Return posterior mean fractions given those of :meth:`updated`; see :func:`with_full_bins`."""
         assert self.expected is not None
         likely = self.chances > LEAST * self.chances.max()
         expected = self.expected[likely]
@@ -123,19 +124,19 @@ class SupportPosterior:
 def with_full_bins(
     noisy: np.ndarray, variance: float, expected: np.ndarray, spread: np.ndarray, logs: np.ndarray
 ) -> np.ndarray:
-    """Posterior means of bins' shares, where some may hold far more than the others, shape (bins,).
+    """Return posterior means of bins' fractions if some bins may be far fuller than others, shape (bins,).
 
-    A column of few values, or with one that is frequent, has few full bins; what the noise counts in the others
-    is not their records'. A fraction w of the bins has shares of f times the mean m and the std s that all would have
-    (:meth:`SupportPosterior.updated`), the others (1 - f w) / (1 - w) times, so that noisy shares are N(f m,
-    f^2 s^2 + v) or the like. All bins together tell w and f; w is 0 with probability ``1 - full_bins`` beforehand.
+    A column of few values, or with a frequent one, has few full bins; counts of the others are mostly noise. A fraction
+    w of the bins has f times the mean m and std s of :meth:`SupportPosterior.updated`, the others (1 - f w) / (1 - w)
+    times, so that noisy fractions are N(f m, f^2 s^2 + v) and likewise. All bins together determine w and f; w is 0
+    with prior probability ``1 - full_bins``.
 
     Args:
-        noisy: shares, shape (bins,).
-        variance: v of the noise in each.
+        noisy: fractions, shape (bins,).
+        variance: noise variance v of each.
         expected: m by hypothesis and bin, shape (hypotheses, bins).
         spread: s^2, in the same shape.
-        logs: log-probabilities of the hypotheses by these counts if w is 0, shape (hypotheses,).
+        logs: log-probabilities of the hypotheses given these counts if w is 0, shape (hypotheses,).
     """
     v = variance + EXACT
 
@@ -159,7 +160,7 @@ def with_full_bins(
 
 
 def shared(columns: Sequence[SupportPosterior]) -> list[SupportPosterior]:
-    """The same under the widths that are likeliest for all columns, by EM under a Dirichlet prior."""
+    """Return the same with a common distribution of widths, by EM under a Dirichlet prior."""
     numbers, usual = _intervals()[2], usual_widths()
     each = np.array([own.logs for own in columns]).reshape(len(columns), len(numbers))
     logs = np.column_stack(

@@ -1,4 +1,4 @@
-"""Synthetic records with the released marginals and correlations, for all second moments; they cost nothing."""
+"""Synthetic records with the released marginals and correlations, to estimate second moments at no cost."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,10 @@ from privfed.learners.private.settings import SETTINGS
 
 
 def copula(products: np.ndarray, variances: np.ndarray, noise: float) -> np.ndarray:
-    """Correlations of a Gaussian copula, from noisy mean products of mid-ranks, shape (columns, columns).
+    """Return a Gaussian copula's correlations, from noisy mean products of mid-ranks, shape (columns, columns).
 
-    Rank correlations r become 2 sin(pi r / 6); eigenvalues within the noise are shrunk, and none is left
-    below .01. ``variances`` are of the ranks, ``noise`` is the std in a mean product.
+    Rank correlations r become 2 sin(pi r / 6); eigenvalues within the noise are shrunk, with a minimum of .01.
+    ``variances`` are of the ranks, ``noise`` is the std in a mean product.
     """
     scale = np.sqrt(np.multiply.outer(variances, variances))
     ranks = products / scale
@@ -29,7 +29,7 @@ def copula(products: np.ndarray, variances: np.ndarray, noise: float) -> np.ndar
 
 
 def shrunk(matrix: np.ndarray, edge: float) -> np.ndarray:
-    """Shrink eigenvalues by what noise explains, whose own reach up to ``edge``."""
+    """Shrink eigenvalues for noise, whose own eigenvalues reach up to ``edge``."""
     values, vectors = np.linalg.eigh(matrix)
     inside = np.sqrt(np.maximum(values**2 - edge**2, 0))
     kept = np.where(np.abs(values) > edge, np.sign(values) * (np.abs(values) + inside) / 2, 0)
@@ -39,7 +39,7 @@ def shrunk(matrix: np.ndarray, edge: float) -> np.ndarray:
 def draw(
     correlations: np.ndarray, shares: np.ndarray, records: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Codes of synthetic records, uint8, shape (columns, records); shares are by column and code."""
+    """Draw codes of synthetic records, uint8, shape (columns, records); ``shares`` are by column and code."""
     root = np.linalg.cholesky(correlations)
     levels = ndtr(root @ rng.normal(size=(len(root), records)))
     codes = np.empty(levels.shape, np.uint8)
@@ -51,7 +51,7 @@ def draw(
 
 @dataclass(frozen=True, eq=False)
 class SyntheticSource:
-    """All that synthetic records are drawn by, of releases alone."""
+    """Parameters of synthetic records, from releases only."""
 
     correlations: np.ndarray  #: of the Gaussian copula, shape (columns, columns)
     shares: np.ndarray  #: by column and code, shape (columns, codes)
@@ -59,12 +59,12 @@ class SyntheticSource:
     wanted: np.ndarray | None  #: mean of each direction, shape (directions,), by leaf counts
     noise: float  #: std of the noise in such a mean
     target_edges: np.ndarray  #: of the target's bins, shape (bins + 1,)
-    target_shares: np.ndarray  #: of the records by bin of the target, shape (bins,)
+    target_shares: np.ndarray  #: fractions of the records by bin of the target, shape (bins,)
 
     def draw(
         self, basis: Basis, records: int, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Draw records anew, weighted so that leaves hold what their counts say.
+        """Draw new records, weighted to match the released leaf counts.
 
         Returns:
             codes, uint8, shape (columns, records); weights with mean 1, shape (records,); leading
@@ -77,25 +77,27 @@ class SyntheticSource:
         return codes, weighted(features, self.wanted, self.noise), features
 
 
-EXACT = 1e-6  #: Least std of noise in means: a huge budget adds none, and all records may be alike
+EXACT = (
+    1e-6  #: Minimum noise std of means, as a huge budget adds none, and all records may be equal
+)
 
 
 def weighted(features: np.ndarray, wanted: np.ndarray, noise: float) -> np.ndarray:
-    """:func:`tilted`, the penalty being the noise's std and the synthetic records' own sampling."""
+    """Return :func:`tilted` weights, with a penalty from the noise std and the synthetic records' sampling."""
     spread, size = np.cov(features, rowvar=False, bias=True), features.shape[1]
     noise = max(noise, EXACT)
     penalty = (noise**2 * np.eye(size) + spread / len(features)) * (size / 2)
     return tilted(features, wanted, penalty)
 
 
-TILTS = 6  #: Newton's steps of a reweighting, at most
+TILTS = 6  #: Maximum Newton steps of a reweighting
 
 
 def tilted(features: np.ndarray, wanted: np.ndarray, penalty: np.ndarray) -> np.ndarray:
-    """Weights, mean 1, of records under which their mean features, shape (features,), are as wanted.
+    """Return record weights, mean 1, under which mean features, shape (features,), match ``wanted``.
 
-    Maximum entropy, exp(features . theta), with a quadratic penalty for noise in the wanted means; by
-    Newton's steps with backtracking. Weights that leave too few records in effect are evened out.
+    Maximum entropy, exp(features . theta), with a quadratic penalty for noise in the wanted means; by Newton's steps
+    with backtracking. Weights with too small an effective sample size are evened out.
     """
     theta, records = np.zeros(features.shape[1]), len(features)
     for _ in range(TILTS):
@@ -127,7 +129,7 @@ def _length(
     penalty: np.ndarray,
     at: tuple[np.ndarray, np.ndarray, float],
 ) -> float:
-    """The first of 1, 1/2, 1/4, ... of a Newton step that gains enough (Armijo), or none of it."""
+    """Return the first of 1, 1/2, 1/4, ... of a Newton step that gains enough (Armijo), or 0."""
     theta, step, gain = at
 
     def objective(theta: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""Tables of made-up records with labels, drawn from a fitted private model; they cost nothing."""
+"""Synthetic tables with labels, drawn from a fitted private model at no privacy cost."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ import pandas as pd
 from privfed.learners.private.model import PrivateModel
 from privfed.tables.schema import Column
 
-POOL, KEPT = 5_000, 2_500  #: Codes drawn at a time, and how many are kept, by their weights
+POOL, KEPT = 5_000, 2_500  #: Records drawn at a time, and number kept, resampled by weight
 
 
 def synthetic_table(model: PrivateModel, rows: int, rng: np.random.Generator) -> pd.DataFrame:
-    """Draw a table of made-up records.
+    """Draw a table of synthetic records.
 
-    Features have the released histograms and rank correlations, weighted towards the released leaf
-    counts, and are uniform within a bin. A class is drawn by the model's probabilities. A number is the
-    model's, with normal noise for the variance that the model leaves, put at the same rank of the
-    released histogram of the target.
+    Features have the released histograms and rank correlations, weighted towards the released leaf counts, and are
+    uniform within a bin. A class is drawn by the model's probabilities. A number is the model's prediction plus normal
+    noise of the residual variance, mapped to the same rank of the released histogram of the target.
 
-    The table is a function of ``rng`` and of the model, which is one of noisy releases and the public
-    schema; no record is read. It is therefore as private as the model, however many rows there are
-    (post-processing: Dwork and Roth 2014, Proposition 2.1).
+    The table is a function of ``rng`` and of the model, which is a function of noisy releases and the public schema; no
+    record is read. It is therefore as private as the model, for any number of rows (post-processing: Dwork and Roth
+    2014, Proposition 2.1).
 
     Returns:
-        a column for each of the schema, the target last; shape (rows, features + 1).
+        the schema's columns, target last; shape (rows, features + 1).
     """
     blocks = [_block(model, rng) for _ in range(0, rows, KEPT)]
     columns = model.schema.columns
@@ -35,7 +34,7 @@ def synthetic_table(model: PrivateModel, rows: int, rng: np.random.Generator) ->
 
 
 def _block(model: PrivateModel, rng: np.random.Generator) -> np.ndarray:
-    """Encoded records, shape (columns, KEPT), the target last."""
+    """Draw encoded records, shape (columns, KEPT), target last."""
     basis, schema = model.basis, model.schema
     codes, weights, _ = model.source.draw(basis, POOL, rng)
     codes = codes[:, rng.choice(POOL, KEPT, p=weights / weights.sum())]
@@ -49,7 +48,7 @@ def _block(model: PrivateModel, rng: np.random.Generator) -> np.ndarray:
 
 
 def _within(column: Column, edges: np.ndarray, bins: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Values by bin, at some fraction of it; whole ones but of numbers."""
+    """Return values at fractions ``at`` of bins; integers unless the column is a number."""
     if column.kind == "number":
         return np.asarray(edges[bins] + at * np.diff(edges)[bins])
     low, above = np.ceil(edges), np.ceil(edges)
@@ -66,7 +65,7 @@ def _classes(model: PrivateModel, scores: np.ndarray, rng: np.random.Generator) 
 
 
 def _numbers(model: PrivateModel, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Numbers that have the released histogram, in the order of the model's and what it leaves."""
+    """Return numbers with the released histogram, in the order of predictions plus residual noise."""
     outcome, source = model.outcome, model.source
     assert model.schema.target is not None
     edges, reached = source.target_edges, np.cumsum(source.target_shares)

@@ -1,4 +1,4 @@
-"""The target on a common scale, and its link: a probability, several, or a number."""
+"""The target on a common scale, and its link function: logistic, softmax or identity."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from privfed.learners.private.grid import one_bin_each
 from privfed.tables.records import nearest_class
 from privfed.tables.schema import Schema
 
-MOST_CLASSES = 64  #: Most classes of a target
+MOST_CLASSES = 64  #: Maximum classes of a target
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the target is read, and how scores become predictions."""
+    """How the target is encoded, and how scores map to predictions."""
 
     #: ``binary`` (a target in [0, 1], logistic loss), ``classes`` (a category or a few integers,
     #: softmax) or ``number`` (squared loss)
     kind: Literal["binary", "classes", "number"]
     classes: int = 1  #: number of scores of a record: 1, or the classes
-    #: a number's lower limit; targets are clipped, then scaled to [-1/2, 1/2]. Of classes the
-    #: first.
+    #: a number's lower limit; targets are clipped, then scaled to [-1/2, 1/2]. For classes, the
+    #: first one.
     lower: float = 0.0
     upper: float = 1.0  #: a number's upper limit
 
     @classmethod
     def of(cls, schema: Schema, number: bool) -> Outcome:
-        """The outcome of a schema's target; limits are the public bounds."""
+        """Return the outcome of a schema's target; limits are the public bounds."""
         assert schema.target is not None
         low, high = schema.target.bounds
         if number:
@@ -61,9 +61,9 @@ class Outcome:
             raise QueryError("malformed", "the outcome does not fit the schema's target")
 
     def targets(self, y: np.ndarray) -> np.ndarray:
-        """Encoded targets, shape (records, classes).
+        """Return encoded targets, shape (records, classes).
 
-        Every record has exactly one class, as its sensitivity presumes; see :func:`.nearest_class`.
+        Every record has exactly one class, as sensitivities assume; see :func:`.nearest_class`.
         """
         if self.kind == "classes":
             nearest = nearest_class(y, self.lower, self.classes)
@@ -75,7 +75,7 @@ class Outcome:
         return np.asarray(held / (self.upper - self.lower))[:, None]
 
     def predictions(self, scores: np.ndarray) -> np.ndarray:
-        """Means that go with scores, shape (records, classes), each record's from its own to the last bit."""
+        """Return predictions for scores, shape (records, classes), bitwise independent between records."""
         if self.kind == "binary":
             return np.asarray(expit(scores))
         if self.kind == "number":
@@ -85,7 +85,7 @@ class Outcome:
         return np.asarray(powers / np.asarray(total)[:, None])
 
     def log_odds(self, scores: np.ndarray, output: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Of several classes the log-odds of one against the rest, else the scores; and how they move with each score.
+        """Return a class's log-odds against the rest (for one output, the score), and its derivative by each score.
 
         Returns:
             of shapes (records,) and (records, outputs).
@@ -97,10 +97,10 @@ class Outcome:
         return scores[:, output] - logsumexp(others, axis=1), slopes
 
     def variances(self, predictions: np.ndarray) -> np.ndarray:
-        """Derivative of the link by score: IRLS weights of the logistic loss, or 1.
+        """Return the link's derivative by score: IRLS weights of the logistic loss, or 1.
 
-        Of K classes, K / (K - 1) times the softmax's diagonal: its curvature along scores that sum to
-        zero, where probabilities are equal.
+        For K classes it is K / (K - 1) times the softmax's diagonal, its curvature along scores that sum to zero at
+        equal probabilities.
         """
         if self.kind == "number":
             return np.ones_like(predictions)
@@ -108,14 +108,14 @@ class Outcome:
         return np.asarray(np.maximum(coupled * predictions * (1 - predictions), 1e-3))
 
     def start(self, means: np.ndarray) -> np.ndarray:
-        """Scores whose predictions are some means, shape (classes,)."""
+        """Return the scores whose predictions are ``means``, shape (classes,)."""
         if self.kind == "number":
             return means
         logs = np.log(means)
         return np.asarray(logs - np.log1p(-means) if self.kind == "binary" else logs)
 
     def values(self, predictions: np.ndarray) -> np.ndarray:
-        """A number's predictions in the target's unit, within its limits; shape (records,)."""
+        """Return a number's predictions in the target's unit, within its limits; shape (records,)."""
         share = np.clip(predictions[:, 0], -0.5, 0.5) + 0.5
         return np.asarray(self.lower + share * (self.upper - self.lower))
 
@@ -128,12 +128,12 @@ class ResidualBounds:
     statistics of it; only a number's residuals are clipped themselves.
     """
 
-    low: np.ndarray  #: least prediction of each score, shape (classes,)
-    high: np.ndarray  #: greatest prediction
-    clip: float  #: greatest residual
+    low: np.ndarray  #: minimum prediction of each score, shape (classes,)
+    high: np.ndarray  #: maximum prediction
+    clip: float  #: maximum residual
 
     def check(self, outcome: Outcome) -> None:
-        """Raise QueryError for limits of another shape, not rising, or outside the range of predictions."""
+        """Raise QueryError for limits of wrong shape, not increasing, or outside the range of predictions."""
         least = -0.5 if outcome.kind == "number" else 0.0
         for limit in (self.low, self.high):
             if limit.shape != (outcome.classes,) or limit.dtype.kind != "f":
@@ -143,12 +143,12 @@ class ResidualBounds:
             raise QueryError("malformed", "limits of predictions must rise between those there are")
 
     def residuals(self, targets: np.ndarray, predictions: np.ndarray) -> np.ndarray:
-        """Clipped residuals, shape (records, classes)."""
+        """Return clipped residuals, shape (records, classes)."""
         rest = targets - np.clip(predictions, self.low, self.high)
         return np.asarray(np.clip(rest, -self.clip, self.clip))
 
     def norm(self, outcome: Outcome) -> float:
-        """Greatest L2 norm D of one record's residuals.
+        """Return the maximum L2 norm D of one record's residuals.
 
         Binary: y in [0, 1], so |y - p| <= max(1 - low, high). A class c: its own residual is at most
         1 - low_c and another's at most high_j, so D^2 = max over c of (1 - low_c)^2 + sum over j not

@@ -40,13 +40,13 @@ from privfed.learners.private.synthetic_records import SyntheticSource
 from privfed.learners.private.target_link import Outcome, ResidualBounds
 from privfed.learners.private.weight_updates import WeightUpdates
 
-ERROR_RECORDS = 1_000  #: Made-up records that what the functions cannot express is a mean over
+ERROR_RECORDS = 1_000  #: Number of synthetic records for estimating misspecification
 
 
 def learn(
     federation: Disclosure, outcome: Outcome, rng: np.random.Generator, *, linear: bool = True
 ) -> PrivateModel:
-    """Learn from private releases alone; ``rng`` is the server's, and a number's limits move to its mass.
+    """Learn from private releases only; ``rng`` is the server's, and a number's limits are set from its mass.
 
     Raises:
         NobodyAnswered: no client answered the histograms.
@@ -64,7 +64,7 @@ class _Learning:
     linear: bool
 
     def run(self) -> PrivateModel:
-        """Query after query; a budget that ends early ends learning early."""
+        """Send all queries in order; if the budget ends early, so does learning."""
         self._look()
         weighed = self._main_effects()
         codes = self._make_up()
@@ -90,7 +90,7 @@ class _Learning:
         errors: tuple[EstimationError, ...] = ()
         others = replace(basis, trees=())
         if steps.last is not None:
-            rng = np.random.default_rng(0)  # no draw of the model's own moves
+            rng = np.random.default_rng(0)  # the model's own draws stay the same
             others = replace(basis, trees=self._forest(weighed, rng))
             outputs = range(self.outcome.classes)
             spread = np.array([covariance(*steps.last, output=own) for own in outputs])
@@ -130,7 +130,7 @@ class _Learning:
         self._centre(found.noise, found.classes)
 
     def _centre(self, noise: float, told: Shares | None) -> None:
-        """The outcome's limits (without tails that noise could make), means and intercept."""
+        """Set the outcome's limits (without tails that may be noise), means and intercept."""
         counted = self.marginals.target
         tail = float(np.clip(2 * noise, SETTINGS.target_tail, SETTINGS.max_target_tail))
         if self.outcome.kind == "number":
@@ -158,7 +158,7 @@ class _Learning:
         self.start = self.outcome.start(self.means)
 
     def _main_effects(self) -> np.ndarray:
-        """Weight of each column, summing to one, by a first round of main effects."""
+        """Return each column's weight, summing to one, from a first round of main effects."""
         self.main: MainEffects | None = None
         even, share = self._even(), self.params.first
         if not share:
@@ -181,7 +181,7 @@ class _Learning:
         return np.asarray(share * even + (1 - share) * mean_squares / mean_squares.sum())
 
     def _even(self) -> np.ndarray:
-        """Equal weights of the columns that vary; the functions of others would tell nothing, and cost noise."""
+        """Return equal weights of the columns that vary; functions of constant ones would only add noise."""
         varied = self.marginals.sharpened().shares().max(axis=1) < SETTINGS.one_value
         if not varied.any():
             varied[:] = True
@@ -197,7 +197,7 @@ class _Learning:
         )
 
     def _stretch(self) -> np.ndarray:
-        """Factors by which linear terms are as long, on average, as an indicator that is always one, and longer."""
+        """Return factors that give linear terms the mean square of a constant indicator, times a stretch."""
         if not self.params.stretched:
             return np.ones(len(self.marginals.features))
         squares = (self.marginals.shares() * self._values() ** 2).sum(axis=1)
@@ -235,7 +235,7 @@ class _Learning:
         )
 
     def _limits(self) -> np.ndarray:
-        """Limits between which linear terms rise, shape (columns, 2)."""
+        """Return the intervals of linear terms, shape (columns, 2)."""
         found = np.empty((len(self.marginals.features), 2))
         for j, own in enumerate(self.marginals.features):
             low, high = own.quantiles(np.array([SETTINGS.tail, 1 - SETTINGS.tail]))
@@ -244,7 +244,7 @@ class _Learning:
         return found
 
     def _values(self) -> np.ndarray:
-        """Linear terms of the codes: mid-ranks, or the middles of bins between the limits."""
+        """Return linear terms of the codes: mid-ranks, or midpoints of bins between the limits."""
         if self.params.ranked:
             return self.marginals.ranks()
         rows = []
@@ -257,7 +257,7 @@ class _Learning:
         return padded(rows)
 
     def _bins(self) -> np.ndarray:
-        """The basis' bins: neighbouring codes of about equal mass, or a bin for each value."""
+        """Return the basis' bins: neighbouring codes of about equal mass, or a bin per value."""
         rows, edges = [], np.linspace(0, 1, self.params.bins + 1)
         if self.params.halved_ends:
             edges = np.concatenate([[0, edges[1] / 2], edges[1:-1], [1 - edges[1] / 2, 1]])
@@ -294,7 +294,7 @@ class _Learning:
     def _weighed(
         self, basis: Basis, codes: np.ndarray, scale_factors: np.ndarray
     ) -> tuple[np.ndarray, Subspace]:
-        """Weights of the synthetic records under which leaves hold what their counts say."""
+        """Return weights of the synthetic records that match released leaf counts, and the subspace."""
         matrix = basis.matrix(codes) * scale_factors.astype(np.float32)
         lines = np.flatnonzero(basis.linear)
         leading = Subspace.from_matrix(matrix, self.params.directions, self.rng, lines)
@@ -319,7 +319,7 @@ class _Learning:
         return synthetic_records.weighted(leading.features, wanted, noise), leading
 
     def _window(self, predictions: np.ndarray | None, variance: float) -> ResidualBounds:
-        """Limits of residuals, by the synthetic records' predictions so far."""
+        """Return bounds of residuals, from the synthetic records' predictions so far."""
         if self.outcome.kind == "number":
             clip = max(self.reach * math.sqrt(variance), 0.05)
             least = 0.5 if predictions is None else clip
@@ -347,7 +347,7 @@ class _Learning:
     def _rounds(
         self, basis: Basis, posterior: WeightPosterior, scale_factors: np.ndarray
     ) -> WeightUpdates:
-        """Weights of the subspace after noisy gradients, each at the weights so far."""
+        """Return the subspace's weights after noisy gradients, each taken at the weights so far."""
         number, axes = self.outcome.kind == "number", posterior.leading.axes
         sampling = self.variance if number else 1.0
         rounds = GradientRounds()
@@ -374,7 +374,7 @@ class _Learning:
     def _errors(
         self, steps: WeightUpdates, others: Basis, codes: np.ndarray, scale_factors: np.ndarray
     ) -> tuple[EstimationError, ...]:
-        """Of each output's last step, against a truth of other trees and of scales that the sums leave open."""
+        """Return each output's errors at the last step, for a truth of other trees and uncertain scales."""
         assert steps.last is not None and steps.evidence is not None
         likeliest = steps.posterior.prior.scales
         chances = steps.evidence.factor_chances(likeliest, steps.unit)
@@ -394,7 +394,7 @@ class _Learning:
         others: Basis,
         rng: np.random.Generator,
     ) -> np.ndarray:
-        """Mean square error of each output's scores beyond their posterior variance, over further synthetic records."""
+        """Return each output's mean square error beyond the posterior variance, over further synthetic records."""
         codes, weights, directions = self.source.draw(basis, ERROR_RECORDS, rng)
         found, functions = np.empty(len(errors)), others.matrix(codes)
         for output, error in enumerate(errors):
@@ -406,12 +406,12 @@ class _Learning:
     def _calibration(
         self, basis: Basis, weights: np.ndarray, added: np.ndarray, shares: np.ndarray
     ) -> float:
-        """The factor by which calibration scales the weights of classes; moves the intercept."""
+        """Calibrate classes: shift the intercept, and return the factor of the weights."""
         found = PlattScaling.from_scores(self.outcome, self.start, added, shares)
         if found is None:
             return 1.0
         predictions = self.outcome.predictions(self.start + added)
-        # synthetic records know too little of what clipping takes away
+        # synthetic records do not model the clipped tails
         window = replace(
             self._window(predictions, 1.0),
             low=predictions.min(axis=0),
@@ -445,9 +445,9 @@ class _Learning:
 
 
 def _reach(shares: np.ndarray, away: np.ndarray) -> float:
-    """The least limit of residuals, in their std, beyond which little of the target's own variance lies.
+    """Return the smallest clip of residuals, in their std, that cuts off little of the target's variance.
 
-    Noise is in proportion to the limit, and few giants hold most of what there is to explain.
+    Noise is proportional to the clip, but few extreme values may have most of the variance.
     """
     tried = np.linspace(*SETTINGS.residual_clips, 13)
     beyond = np.maximum(away - tried[:, None], 0) ** 2 @ shares
@@ -455,10 +455,10 @@ def _reach(shares: np.ndarray, away: np.ndarray) -> float:
 
 
 def _unsure(shares: np.ndarray, moved: np.ndarray, edges: np.ndarray, noise: float) -> float:
-    """Variance of the mean that a histogram has, by what it leaves open.
+    """Return the variance of a histogram's mean due to its uncertainty.
 
-    Shares sum to one, so that independent noise of each moves the mean by the bins' distances to it; the
-    shares that were moved on purpose move it as far; and within a bin it may lie anywhere.
+    Fractions sum to one, so that independent noise of each changes the mean by the bins' distances to it; so do the
+    deliberately moved fractions; and positions within a bin are unknown.
     """
     middles = (edges[:-1] + edges[1:]) / 2
     away = middles - shares @ middles
@@ -467,7 +467,7 @@ def _unsure(shares: np.ndarray, moved: np.ndarray, edges: np.ndarray, noise: flo
 
 
 def _moments(basis: Basis, codes: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and std of each function (unscaled) over synthetic records."""
+    """Return mean and std of each unscaled function over synthetic records."""
     places, weights = basis.cells(codes).places, shares / shares.sum()
     means = np.bincount(places.ravel(), np.tile(weights, len(places)), minlength=basis.size)
     deviations = np.sqrt(np.maximum(means * (1 - means), 0))

@@ -1,4 +1,4 @@
-"""Steps towards the weights that go with the sums of all rounds so far."""
+"""Iterative weight updates from the sums of all rounds so far."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ from privfed.learners.private.settings import SETTINGS
 class WeightUpdates:
     """The weights after some steps."""
 
-    posterior: WeightPosterior  #: from sums to weights
-    rounds: GradientRounds  #: what was told so far
+    posterior: WeightPosterior  #: map from sums to weights
+    rounds: GradientRounds  #: the rounds so far
     weights: np.ndarray  #: of leading directions, shape (directions, outputs)
-    mean_square: float  #: of the last step, or about what a model adds
-    unit: float  #: the scale of weights that the settings name
-    origin: Linearization  #: synthetic records where no weights are
-    taken: int = 0  #: how many
-    #: arguments of :func:`.covariance` of the weights, None at first
+    mean_square: float  #: of the last step, or a typical model's
+    unit: float  #: the settings' scale of weights
+    origin: Linearization  #: linearization at zero weights
+    taken: int = 0  #: number of steps
+    #: arguments of :func:`.covariance` of the weights, initially None
     last: (
         tuple[list[tuple[float, WeightPosterior]], ProjectedMoments, Linearization, float] | None
     ) = None
-    evidence: MarginalLikelihood | None = None  #: of the prior's scales, by the last step
+    evidence: MarginalLikelihood | None = None  #: of the prior's scales, from the last step
 
     @classmethod
     def begun(
         cls, posterior: WeightPosterior, rounds: GradientRounds, mean_square: float, unit: float
     ) -> WeightUpdates:
-        """Before the first step, at zero weights; rounds may have told something already."""
+        """Return the state before the first step, at zero weights; there may be rounds already."""
         nothing = np.zeros((posterior.leading.axes.shape[1], len(posterior.start)))
         return cls(posterior, rounds, nothing, mean_square, unit, posterior.at(nothing))
 
     def further(self, sums: NoisyMoments, sampling: float) -> WeightUpdates:
-        """The next step, by the sums of a gradient at the weights so far.
+        """Return the next step, from the sums of a gradient at the weights so far.
 
-        How far the step goes says how certain the sums are where it ends, and the reverse: a first guess is
-        tried, then what goes with its end, and the step is their mean.
+        A step's length and the certainty of the sums at its end depend on each other: a first guess is tried, then the
+        step for its end point, and their mean is returned.
         """
         rounds = self.rounds.joined(sums, self.weights)
         local = self.posterior.at(self.weights) if self.taken else self.origin
@@ -100,7 +100,7 @@ class WeightUpdates:
     def _without_weights(
         self, rounds: GradientRounds, misspecification: float, sampling: float
     ) -> MarginalLikelihood:
-        """Evidence at zero weights: near-certain predictions leave little curvature to tell priors by."""
+        """Return the evidence at zero weights: near-certain predictions have too little curvature to compare priors."""
         local, axes = self.origin, self.posterior.leading.axes
         nothing = local.weights
         curvature = SyntheticHessian.at(self.posterior, local)
@@ -109,7 +109,7 @@ class WeightUpdates:
         return self.posterior.evidence(replace(told, slopes=slopes), local, sampling)
 
     def _scaled(self, evidence: MarginalLikelihood) -> WeightPosterior:
-        """With the likeliest prior; before a number's first step its variance is not explained at all."""
+        """Return the posterior with the likeliest prior; before a number's first step no variance is explained."""
         posterior = self.posterior
         if not self.taken and posterior.outcome.kind == "number":
             return posterior

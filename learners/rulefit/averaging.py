@@ -1,7 +1,7 @@
 """L1-regularised estimation by dual averaging (paper, Section 2.2.3; Yuan, Zaheer, Reddi 2021).
 
-The objective is the pooled *mean* loss plus lambda times the L1 norm of all coefficients but the
-intercept. Columns are centred at public means, which moves the intercept only and conditions better.
+The objective is the pooled *mean* loss plus lambda times the L1 norm of all coefficients but the intercept. Columns are
+centred at public means, which changes only the intercept and improves conditioning.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from privfed.learners.rulefit.settings import SETTINGS
 
 
 class Slopes(Protocol):
-    """Centred columns over one client's records, however they are held."""
+    """Interface of one client's centred columns."""
 
     def gradient(self, target: np.ndarray, weights: np.ndarray, logistic: bool) -> np.ndarray:
-        """Sum over records of residual times centred column, shape (1 + terms,)."""
+        """Return the sum over records of residual times centred column, shape (1 + terms,)."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Centred:
     means: np.ndarray
 
     def scores(self, weights: np.ndarray) -> np.ndarray:
-        """Linear predictor of each record."""
+        """Return the linear predictor of each record."""
         return np.asarray(self.matrix @ weights - self.means @ weights)
 
     def slope(self, residual: np.ndarray) -> np.ndarray:
-        """Sum over records of residual times column."""
+        """Return the sum over records of residual times column."""
         return np.asarray(residual @ self.matrix - self.means * float(residual.sum()))
 
     def gradient(self, target: np.ndarray, weights: np.ndarray, logistic: bool) -> np.ndarray:
@@ -42,12 +42,12 @@ class Centred:
 
 
 def residuals(target: np.ndarray, scores: np.ndarray, logistic: bool) -> np.ndarray:
-    """Minus the derivative of each record's loss by its score."""
+    """Return minus the derivative of each record's loss by its score."""
     return np.asarray(target - (chances(scores) if logistic else scores))
 
 
 def chances(scores: np.ndarray) -> np.ndarray:
-    """The logistic function through numpy's tanh: twice as fast as scipy's, small values off by 2^-53."""
+    """Return the logistic function by NumPy's tanh, twice as fast as SciPy's, with absolute error 2^-53."""
     half: np.ndarray = np.tanh(scores * 0.5)
     half *= 0.5
     half += 0.5
@@ -55,14 +55,14 @@ def chances(scores: np.ndarray) -> np.ndarray:
 
 
 def losses(target: np.ndarray, scores: np.ndarray, logistic: bool) -> np.ndarray:
-    """Each record's loss: logistic (paper, Eq. 3), or half the squared error."""
+    """Return each record's loss: logistic (paper, Eq. 3), or half the squared error."""
     if logistic:
         return np.asarray(np.logaddexp(0, scores) - target * scores)
     return np.asarray((target - scores) ** 2 / 2)
 
 
 def primal(dual: np.ndarray, threshold: float) -> np.ndarray:
-    """The proximal map from dual to primal: soft thresholding, the intercept left alone."""
+    """Return the proximal map from dual to primal: soft thresholding, except of the intercept."""
     weights: np.ndarray = dual - np.maximum(np.minimum(dual, threshold), -threshold)
     weights[0] = dual[0]
     return weights
@@ -70,7 +70,7 @@ def primal(dual: np.ndarray, threshold: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class LocalStepParams:
-    """What a client needs for its local steps of one round (paper, Algorithm 3)."""
+    """Parameters of a client's local steps in one round (paper, Algorithm 3)."""
 
     client_step: float  #: eta_c
     elapsed: float  #: eta_s eta_c r G, the sum of step sizes before this round
@@ -81,7 +81,7 @@ class LocalStepParams:
 def local_steps(
     design: Slopes, target: np.ndarray, dual: np.ndarray, steps: LocalStepParams, logistic: bool
 ) -> np.ndarray:
-    """A client's dual increment after G local steps on its own mean loss, ``z_G - z_0``."""
+    """Return a client's dual increment after G local steps on its own mean loss, ``z_G - z_0``."""
     own, scale = dual.copy(), steps.client_step / len(target)
     for step in range(steps.steps):
         elapsed = steps.elapsed + steps.client_step * (step + 1)
@@ -99,10 +99,10 @@ def residuals_on_the_way(
     steps: LocalStepParams,
     logistic: bool,
 ) -> np.ndarray:
-    """Any record's residuals at a client's local steps, by its increment alone; shape (steps, records).
+    """Return records' residuals at a client's local steps, from its increment only; shape (steps, records).
 
-    Dual vectors begin at the public ``z_0`` and end at ``z_0`` plus the increment; in between they are taken
-    to lie on a straight line.
+    Dual vectors start at the public ``z_0`` and end at ``z_0`` plus the increment; in between a straight path is
+    assumed.
     """
     rows = []
     for step in range(steps.steps):
@@ -113,10 +113,10 @@ def residuals_on_the_way(
 
 
 def steepest(design: Slopes, records: int, terms: int) -> float:
-    """The largest eigenvalue of X'X / n of n records' columns, of a mean squared loss the curvature.
+    """Return the largest eigenvalue of X'X / n of n records' columns, the curvature of a mean squared loss.
 
-    By Lanczos steps from a public vector. Where they do not converge, the trace, which bounds it: no client
-    fails by what its records are.
+    It uses Lanczos steps from a public vector. If they do not converge, the trace, an upper bound, is returned, so that
+    failing cannot depend on records.
     """
     nothing = np.zeros(records)
 
@@ -142,7 +142,7 @@ def steepest(design: Slopes, records: int, terms: int) -> float:
 
 
 def stable_step(pooled: float, logistic: bool, clients: Sequence[float] = ()) -> float:
-    """A step size that cannot diverge, on the pooled objective nor on any client's own.
+    """Return a step size that cannot diverge, neither on the pooled objective nor on any client's.
 
     The Hessian of a mean loss is at most (1/4 for the logistic loss) the columns' second moments, whose
     largest eigenvalues these are, or bounds on them. Gradient steps below twice the inverse of the largest

@@ -11,29 +11,29 @@ from privfed.learners.rulefit.averaging import residuals
 
 @dataclass(frozen=True)
 class Boosting:
-    """How rules are grown."""
+    """Parameters of boosting."""
 
     trees: int  #: number of base learners C
-    leaves: float  #: mean number of leaves L of a tree; 2 makes every tree a stump
+    leaves: float  #: mean number of leaves L of a tree; 2: stumps
     shrinkage: float  #: learning rate nu
-    subsample: float  #: fraction of records a tree sees; 0 for min(N / 2, 100 + 6 sqrt N)
-    min_leaf: int  #: fewest records of a leaf
-    logistic: bool  #: logistic pseudo-residuals, else plain ones
+    subsample: float  #: fraction of records for each tree; 0: min(N / 2, 100 + 6 sqrt N)
+    min_leaf: int  #: minimum records of a leaf
+    logistic: bool  #: logistic pseudo-residuals, else residuals
 
     def drawn(self, records: int) -> int:
-        """How many records each tree sees."""
+        """Return the number of records for each tree."""
         if self.subsample:
             return max(1, round(self.subsample * records))
         return max(1, int(min(records / 2, 100 + 6 * np.sqrt(records))))
 
     def start(self, target: np.ndarray) -> float:
-        """The best constant: the log-odds (held finite for a client with one class), or the mean."""
+        """Return the best constant: the log-odds (bounded for a client with one class), or the mean."""
         if not self.logistic:
             return float(target.mean())
         return float(logit(np.clip(target.mean(), 1e-6, 1 - 1e-6)))
 
     def residuals(self, target: np.ndarray, score: np.ndarray) -> np.ndarray:
-        """What the next tree is fitted to."""
+        """Return the (pseudo-)residuals for the next tree."""
         return residuals(target, score, self.logistic)
 
 
@@ -44,15 +44,15 @@ def grow_rules(
     boosting: Boosting,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Boost trees over codes, shape (records, features), and turn nodes but the root into rules.
+    """Boost trees over codes, shape (records, features), and convert nodes except the root to rules.
 
     A tree has 2 + floor(Exponential(mean L - 2)) leaves, the best split first.
 
     The target lies in [0, 1] (logistic), or is centred.
 
     Returns:
-        different boxes of codes, uint8, shape (rules, features, 2), and how often each was grown; none
-        with fewer records than two leaves need, or one class only.
+        distinct boxes of codes, uint8, shape (rules, features, 2), and how often each was grown; none with too few
+        records for two leaves, or one class only.
     """
     features = codes.shape[1]
     drawn = boosting.drawn(len(codes)) if len(codes) else 0
@@ -74,15 +74,15 @@ def grow_rules(
     return boxes.reshape(-1, features, 2), often.astype(np.int64)
 
 
-# --- regression trees over cut-off codes, best split first: scikit-learn's with ``max_leaf_nodes``
-# But ties go to the first covariate of an order, and splits that explain nothing are not made.
+# --- best-first regression trees over cut-off codes, as scikit-learn's with ``max_leaf_nodes`` But
+# ties go to the first covariate of an order, and splits without a decrease are not made.
 
-EXPLAINED = 1e-12  #: Least decrease of squared error by a split, for each of its records
+EXPLAINED = 1e-12  #: Minimum decrease of squared error by a split, per record
 
 
 @dataclass(frozen=True)
 class LeafSplit:
-    """Records of `leaf` with a code of at least `cut` go to a new leaf, which gets the next number."""
+    """A split: records of `leaf` with a code of at least `cut` go to a new leaf with the next number."""
 
     leaf: int
     feature: int
@@ -91,13 +91,13 @@ class LeafSplit:
 
 @dataclass(frozen=True, eq=False)
 class CodedTree:
-    """A tree as the splits that made it, in order, and the mean of each leaf, shape (splits + 1,)."""
+    """A tree as its splits in order, and the mean of each leaf, shape (splits + 1,)."""
 
     splits: tuple[LeafSplit, ...]
     values: np.ndarray
 
     def predict(self, codes: np.ndarray) -> np.ndarray:
-        """Each record's value; ``codes`` has shape (features, records)."""
+        """Return each record's value; ``codes`` has shape (features, records)."""
         leaves = np.zeros(codes.shape[1], np.intp)
         for number, split in enumerate(self.splits, start=1):
             above = codes[split.feature] >= split.cut
@@ -107,7 +107,7 @@ class CodedTree:
         return np.asarray(self.values[leaves])
 
     def boxes(self, sizes: np.ndarray) -> np.ndarray:
-        """The boxes of all nodes but the root, uint8, shape (2 splits, features, 2)."""
+        """Return the boxes of all nodes except the root, uint8, shape (2 splits, features, 2)."""
         whole = np.zeros((len(sizes), 2), np.uint8)
         whole[:, 1] = sizes
         leaves, nodes = [whole], np.empty((len(self.splits), 2, len(sizes), 2), np.uint8)
@@ -121,7 +121,7 @@ class CodedTree:
 
 @dataclass(frozen=True, eq=False)
 class _Best:
-    """The best split of a leaf, and how much it lowers the sum of squared errors."""
+    """The best split of a leaf, and its decrease of the sum of squared errors."""
 
     gain: float
     feature: int
@@ -130,15 +130,15 @@ class _Best:
 
 @dataclass(frozen=True, eq=False)
 class Growing:
-    """Trees of some records."""
+    """Grows trees on some records."""
 
     codes: np.ndarray  #: cut-off codes, uint8, shape (records, features)
-    target: np.ndarray  #: what is fitted, shape (records,)
-    least: int  #: fewest records of a leaf
-    order: np.ndarray  #: the covariates, those first that win ties
+    target: np.ndarray  #: the target, shape (records,)
+    least: int  #: minimum records of a leaf
+    order: np.ndarray  #: the covariates, in order of precedence in ties
 
     def tree(self, leaves: int) -> CodedTree:
-        """Split the leaf that gains most, until there are so many leaves or none gains."""
+        """Split the leaf with the largest gain, until there are ``leaves`` leaves or no gain."""
         rows = [np.arange(len(self.target))]
         best = [self._best(rows[0])]
         splits: list[LeafSplit] = []
@@ -163,7 +163,7 @@ class Growing:
 
     @cached_property
     def _places(self) -> np.ndarray:
-        """Each record's place among the codes of all covariates in order, shape (records, features)."""
+        """Each record's index among the codes of all covariates in order, shape (records, features)."""
         starts = np.arange(len(self.order)) * self._width
         return np.asarray(self.codes[:, self.order] + starts)
 
@@ -178,9 +178,9 @@ class Growing:
         sums = np.bincount(places, target.repeat(features), size).reshape(shape)
         below, told, total = counts.cumsum(axis=1), sums.cumsum(axis=1), float(target.sum())
         both = below * (many - below)
-        # of both sides' squared sums over their counts, less the whole's: one square by one product
+        # squared sums over counts of both sides, minus the whole's
         gains = (many * told - below * total) ** 2 / (np.maximum(both, 1) * many)
-        gains[both < self.least * (many - self.least)] = 0.0  # fewer than least on one of the sides
+        gains[both < self.least * (many - self.least)] = 0.0  # fewer than ``least`` on one side
         place, code = divmod(int(gains.argmax()), self._width)
         gain = float(gains[place, code])
         if gain <= EXPLAINED * many:

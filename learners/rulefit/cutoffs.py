@@ -16,14 +16,14 @@ from privfed.learners.plain import plain, restored
 from privfed.learners.rulefit.settings import SETTINGS
 from privfed.tables.schema import Column, Schema
 
-MOST_CUTS = 250  #: Most cut-offs of one covariate: codes must fit a byte
-LARGEST = 2.0**20  #: Largest factor in a question, so that no contribution overflows
+MOST_CUTS = 250  #: Maximum cut-offs of one covariate: codes must fit a byte
+LARGEST = 2.0**20  #: Maximum factor in a query, so that contributions do not overflow
 
 
 def inner_edges(column: Column, bins: int) -> np.ndarray:
-    """At most ``bins - 1`` rising edges strictly inside the bounds; a value on an edge is in the upper bin.
+    """Return at most ``bins - 1`` increasing edges strictly inside the bounds; values on an edge go up.
 
-    Numbers get equal bins over the public bounds; integers get edges on integers; categories a bin each.
+    Numbers get equal-width bins over the public bounds, integers edges on integers, categories one bin each.
     """
     low, high = column.bounds
     if column.kind == "number":
@@ -35,23 +35,23 @@ def inner_edges(column: Column, bins: int) -> np.ndarray:
 
 
 def bins_needed(schema: Schema, features: tuple[int, ...], bins: int) -> int:
-    """The most bins that any of the covariates has."""
+    """Return the largest number of bins of the covariates."""
     return max(len(inner_edges(schema.features[f], bins)) + 1 for f in features)
 
 
 @dataclass(frozen=True, eq=False)
 class Cutoffs:
-    """What all clients share about the covariates."""
+    """The covariates' shared cut-offs, limits and scales."""
 
-    cuts: tuple[tuple[float, ...], ...]  #: rising cut-off values C_j
+    cuts: tuple[tuple[float, ...], ...]  #: increasing cut-off values C_j
     lower: np.ndarray  #: winsorising limits delta-minus and delta-plus, shape (features,)
     upper: np.ndarray
     scale: np.ndarray  #: standard deviation s_j of the winsorised covariate
 
     def check(self, schema: Schema) -> None:
-        """Raise QueryError unless values fit the schema, and have sizes with which no sum can overflow.
+        """Raise QueryError unless values fit the schema, and cannot make sums overflow.
 
-        A query whose answer overflows for some records and not for others would tell them apart.
+        An overflow for some records only would reveal them.
         """
         features, width = len(schema.features), schema.upper - schema.lower
         arrays = (self.lower, self.upper, self.scale)
@@ -70,7 +70,7 @@ class Cutoffs:
                 raise QueryError("malformed", "cut-offs must be finite and rise")
 
     def codes(self, x: np.ndarray) -> np.ndarray:
-        """Cut-offs reached: ``x >= cuts[k]`` exactly if ``code > k``; uint8, shape (records, features)."""
+        """Return codes, with ``x >= cuts[k]`` exactly if ``code > k``; uint8, shape (records, features)."""
         columns = [
             np.searchsorted(np.array(cuts), x[:, feature], side="right")
             for feature, cuts in enumerate(self.cuts)
@@ -78,22 +78,22 @@ class Cutoffs:
         return np.column_stack(columns).astype(np.uint8)
 
     def linear(self, x: np.ndarray) -> np.ndarray:
-        """The linear terms 0.4 l_j(x_j) / s_j (paper, Eq. 1), centred between the limits.
+        """Return the linear terms 0.4 l_j(x_j) / s_j (paper, Eq. 1), centred between the limits.
 
-        Centring moves the intercept only, and halves what a record can contribute.
+        Centring changes the intercept only, and halves a record's maximum contribution.
         """
         middle = self.lower / 2 + self.upper / 2
         terms: np.ndarray = 0.4 * (np.clip(x, self.lower, self.upper) - middle) / self.scale
         return terms
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the values as plain data."""
+        """Return the values as plain data."""
         arrays = {name: plain(getattr(self, name)) for name in ("lower", "upper", "scale")}
         return {"cuts": [plain(cuts) for cuts in self.cuts], **arrays}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Cutoffs:
-        """Read plain data; :meth:`check` holds it to a schema."""
+        """Read plain data, without :meth:`check`."""
         cuts = tuple(tuple(float(cut) for cut in own) for own in data["cuts"])
         return cls(cuts, *(restored(data[name]) for name in ("lower", "upper", "scale")))
 
@@ -104,17 +104,17 @@ class Cutoffs:
 
 
 def _first_of(names: Sequence[str]) -> str:
-    """The first of some columns, and how many more."""
+    """Format the first of some columns, and the number of further ones."""
     more = f" (and of {len(names) - 1} more)" if len(names) > 1 else ""
     return f"{names[0]!r}{more}"
 
 
 def read_cutoffs(counts: np.ndarray, schema: Schema, bins: int, levels: int) -> Cutoffs:
-    """Read everything off summed (noisy) histograms, shape (features, at least :func:`bins_needed`).
+    """Compute cut-offs from summed (noisy) histograms, shape (features, at least :func:`bins_needed`).
 
     Warns:
-        UserWarning: counts add up to nothing (cut-offs are then evenly spaced over the bounds), or nearly
-            all records lie in one bin.
+        UserWarning: counts sum to zero or less (cut-offs are then evenly spaced over the bounds), or nearly all
+            records are in one bin.
     """
     found = [
         _Marginal.of(row, column, bins, levels)
@@ -143,7 +143,7 @@ def read_cutoffs(counts: np.ndarray, schema: Schema, bins: int, levels: int) -> 
 
 @dataclass(frozen=True)
 class _Marginal:
-    """What one covariate's histogram says."""
+    """Statistics of one covariate's histogram."""
 
     cuts: tuple[float, ...]
     lower: float
@@ -182,15 +182,15 @@ class _Marginal:
 
 
 def _deviation(values: np.ndarray, masses: np.ndarray) -> float:
-    """Standard deviation, summed exactly: clients' randomness hangs on a query's last bit."""
+    """Return the exactly summed standard deviation: clients' randomness depends on a query's every bit."""
     mean = math.fsum(masses * values)
     return math.sqrt(math.fsum(masses * (values - mean) ** 2))
 
 
 def distribution(counts: np.ndarray, widths: np.ndarray) -> tuple[np.ndarray, bool]:
-    """A cumulative distribution at the edges, shape (bins + 1,), by isotonic regression of noisy counts.
+    """Return the cumulative distribution at the edges, shape (bins + 1,), by isotonic regression of noisy counts.
 
-    If they add up to nothing it is uniform over the widths, and the second value is true.
+    If they sum to zero or less it is uniform over the widths, and the second value is True.
     """
     from sklearn.isotonic import isotonic_regression
 

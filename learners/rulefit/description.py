@@ -1,4 +1,4 @@
-"""What a person needs to read a rule ensemble: what its numbers are of, and what is not shown."""
+"""Descriptions of a rule ensemble for readers: units of its numbers, and omitted terms."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ NOTHING = "no term has a coefficient: the prediction is the same for everybody"
 
 
 def described(table: pd.DataFrame, top: int, told: str, *, private: bool) -> str:
-    """The first terms of a table, under what its columns are; ``told`` is what coefficients add to."""
+    """Format the first terms of a table with a heading on its columns; ``told`` says what coefficients add to."""
     lines = [told]
     if {"low", "high"} <= set(table):
         lines.append(
@@ -38,7 +38,7 @@ def described(table: pd.DataFrame, top: int, told: str, *, private: bool) -> str
 def of_classes(
     models: Sequence[RuleEnsemble], target: str, names: Sequence[str], link: str | None
 ) -> str:
-    """Of the log-odds of each model's class; ``link`` is that of several (:data:`.LINKS`)."""
+    """Describe coefficients of classes' log-odds; ``link`` is that of several classes (:data:`.LINKS`)."""
     begins = ", ".join(
         f"{name} {model.weights[0]:.3g}" for name, model in zip(names, models, strict=True)
     )
@@ -59,7 +59,7 @@ def of_classes(
 
 
 def of_number(model: RuleEnsemble, target: Column, limits: tuple[float, float]) -> str:
-    """Of the target's unit, which its description may name, and between which limits predictions lie."""
+    """Describe coefficients of a number: the target's unit, if described, and the limits of predictions."""
     low, high = limits
     begins = low + (float(model.weights[0]) + 1) / 2 * (high - low)
     name = shown(target.name) + (f" ({target.description})" if target.description else "")
@@ -70,7 +70,7 @@ def of_number(model: RuleEnsemble, target: Column, limits: tuple[float, float]) 
 
 
 def _begin(models: Sequence[RuleEnsemble]) -> str:
-    """Where predictions are the intercept."""
+    """Describe for which records predictions are the intercept."""
     ends = [1 + len(model.terms.boxes) for model in models]
     rules = any(np.any(own.weights[1:end]) for own, end in zip(models, ends, strict=True))
     lines = any(np.any(own.weights[end:]) for own, end in zip(models, ends, strict=True))
@@ -80,7 +80,7 @@ def _begin(models: Sequence[RuleEnsemble]) -> str:
 
 
 def unseen(column: Column, terms: Sequence[tuple[int, int]]) -> str:
-    """What a picture of one column's own terms leaves out; of each model :meth:`.RuleEnsemble.terms_of`."""
+    """Describe the terms omitted in a plot of one column, from each model's :meth:`.RuleEnsemble.terms_of`."""
     own, joint = np.sum(terms, axis=0).tolist()
     name, rules = shown(column.name), f"{joint} rule{'s' * (joint > 1)}"
     if not own and not joint:

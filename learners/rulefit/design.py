@@ -1,4 +1,4 @@
-"""Terms over records as sums by cell, in blocks of records, never a matrix of records by rules."""
+"""Matrix-free products with the terms, as sums by cell over blocks of records."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,8 +10,7 @@ from privfed.learners.rulefit.averaging import residuals
 from privfed.learners.rulefit.grids import grids_of
 from privfed.learners.rulefit.rules import Terms
 
-#: How many cells and numbers of records are held at a time while one block is worked on, and how many
-#: of earlier blocks are kept; 12 bytes each.
+#: Maximum cells and numbers in memory for one block, and for cached earlier blocks; 12 bytes each.
 BLOCK, KEPT = 2**21, 2**21
 
 
@@ -30,14 +29,14 @@ class RecordBlock:
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """A linear predictor: a constant, a number for each cell, and weights of the linear terms."""
+    """A linear predictor: a constant, a value per cell, and weights of the linear terms."""
 
     constant: float
     by_cell: np.ndarray
     linear: np.ndarray
 
     def scores(self, block: RecordBlock) -> np.ndarray:
-        """Scores of a block's records, shape (records,)."""
+        """Return scores of a block's records, shape (records,)."""
         return np.asarray(block.leaves @ self.by_cell + block.linear @ self.linear + self.constant)
 
 
@@ -51,7 +50,7 @@ class DesignOperator:
         self._kept: list[RecordBlock] = []
 
     def blocks(self) -> Iterator[RecordBlock]:
-        """All records in order; the first blocks are kept for the next time."""
+        """Yield all records in order; the first blocks are cached."""
         yield from self._kept
         rows = max(1, BLOCK // self._width)
         start = self._kept[-1].rows.stop if self._kept else 0
@@ -70,13 +69,13 @@ class DesignOperator:
         return RecordBlock(rows, leaves, cutoffs.linear(x)[:, list(self._terms.linear)])
 
     def predictor(self, weights: np.ndarray, shift: float = 0.0) -> Predictor:
-        """The linear predictor of some weights, less a shift."""
+        """Return the linear predictor of some weights, minus a shift."""
         rules = len(self._terms.boxes)
         by_cell = self._grids.by_cell(weights[1 : 1 + rules])
         return Predictor(float(weights[0]) - shift, by_cell, weights[1 + rules :])
 
     def slope(self, target: np.ndarray, predictor: Predictor, logistic: bool) -> np.ndarray:
-        """Sum over records of residual times column, block by block; shape (1 + terms,)."""
+        """Return the sum over records of residual times column, by block; shape (1 + terms,)."""
         whole, by_cell = 0.0, np.zeros(self._grids.size)
         linear = np.zeros(len(self._terms.linear))
         for block in self.blocks():
@@ -95,7 +94,7 @@ class CentredOperator:
     means: np.ndarray
 
     def gradient(self, target: np.ndarray, weights: np.ndarray, logistic: bool) -> np.ndarray:
-        """Sum over records of residual times centred column."""
+        """Return the sum over records of residual times centred column."""
         predictor = self.design.predictor(weights, float(self.means @ weights))
         total = self.design.slope(target, predictor, logistic)
         return np.asarray(total - self.means * total[0])

@@ -1,4 +1,4 @@
-"""Coefficients from rounds of answers: by exact gradients, or by the paper's dual averaging."""
+"""Estimation of coefficients by rounds of exact gradients, or by the paper's dual averaging."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.settings import SETTINGS
 
 GRADIENT = LocalStepParams(1.0, 0.0, 1, 0.0)  #: Local steps whose increment is minus the gradient
-LEVEL = 1.0  #: Curvature along the intercept alone, that of any record
+LEVEL = 1.0  #: Curvature along the intercept, which is that of any record
 
 
 @dataclass(frozen=True, eq=False)
 class Iterate:
-    """Accelerated proximal gradient: x_k, y_(k+1), where the next gradient is taken, and t_(k+1).
+    """State of accelerated proximal gradient: x_k, y_(k+1), where the next gradient is taken, and t_(k+1).
 
-    Source: Beck and Teboulle 2009, Section 4, restarted wherever momentum leads uphill (O'Donoghue and
-    Candes 2015, Section 3.2): strong convexity is not known beforehand.
+    Source: Beck and Teboulle 2009, Section 4, restarted when momentum increases the objective (O'Donoghue and Candes
+    2015, Section 3.2), as strong convexity is unknown.
     """
 
     weights: np.ndarray
@@ -38,11 +38,11 @@ class Iterate:
 
     @classmethod
     def at(cls, weights: np.ndarray) -> Self:
-        """The beginning, at some weights."""
+        """Return the initial state at some weights."""
         return cls(weights, weights, 1.0)
 
     def after(self, slope: np.ndarray, step: float, penalty: float) -> Iterate:
-        """The next one, by minus the gradient of the smooth part at :attr:`ahead` (Eqs. 4.1 to 4.3)."""
+        """Return the next state, from minus the gradient of the smooth part at :attr:`ahead` (Eqs. 4.1 to 4.3)."""
         weights = primal(self.ahead + step * slope, step * penalty)
         uphill = (self.ahead - weights) @ (weights - self.weights) > 0
         momentum = 1.0 if uphill else self.momentum
@@ -51,12 +51,12 @@ class Iterate:
         return Iterate(weights, ahead, following)
 
     def settled(self, before: Iterate) -> bool:
-        """Whether it moved no further from where its gradient was taken than is worth a round."""
+        """Whether the step from where its gradient was taken is too small for another round."""
         return bool(np.abs(self.weights - before.ahead).max() < SETTINGS.settled)
 
 
 def descending_step(curvature: float, logistic: bool) -> float:
-    """The inverse of the gradient's Lipschitz constant, the curvature known to Lanczos' precision."""
+    """Return the inverse of the gradient's Lipschitz constant, allowing for Lanczos' precision."""
     return (4.0 if logistic else 1.0) / ((1 + 2 * SETTINGS.eigenvalue_tol) * curvature)
 
 
@@ -67,7 +67,7 @@ def optimum(
     penalty: float,
     iterations: int = 5000,
 ) -> np.ndarray:
-    """The minimiser, in at most `iterations`; `step` is at most one over the gradient's Lipschitz constant."""
+    """Return the minimiser after at most `iterations`; `step` is at most one over the Lipschitz constant."""
     at = Iterate.at(start)
     for _ in range(iterations):
         following = at.after(slope(at.ahead), step, penalty)
@@ -82,14 +82,14 @@ class Estimate:
     """Estimated coefficients."""
 
     weights: np.ndarray  #: of intercept, rules and linear terms
-    rounds: int  #: how many rounds were answered
-    objective: float  #: pooled mean loss plus penalty at the end; NaN where it was not released
-    gap: float = math.nan  #: objective minus the proximal-gradient optimum's; NaN if not asked for
+    rounds: int  #: number of answered rounds
+    objective: float  #: final pooled mean loss plus penalty; NaN if not released
+    gap: float = math.nan  #: objective minus the proximal-gradient optimum's; NaN if not requested
 
 
 @dataclass(frozen=True, eq=False)
 class FitContext:
-    """What all rounds share; `rng` draws the clients of a round."""
+    """Data shared by all rounds; `rng` draws the clients of a round."""
 
     federation: Disclosure
     terms: Terms
@@ -100,23 +100,23 @@ class FitContext:
 
     @property
     def means(self) -> np.ndarray:
-        """What is subtracted of the columns, shape (1 + terms,), the first zero."""
+        """The columns' means that are subtracted, shape (1 + terms,), the first zero."""
         return np.concatenate([[0.0], self.pooled.means])
 
     def increment(
         self, dual: np.ndarray, steps: LocalStepParams, clients: Sequence[str] | None = None
     ) -> np.ndarray | None:
-        """The clients' mean increment; none where nobody answers."""
+        """Return the clients' mean increment; None if no client answers."""
         query = Increment(self.terms, self.means, dual, steps, self.logistic, self.label)
         told = self.federation.ask_offered(query, clients=clients).each("increment")
         return self.pooled.average(told) if told else None
 
     def slope(self, weights: np.ndarray) -> np.ndarray | None:
-        """Minus the gradient of the pooled mean loss at some weights; None if no client answers."""
+        """Return minus the gradient of the pooled mean loss at some weights; None if no client answers."""
         return self.increment(weights, GRADIENT)
 
     def curvature(self) -> Curvatures:
-        """The largest eigenvalues that clients release, whose mean bounds the pooled one; else the variances' sum."""
+        """Return the clients' largest eigenvalues, whose mean bounds the pooled one; else the variances' sum."""
         answers = self.federation.ask_offered(SmoothnessBound(self.terms, self.means)).only
         told = answers.each("largest") if "largest" in answers else {}
         if not told:
@@ -125,7 +125,7 @@ class FitContext:
         return Curvatures(max(float(self.pooled.average(told)[0]), LEVEL), clients)
 
     def objective(self, weights: np.ndarray, penalty: float) -> float:
-        """Pooled mean loss plus penalty, by weights of columns that are centred; NaN where withheld."""
+        """Return pooled mean loss plus penalty, for weights of centred columns; NaN if withheld."""
         if np.isnan(weights).any():
             return math.nan
         query = Objective(self.terms, self.uncentred(weights), self.logistic, self.label)
@@ -136,7 +136,7 @@ class FitContext:
         return mean + penalty * float(np.abs(weights[1:]).sum())
 
     def uncentred(self, weights: np.ndarray) -> np.ndarray:
-        """The weights with the intercept that goes with columns that are not centred."""
+        """Return the weights with the intercept for uncentred columns."""
         moved = weights.copy()
         moved[0] -= self.means @ weights
         return moved
@@ -152,15 +152,15 @@ class Curvatures:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimation(ABC):
-    """How coefficients are found, round by round."""
+    """Base class of iterative estimation of coefficients."""
 
-    rounds: int  #: how many rounds at most
-    client_step: float | None  #: size of a step; None for one that cannot diverge
+    rounds: int  #: maximum number of rounds
+    client_step: float | None  #: step size; None: one that cannot diverge
     penalty: float  #: lambda
     logistic: bool  #: the loss
-    reference_rounds: int = 0  #: rounds of federated proximal gradient afterwards, for the gap
+    reference_rounds: int = 0  #: later rounds of federated proximal gradient, for the gap
 
-    remedy: ClassVar[str]  #: What to do about steps that were too large
+    remedy: ClassVar[str]  #: Remedy for too large steps
 
     def run(
         self,
@@ -170,9 +170,10 @@ class Estimation(ABC):
         rng: np.random.Generator | None = None,
         labels: Sequence[int | UnsetType] = (UNSET,),
     ) -> list[Estimate]:
-        """Find the weights of each label's model, the steps being the same for all.
+        """Estimate the weights of each label's model, with the same steps for all.
 
-        A client that does not answer a round is left out of it, and silence ends learning.
+        A client that does not answer a round is left out of it; a round without answers ends
+        learning.
         """
         context = FitContext(federation, terms, pooled, self.logistic, rng)
         needed = self.client_step is None or self.reference_rounds > 0
@@ -192,17 +193,17 @@ class Estimation(ABC):
     @property
     @abstractmethod
     def first_steps(self) -> LocalStepParams:
-        """The local steps of the first round."""
+        """Return the local steps of the first round."""
 
     @abstractmethod
     def _step(self, curvatures: Curvatures) -> float: ...
 
     @abstractmethod
     def _estimated(self, context: FitContext, step: float) -> tuple[np.ndarray, int]:
-        """The weights, of columns that are centred, and how many rounds were answered."""
+        """Return the weights for centred columns, and the number of answered rounds."""
 
     def _warn_if_diverged(self, objective: float, weights: np.ndarray) -> None:
-        """Warn if the model is worse than none, which costs at most log 2, or a half."""
+        """Warn if the model is worse than no model, whose loss is at most log 2, or a half."""
         without = math.log(2) if self.logistic else 0.5
         if objective > SETTINGS.worse * without or not np.abs(weights).max() < SETTINGS.diverged:
             warnings.warn(
@@ -212,7 +213,7 @@ class Estimation(ABC):
             )
 
     def _minimum(self, context: FitContext, start: np.ndarray, curvatures: Curvatures) -> float:
-        """The objective's minimum by exact gradients; NaN if no client answers a round."""
+        """Return the objective's minimum by exact gradients; NaN if a round has no answers."""
 
         def slope(weights: np.ndarray) -> np.ndarray:
             released = context.slope(weights)
@@ -225,7 +226,7 @@ class Estimation(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Gradients(Estimation):
-    """Accelerated proximal gradient: one local step a round (paper, Algorithm 3 with G = 1)."""
+    """Accelerated proximal gradient: one local step per round (paper, Algorithm 3 with G = 1)."""
 
     remedy = "leave client_learning_rate out, or make it smaller"
     first_steps = GRADIENT
@@ -248,20 +249,20 @@ class Gradients(Estimation):
 
 @dataclass(frozen=True, kw_only=True)
 class Averaging(Estimation):
-    """Federated dual averaging (paper, Algorithm 2, with the sign of line 14 put right).
+    """Federated dual averaging (paper, Algorithm 2, with the sign of line 14 corrected).
 
     Dual increments are averaged over clients, weighted by their records.
     """
 
     local_steps: int  #: G
     server_step: float = 1.0  #: eta_s
-    clients_per_round: int | None = None  #: clients drawn anew for each round; None for all
+    clients_per_round: int | None = None  #: number of clients drawn in each round; None for all
 
     remedy = "leave client_learning_rate out, take fewer local_steps, or make server_learning_rate smaller"
 
     @property
     def first_steps(self) -> LocalStepParams:
-        """Steps of size .01, whatever ``client_learning_rate`` is: the size is no part of the cost."""
+        """Return steps of size .01 for any ``client_learning_rate``: the size does not affect the cost."""
         return LocalStepParams(0.01, 0.0, self.local_steps, self.penalty)
 
     def _step(self, curvatures: Curvatures) -> float:

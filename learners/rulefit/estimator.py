@@ -1,4 +1,4 @@
-"""Federated RuleFit in scikit-learn's manners."""
+"""Federated RuleFit with scikit-learn's interface."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from privfed.tables.schema import Schema, shown
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_KEPT = ("private_", "rounds_", "objective_", "gap_", "target_limits_")  #: Saved as is
+_KEPT = ("private_", "rounds_", "objective_", "gap_", "target_limits_")  #: Saved unchanged
 
 
 ALLOWED: Constraints = {
@@ -77,8 +77,8 @@ ALLOWED: Constraints = {
     "random_state": [Integers(at_least=0), None],
 }
 
-#: What the paper prints (Section 3.1) where the defaults differ; Algorithm 1 keeps all rules, fits trees to
-#: all records and knows no least leaf. Its "mean depth 2" is read as four leaves: stumps make no such rules.
+#: The paper's parameters (Section 3.1) if they differ from the defaults; Algorithm 1 keeps all rules, fits trees to all
+#: records and has no minimum leaf size. Its "mean depth 2" is read as four leaves: stumps make no such rules.
 PAPER: Mapping[str, Any] = {
     "alpha": 0.01,
     "solver": "averaging",
@@ -92,10 +92,10 @@ PAPER: Mapping[str, Any] = {
 
 
 class _RuleFit(LearnerByWays):
-    """What the classifier and the regressor share; parameters are documented at :class:`RuleFitClassifier`.
+    """Base class of classifier and regressor; for parameters see :class:`RuleFitClassifier`.
 
     ``fit`` sets ``ensemble_`` (``model_``, or ``models_`` of several classes), ``way_`` and ``private_`` (how it
-    learned), ``rounds_``, ``target_limits_``, ``objective_`` (pooled mean loss plus penalty at the end; NaN where withheld) and
+    learned), ``rounds_``, ``target_limits_``, ``objective_`` (final pooled mean loss plus penalty; NaN if withheld) and
     ``gap_`` (the objective minus the proximal-gradient optimum; NaN without ``reference_rounds``).
     """
 
@@ -105,7 +105,7 @@ class _RuleFit(LearnerByWays):
     _logistic: ClassVar[bool]
 
     ensemble_: RuleEnsemble | ClassEnsembles  #: The fitted model, set by ``fit``
-    target_limits_: tuple[float, float]  #: Target values that the scores -1 and 1 stand for
+    target_limits_: tuple[float, float]  #: Target values of the scores -1 and 1
 
     def __init__(  # noqa: PLR0913 - an estimator's parameters
         self,
@@ -178,7 +178,7 @@ class _RuleFit(LearnerByWays):
         )
 
     def _monotonic(self, schema: Schema) -> tuple[int, ...]:
-        """The direction of each feature, or nothing."""
+        """Return the direction of each feature, or empty."""
         given, columns = self.monotonic_cst, schema.features
         if given is None:
             return ()
@@ -212,31 +212,31 @@ class _RuleFit(LearnerByWays):
             )
 
     def _convergence(self) -> dict[str, Any]:
-        """How learning went, as plain data; None stands for what was not released."""
+        """Return the convergence as plain data; None for values that were not released."""
         values = {"objective": self.objective_, "gap": self.gap_}
         known = {name: None if math.isnan(value) else value for name, value in values.items()}
         return {"convergence": {"rounds": self.rounds_, **known}}
 
     @property
     def rules_(self) -> list[Rule]:
-        """The different rules with a coefficient other than zero."""
+        """The distinct rules with a nonzero coefficient."""
         return list(dict.fromkeys(rule for model in self.models_ for rule in model.kept_rules))
 
     @property
     def cutoffs_(self) -> Cutoffs:
-        """The cut-offs of the model's terms; of several classes' short models each has its own, in ``models_``."""
+        """The cut-offs of the model's terms; short models of several classes have their own, in ``models_``."""
         return self.models_[0].terms.cutoffs
 
     @property
     def model_(self) -> RuleEnsemble:
-        """The fitted model of two classes or a number; of several classes see ``models_``."""
+        """The fitted model of two classes or a number; for several classes see ``models_``."""
         if isinstance(self.ensemble_, RuleEnsemble):
             return self.ensemble_
         raise AttributeError("model_ is of two classes or a number; models_ has one for each class")
 
     @property
     def models_(self) -> tuple[RuleEnsemble, ...]:
-        """The fitted model, or one for each class, in the order of ``classes_``."""
+        """The fitted model, or one per class, in the order of ``classes_``."""
         return (
             self.ensemble_.models
             if isinstance(self.ensemble_, ClassEnsembles)
@@ -245,17 +245,17 @@ class _RuleFit(LearnerByWays):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Variable importances, the largest being 1 (paper, Section 2.3)."""
+        """Variable importances, scaled to a maximum of 1 (paper, Section 2.3)."""
         return self.ensemble_.variable_importances
 
     def importance_intervals(self, level: float = 0.9) -> pd.DataFrame:
-        """Importances of a short private model's features, with intervals.
+        """Return importances of a short private model's features, with intervals.
 
         Returns:
-            columns importance, low and high, a row for each feature, in units of the largest importance.
+            columns importance, low and high, one row per feature, relative to the largest importance.
 
         Raises:
-            InputError: none is known, for the model is not short or not private.
+            InputError: unknown, as the model is not short or not private.
         """
         check_is_fitted(self)
         model = self.ensemble_
@@ -270,14 +270,14 @@ class _RuleFit(LearnerByWays):
         return self.ensemble_.table(top, least_support)
 
     def describe(self, top: int = 20) -> str:
-        """The first so many terms of :meth:`table` as text, with what its columns are of."""
+        """Return the first ``top`` terms of :meth:`table` as text, with an explanation of its columns."""
         check_is_fitted(self)
         return described(self.table(), top, self._told(), private=self.private_)
 
     def plot(self, feature: str | None = None, *, ax: Axes | None = None) -> Axes:
-        """Terms as bars, or what the terms of one feature alone add; with 90 % intervals of a short private model.
+        """Plot terms as bars, or one feature's own terms; with 90 % intervals for a short private model.
 
-        Of several classes bars name theirs, and each has a curve.
+        For several classes, bars are labelled by class, and each class has a curve.
         """
         from privfed.learners import pictures
 
@@ -315,20 +315,20 @@ class _RuleFit(LearnerByWays):
     @property
     @abstractmethod
     def _unit(self) -> tuple[float, str]:
-        """What a coefficient of 1 is, and in words."""
+        """Return the unit of a coefficient, and its text."""
 
     @abstractmethod
     def _told(self) -> str:
-        """What coefficients add to, and where that begins."""
+        """Describe what coefficients add to, and the intercept."""
 
     def published(self, epsilon: Number = 1) -> Policy:
-        """Noise on histograms only: p covariates cost p * epsilon, and all else is unprotected."""
+        """Return a policy with noise on histograms only: p covariates cost p * epsilon; the rest is unprotected."""
         return published(epsilon)
 
     def private(
         self, epsilon: Number, delta: Number = "1e-5", *, schema: Schema | None = None
     ) -> Policy:
-        """Finite epsilon end to end, for one record, add-or-remove, under zCDP."""
+        """Return a policy with a finite total epsilon, for one record, add-or-remove, under zCDP."""
         return private.private(epsilon, delta)
 
     def _scores(
@@ -337,7 +337,7 @@ class _RuleFit(LearnerByWays):
         return self.ensemble_.scores(self._encode(x, client))
 
     def state(self) -> dict[str, Any]:
-        """See the base: how learning went, and the model with all its candidate rules."""
+        """See the base: the convergence, and the model with all its candidate rules."""
         return {**{name: plain(getattr(self, name)) for name in _KEPT}, **self.ensemble_.to_state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -350,44 +350,42 @@ class _RuleFit(LearnerByWays):
 class RuleFitClassifier(FederatedClassifier, _RuleFit):
     """Federated RuleFit for classes, with the logistic loss.
 
-    More than two classes, at most 64, are told apart by one model for each, against the rest.
+    More than two classes, at most 64, have one model each, against the rest.
 
     Args:
         n_bins: histogram bins B of each covariate.
         n_quantiles: quantile levels Q, which become cut-offs.
         n_estimators: trees C that each client boosts.
-        tree_size: mean number of leaves L of a tree; 2 makes stumps.
+        tree_size: mean number of leaves L of a tree; 2 gives stumps.
         learning_rate: learning rate nu of the boosting.
-        subsample: share of a client's records for each tree; 0 takes min(N/2, 100 + 6 sqrt N).
+        subsample: fraction of a client's records for each tree; 0: min(N/2, 100 + 6 sqrt N).
         min_samples_leaf: fewest records of a leaf.
-        max_rules: keep the rules that were grown most often; none keeps all.
+        max_rules: maximum number of rules, the most frequently grown; None keeps all.
         include_linear: whether covariates have linear terms (winsorised; two-valued categories too).
         alpha: lambda of the L1 norm, for the mean loss.
-        solver: how coefficients are found: ``gradient``, by accelerated proximal gradient, one exact
-            gradient of each client a round; or ``averaging``, by the paper's dual averaging.
-        n_rounds: rounds R, fewer where nothing moves any more.
+        solver: ``gradient``, accelerated proximal gradient with one exact gradient per client and round; or
+            ``averaging``, the paper's dual averaging.
+        n_rounds: maximum rounds R; fewer at convergence.
         local_steps: local steps G of each round of averaging.
         server_learning_rate: eta_s of averaging.
-        client_learning_rate: eta_c, or the gradient's step; none for one that cannot diverge.
-        clients_per_round: clients drawn anew for each round of averaging; none for all.
-        reference_rounds: rounds of exact federated proximal gradient after learning, only to report
-            how far the model is from the optimum (``gap_``, in units of the objective, at least
-            0 but for the reference's own distance to it); the model does not change, and each round
-            is one more release of everybody's exact gradient. Without such a release there is no gap
-            to tell: it is NaN under ``private``, and with 0 rounds.
-        max_terms: of the model learned by ``private``, most rules and lines, fewer where the noise leaves
-            no more to say; None for all of the engine's. It costs nothing: releases are the same.
-        stable: of that short model, whether rules are steps of single columns only.
-        monotonic_cst: of that short model, in which columns it only rises (1) or falls (-1):
-            ``{"age": 1}``, or a number for each feature; of several classes, each class' log-odds.
-        random_state: the server's own seed (random rules, draws of clients); no client's secret
-            depends on it.
+        client_learning_rate: eta_c, or the gradient's step; None for one that cannot diverge.
+        clients_per_round: number of clients drawn in each round of averaging; None for all.
+        reference_rounds: rounds of exact federated proximal gradient after learning, only to report the distance to
+            the optimum (``gap_``, in units of the objective, at least 0 up to the reference's own distance); the model
+            does not change, and each round is another release of all clients' exact gradients. Under ``private``, and
+            with 0 rounds, ``gap_`` is NaN.
+        max_terms: maximum rules and lines of the model learned by ``private``, fewer if noise supports no more;
+            None for all of the engine's. It does not change releases or cost.
+        stable: for that short model, whether rules are steps of single columns only.
+        monotonic_cst: for that short model, columns in which it is increasing (1) or decreasing (-1): ``{"age":
+            1}``, or a number per feature; for several classes, in each class's log-odds.
+        random_state: the server's own seed (random rules, draws of clients); no client's secret depends on it.
     """
 
     _logistic: ClassVar[bool] = True
 
     def check(self, schema: Schema) -> None:
-        """Hold the target to classes, and to as many as there may be; see the base."""
+        """Check that the target is classes, and not too many; see the base."""
         super().check(schema)
         assert schema.target is not None
         if len(schema.target.categories) > MOST_CLASSES:
@@ -399,25 +397,25 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
     def decision_function(
         self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
-        """Log-odds of the second class, shape (rows,); of several, a score of each, shape (rows, classes)."""
+        """Return log-odds of the second class, shape (rows,); for several, scores of each, shape (rows, classes)."""
         return self._scores(X, client)
 
     def predict_proba(
         self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
-        """Probabilities of the classes, shape (rows, classes)."""
+        """Return probabilities of the classes, shape (rows, classes)."""
         if isinstance(self.ensemble_, ClassEnsembles):
             return self.ensemble_.probabilities(self._encode(X, client))
         second = expit(self._scores(X, client))
         return np.column_stack([1 - second, second])
 
     def confidence_interval(self, X: pd.DataFrame | np.ndarray, level: float = 0.9) -> np.ndarray:
-        """Intervals of the second class' probabilities, shape (rows, 2): of noise and sampling, by a short private model.
+        """Return intervals of the second class's probabilities, shape (rows, 2), for a short private model.
 
-        Of more than two classes of each one's, shape (rows, classes, 2).
+        They cover noise and sampling. For more than two classes, shape (rows, classes, 2).
 
         Raises:
-            InputError: no intervals are known of this model.
+            InputError: the model's intervals are unknown.
         """
         check_is_fitted(self)
         if isinstance(self.ensemble_, ClassEnsembles):
@@ -439,7 +437,7 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         return of_classes(self.models_, shown(self.schema_.columns[-1].name), names, link)
 
     def scorecard(self, max_points: int = 10) -> ScoreCard:
-        """The model as whole points that add up to a risk; see :meth:`.ScoreCard.from_ensemble`."""
+        """Return the model as integer points that add up to a risk; see :meth:`.ScoreCard.from_ensemble`."""
         check_is_fitted(self)
         if isinstance(self.ensemble_, ClassEnsembles):
             raise InputError(
@@ -448,7 +446,7 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         return ScoreCard.from_ensemble(self.ensemble_, max_points)
 
     def readable(self) -> dict[str, Any]:
-        """Rules and linear terms; the linear predictor is the log-odds of class 1, or a score of each class."""
+        """Return rules and linear terms; the linear predictor is the log-odds of class 1, or each class's score."""
         assert self.schema_.target is not None
         model = self.ensemble_
         plain = model.to_dict("logit") if isinstance(model, RuleEnsemble) else model.to_dict()
@@ -464,9 +462,9 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
 class RuleFitRegressor(FederatedRegressor, _RuleFit):
     """Federated RuleFit for a number, with the squared loss (the paper's future work).
 
-    The target is scaled to [-1, 1] by its public bounds (privately by ``target_limits_``, between which most
-    of it was found). ``alpha`` is for that scale, and the default keeps few terms: with many records a
-    tenth of it explains more. The parameters are those of :class:`RuleFitClassifier`.
+    The target is scaled to [-1, 1] by its public bounds (privately by ``target_limits_``, which contain most of it).
+    ``alpha`` is for that scale, and the default keeps few terms: with many records a tenth of it explains more. For
+    parameters see :class:`RuleFitClassifier`.
     """
 
     _logistic: ClassVar[bool] = False
@@ -487,7 +485,7 @@ class RuleFitRegressor(FederatedRegressor, _RuleFit):
         return of_number(self.model_, target, self.target_limits_)
 
     def table(self, top: int | None = None, least_support: float = 0.0) -> pd.DataFrame:
-        """The terms, coefficients in the target's unit; see :meth:`.RuleEnsemble.table`."""
+        """Return the terms, with coefficients in the target's unit; see :meth:`.RuleEnsemble.table`."""
         table = super().table(top, least_support).drop(columns="exp_coefficient")
         numbers = [name for name in ("coefficient", "low", "high") if name in table]
         table[numbers] *= self._unit[0]
@@ -500,7 +498,7 @@ class RuleFitRegressor(FederatedRegressor, _RuleFit):
         return self._in_unit(self._scores(X, client))
 
     def confidence_interval(self, X: pd.DataFrame | np.ndarray, level: float = 0.9) -> np.ndarray:
-        """Intervals of the target's mean, not of a record's target; see :meth:`RuleFitClassifier.confidence_interval`."""
+        """Return intervals of the target's mean, not of targets; see :meth:`RuleFitClassifier.confidence_interval`."""
         check_is_fitted(self)
         return self._in_unit(self.models_[0].score_intervals(self._encode(X), level))
 
@@ -509,7 +507,7 @@ class RuleFitRegressor(FederatedRegressor, _RuleFit):
         return np.asarray(low + (np.clip(scores, -1, 1) + 1) / 2 * (high - low))
 
     def readable(self) -> dict[str, Any]:
-        """Rules and linear terms; the linear predictor is scaled to [-1, 1]."""
+        """Return rules and linear terms; the linear predictor is scaled to [-1, 1]."""
         target = self.schema_.target
         assert target is not None
         bounds = [float(bound) for bound in self.target_limits_]

@@ -1,6 +1,7 @@
-"""Rules as runs of cells: a record falls into one cell of the grid of some covariates' cuts.
+"""Rules as runs of cells: a record is in one cell of the grid of some covariates' cuts.
 
-A rule on these is a set of cells, in runs: what it adds up to is differences of running totals.
+A rule on these covariates is a set of runs of cells, so that its sums are differences of cumulative
+sums.
 """
 
 from __future__ import annotations
@@ -16,17 +17,16 @@ from scipy.sparse import csr_array
 
 from privfed.learners.rulefit.rules import Terms, intervals_of
 
-#: Fewest and most cells that one grid may have, of which records that share one make it worth while;
-#: most cells of all grids together.
+#: Minimum and maximum cells of one grid, which pays off if records share cells; maximum cells of all grids.
 LEAST_CELLS, MOST_CELLS, RECORDS, ALL_CELLS = 64, 4096, 8, 2**21
-OPEN = 32  #: How many grids may still take rules while others are put together
-Named = Mapping[int, tuple[int, int]]  #: The codes that a rule wants, from and up to, by covariate
+OPEN = 32  #: Number of grids that stay open for further rules
+Named = Mapping[int, tuple[int, int]]  #: A rule's first and end codes by covariate
 END = 256  #: Beyond every code
 
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """The cells that the cuts of some covariates make, the last covariate's bins running fastest."""
+    """The grid of cells from cuts of some covariates, in row-major order."""
 
     cuts: Mapping[int, np.ndarray]
 
@@ -41,7 +41,7 @@ class Grid:
         return int(np.prod(self.shape))
 
     def cells(self, codes: np.ndarray) -> np.ndarray:
-        """The cell of each record, int32; ``codes`` has shape (records, features)."""
+        """Return the cell of each record, int32; ``codes`` has shape (records, features)."""
         cell = np.zeros(len(codes), np.int32)
         for feature, own in self.cuts.items():
             bins = np.searchsorted(own, np.arange(END), side="right").astype(np.int32)
@@ -49,7 +49,7 @@ class Grid:
         return cell
 
     def runs(self, named: Named) -> np.ndarray:
-        """Where a rule's runs of neighbouring cells begin and end, shape (runs, 2)."""
+        """Return start and end of a rule's runs of neighbouring cells, shape (runs, 2)."""
         bins = [self._bins(feature, named) for feature in self.cuts]
         last = max((at for at, own in enumerate(bins) if own != (0, self.shape[at])), default=0)
         if not bins:
@@ -87,11 +87,11 @@ class Lone:
 
 @dataclass(frozen=True, eq=False)
 class Grids:
-    """How rules were put together."""
+    """The grids of a model's rules."""
 
-    grids: tuple[Grid | Lone, ...]  #: the grids, one after the other
-    starts: np.ndarray  #: where each grid's cells begin, shape (grids + 1,)
-    ends: csr_array  #: 1 where a rule's run ends, -1 where one begins, (rules, cells + 1)
+    grids: tuple[Grid | Lone, ...]  #: the grids, concatenated
+    starts: np.ndarray  #: index of each grid's first cell, shape (grids + 1,)
+    ends: csr_array  #: 1 at a rule's run ends, -1 at starts, shape (rules, cells + 1)
     steps: csr_array = field(init=False)
 
     def __post_init__(self) -> None:
@@ -103,25 +103,25 @@ class Grids:
         return int(self.starts[-1])
 
     def cells(self, codes: np.ndarray) -> np.ndarray:
-        """The cell of each record in each grid; int32, shape (records, grids)."""
+        """Return the cell of each record in each grid; int32, shape (records, grids)."""
         found = np.empty((len(codes), len(self.grids)), np.int32)
         for number, grid in enumerate(self.grids):
             found[:, number] = grid.cells(codes) + self.starts[number]
         return found
 
     def by_cell(self, weights: np.ndarray) -> np.ndarray:
-        """Add up, for each cell, the weights of the rules that hold in it; shape (cells,)."""
+        """Return, for each cell, the sum of weights of the rules that hold in it; shape (cells,)."""
         return np.asarray(np.cumsum(self.steps @ weights)[:-1])
 
     def by_rule(self, sums: np.ndarray) -> np.ndarray:
-        """Add up the cells of each rule, shape (rules,)."""
+        """Return sums over the cells of each rule, shape (rules,)."""
         reached = np.zeros(len(sums) + 1)
         np.cumsum(sums, out=reached[1:])
         return np.asarray(self.ends @ reached)
 
 
 def grids_of(terms: Terms, records: int) -> Grids:
-    """Put a model's rules together, for so many records; cached, as clients are asked about the same rules."""
+    """Group a model's rules into grids, for ``records`` records; cached, as all clients get the same rules."""
     most = 1 << max(1, records // RECORDS).bit_length()
     most = min(max(most, LEAST_CELLS), MOST_CELLS, max(2, ALL_CELLS // max(1, len(terms.boxes))))
     sizes = tuple(terms.cutoffs.sizes.tolist())
@@ -148,13 +148,13 @@ def _grids(boxes: bytes, shape: tuple[int, ...], sizes: tuple[int, ...], most: i
     at = (np.concatenate([rule, rule]), np.concatenate([start, end]))
     signs = np.repeat([-1.0, 1.0], len(rule))
     ends = csr_array((signs, at), shape=(shape[0], starts[-1] + 1))
-    ends.eliminate_zeros()  # where one run ends and the next begins
+    ends.eliminate_zeros()  # where one run ends and the next starts
     return Grids(tuple(grids), np.array(starts), ends)
 
 
 @dataclass(frozen=True, eq=False)
 class _Portion:
-    """Rules for one grid; bit k of a covariate's cuts says that an interval begins or ends at code k."""
+    """Rules for one grid; bit k of a covariate's cuts is set if an interval starts or ends at code k."""
 
     cuts: Mapping[int, int]
     rules: list[int]
@@ -164,13 +164,13 @@ class _Portion:
         return math.prod(own.bit_count() + 1 for own in self.cuts.values())
 
     def joined(self, other: _Portion) -> _Portion:
-        """The cuts of both; the rules are this one's still."""
+        """Return the cuts of both, with this one's rules."""
         covariates = {*self.cuts, *other.cuts}
         both = {j: self.cuts.get(j, 0) | other.cuts.get(j, 0) for j in covariates}
         return _Portion(both, self.rules)
 
     def grid(self) -> Grid:
-        """The grid, covariates of the most bins last: that makes the fewest runs."""
+        """Return the grid, with covariates of most bins last, for the fewest runs."""
         ordered = sorted(self.cuts, key=lambda j: self.cuts[j].bit_count())
         return Grid(
             {j: np.array([k for k in range(END) if self.cuts[j] >> k & 1], int) for j in ordered}
@@ -178,7 +178,7 @@ class _Portion:
 
 
 def _portions(rules: Sequence[Named], most: int) -> list[_Portion]:
-    """Rules of the same covariates, as many as one grid can hold; a rule that needs more is alone."""
+    """Group rules of the same covariates, as many as fit one grid; a rule that needs more is alone."""
     groups = defaultdict(list)
     for rule, named in enumerate(rules):
         groups[tuple(named)].append((tuple(named.values()), rule))
@@ -198,12 +198,12 @@ def _portions(rules: Sequence[Named], most: int) -> list[_Portion]:
 
 
 def _bits(low: int, high: int) -> int:
-    """The ends of an interval as bits; those of all codes are none."""
+    """Return an interval's ends as bits, except the ends of all codes."""
     return (1 << low | 1 << high) & ~(1 | 1 << END)
 
 
 def _packed(portions: list[_Portion], most: int) -> list[_Portion]:
-    """Put portions of different covariates together, large ones first, each in the grid that grows least."""
+    """Merge portions of different covariates, large ones first, each into the grid that grows least."""
     full: list[_Portion] = []
     taking: list[_Portion] = []
     for own in sorted(portions, key=lambda one: -one.cells):

@@ -1,4 +1,4 @@
-"""A fitted rule ensemble: predicting, importances, and forms that people and programs read."""
+"""A fitted rule ensemble: predictions, importances, tables and serialization."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from privfed.questions.tree import number_text
 from privfed.tables.schema import Schema, shown
 
 _ARRAYS = ("weights", "supports", "deviations")
-#: Of models whose intervals are known
+#: Models with known intervals
 _KNOWN = ("covariance", "error", "residual_variance", "synthetic")
 UNKNOWN = (
     "intervals are known of short private models alone; write max_terms = 20, and a private policy"
 )
-BLOCK = 2**22  #: Most cells of a design matrix that are filled at once
+BLOCK = 2**22  #: Maximum cells of a design matrix filled at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,19 +35,19 @@ class RuleEnsemble:
     schema: Schema  #: the public data dictionary
     terms: Terms  #: the base functions
     weights: np.ndarray  #: coefficients of intercept, rules and linear terms, shape (1 + terms,)
-    supports: np.ndarray  #: fraction of records in each rule; NaN where not released
+    supports: np.ndarray  #: fraction of records in each rule; NaN if not released
     deviations: np.ndarray  #: std of each term's column, pooled within clients, shape (terms,)
-    #: posterior covariance of the coefficients, shape (1 + terms, 1 + terms); None where none is known
+    #: posterior covariance of the coefficients, shape (1 + terms, 1 + terms); None if unknown
     covariance: np.ndarray | None = None
-    #: second moments of their errors: by noise, by sampling, and by what no function of the engine's expresses
+    #: second moments of the coefficients' errors: by noise, sampling, and the engine's misspecification
     error: np.ndarray | None = None
-    #: of scores: mean square of what the terms miss of the engine's, and the posterior variance beside theirs
+    #: of scores: mean square difference to the engine's, and the posterior variance besides the terms'
     residual_variance: float = 0.0
-    #: encoded synthetic records, shape (records, features); None where there are none
+    #: encoded synthetic records, shape (records, features); None if there are none
     synthetic: np.ndarray | None = None
 
     def scores(self, x: np.ndarray) -> np.ndarray:
-        """F of each encoded record; terms with coefficient zero are not evaluated."""
+        """Return F of each encoded record; terms with coefficient zero are not evaluated."""
         kept = np.flatnonzero(self.weights[1 : 1 + self._rules])
         active = Terms(self.terms.cutoffs, self.terms.boxes[kept], self.terms.linear)
         weights = np.concatenate([self.weights[:1], self.weights[1 + kept], self._linear_weights])
@@ -56,9 +56,9 @@ class RuleEnsemble:
         return np.concatenate([np.zeros(0), *blocks])
 
     def score_intervals(self, x: np.ndarray, level: float = 0.9) -> np.ndarray:
-        """Intervals of F of encoded records, shape (records, 2); InputError where none is known.
+        """Return intervals of F of encoded records, shape (records, 2) (InputError: unknown).
 
-        They hold what the terms cannot express of the engine's model, too.
+        They include the terms' difference to the engine's model.
         """
         if self.covariance is None:
             raise InputError(UNKNOWN)
@@ -84,47 +84,47 @@ class RuleEnsemble:
 
     @property
     def kept_rules(self) -> list[Rule]:
-        """Those with a coefficient other than zero."""
+        """Return the rules with a nonzero coefficient."""
         return [self.rules[k] for k in np.flatnonzero(self.weights[1 : 1 + self._rules])]
 
     @cached_property
     def term_importances(self) -> np.ndarray:
-        """|coefficient| times pooled standard deviation (paper, Section 2.3), shape (terms,)."""
+        """Return |coefficient| times pooled standard deviation (paper, Section 2.3), shape (terms,)."""
         importances: np.ndarray = np.abs(self.weights[1:]) * self.deviations
         return importances
 
     @cached_property
     def covariate_importances(self) -> np.ndarray:
-        """Linear terms' importances plus rules', shared among their covariates, shape (covariates,)."""
+        """Return linear terms' importances plus rules', divided among their covariates, shape (covariates,)."""
         total = self.term_importances[: self._rules] @ self._shares
         np.add.at(total, list(self.terms.linear), self.term_importances[self._rules :])
         return np.asarray(total)
 
     @cached_property
     def _shares(self) -> np.ndarray:
-        """Of each covariate in a rule, shape (rules, covariates)."""
+        """Return each covariate's share of a rule, shape (rules, covariates)."""
         boxes, sizes = self.terms.boxes, self.terms.cutoffs.sizes
         used = (boxes[..., 0] > 0) | (boxes[..., 1] < sizes)
         return np.asarray(used / np.maximum(used.sum(axis=1), 1)[:, None])
 
     @property
     def variable_importances(self) -> np.ndarray:
-        """The same, the largest being 1 (or all 0)."""
+        """Return covariates' importances, scaled to a maximum of 1 (or all 0)."""
         total = self.covariate_importances
         largest = total.max(initial=0.0)
         return np.asarray(total / largest if largest > 0 else total)
 
     def intervals(self, level: float = 0.9) -> np.ndarray:
-        """Intervals of the coefficients, the intercept first, shape (1 + terms, 2); NaN where none is known."""
+        """Return intervals of the coefficients, intercept first, shape (1 + terms, 2); NaN if unknown."""
         reach = np.full(len(self.weights), np.nan)
         if self.error is not None:
             reach = deviations_of(level) * np.sqrt(np.diag(self.error))
         return np.column_stack([self.weights - reach, self.weights + reach])
 
     def importance_intervals(self, level: float = 0.9) -> np.ndarray:
-        """Intervals of the covariates' importances, shape (covariates, 2); NaN where none is known.
+        """Return intervals of the covariates' importances, shape (covariates, 2); NaN if unknown.
 
-        As the terms' coefficients move together, their signs kept; none begins below zero.
+        Coefficients vary jointly and keep their signs; no interval starts below zero.
         """
         reach = np.full(len(self.schema.features), np.nan)
         if self.error is not None:
@@ -139,9 +139,9 @@ class RuleEnsemble:
     def shape_of(
         self, feature: int, places: np.ndarray, level: float = 0.9
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """What the terms of one covariate alone add at some places, and its band, shape (places, 2).
+        """Return the effect of one covariate's own terms at some values, and its band, shape (places, 2).
 
-        Rules count from their support, a linear term from the middle of its limits.
+        Rules are centred at their support, a linear term at the middle of its limits.
         """
         boxes, sizes = self.terms.boxes, self.terms.cutoffs.sizes
         used = (boxes[..., 0] > 0) | (boxes[..., 1] < sizes)
@@ -159,7 +159,7 @@ class RuleEnsemble:
         return heights, np.column_stack([heights - reach, heights + reach])
 
     def terms_of(self, feature: int) -> tuple[int, int]:
-        """How many terms with a coefficient are of one covariate alone, and how many of it together with others."""
+        """Return how many nonzero terms use one covariate alone, and how many use it with others."""
         boxes, sizes = self.terms.boxes, self.terms.cutoffs.sizes
         kept = self.weights[1 : 1 + self._rules] != 0
         used = ((boxes[..., 0] > 0) | (boxes[..., 1] < sizes)) & kept[:, None]
@@ -169,10 +169,10 @@ class RuleEnsemble:
         return own, int((used[:, feature] & ~alone).sum())
 
     def linear_coefficients(self) -> tuple[dict[str, float], float]:
-        """Coefficients per unit of each winsorised covariate, and the intercept that goes with them."""
+        """Return coefficients per unit of each winsorised covariate, and the matching intercept."""
         cutoffs, names = self.terms.cutoffs, self.schema.names
         slopes = {
-            names[feature]: float(0.4 * weight / cutoffs.scale[feature]) + 0.0  # no minus zero
+            names[feature]: float(0.4 * weight / cutoffs.scale[feature]) + 0.0  # without -0.0
             for feature, weight in zip(self.terms.linear, self._linear_weights, strict=True)
         }
         middles = (cutoffs.lower + cutoffs.upper) / 2
@@ -180,12 +180,12 @@ class RuleEnsemble:
         return slopes, float(self.weights[0]) - moved
 
     def table(self, top: int | None = None, least_support: float = 0.0) -> pd.DataFrame:
-        """The terms as a clinician reads them, most important first (paper, Table 1).
+        """Return a table of the terms, most important first (paper, Table 1).
 
-        Rules with a known support below ``least_support`` are left out, and all rows but the first ``top``.
+        It omits rules with a known support below ``least_support``, and rows after the first ``top``.
 
         Returns:
-            columns term, coefficient, low and high (ends of its 90 % interval, where they are known),
+            columns term, coefficient, low and high (ends of its 90 % interval, if known),
             exp_coefficient, importance (largest is 100), support.
         """
         rows: list[tuple[Any, ...]] = []
@@ -207,9 +207,9 @@ class RuleEnsemble:
         return ordered if top is None else ordered.head(top)
 
     def _line_text(self, feature: int) -> str:
-        """A line, how far its coefficient goes, and where it bends: ``linear: age per 35, from 20 to 90``.
+        """Format a linear term with unit and limits: ``linear: age per 35, from 20 to 90``.
 
-        Of a category the codes: ``linear: sex per 1.25, female 0 and male 1``.
+        For a category with its codes: ``linear: sex per 1.25, female 0 and male 1``.
         """
         column, cutoffs = self.schema.features[feature], self.terms.cutoffs
         unit, low, high = (
@@ -235,7 +235,7 @@ class RuleEnsemble:
         return self.intervals()
 
     def to_dict(self, link: str) -> dict[str, Any]:
-        """The model as plain data, in the data's own units: readable and usable without privfed."""
+        """Return the model as plain data, in the data's units, usable without privfed."""
         slopes, intercept = self.linear_coefficients()
         cutoffs = self.terms.cutoffs
         limits = {
@@ -268,7 +268,7 @@ class RuleEnsemble:
         }
 
     def to_state(self) -> dict[str, Any]:
-        """All of it but the schema as plain data, exact to the bit."""
+        """Return the exact state, without the schema, as plain data."""
         arrays = {name: plain(getattr(self, name)) for name in _ARRAYS}
         terms = self.terms
         known = {name: getattr(self, name) for name in _KNOWN}
@@ -282,7 +282,7 @@ class RuleEnsemble:
 
     @classmethod
     def from_state(cls, schema: Schema, state: Mapping[str, Any]) -> RuleEnsemble:
-        """Make it again from what :meth:`to_state` gave; ValueError or QueryError where it does not fit."""
+        """Rebuild from the output of :meth:`to_state` (ValueError or QueryError: it does not fit)."""
         boxes, linear = restored(state["boxes"]), tuple(state["linear_terms"])
         terms = Terms(Cutoffs.from_dict(state["cutoffs"]), boxes, linear)
         terms.check(schema)
@@ -310,23 +310,23 @@ class RuleEnsemble:
         }
 
 
-# --- rule ensembles of more than two classes: one for each class
+# --- rule ensembles for more than two classes: one per class
 
 LINKS = ("one-vs-rest", "softmax")
 
 
 @dataclass(frozen=True, eq=False)
 class ClassEnsembles:
-    """A model for each class of the target, in its order."""
+    """One model per class of the target, in its order."""
 
-    models: tuple[RuleEnsemble, ...]  #: as many as classes
-    #: ``one-vs-rest``: a score is a class' log-odds against the rest, and probabilities are divided by their sum;
-    #: or ``softmax``
+    models: tuple[RuleEnsemble, ...]  #: one per class
+    #: ``one-vs-rest``: a score is a class's log-odds against the rest, and probabilities are divided by their sum; or
+    #: ``softmax``
     link: str
 
     @classmethod
     def joined(cls, models: Sequence[RuleEnsemble], link: str) -> RuleEnsemble | ClassEnsembles:
-        """One model as it is, several by class."""
+        """Return a single model unchanged, several as one per class."""
         return models[0] if len(models) == 1 else cls(tuple(models), link)
 
     @property
@@ -337,20 +337,20 @@ class ClassEnsembles:
         return target.categories
 
     def scores(self, x: np.ndarray) -> np.ndarray:
-        """F of each encoded record and class, shape (records, classes)."""
+        """Return F of each encoded record and class, shape (records, classes)."""
         return np.column_stack([own.scores(x) for own in self.models])
 
     def probabilities(self, x: np.ndarray) -> np.ndarray:
-        """Of the classes, shape (records, classes)."""
+        """Return the classes' probabilities, shape (records, classes)."""
         if self.link == "softmax":
             return np.asarray(softmax(self.scores(x), axis=1))
         each = expit(self.scores(x))
         return np.asarray(each / np.maximum(each.sum(axis=1, keepdims=True), 1e-300))
 
     def probability_intervals(self, x: np.ndarray, level: float = 0.9) -> np.ndarray:
-        """Intervals of each class' probability of encoded records, shape (records, classes, 2).
+        """Return intervals of each class's probability of encoded records, shape (records, classes, 2).
 
-        Each as wide in log-odds as that of its own model's score. InputError where none is known.
+        Each has the width, in log-odds, of its own model's score interval. InputError: unknown.
         """
         each = np.stack([own.score_intervals(x, level) for own in self.models], axis=1)
         middle = logit(np.clip(self.probabilities(x), 1e-15, 1 - 1e-15))[..., None]
@@ -358,34 +358,34 @@ class ClassEnsembles:
         return np.asarray(expit(np.concatenate([middle - reach, middle + reach], axis=2)))
 
     def importance_intervals(self, level: float = 0.9) -> np.ndarray:
-        """See :meth:`.RuleEnsemble.importance_intervals`: of sums over classes, whose errors may all go together."""
+        """Return intervals of importances summed over classes, whose errors may be fully correlated."""
         highs = [own.importance_intervals(level)[:, 1] for own in self.models]
         total, high = self.covariate_importances, np.sum(highs, axis=0)
         return np.column_stack([np.maximum(2 * total - high, 0), high])
 
     @cached_property
     def rules(self) -> list[Rule]:
-        """Different candidate rules of all classes."""
+        """Return the distinct candidate rules of all classes."""
         return list(dict.fromkeys(rule for own in self.models for rule in own.rules))
 
     @cached_property
     def covariate_importances(self) -> np.ndarray:
-        """Sums over classes, shape (covariates,)."""
+        """Return importances summed over classes, shape (covariates,)."""
         return np.asarray(np.sum([own.covariate_importances for own in self.models], axis=0))
 
     @cached_property
     def variable_importances(self) -> np.ndarray:
-        """The same, the largest being 1 (or all 0)."""
+        """Return covariates' importances, scaled to a maximum of 1 (or all 0)."""
         total = self.covariate_importances
         largest = total.max(initial=0.0)
         return np.asarray(total / largest if largest > 0 else total)
 
     def table(self, top: int | None = None, least_support: float = 0.0) -> pd.DataFrame:
-        """The terms of all classes, most important first; see :meth:`.RuleEnsemble.table`.
+        """Return the terms of all classes, most important first; see :meth:`.RuleEnsemble.table`.
 
         Returns:
-            the same columns after one of the class; importances are fractions of the largest of all. A short private
-            model draws synthetic records anew for each class: a rule of several has the mean of their supports.
+            the same columns after the class's; importances are relative to the largest of all. A short private model
+            draws new synthetic records for each class: a rule of several has the mean of their supports.
         """
         tables = []
         for name, own in zip(self.classes, self.models, strict=True):
@@ -402,17 +402,17 @@ class ClassEnsembles:
         return ordered if top is None else ordered.head(top)
 
     def to_dict(self) -> dict[str, Any]:
-        """The models as plain data, by class."""
+        """Return the models as plain data, by class."""
         each = zip(self.classes, self.models, strict=True)
         return {"link": self.link, "models": {name: own.to_dict("score") for name, own in each}}
 
     def to_state(self) -> dict[str, Any]:
-        """All of it but the schema as plain data, exact to the bit."""
+        """Return the exact state, without the schema, as plain data."""
         return {"link": self.link, "models": [own.to_state() for own in self.models]}
 
     @classmethod
     def from_state(cls, schema: Schema, state: Mapping[str, Any]) -> ClassEnsembles:
-        """Make it again from what :meth:`to_state` gave; ValueError or QueryError where it does not fit."""
+        """Rebuild from the output of :meth:`to_state` (ValueError or QueryError: it does not fit)."""
         models = tuple(RuleEnsemble.from_state(schema, own) for own in state["models"])
         found = cls(models, state["link"])
         if len(models) != len(found.classes) or found.link not in LINKS:

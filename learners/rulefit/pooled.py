@@ -1,4 +1,4 @@
-"""Moments of the terms over all clients, released or guessed."""
+"""Moments of the terms over all clients, released or estimated."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ from privfed.tables.schema import Schema
 
 @dataclass(frozen=True, eq=False)
 class PooledHistogram:
-    """Released histograms: summed counts by covariate and bin, and each client's size by its noisy counts."""
+    """Released histograms: summed counts by covariate and bin, and each client's size from its noisy counts."""
 
     counts: np.ndarray
     sizes: Mapping[str, float]
     bins: int
 
     def synthetic(self, schema: Schema, rng: np.random.Generator) -> np.ndarray:
-        """Covariates drawn from the product of the marginals, shape (records, features)."""
+        """Draw covariates from the product of the marginals, shape (records, features)."""
         return drawn(*self._distributions(schema), rng)
 
     def linear_moments(self, schema: Schema, cutoffs: Cutoffs) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances of the linear terms over all records, as exact as bins and noise."""
+        """Return the linear terms' means and variances over all records, up to binning and noise."""
         shares, values = self._distributions(schema)
         means, variances = np.zeros(len(values)), np.zeros(len(values))
         for feature, own in enumerate(values):
@@ -40,7 +40,7 @@ class PooledHistogram:
         return means, variances
 
     def _distributions(self, schema: Schema) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """Each covariate's shares by bin, and the value that stands for each bin."""
+        """Return each covariate's fractions by bin, and each bin's representative value."""
         shares = np.zeros_like(self.counts, dtype=float)
         values = []
         for feature, column in enumerate(schema.features):
@@ -59,7 +59,7 @@ def drawn(
     rng: np.random.Generator,
     records: int = SETTINGS.synthetic_records,
 ) -> np.ndarray:
-    """Draw each covariate on its own, by probabilities and values of its bins."""
+    """Draw each covariate independently, from probabilities and values of its bins."""
     columns = [
         own[np.searchsorted(np.cumsum(row[: len(own)])[:-1], rng.random(records))]
         for row, own in zip(marginals, values, strict=True)
@@ -68,7 +68,7 @@ def drawn(
 
 
 def ask_marginals(federation: Disclosure, bins: int) -> PooledHistogram:
-    """Ask for a histogram of each covariate; NobodyAnswered if one has no answer."""
+    """Query a histogram of each covariate (NobodyAnswered: one has no answer)."""
     features = range(len(federation.schema.features))
     answers: Answers = federation.ask_offered(*(CovariateHistogram((f,), bins) for f in features))
     rows = [answer.total("counts")[0] for answer in answers if "counts" in answer]
@@ -94,7 +94,7 @@ class Pooled:
     supports: np.ndarray
 
     def average(self, each: Mapping[str, np.ma.MaskedArray]) -> np.ndarray:
-        """Average clients' vectors by their sizes, so that the objective is the pooled one."""
+        """Return the average of clients' vectors, weighted by size, for the pooled objective."""
         usual = float(np.mean(list(self.sizes.values()))) if self.sizes else 1.0
         weights = np.array([self.sizes.get(client, usual) for client in each])
         vectors = np.array([np.asarray(vector) for vector in each.values()])
@@ -102,7 +102,7 @@ class Pooled:
 
 
 def moments(terms: Terms, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means and variances of the terms' columns over some records, shape (1 + terms,) each."""
+    """Return means and variances of the terms' columns over some records, shape (1 + terms,) each."""
     design = terms.design(x)
     return design.mean(axis=0), design.var(axis=0)
 
@@ -110,7 +110,7 @@ def moments(terms: Terms, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def ask_pooled(
     federation: Disclosure, terms: Terms, marginal: PooledHistogram, synthetic: np.ndarray
 ) -> Pooled:
-    """Ask for supports, sizes and spreads; withheld ones are read off synthetic records and histograms."""
+    """Query supports, sizes and spreads; estimate withheld ones from synthetic records and histograms."""
     rules, linear = len(terms.boxes), list(terms.linear)
     told = [own[linear] for own in marginal.linear_moments(federation.schema, terms.cutoffs)]
     answers = federation.ask_offered(Supports(terms)).only
@@ -132,7 +132,7 @@ def ask_pooled(
 def _within(
     shares: Mapping[str, np.ndarray], sizes: Mapping[str, float], supports: np.ndarray
 ) -> np.ndarray:
-    """Variances of the rules, pooled within clients; of all records where none has two of them."""
+    """Return variances of the rules, pooled within clients; of all records if no client has two."""
     freedom = sum(max(size - 1, 0) for size in sizes.values())
     if not freedom:
         return np.asarray(supports * (1 - supports))

@@ -1,4 +1,4 @@
-"""The private way: the private engine's model, written as rules and linear terms."""
+"""The private way: the private engine's model, converted to rules and linear terms."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class PrivateRuleFit(Way[RuleFitParams, FittedRules]):
 
 
 def as_rules(fitted: PrivateModel, output: int = 0) -> RuleEnsemble:
-    """Write one score of a fitted model as a rule ensemble.
+    """Convert one score of a fitted model to a rule ensemble.
 
-    A column's bin and a tree's leaf are rules; a leaf that no record can reach is none, and a rule that
-    several trees have is one. Where the linear term is a rank, which is no straight line, its steps join
-    the column's bins. Supports and deviations are those of the synthetic records, which cost nothing.
+    A column's bin and a tree's leaf are rules, without unreachable leaves and duplicates. If the linear term is a rank,
+    which is not linear, its steps are added to the column's bins. Supports and deviations are those of the synthetic
+    records, at no cost.
     """
     basis, columns = fitted.basis, fitted.basis.columns
     cutoffs = cutoffs_of(fitted)
@@ -86,13 +86,13 @@ def as_rules(fitted: PrivateModel, output: int = 0) -> RuleEnsemble:
 
 
 def cutoffs_of(fitted: PrivateModel) -> Cutoffs:
-    """The shared cut-offs; linear terms rise from -1 to 1 between their limits."""
+    """Return the shared cut-offs; linear terms increase from -1 to 1 between their limits."""
     lower, upper = fitted.limits.T
     return Cutoffs(fitted.basis.grid.cuts, lower, upper, 0.2 * (upper - lower))
 
 
 def _steps(fitted: PrivateModel, output: int) -> tuple[np.ndarray, np.ndarray]:
-    """Boxes of the columns' codes, those of equal effect joined, and (effect, support) of each."""
+    """Return boxes of the columns' codes, merged if of equal effect, and (effect, support) of each."""
     basis, sizes = fitted.basis, fitted.basis.grid.sizes
     effects, boxes, told = fitted.effects[:, output], [], []
     for j, size in enumerate(sizes):
@@ -110,7 +110,7 @@ def _steps(fitted: PrivateModel, output: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _leaves(trees: Trees, sizes: np.ndarray) -> np.ndarray:
-    """Boxes of all leaves, tree after tree; one that no record reaches is empty."""
+    """Return boxes of all leaves, tree after tree; unreachable ones are empty."""
     depth = trees.features.shape[1]
     boxes = np.empty((trees.count, trees.leaves, len(sizes), 2), np.int64)
     boxes[..., 0], boxes[..., 1] = 0, sizes

@@ -35,7 +35,7 @@ from privfed.tables.schema import Schema
 
 @dataclass(frozen=True)
 class RuleFitParams:
-    """The estimator's parameters, as its ways need them; see :class:`.RuleFitClassifier`."""
+    """The estimator's parameters for both ways; see :class:`.RuleFitClassifier`."""
 
     bins: int
     cutoffs: int
@@ -45,17 +45,20 @@ class RuleFitParams:
     estimation: Estimation
     max_terms: int | None = None
     stable: bool = False
-    monotonic: tuple[int, ...] = ()  #: for each feature 1 (rises), -1 (falls) or 0; empty for none
-    labels: tuple[int | UnsetType, ...] = (UNSET,)  #: codes of the classes told apart
+    monotonic: tuple[
+        int, ...
+    ] = ()  #: by feature 1 (increasing), -1 (decreasing) or 0; empty for none
+    labels: tuple[int | UnsetType, ...] = (UNSET,)  #: codes of the classes, each against the rest
 
 
 @dataclass(frozen=True, eq=False)
 class FittedRules:
-    """What either way learns."""
+    """The result of either way."""
 
-    model: RuleEnsemble | ClassEnsembles  #: one, or one for each class
+    model: RuleEnsemble | ClassEnsembles  #: one, or one per class
     target_limits: tuple[float, float]  #: target values that the scores -1 and 1 stand for
-    rounds: int  #: as in :class:`.Estimate`, of all classes; objective and gap are their means
+    #: as in :class:`.Estimate`, over all classes; objective and gap are means over classes
+    rounds: int
     objective: float = math.nan
     gap: float = math.nan
 
@@ -130,7 +133,7 @@ class PublishedRuleFit(Way[RuleFitParams, FittedRules]):
 
 
 def published(epsilon: Number) -> Policy:
-    """Noise on the histograms alone, epsilon for each covariate; the rest is unprotected."""
+    """Return a policy with noise on histograms only, epsilon per covariate; the rest is unprotected."""
     kinds = PublishedRuleFit.queries
     guards: dict[str, tuple[Guard, ...]] = {kind.kind: (Guard.of("open"),) for kind in kinds}
     guards[CovariateHistogram.kind] = (Guard.of("laplace", spend=epsilon),)

@@ -1,4 +1,4 @@
-"""What federated RuleFit asks its clients."""
+"""The queries of federated RuleFit."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,22 +29,22 @@ from privfed.questions.query import Equations, Query, View
 from privfed.tables.records import nearest_class
 from privfed.tables.schema import Schema
 
-ROUNDED = 1e-6  #: How far a sum of losses may be off by rounding
-BLOCK = 2**26  #: How many records times conditions are held at a time, a byte each
-FEW = 2**18  #: Most numbers of a design matrix that is formed, which is quicker for few records
-#: Most rules in one question, and most rounds' local work, so that a gate cannot be worn out.
+ROUNDED = 1e-6  #: Maximum rounding error of a sum of losses
+BLOCK = 2**26  #: Maximum records times conditions in memory, a byte each
+FEW = 2**18  #: Maximum entries of an explicit design matrix, which is faster for few records
+#: Maximum rules of one query, and maximum local work of a round, to bound a gate's work.
 MOST_RULES, MOST_TREES, MOST_STEPS = 100_000, 10_000, 1_000
-TREE = 6e5  #: Work of one boosted tree on hardly any records, in multiply-adds
+TREE = 6e5  #: Work of one boosted tree on few records, in multiply-adds
 
 
 @dataclass(frozen=True)
 class CovariateHistogram(Query):
     """Counts of covariates by bin of their public bounds (paper, Section 2.2.1, step 1).
 
-    Sensitivity: a record falls into exactly one bin of each covariate (values were clipped to the
-    bounds, missing ones replaced by the schema's fill), so with p covariates L1 = p and squared
-    L2 = p; replacing a record moves two bins of each by one: 2p and 2p. One covariate a question is
-    the paper's way; p such questions at epsilon each cost p * epsilon together.
+    Sensitivity: a record is in exactly one bin of each covariate (values were clipped to the
+    bounds, missing ones replaced by the schema's fill), so with p covariates L1 = p and squared L2
+    = p; replacing a record changes two bins of each by one: 2p and 2p. The paper has one covariate
+    per query; p such queries at epsilon each cost p * epsilon in total.
     """
 
     features: tuple[int, ...]
@@ -52,7 +52,7 @@ class CovariateHistogram(Query):
     kind: ClassVar[str] = "rulefit.histogram"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``counts`` by covariate and bin; rows of covariates with fewer bins end in empty ones."""
+        """Return ``counts`` by covariate and bin; rows of covariates with fewer bins end in empty ones."""
         _check_features(self.features, schema)
         if not 2 <= self.bins <= 100_000:
             raise QueryError("malformed", "bins must lie between 2 and 100,000")
@@ -62,13 +62,13 @@ class CovariateHistogram(Query):
         return {"counts": Part(PartType.COUNTS, ("feature", "bin"), shape, sensitivity)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Count; a value on an edge belongs to the upper bin, the outer bins are closed."""
+        """Count by bin; a value on an edge belongs to the upper bin, the outer bins are closed."""
         width = bins_needed(view.schema, self.features, self.bins)
         rows = [np.bincount(bins, minlength=width) for bins in self._bins(view)]
         return {"counts": np.array(rows)}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
-        """One in the bin of each covariate's value."""
+        """Return one count in the bin of each covariate's value."""
         width = bins_needed(view.schema, self.features, self.bins)
         return {"counts": np.stack(self._bins(view), axis=1)[..., None] == np.arange(width)}
 
@@ -89,12 +89,12 @@ class BoostedRules(Query):
 
     cutoffs: Cutoffs
     boosting: Boosting
-    #: code of the class told from the rest; unset for two classes or a number, and then no part of the digest
+    #: code of the class against the rest; unset for two classes or a number, and then not in the digest
     label: int | UnsetType = UNSET
     kind: ClassVar[str] = "rulefit.rules"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``boxes`` of cut-off codes by (rule, feature, side), and ``mentions`` by rule."""
+        """Return ``boxes`` of cut-off codes by (rule, feature, side), and ``mentions`` by rule."""
         _check_target(schema, self.label)
         self.cutoffs.check(schema)
         grow = self.boosting
@@ -108,7 +108,7 @@ class BoostedRules(Query):
         }
 
     def work(self, records: int) -> float:
-        """See :class:`Query`: trees on a few records take their time, too."""
+        """See :class:`Query`: trees on few records take time, too."""
         return super().work(records) + self.boosting.trees * TREE
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
@@ -125,7 +125,7 @@ class BoostedRules(Query):
 
 @dataclass(frozen=True, eq=False)
 class _Model(Query):
-    """What questions about a model share: its terms."""
+    """Base class of queries about a model, with its terms."""
 
     terms: Terms
 
@@ -146,13 +146,13 @@ class _Model(Query):
         return matrix
 
     def _centred(self, view: View, means: np.ndarray) -> Slopes:
-        """The centred columns: as a matrix where the client has few records, else never formed."""
+        """Return the centred columns, as a matrix for few records, else matrix-free."""
         if len(view.table) * (1 + len(self.terms)) <= FEW:
             return Centred(self._matrix(view), means)
         return CentredOperator(self._design(view), means)
 
     def _kept(self, view: View, name: str, make: Callable[[Terms, np.ndarray], Any]) -> Any:
-        """What a client has made of the terms and its records; of one set of terms at a time."""
+        """Return a cached object made from the terms and the client's records, for one set of terms at a time."""
         if view.cache.get("rulefit.key") != self._key:
             for held in ("rulefit.design", "rulefit.matrix"):
                 view.cache.pop(held, None)
@@ -171,14 +171,14 @@ class Supports(_Model):
     """How many records satisfy each rule, and how many there are (paper, Eq. 2).
 
     Sensitivity: a record can satisfy all K rules, so ``counts`` has L1 = K and squared L2 = K, and
-    ``size`` has 1 and 1. Replacing a record moves each count by at most one (the old and the new
-    record may satisfy complementary rules), but leaves the size alone: K and K, 0 and 0.
+    ``size`` has 1 and 1. Replacing a record changes each count by at most one (the old and the new
+    record may satisfy complementary rules), but not the size: K and K, 0 and 0.
     """
 
     kind: ClassVar[str] = "rulefit.supports"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``counts`` by rule, and ``size``."""
+        """Return ``counts`` by rule, and ``size``."""
         self._check(schema)
         rules = len(self.terms.boxes)
         counts = Sensitivity(Bound(rules, rules), replace_one=Bound(rules, rules))
@@ -189,7 +189,7 @@ class Supports(_Model):
         }
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Count, a block of records at a time: memory does not grow with records times rules."""
+        """Count by blocks of records, so that memory does not grow with records times rules."""
         x, counts = view.table.x, np.zeros(len(self.terms.boxes), np.int64)
         rows = max(1, BLOCK // max(1, self.terms.conditions))
         for start in range(0, len(x), rows):
@@ -197,7 +197,7 @@ class Supports(_Model):
         return {"counts": counts, "size": np.array([len(x)], dtype=np.int64)}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
-        """One for each rule that the record satisfies, and one in the size."""
+        """Return one count for each rule that a record satisfies, and one for the size."""
         held = self.terms.rules(view.table.x)
         return {"counts": held, "size": np.ones((len(held), 1), bool)}
 
@@ -206,23 +206,23 @@ class Supports(_Model):
 class SmoothnessBound(_Model):
     """How steep a client's mean loss can be, which bounds the step (not in the paper).
 
-    The largest eigenvalue of the second moments S of its columns about public means. Sensitivity: none
-    is declared. A record x more moves S by (x x' - S) / (n + 1), and so the eigenvalue by at most the
-    largest squared length of a record, which is about as much as the eigenvalue itself: noise that
-    hides a record would leave nothing to set a step by.
+    It is the largest eigenvalue of the second moments S of its columns about public means. Sensitivity: none is
+    declared. Adding a record x changes S by (x x' - S) / (n + 1), and so the eigenvalue by at most the largest squared
+    norm of a record, which is about as large as the eigenvalue itself: with noise that hides a record, it could not set
+    a step size.
     """
 
     means: np.ndarray  #: public column means, the intercept's zero; shape (1 + terms,)
     kind: ClassVar[str] = "rulefit.curvature"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``largest``: one number; 0 without records."""
+        """Return ``largest``, one number; 0 without records."""
         self._check(schema)
         _check_vectors(self.terms, self.means)
         return {"largest": Part(PartType.VALUES, ("client",), (1,))}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Some products with the columns; see :func:`.steepest`."""
+        """Compute by products with the columns; see :func:`.steepest`."""
         records = len(view.table)
         if not records:
             return {"largest": np.zeros(1)}
@@ -234,8 +234,8 @@ class SmoothnessBound(_Model):
 class Increment(_Model):
     """How a client's own training steps change its weights (paper, Algorithm 3, the dual increment).
 
-    Sensitivity: none is finite, for the gradients are not clipped and local steps build on one
-    another. It tells who was there all the same: see :meth:`equations`.
+    Sensitivity: none is finite, as gradients are not clipped and local steps depend on one another.
+    It still identifies members: see :meth:`equations`.
     """
 
     means: np.ndarray  #: public column means, the intercept's zero; shape (1 + terms,)
@@ -246,7 +246,7 @@ class Increment(_Model):
     kind: ClassVar[str] = "rulefit.increment"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``increment`` by term, the intercept first."""
+        """Return ``increment`` by term, the intercept first."""
         self._check(schema)
         _check_target(schema, self.label)
         _check_vectors(self.terms, self.means, self.dual)
@@ -259,7 +259,7 @@ class Increment(_Model):
         return {"increment": Part(PartType.VALUES, ("term",), (1 + len(self.terms),))}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Take the local steps; a client without records moves nothing."""
+        """Take the local steps; the increment is zero without records."""
         if not len(view.table):
             return {"increment": np.zeros(1 + len(self.terms))}
         target = unit_target(view, self.logistic, self.label)
@@ -267,12 +267,12 @@ class Increment(_Model):
         return {"increment": local_steps(design, target, self.dual, self.steps, self.logistic)}
 
     def equations(self, answer: Mapping[str, np.ndarray], view: View) -> Mapping[str, Equations]:
-        """Sum over the records of ``eta_c sum_g rho_g (x - mean) - increment`` is zero.
+        """Return the equations sum over records of ``eta_c sum_g rho_g (x - mean) - increment`` = 0.
 
-        For the increment is a mean over the client's records of residuals rho times centred columns, and the
-        residuals follow from the public dual and the increment itself: exactly where G = 1, and else by a
-        straight path. Its error is taken to be a fraction :attr:`.RuleFitSettings.path_error` of what residuals
-        change on the way, independent over records; first rounds err by more.
+        The increment is a mean over the client's records of residuals rho times centred columns, and the residuals
+        follow from the public dual and the increment: exactly if G = 1, else along an assumed straight path. The error
+        is taken as a fraction :attr:`.RuleFitSettings.path_error` of the residuals' change along the path, independent
+        over records; first rounds have larger errors.
         """
         increment = np.asarray(answer["increment"], float)
         if increment.shape != (1 + len(self.terms),) or not len(view.table):
@@ -301,7 +301,7 @@ class Objective(_Model):
     kind: ClassVar[str] = "rulefit.objective"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``loss`` and ``size``."""
+        """Return ``loss`` and ``size``."""
         self._check(schema)
         _check_target(schema, self.label)
         _check_vectors(self.terms, self.weights)
@@ -311,12 +311,12 @@ class Objective(_Model):
         }
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Add up, evaluated block by block."""
+        """Add up the losses, block by block."""
         each = self._losses(view)
         return {"loss": np.array([each.sum()]), "size": np.array([float(len(each))])}
 
     def equations(self, answer: Mapping[str, np.ndarray], view: View) -> Mapping[str, Equations]:
-        """The records' losses add up to ``loss``, and ones to ``size``."""
+        """Return the equations by which losses sum to ``loss``, and ones to ``size``."""
         each = self._losses(view)[:, None]
         added = {"loss": (each, ROUNDED), "size": (np.ones_like(each), 0.0)}
         return {
@@ -337,7 +337,7 @@ class Objective(_Model):
 
 
 def unit_target(view: View, logistic: bool, label: int | UnsetType = UNSET) -> np.ndarray:
-    """The target scaled by its public bounds: to [0, 1], or to [-1, 1] for the squared loss; 1 for a label's class."""
+    """Return the target scaled by its public bounds: to [0, 1], or [-1, 1] for squared loss; 1 for ``label``."""
     column = view.schema.target
     assert column is not None
     low, high = column.bounds

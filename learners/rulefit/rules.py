@@ -1,4 +1,4 @@
-"""Rules in one canonical form, an interval for each covariate: logically equal rules are equal."""
+"""Rules in canonical form, with one interval per covariate, so that logically equal rules are equal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from privfed.tables.schema import Column, Schema
 
 @dataclass(frozen=True, order=True)
 class Condition:
-    """``lower <= feature < upper``; an end that is none is open."""
+    """``lower <= feature < upper``; an end that is None is infinite."""
 
     feature: str
     lower: float | None = None
@@ -29,7 +29,7 @@ class Condition:
                 raise InputError(f"a condition on {self.feature!r} needs finite ends, or None")
 
     def __and__(self, other: Condition) -> Condition:
-        """Both conditions on the same feature: the tighter ends absorb the looser ones."""
+        """Intersect two conditions on the same feature."""
         lowers = [end for end in (self.lower, other.lower) if end is not None]
         uppers = [end for end in (self.upper, other.upper) if end is not None]
         return Condition(self.feature, max(lowers, default=None), min(uppers, default=None))
@@ -40,12 +40,12 @@ class Condition:
         return self.lower is not None and self.upper is not None and self.lower >= self.upper
 
     def holds(self, values: np.ndarray) -> np.ndarray:
-        """Which values satisfy it."""
+        """Return which values satisfy it."""
         above = np.ones(values.shape, bool) if self.lower is None else values >= self.lower
         return above if self.upper is None else above & (values < self.upper)
 
     def text(self, column: Column | None = None) -> str:
-        """Write it as a clinician reads it: ``age < 57.2``, ``3 <= GCS < 8``, ``sex = female``."""
+        """Format the condition: ``age < 57.2``, ``3 <= GCS < 8``, ``sex = female``."""
         if column is not None and column.kind == "category":
             return categories_text(
                 column, self.holds(np.arange(len(column.categories), dtype=float))
@@ -63,7 +63,7 @@ class Rule:
 
     @classmethod
     def of(cls, *conditions: Condition) -> Rule:
-        """Bring conditions to canonical form; InputError if there is none, or nothing satisfies them."""
+        """Build from conditions in canonical form (InputError: none, or unsatisfiable)."""
         merged: dict[str, Condition] = {}
         for condition in conditions:
             known = merged.get(condition.feature)
@@ -78,11 +78,11 @@ class Rule:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The covariates that define it."""
+        """The covariates of its conditions."""
         return tuple(condition.feature for condition in self.conditions)
 
     def holds(self, x: np.ndarray, names: Sequence[str]) -> np.ndarray:
-        """Which rows satisfy it; ``names`` are the columns of ``x``."""
+        """Return which rows satisfy it; ``names`` are the columns of ``x``."""
         each = [c.holds(x[:, names.index(c.feature)]) for c in self.conditions]
         return np.asarray(np.logical_and.reduce(each))
 
@@ -94,7 +94,7 @@ class Rule:
         )
 
     def text(self, schema: Schema | None = None) -> str:
-        """Write it: ``GCS >= 5 and age < 57.2``."""
+        """Format the rule: ``GCS >= 5 and age < 57.2``."""
         columns = {} if schema is None else {column.name: column for column in schema.features}
         return " and ".join(c.text(columns.get(c.feature)) for c in self.conditions)
 
@@ -102,12 +102,12 @@ class Rule:
         return self.text()
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """The conditions as plain data."""
+        """Return the conditions as plain data."""
         return [{"feature": c.feature, "lower": c.lower, "upper": c.upper} for c in self.conditions]
 
 
 def rule_of(box: np.ndarray, cuts: Sequence[Sequence[float]], names: Sequence[str]) -> Rule:
-    """Turn intervals of cut-off codes, shape (features, 2), into a rule."""
+    """Convert intervals of cut-off codes, shape (features, 2), to a rule."""
     conditions = []
     for name, own, (low, high) in zip(names, cuts, box.tolist(), strict=True):
         if low > 0 or high <= len(own):
@@ -120,10 +120,10 @@ def rule_of(box: np.ndarray, cuts: Sequence[Sequence[float]], names: Sequence[st
 def union(
     groups: Iterable[tuple[np.ndarray, np.ndarray]], features: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Join clients' rules; equal boxes are logically equal rules (paper, end of Section 2.2.2).
+    """Return the union of clients' rules; equal boxes are logically equal rules (paper, end of Section 2.2.2).
 
-    Groups are boxes (rules, features, 2) and how often each was grown (rules,); so is the result, without
-    duplicates, most often grown first, ties in canonical order.
+    Groups are boxes (rules, features, 2) and how often each was grown (rules,), as is the result, without duplicates,
+    most frequent first, ties in canonical order.
     """
     nothing = np.zeros((0, features, 2), np.uint8), np.zeros(0, np.int64)
     boxes, mentions = zip(nothing, *groups, strict=True)
@@ -137,7 +137,7 @@ def union(
 
 
 def intervals_of(boxes: np.ndarray, sizes: np.ndarray) -> list[list[tuple[int, int, int]]]:
-    """Each rule's covariates, with the codes from and up to which it holds; whole intervals are left out."""
+    """Return each rule's covariates with first and end codes; unrestricted covariates are left out."""
     rules, features = np.nonzero((boxes[..., 0] > 0) | (boxes[..., 1] < sizes))
     found: list[list[tuple[int, int, int]]] = [[] for _ in boxes]
     named = (rules, features, boxes[rules, features, 0], boxes[rules, features, 1])
@@ -150,9 +150,9 @@ def intervals_of(boxes: np.ndarray, sizes: np.ndarray) -> list[list[tuple[int, i
 class Terms:
     """The base functions of a model: cut-offs, rules as boxes of codes, and the linear terms."""
 
-    cutoffs: Cutoffs  #: what all clients share about the covariates
+    cutoffs: Cutoffs  #: shared values of the covariates
     boxes: np.ndarray  #: ``a <= code_j < b`` by rule and feature; uint8, (rules, features, 2)
-    linear: tuple[int, ...]  #: which covariates have a linear term
+    linear: tuple[int, ...]  #: covariates with a linear term
 
     def check(self, schema: Schema) -> None:
         """Raise QueryError for boxes that are no intervals of codes, or unknown covariates."""
@@ -171,7 +171,7 @@ class Terms:
 
     @cached_property
     def conditions(self) -> int:
-        """Rules and the different intervals that they name: what one record is held against."""
+        """The number of rules and of distinct intervals in them, which a record is compared with."""
         return len(self.boxes) + len({one for used in self._used for one in used})
 
     @cached_property
@@ -179,7 +179,7 @@ class Terms:
         return intervals_of(self.boxes, self.cutoffs.sizes)
 
     def rules(self, x: np.ndarray) -> np.ndarray:
-        """Which records satisfy which rules; bool, shape (records, rules), column-major."""
+        """Return which records satisfy which rules; bool, shape (records, rules), column-major."""
         codes = self.cutoffs.codes(x)
         known: dict[tuple[int, int, int], np.ndarray] = {}
         held = np.ones((len(x), len(self.boxes)), dtype=bool, order="F")
@@ -191,7 +191,7 @@ class Terms:
         return held
 
     def design(self, x: np.ndarray) -> np.ndarray:
-        """Intercept, rules, linear terms; shape (records, 1 + terms)."""
+        """Return the design matrix: intercept, rules, linear terms; shape (records, 1 + terms)."""
         rules = len(self.boxes)
         matrix = np.ones((len(x), 1 + len(self)), order="F")
         matrix[:, 1 : 1 + rules] = self.rules(x)

@@ -1,8 +1,8 @@
-"""A rule ensemble for yes or no as a score card: whole points that add up to a risk.
+"""A rule ensemble for two classes as a score card: integer points that add up to a risk.
 
-After FasterRisk (Liu et al. 2022, Fast Interpretable Risk Score Models): log-odds are the intercept plus the total
-over a common factor. A rule has its rounded coefficient times the factor; a winsorised line has one number for
-each of five bands of equal width, the lowest band zero.
+After FasterRisk (Liu et al. 2022, Fast Interpretable Risk Score Models): log-odds are the intercept plus the total over
+a common factor. A rule's points are its coefficient times the factor, rounded; a winsorised line has points for each of
+five bands of equal width, the lowest one zero.
 """
 
 from __future__ import annotations
@@ -42,32 +42,32 @@ _LATEX = {
 }
 _LATEX |= {"^": "\\textasciicircum{}", "~": "\\textasciitilde{}"}
 _LATEX |= {mark: f"\\{mark}" for mark in "&%$#_{}"}
-#: Fraction of the variance about a total that all who have it share, by simulation (docs/rulefit.md)
+#: Fraction of the variance about a total that is common to all with it, by simulation (docs/rulefit.md)
 COMMON = 0.1
 ADD = "Add the points of every line that holds:"
-BANDS, MOST_RISKS = 5, 40  #: Bands of a line, and most rows of the table of risks
-PAGE, WIDE = 40, 80  #: Most lines of a table that no page cuts off, and characters of one
-MAX_SECONDS = 5.0  #: For each of the least and the greatest total of a card
+BANDS, MOST_RISKS = 5, 40  #: Bands of a line, and maximum rows of the table of risks
+PAGE, WIDE = 40, 80  #: Maximum lines of a table on one page, and characters of a line
+MAX_SECONDS = 5.0  #: Time limit for each of a card's minimum and maximum total
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreCard:
-    """Points of rules; nothing is added where no rule holds."""
+    """A score card: integer points of rules, which add up to a total."""
 
     schema: Schema  #: the public data dictionary
-    rules: tuple[Rule, ...]  #: what earns points
-    points: np.ndarray  #: of each rule, whole and none zero, shape (rules,)
+    rules: tuple[Rule, ...]  #: rules with points
+    points: np.ndarray  #: of each rule, nonzero integers, shape (rules,)
     intercept: float  #: log-odds at a total of zero
     factor: float  #: points of one unit of log-odds
-    #: v0, v1, v2: v0 + v1 t + v2 t^2 is the variance of the log-odds at a total t; None where it is not known
+    #: v0, v1, v2: v0 + v1 t + v2 t^2 is the variance of the log-odds at a total t; None if unknown
     variance: tuple[float, float, float] | None = None
 
     @classmethod
     def from_ensemble(cls, model: RuleEnsemble, max_points: int = 10) -> ScoreCard:
-        """Round an ensemble of log-odds; no rule or band has more than ``max_points`` in absolute value.
+        """Round an ensemble of log-odds to points of at most ``max_points`` in absolute value.
 
         Raises:
-            InputError: no term has a coefficient, or ``max_points`` is no whole number of at least 1.
+            InputError: all coefficients are zero, or ``max_points`` is not an integer of at least 1.
         """
         given = {"max_points": max_points}
         check_values("scorecard", given, {"max_points": [Integers(at_least=1)]}, {"max_points": 10})
@@ -82,11 +82,11 @@ class ScoreCard:
         return card if model.synthetic is None else card._held_to(model, model.synthetic)
 
     def _held_to(self, model: RuleEnsemble, x: np.ndarray) -> ScoreCard:
-        """With the intercept and factor that go best with the model's scores of some records, and their variance.
+        """Return the card with intercept and factor fitted to the model's scores of records, and the variance.
 
-        By least squares on the totals, of the scores and of the terms: those with a total t have the mean terms d(t),
-        so that their mean log-odds has the posterior variance d C d'. A fraction :data:`COMMON` of what is left, of scores
-        by the terms (:attr:`.RuleEnsemble.residual_variance`) and of the terms by the total, is added to it.
+        Scores and terms are regressed on the totals by least squares: records with a total t have mean terms d(t), so
+        that their mean log-odds has the posterior variance d C d'. A fraction :data:`COMMON` of the residual variances,
+        of scores given terms (:attr:`.RuleEnsemble.residual_variance`) and of terms given the total, is added to it.
         """
         every, totals = model.terms.design(x), self.totals(x)
         if not totals.std() > 0:
@@ -105,21 +105,21 @@ class ScoreCard:
         return replace(self, intercept=intercept, factor=1 / slope, variance=variance)
 
     def totals(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
-        """Total points of a table's rows, or of encoded records, whole, shape (records,)."""
+        """Return total points of a table's rows or of encoded records, integers, shape (records,)."""
         if isinstance(x, pd.DataFrame):
             x = Records.from_frame(x, Schema(self.schema.features)).x
         held = [rule.holds(x, self.schema.names) for rule in self.rules]
         return np.asarray(self.points @ np.array(held), int)
 
     def risk(self, totals: np.ndarray) -> np.ndarray:
-        """Probability of the second class at some totals."""
+        """Return the probability of the second class at some totals."""
         return np.asarray(expit(self.intercept + np.asarray(totals) / self.factor))
 
     def risk_intervals(self, totals: np.ndarray, level: float = 0.9) -> np.ndarray:
-        """Intervals of the risk of all who have some total, shape (totals, 2): of noise and sampling.
+        """Return intervals of the risk of all with some total, shape (totals, 2), for noise and sampling.
 
         Raises:
-            InputError: they are known of cards of short private models alone.
+            InputError: unknown, as they are for all cards except short private models'.
         """
         if self.variance is None:
             raise InputError(
@@ -132,12 +132,12 @@ class ScoreCard:
         return np.asarray(expit(np.column_stack([centre - reach, centre + reach])))
 
     def table(self) -> pd.DataFrame:
-        """Columns points and condition, a row for each rule."""
+        """Return columns points and condition, one row per rule."""
         texts = [rule.text(self.schema) for rule in self.rules]
         return pd.DataFrame({"points": self.points, "if": texts})
 
     def risks(self) -> pd.DataFrame:
-        """Columns total and risk, and low and high of its 90 % interval if known, between risks of 1 and 99 % as far as totals reach them."""
+        """Return columns total and risk, and low and high of its 90 % interval if known, for risks of 1 to 99 %."""
         ends = self._ends
         wanted = np.array([-1, 1]) * np.log(99) - self.intercept
         low, high = np.clip(np.rint(wanted * self.factor), *ends).astype(int)
@@ -150,11 +150,11 @@ class ScoreCard:
 
     @cached_property
     def _ends(self) -> tuple[int, int]:
-        """The least and the greatest total of all records that the schema allows.
+        """The minimum and the maximum total of all records that the schema allows.
 
-        A mixed integer programme: of each column's values, one between all ends of conditions, a record has one, and
-        a rule holds where it has one of those of each condition. Where a card of hundreds of rules takes more than
-        :data:`MAX_SECONDS`, what is proven by then.
+        They solve a mixed integer programme: a record has one of each column's values (one between any two ends of
+        conditions), and a rule holds if each of its conditions has that value. If a card of hundreds of rules takes
+        more than :data:`MAX_SECONDS`, the bounds proven by then are used.
         """
         from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -192,14 +192,14 @@ class ScoreCard:
                 constraints=limits,
                 options={"time_limit": MAX_SECONDS},
             )
-            alone = np.minimum(sign * self.points, 0).sum()  # whatever excludes what
+            alone = np.minimum(sign * self.points, 0).sum()  # ignoring exclusive rules
             proven = found.mip_dual_bound
             least = alone if proven is None else max(alone, np.ceil(proven - 1e-6))
             ends.append(sign * int(least))
         return ends[0], ends[1]
 
     def _told(self) -> list[tuple[str, str]]:
-        """Totals and risks, with their intervals if known, as they are printed."""
+        """Return totals and risks, with their intervals if known, as text."""
         return [
             (
                 _signed(total),
@@ -220,12 +220,12 @@ class ScoreCard:
 
     @property
     def _risk(self) -> str:
-        """Heading of the column of risks."""
+        """Return the heading of the column of risks."""
         return f"risk {self._of}" + ("" if self.variance is None else " (90 % interval)")
 
     @property
     def _notes(self) -> str:
-        """What a person must know to read the risks."""
+        """Return notes for readers of the risks."""
         totals, (least, most) = self.risks()["total"], self._ends
         step = int(totals.diff().max()) if len(totals) > 1 else 1
         below, above = totals.iloc[0] > least, totals.iloc[-1] < most
@@ -239,12 +239,12 @@ class ScoreCard:
         return "; ".join(["points of all lines that hold", *(text for told, text in notes if told)])
 
     def _lines(self) -> list[tuple[str, str]]:
-        """Points and conditions, as they are printed."""
+        """Return points and conditions, as text."""
         return [(_signed(points), text) for points, text in self.table().itertuples(index=False)]
 
     @property
     def _sentence(self) -> str:
-        """What stands above the risks."""
+        """Return the sentence above the risks."""
         return f"Risk {self._of} by total ({self._notes}):"
 
     def __str__(self) -> str:
@@ -253,7 +253,7 @@ class ScoreCard:
         return "\n".join(lines)
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Points by condition, and the risk of every total below; both as a person adds them up."""
+        """Plot points by condition, and below them the risk of every total."""
         from matplotlib.transforms import Bbox
 
         from privfed.learners.pictures import axes_of, literal, wrapped
@@ -286,7 +286,7 @@ class ScoreCard:
         return ax
 
     def to_html(self) -> str:
-        """Both tables as HTML, each under what a reader does with it."""
+        """Return both tables as HTML, with instructions."""
         points = pd.DataFrame(self._lines(), columns=["points", "if"])
         risks = pd.DataFrame(self._told(), columns=["total", self._risk])
         parts = ((ADD, points), (self._sentence, risks))
@@ -298,7 +298,7 @@ class ScoreCard:
     _repr_html_ = to_html
 
     def to_latex(self) -> str:
-        """Both tables as LaTeX tabulars of at most :data:`PAGE` lines, each under what a reader does with it."""
+        """Return both tables as LaTeX tabulars of at most :data:`PAGE` lines, with instructions."""
         rows = [f"${points}$ & {_latex(text)} \\\\" for points, text in self._lines()]
         risks = [f"${total}$ & {risk} \\\\".replace(" %", "\\,\\%") for total, risk in self._told()]
         parts = (
@@ -323,13 +323,13 @@ def _signed(points: int) -> str:
 
 
 def _latex(text: str) -> str:
-    """Text with LaTeX's special characters escaped, comparisons and minus signs as mathematics."""
+    """Escape LaTeX's special characters, with comparisons and minus signs in math mode."""
     marks = "|".join(map(re.escape, _LATEX))
     return re.sub(rf"{marks}|(?<!\S)-(?=\d)", lambda mark: _LATEX.get(mark[0], "$-$"), text)
 
 
 def _joined(rules: Iterable[Rule], points: Iterable[int]) -> tuple[list[Rule], np.ndarray]:
-    """Those that earn points; neighbouring intervals of one column with as many are one."""
+    """Return rules with points, joining neighbouring intervals of one column with equal points."""
     found: list[tuple[Rule, int]] = []
     for rule, own in zip(rules, points, strict=True):
         if not own:
@@ -340,7 +340,7 @@ def _joined(rules: Iterable[Rule], points: Iterable[int]) -> tuple[list[Rule], n
 
 
 def _union(below: Rule, above: Rule) -> Rule | None:
-    """What either is, if they are neighbouring intervals of one column with a lower end."""
+    """Return the union of two neighbouring intervals of one column with a lower end, else None."""
     if len(below.conditions) != 1 or len(above.conditions) != 1:
         return None
     (low,), (high,) = below.conditions, above.conditions
@@ -351,7 +351,7 @@ def _union(below: Rule, above: Rule) -> Rule | None:
 
 
 def _values(column: Column, conditions: Iterable[Condition]) -> np.ndarray:
-    """Of a column's values as they are encoded, one between any two ends of conditions on it."""
+    """Return encoded values of a column, one between any two ends of conditions on it."""
     low, high = column.bounds
     own = [c for c in conditions if c.feature == column.name]
     ends = np.array([low, *(end for c in own for end in (c.lower, c.upper) if end is not None)])

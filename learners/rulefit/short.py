@@ -1,7 +1,7 @@
 """A private model as a short rule list (docs/rulefit.md): post-processing of releases, at no cost.
 
-Terms are added by exact gain of weighted least squares on synthetic records' scores F and swapped until what
-they miss is small beside F's posterior variance and beside F's own; then the engine's own loss refits the coefficients.
+Terms are added by exact gain of weighted least squares on synthetic records' scores F, and swapped, until the residual
+variance is small relative to F's posterior variance and to F's own; then the engine's own loss refits the coefficients.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ class ShortSettings:
     """Settings of short models, as measured in docs/rulefit.md."""
 
     records: int = 10_000  #: synthetic records
-    kept: int = 256  #: of them, with the model: what its score card is held to
+    kept: int = 256  #: of them, stored with the model for its score card
     #: boosted trees and their mean number of leaves, for candidates
     trees: tuple[tuple[int, float], ...] = ((60, 8.0), (100, 4.0))
     learning_rate: float = 0.2  #: of the boosting
-    tree_records: float = 0.2  #: fraction of the synthetic records that a tree sees
-    steps: int = 15  #: thresholds of a column, at even mass
-    max_conditions: int = 3  #: most columns of a rule
+    tree_records: float = 0.2  #: fraction of the synthetic records for each tree
+    steps: int = 15  #: thresholds of a column, at equal mass
+    max_conditions: int = 3  #: maximum columns of a rule
     min_support: float = 0.02  #: smallest support of a rule, and of its complement
-    #: No term is added where the lack of fit is below so many posterior variances of F,
+    #: No term is added if the lack of fit is below this many posterior variances of F,
     enough: float = 0.2
-    #: and below this fraction of F's own variance: what noise hides record by record still ranks them,
+    #: and below this fraction of F's own variance: differences within the noise still rank records,
     left: float = 0.02
     #: or below these squares: of .05 in log-odds, of a hundredth of the way between a number's limits.
     negligible: tuple[float, float] = (0.05**2, 0.01**2)
-    swap_every: int = 5  #: terms after which all are swapped for better ones
+    swap_every: int = 5  #: number of terms after which all are swapped for better ones
     min_gain: float = 1e-4  #: gain of a swap, as a fraction of the lack of fit
     ridge: float = 1e-4  #: of coefficients, for the mean loss
-    #: Factor of noise and sampling in errors of coefficients: terms are those of many candidates that noise favoured.
+    #: Factor of noise and sampling in errors of coefficients, for selection among many candidates (winner's curse).
     selection: float = 2.2
     rounding: float = 0.01  #: fraction of the records whose side a rounded threshold may change
 
@@ -60,9 +60,10 @@ def shortened(
     output: int = 0,
     monotonic: Sequence[int] = (),
 ) -> RuleEnsemble:
-    """Write a model as at most so many rules and lines; ``stable``: steps alone.
+    """Return a short form of a model with at most ``max_terms`` rules and lines; ``stable``: only steps.
 
-    In a feature whose ``monotonic`` is 1 (-1) every term rises (falls) or is still, and so does their sum. Of several classes, the log-odds of the class ``output`` against the rest.
+    For a feature whose ``monotonic`` is 1 (-1), every term and so their sum is nondecreasing (nonincreasing). For
+    several classes, the model is of the log-odds of the class ``output`` against the rest.
     """
     return _Shortening(fitted, rng, stable, output, monotonic).run(max_terms)
 
@@ -96,12 +97,12 @@ class _Shortening:
                 spread = np.einsum("ij,ij->i", directions @ own, directions)
                 self.spread += slope**2 * np.maximum(spread, 0)
         self.variance = float(np.average(self.spread, weights=self.weights))
-        # beside what terms could be asked to follow
+        # beyond what terms could express
         self.spread += self.slopes**2 @ fitted.unexpressed
 
     @property
     def weights(self) -> np.ndarray:
-        """Weights of the fit to F: mass times sqrt(P (1 - P)), of a number the mass; mean 1."""
+        """Weights of the fit to F: mass times sqrt(P (1 - P)), for a number the mass; mean 1."""
         if not self.logistic:
             return self.mass
         chances = expit(self.scores)
@@ -122,7 +123,7 @@ class _Shortening:
         signs = np.concatenate([self._signs(boxes), self.monotonic[lines]])
         order = self._chosen(columns, signs, max_terms)
         order.sort(key=lambda own: max(own, len(boxes) - 1))  # lines in their order, after rules
-        while True:  # a term that came to go the wrong way is left out
+        while True:  # terms with a wrong sign are removed
             design = columns[:, order].astype(float)
             weights, influence = self._refitted(design)
             right = signs[order] * weights[1:] >= 0
@@ -155,7 +156,7 @@ class _Shortening:
         )
 
     def _errors(self, influence: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior covariance of the coefficients, and second moments of their errors, by :meth:`_refitted`'s influence."""
+        """Return coefficients' posterior covariance and errors' second moments, from :meth:`_refitted`'s influence."""
         assert self.fitted.covariance is not None
         covariance = error = np.zeros((len(influence), len(influence)))
         others = self.fitted.of_others(self.codes)
@@ -168,7 +169,7 @@ class _Shortening:
         return covariance, error
 
     def _signs(self, boxes: np.ndarray) -> np.ndarray:
-        """What each rule's coefficient must be: 1 or -1 for its sign, 0 for any, NaN where none will do."""
+        """Return each rule's required sign: 1 or -1, 0 for any, NaN if no sign is allowed."""
         rises = np.where(boxes[:, :, 0] > 0, self.monotonic, 0)
         falls = np.where(boxes[:, :, 1] < self.sizes, -self.monotonic, 0)
         both = np.concatenate([rises, falls], axis=1)
@@ -177,7 +178,7 @@ class _Shortening:
         return signs
 
     def _limits(self) -> np.ndarray:
-        """Limits of lines, rounded within a fiftieth of their distance; shape (columns, 2)."""
+        """Return limits of lines, rounded within a fiftieth of their distance; shape (columns, 2)."""
         rounded = self.fitted.limits.copy()
         bounds = [column.bounds for column in self.fitted.schema.features]
         for own, (low, high) in zip(rounded, bounds, strict=True):
@@ -189,7 +190,7 @@ class _Shortening:
         return rounded
 
     def _lines(self, limits: np.ndarray) -> np.ndarray:
-        """Lines from -1 to 1 between the limits, at the middles of codes; shape (records, columns)."""
+        """Return lines from -1 to 1 between the limits, at codes' midpoints; shape (records, columns)."""
         found = np.zeros((self.codes.shape[1], len(limits)))
         grid = self.fitted.basis.grid
         for j, ((low, high), column) in enumerate(
@@ -205,7 +206,7 @@ class _Shortening:
         return found
 
     def _synthetic(self) -> np.ndarray:
-        """A few of the synthetic records, encoded, shape (records, columns): numbers at the middles of their bins."""
+        """Return some encoded synthetic records, shape (records, columns), with numbers at midpoints of bins."""
         drawn = self.rng.spawn(1)[0].choice(
             len(self.mass), SETTINGS.kept, p=self.mass / self.mass.sum()
         )
@@ -217,7 +218,7 @@ class _Shortening:
         return found
 
     def _boxes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Different boxes of some support, and who is in them: shape (records, boxes), float32."""
+        """Return distinct boxes of sufficient support, and records' membership: shape (records, boxes), float32."""
         boxes = [self._steps()]
         if not self.stable:
             boxes += self._grown()
@@ -241,7 +242,7 @@ class _Shortening:
         return every[kept].astype(np.uint8), held[kept].T.astype(np.float32)
 
     def _steps(self) -> np.ndarray:
-        """Upper sides of thresholds at even mass; each category alone."""
+        """Return upper sides of thresholds at equal mass, and each single category."""
         whole = np.zeros((len(self.sizes), 2), np.int64)
         whole[:, 1] = self.sizes
         found = [np.zeros((0, *whole.shape), np.int64)]
@@ -284,10 +285,10 @@ class _Shortening:
         return _Selection(gram, moment, own, signs).run(most, enough)
 
     def _refitted(self, design: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients, the intercept first, and how they move with each record's F.
+        """Return coefficients, intercept first, and their derivatives by each record's F.
 
-        Newton's steps on the loss of soft labels P, with a ridge. With F the coefficients move by
-        (X' W X + ridge)^-1 X' diag(mass P (1 - P)).
+        Newton's steps on the loss of soft labels P, with a ridge. The derivatives are (X' W X +
+        ridge)^-1 X' diag(mass P (1 - P)).
 
         Returns:
             of shapes (1 + terms,) and (1 + terms, records).
@@ -332,10 +333,10 @@ class _Shortening:
     def _rounded(
         self, column: int, codes: np.ndarray, ends: np.ndarray
     ) -> tuple[list[float], np.ndarray]:
-        """Round thresholds for these codes, and which each has.
+        """Return round thresholds for these codes, and the index of each code's.
 
-        Each is moved past at most a hundredth of the records, and past no other; those that lie so near to each other
-        are one, unless a rule lies between.
+        Each moves past at most a hundredth of the records, and past no other; thresholds that are so close are merged,
+        unless a rule is between.
         """
         own, reach = self.fitted.schema.features[column], SETTINGS.rounding
         edges = np.array([own.bounds[0], *self.fitted.basis.grid.cuts[column], own.bounds[1]])
@@ -362,7 +363,7 @@ class _Shortening:
 
 
 def _first(rising: np.ndarray, values: np.ndarray, level: float) -> float:
-    """The first value at which a rising curve, straight between its points, is above a level."""
+    """Return the first value at which an increasing piecewise-linear curve is above a level."""
     at = int(np.searchsorted(rising, level, side="right"))
     if at in (0, len(rising)):
         return float(values[min(at, len(values) - 1)])
@@ -371,7 +372,7 @@ def _first(rising: np.ndarray, values: np.ndarray, level: float) -> float:
 
 
 def roundest(low: float, high: float, near: float) -> float:
-    """The number in [low, high] with the fewest digits, nearest to ``near`` among those."""
+    """Return the number in [low, high] with the fewest digits, nearest to ``near`` among those."""
     if not low < high:
         return near
     power = math.floor(math.log10(high - low)) + 1
@@ -388,7 +389,7 @@ def roundest(low: float, high: float, near: float) -> float:
 
 
 class _Selection:
-    """Columns for weighted least squares, by the Gram matrix of centred columns, and their coefficients' signs."""
+    """Selects columns for weighted least squares, by the Gram matrix of centred columns and required signs."""
 
     def __init__(
         self, gram: np.ndarray, moment: np.ndarray, total: float, signs: np.ndarray
@@ -398,7 +399,7 @@ class _Selection:
 
     def run(self, most: int, enough: float) -> list[int]:
         chosen: list[int] = []
-        for _ in range(2 * most):  # where signs are asked for, a term may be left out again
+        for _ in range(2 * most):  # with required signs, a term may be removed again
             if len(chosen) >= most or not self.lack(chosen) > max(enough, 1e-9 * self.total):
                 break
             best = self._best(chosen)
@@ -410,7 +411,7 @@ class _Selection:
         return self._signed(self._swapped(chosen))
 
     def _signed(self, chosen: list[int]) -> list[int]:
-        """Without those whose coefficient has the wrong sign, until none has."""
+        """Remove columns whose coefficients have the wrong sign, until none has."""
         while chosen and self.signs[chosen].any():
             root = cho_factor(self.gram[np.ix_(chosen, chosen)] + 1e-9 * np.eye(len(chosen)))
             right = self.signs[chosen] * cho_solve(root, self.moment[chosen]) >= 0
@@ -420,11 +421,11 @@ class _Selection:
         return chosen
 
     def lack(self, chosen: list[int]) -> float:
-        """Weighted mean square of what the chosen columns leave of the target."""
+        """Return the weighted mean square residual of the target given the chosen columns."""
         return self._left(chosen)[0]
 
     def _left(self, chosen: list[int]) -> tuple[float, np.ndarray]:
-        """Lack of fit, and how much each further column would lower it."""
+        """Return the lack of fit, and its decrease by each further column."""
         own, moment, rest = np.diag(self.gram).copy(), self.moment.copy(), self.total
         if chosen:
             cross = self.gram[chosen]
@@ -443,11 +444,11 @@ class _Selection:
         return best if len(gains) and gains[best] > 0 else None
 
     def _swapped(self, chosen: list[int]) -> list[int]:
-        """Replace one after another by what lowers the lack of fit most, until nothing does."""
+        """Replace columns one by one by those that most lower the lack of fit, until none does."""
         chosen, helped, now = list(chosen), bool(chosen), self.lack(chosen)
         while (
             helped and now > 1e-9 * self.total
-        ):  # what is left of an exact fit is rounding, of either sign
+        ):  # the residual of an exact fit is rounding error, of either sign
             helped = False
             for place in range(len(chosen)):
                 others = chosen[:place] + chosen[place + 1 :]

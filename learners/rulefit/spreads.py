@@ -20,17 +20,17 @@ class Spreads(Query):
 
     A winsorised value is scaled to [-1, 1] between its public limits, and its square to [0, 1].
 
-    Sensitivity: a record adds at most one in size to each of the m sums and to each of the m sums of
-    squares: L1 = m and squared L2 = m for each part, in whole units. In another's place it moves a
-    sum by at most two and a sum of squares by at most one: 2m and 4m, m and m.
+    Sensitivity: a record adds at most one in absolute value to each of the m sums and of the m sums of squares: L1 = m
+    and squared L2 = m for each part, on the scale of these values. Replacing a record changes a sum by at most two and
+    a sum of squares by at most one: 2m and 4m, m and m.
     """
 
     cutoffs: Cutoffs  #: the shared limits
-    features: tuple[int, ...]  #: which covariates, rising
+    features: tuple[int, ...]  #: covariates, increasing
     kind: ClassVar[str] = "rulefit.spreads"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``sums`` and ``squares`` by covariate, in grid units."""
+        """Return ``sums`` and ``squares`` by covariate, in grid units."""
         self.cutoffs.check(schema)
         rising = all(a < b for a, b in zip(self.features, self.features[1:], strict=False))
         known = all(0 <= feature < len(schema.features) for feature in self.features)
@@ -47,11 +47,11 @@ class Spreads(Query):
         }
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Add up whole grid units, so that no rounding can exceed the bound."""
+        """Add up integer grid units, so that rounding cannot exceed the bound."""
         return {name: each.sum(axis=0) for name, each in self.contribution(view).items()}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
-        """Each record's scaled values and their squares."""
+        """Return each record's scaled values and their squares."""
         chosen = list(self.features)
         low, high = self.cutoffs.lower[chosen], self.cutoffs.upper[chosen]
         share = (np.clip(view.table.x[:, chosen], low, high) - low) / (high - low)
@@ -66,9 +66,9 @@ def ask_spreads(
     sizes: Mapping[str, float],
     means: np.ndarray,
 ) -> np.ndarray | None:
-    """Variances of the linear terms about each client's mean, over N - K, shape (linear,); None if withheld.
+    """Return the linear terms' variances about each client's mean, over N - K, shape (linear,); None if withheld.
 
-    Where no client has two records, they are about the pooled ``means``, over N.
+    If no client has two records, they are about the pooled ``means``, over N.
     """
     if not linear:
         return None
