@@ -202,11 +202,15 @@ def legend(tree: FuzzyTreeRegressor) -> list[str]:
 def _beside(tree: FuzzyTreeRegressor) -> str:
     """What products of degrees are held against, if rules differ in it."""
     means = tree.mean_activation_.tolist()
+    halves = [0.5 ** len(leaf.path) for leaf in tree.leaves_]  # where nobody told
     if len(set(means)) == 1:
         return ""
-    if means == [0.5 ** len(leaf.path) for leaf in tree.leaves_]:  # nobody told
+    if means == halves:
         return ", doubled for each condition"
-    return f", divided by its mean over cases, rule by rule {', '.join(map(number_text, means))}"
+    some = any(mean == half for mean, half in zip(means, halves, strict=True))
+    withheld = " (0.5 for each condition where that was withheld)" * some
+    told = ", ".join(map(number_text, means))
+    return f", divided by its mean over cases that meet the rule{withheld}, rule by rule {told}"
 
 
 def drawn(tree: FuzzyTreeRegressor) -> TreeNode:

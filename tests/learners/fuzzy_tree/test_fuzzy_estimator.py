@@ -260,6 +260,11 @@ def test_which_rule_predicts_a_case_is_told_by_the_text_alone() -> None:
             for one, mean in zip(ifs, over, strict=True)
         ]
         assert np.mean(np.argmax(strength, axis=0) == model.apply(frame)) > 0.98
+    model.mean_activation_ = 0.5**depths + 0.01 * np.arange(len(depths))  # one was withheld
+    assert (
+        "over cases that meet the rule (0.5 for each condition where that was withheld), rule by rule"
+        in model.describe()
+    )
 
 
 def test_a_description_names_categories_and_says_where_sets_peak() -> None:
