@@ -167,9 +167,9 @@ class Attack(ABC):
         ``drawn``: whether all that is read of an owner depends on one draw, of noise or of secret coins.
         """
         why = (
-            "one owner's noise or coins are one draw, and there is no other owner's to compare with"
+            "one owner's noise or other randomness is drawn only once, and there is no second owner to compare with"
             if drawn
-            else "nobody to compare with: one owner, and no records held out"
+            else "no records to compare with: there is one owner, and none are held out"
         )
         return self.finding("records compared", 0, partial=why, simulation=False)
 

@@ -115,9 +115,7 @@ class LeaveOneOut(Attack):
             "questions put again at a client": max(len(each.asked) for each in doubts),
         }
         if told.clients < DRAWS:
-            detail["note"] = (
-                f"{number_of(told.clients, 'client')}: fewer than the {DRAWS} that 1 % needs"
-            )
+            detail["note"] = f"{number_of(told.clients, 'client')}: a rate at 1 % needs {DRAWS}"
         return [
             self.finding(
                 "share of pairs of a used and an unused record told apart by answers that are no sums",

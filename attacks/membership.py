@@ -117,7 +117,7 @@ class Membership(Attack):
             detail["members found at 1 % false positives"] = told.points["1 %"]
         elif drawn:
             detail["note"] = (
-                f"{number_of(told.clients, 'draw')} of noise: fewer than the {DRAWS} that 1 % needs"
+                f"{number_of(told.clients, 'draw')} of noise: a rate at 1 % needs {DRAWS}"
             )
         return self.finding(
             f"share of pairs of a used and an unused record told apart by {numbers}",
@@ -306,7 +306,7 @@ class LikelihoodRatios:
     def numbers(self) -> str:
         """What is read, in words."""
         named = "exact numbers" if self._exact else "noisy numbers"
-        return "numbers with noise that nobody named" if self._only else named
+        return "noisy numbers of undeclared meaning" if self._only else named
 
     def chosen(self, entry: TranscriptEntry) -> dict[str, ReleasedPart]:
         """The parts of a release that are to be read."""

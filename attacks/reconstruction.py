@@ -48,7 +48,7 @@ CLAIMED = 0.25
 PROGRAM, SOLVING = 300_000, 1e5
 SOLVED = 1500  #: Most records whose outcomes are solved for at a time
 #: Why no table is held against the records of an owner who keeps none out.
-NO_CONTROL = "an owner without held-out records has nobody to compare with"
+NO_CONTROL = "an owner without held-out records has no others to compare with"
 NEAR = 1e-6  #: Numbers nearer than this share of their size are one
 
 

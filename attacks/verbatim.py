@@ -102,7 +102,7 @@ class Verbatim(Attack):
 
     name: ClassVar[str] = "verbatim"
     risk: ClassVar[Risk] = "singling out"
-    harm: ClassVar[str] = "values of a record were handed over as they are"
+    harm: ClassVar[str] = "values of a record were released unchanged"
     question: ClassVar[str] = "Which raw values appear unchanged in the releases?"
 
     def run(

@@ -353,8 +353,9 @@ class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc
         if high - low < NARROW * (most - least):
             text = (
                 f"predictions lie between {ends_text(low, high)}, where nearly all targets were found: "
-                f"{100 * (high - low) / (most - least):.1f} % of the public bounds. If targets beyond are real, most squared "
-                f"error may be theirs: score within the limits and beyond them apart{', or learn the logarithm' * (least > 0)}"
+                f"{100 * (high - low) / (most - least):.1f} % of the public bounds. If targets beyond are real, they may cause most "
+                "of the squared error: score records within and beyond the limits separately"
+                f"{', or learn the logarithm' * (least > 0)}"
             )
             warnings.warn(text, Note, stacklevel=4)
 

@@ -149,7 +149,7 @@ def _account(before: PolicyReport | None, now: PolicyReport | None) -> Iterator[
         ("can be found, at most", _detection),
         ("releases", lambda one: number(one.released)),
         ("unprotected releases", lambda one: number(one.unprotected)),
-        ("bytes that left", lambda one: size(sum(client.bytes for client in one.clients))),
+        ("bytes released", lambda one: size(sum(client.bytes for client in one.clients))),
     ):
         yield Line(what, *(NOT_THERE if one is None else say(one) for one in (before, now)))
 

@@ -192,16 +192,16 @@ def _practice(source: Source) -> dict[str, Any]:
     return {
         "deployment_model": {
             "model_name": "Federated",
-            "trust_assumptions": "The asking side is not trusted: it chooses each question by the answers before it, "
-            "and stops when it likes. Each data owner trusts her own machine."
-            + (f" This stands {policy.basis}." if policy.basis else ""),
+            "trust_assumptions": "The server is not trusted: it may choose each query by the earlier answers, "
+            "and stop at any time. Each data owner trusts her own machine."
+            + (f" This holds {policy.basis}." if policy.basis else ""),
             "actors": f"{number_of(len(policy.clients), 'data owner')}, each with a gate and a ledger of her own, and the "
-            f"asking side ({', '.join(policy.principals)}).",
+            f"server ({', '.join(policy.principals)}).",
             "release_type": "Many releases",
             "release_type_details": f"{number_of(policy.released, 'release')} to date, charged to one budget.",
             "data_source_type": "Static",
             "access_type": "Interactive",
-            "access_type_details": "The asking side chooses each question by the answers before it.",
+            "access_type_details": "The server may choose each query by the earlier answers.",
         },
         "implementation": {
             "preprocessing_and_hyperparameter_tuning": given.get(
@@ -346,7 +346,9 @@ def sacroml(source: Source) -> str:
         }
     if not reports:
         if source.report.withheld:
-            raise InputError("sacroml: attacks are left out where ledgers last; add --simulation")
+            raise InputError(
+                "sacroml: attacks are left out where ledgers are persistent; add --simulation"
+            )
         raise InputError(
             f"policy {source.policy.name!r}: no membership attack has looked; run `privfed audit`, or "
             "`privfed attack` on the folder"
@@ -426,7 +428,7 @@ def model_card(source: Source) -> str:
     parts = [
         ("Intended use", [about.purpose or "Not stated."]),
         ("Data", [about.data_description or "Not stated.", *map(_described, source.columns)]),
-        ("What left the data owners", said.left),
+        ("What was released", said.left),
         ("How risky is it", said.risk),
         ("What no figure above covers", uncovered(report)),
         ("Provenance", [provenance(), f"Ledger heads: {source.heads}."]),

@@ -220,16 +220,16 @@ def claim(policy: PolicyReport) -> str:
     bound += f"{', ' if bound else ' at '}δ = {shown_delta(delta)}" if delta else ""
     whole = policy.people is not None or policy.account.policy.unit == "client"
     where = "" if whole else " at each owner"
-    basis = f" This stands {policy.basis}." if policy.basis else ""
+    basis = f" This holds {policy.basis}." if policy.basis else ""
     return f"Differential privacy{bound} for each {unit}{where}, {scope(policy)}.{basis}"
 
 
 def scope(policy: PolicyReport) -> str:
     """Return whether an epsilon covers the whole exchange, or only what was released so far."""
     if all(client.ceiling is not None for client in policy.clients):
-        return "whatever later queries are"
+        return "whatever is asked later"
     if any(client.amended for client in policy.clients):
-        return "for the releases so far: an amended budget certifies nothing"
+        return "for the releases so far: the budget was amended, and later ones are not covered"
     return "for the releases so far: without a budget fixed in advance, later ones are not covered"
 
 

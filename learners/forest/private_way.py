@@ -161,7 +161,7 @@ class PrivateForest:
         assert target is not None
         several = self.model.outcome.kind == "classes"
         of = f"all log-odds of {shown(target.name)}" if several else self._of
-        return f"how far another record's value of a feature moves {of}"
+        return f"change of {of} where a feature has another record's value"
 
     def partial_dependence(
         self, column: int, level: float = LEVEL

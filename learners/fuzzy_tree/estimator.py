@@ -450,12 +450,12 @@ class FuzzyTreeRegressor(FederatedRegressor):
         if fallen:
             lines.append(
                 f"{fallen} of {self.n_leaves_} rules predict a constant: "
-                "their equations were withheld, or noise drowned them."
+                "their equations were withheld, or the noise was too large for them."
             )
         if borrowed:
             lines.append(
-                f"{borrowed} of {self.n_leaves_} rules stand by the equations of a node above: "
-                "their own were withheld, or noise drowned them."
+                f"{borrowed} of {self.n_leaves_} rules use the equations of a node above: "
+                "their own were withheld, or the noise was too large for them."
             )
         return "\n".join(lines)
 

@@ -167,7 +167,7 @@ def legend(tree: FuzzyTreeRegressor) -> list[str]:
     sloped = set(np.flatnonzero(tree.models_.coefficients[:, 1:].any(axis=0)).tolist())
     if tree.n_leaves_ > 1:
         found.append(
-            "One rule predicts each case: the one that it meets most, by the product of its degrees "
+            "One rule predicts each case: the one whose conditions it meets best, by the product of its degrees "
             f"(1 at a set's peak, 0 at the next set's){_beside(tree)}."
         )
     for feature in sorted(split):
@@ -178,12 +178,14 @@ def legend(tree: FuzzyTreeRegressor) -> list[str]:
                 f"{name} at {number_text(peak, float(width[feature]))}"
                 for name, peak in zip(labels(own), peaks.tolist(), strict=True)
             )
-            found.append(f"Sets of {shown(column.name)} peak there and overlap between: {told}.")
+            found.append(
+                f"Peaks of the sets of {shown(column.name)}, which overlap between them: {told}."
+            )
     counted = counts(tree)
     codes = [f"{shown(columns[k].name)} {counted[columns[k].name].told}"
             for k in sorted(sloped) if columns[k].name in counted]  # fmt: skip
     if codes:
-        found.append(f"What counts as what in equations: {'; '.join(codes)}.")
+        found.append(f"Codes in equations: {'; '.join(codes)}.")
     ends = ", ".join(
         f"{shown(columns[k].name)} "
         + " to ".join(number_text(end[k], width[k]) for end in (tree.lower_, tree.upper_))
@@ -191,7 +193,7 @@ def legend(tree: FuzzyTreeRegressor) -> list[str]:
         if columns[k].name not in counted
     )
     if ends:
-        found.append(f"Values beyond these ends count as the ends: {ends}.")
+        found.append(f"Values beyond these limits count as the nearest limit: {ends}.")
     if tree.clipped:
         low, high = tree.prediction_limits_
         name = shown(target.name) + (f" ({target.description})" if target.description else "")

@@ -230,13 +230,15 @@ class ScoreCard:
         step = int(totals.diff().max()) if len(totals) > 1 else 1
         below, above = totals.iloc[0] > least, totals.iloc[-1] < most
         notes = [
-            (step > 1, f"in steps of {step}, what lies between has a risk between"),
+            (step > 1, f"in steps of {step}: a total between two has a risk between theirs"),
             (below and not above, "a lower total has a lower risk"),
             (above and not below, "a higher total has a higher risk"),
             (below and above, "a total below these has a lower risk, one above a higher"),
-            (self.variance is not None, "in brackets 90 % intervals"),
+            (self.variance is not None, "90 % intervals in brackets"),
         ]
-        return "; ".join(["points of all lines that hold", *(text for told, text in notes if told)])
+        return "; ".join(
+            ["the sum of points of all lines that hold", *(text for told, text in notes if told)]
+        )
 
     def _lines(self) -> list[tuple[str, str]]:
         """Return points and conditions, as text."""

@@ -45,7 +45,7 @@ scores_option = click.option(
 simulation_option = click.option(
     "--simulation",
     is_flag=True,
-    help="Include what the records' truth scored, which is left out where ledgers last.",
+    help="Include what is measured on the data themselves, left out where ledgers are persistent.",
 )
 #: Of a command that writes one file.
 file_option = click.option("--out", type=PATH, help="Write a file instead of standard output.")
@@ -310,7 +310,7 @@ def sweep(  # noqa: PLR0913 - click gives each option by its name
         except KeyboardInterrupt:
             done = sum(held.state(cell) != "new" for cell in cells)
             bad(
-                f"interrupted; {out} holds {done} of {number_of(len(cells), 'cell')}: the same command goes on"
+                f"interrupted; {out} holds {done} of {number_of(len(cells), 'cell')}: the same command continues"
             )
             return INTERRUPTED
     if faults:
@@ -367,7 +367,7 @@ def synthesize(
 @click.option("--epsilon", help="Epsilon of every private policy, for a trial.")
 @click.option("--delta", help="Delta of every private policy, for a trial.")
 @click.option(
-    "--utility", is_flag=True, help="Also the error that the budget leaves for counts and means."
+    "--utility", is_flag=True, help="Also the error of counts and means under the budget."
 )
 def price(study: Path | None, epsilon: str | None, delta: str | None, utility: bool) -> int:
     """Bound a study's cost from above: the fraction of each client's budget. Reads no records.

@@ -102,7 +102,7 @@ class OwnerSide:
             sealed = self.gate.serve(message, principal=principal, round=round)
         if sum(self.gate.breaches.values()) > before:
             log.error(
-                "a protected query failed (%s): no epsilon covers what that told; the gate is closed "
+                "a protected query failed (%s): no epsilon covers what the failure revealed; the gate is closed "
                 "until you have looked: privfed ledger reopen",
                 ", ".join(sorted(self.gate.breaches)),
             )

@@ -55,7 +55,7 @@ EXPLANATIONS: Mapping[Reason, str] = {
     Reason.SUPERSEDED: "the owner has put another policy in force since this gate was opened",
     Reason.MISMATCH: "the request's id was used for another query",
     Reason.INTERRUPTED: "an earlier try was charged but never released; ask again under a new id",
-    Reason.REWRITTEN: "the ledger does not pass through the head that the asking side saw before: it "
+    Reason.REWRITTEN: "the ledger does not pass through the head that the server saw before: it "
     "was put back from a copy, or rewritten",
     Reason.LEDGER: "the ledger cannot be written",
 }

@@ -31,8 +31,8 @@ LEAST = float(np.finfo(float).eps)
 MUCH = 0.1
 #: What is said of several runs.
 NOTE = (
-    "a simulation: every run drew fresh noise and secrets and kept its own books, and the ledgers hold the first "
-    "alone; carried out on real data, each run would be charged"
+    "a simulation: every run drew fresh noise and secrets and had ledgers of its own, of which only the first "
+    "run's are kept; on real data, each run would be charged"
 )
 
 

@@ -404,7 +404,7 @@ def priced(price: Price, left: Sequence[Balance] = ()) -> str:
     of = "" if budget is None else f", of a budget of epsilon {shown(budget.epsilon)}"
     where = "" if price.policy.unit == "client" else " of each client"
     lines = [f"{price.name}: {total}{of}, for each {price.policy.unit}{where}{over}"]
-    lines += [f"  this stands {price.basis}"] if price.basis and price.epsilon is not None else []
+    lines += [f"  this holds {price.basis}"] if price.basis and price.epsilon is not None else []
     lines += _of_a_person(price) + _of_a_shuffler(price)
     lines.append(
         f"  {'budget':>8}  {'kind':24} {'times':5} {'mechanism':20} cost per answer, parts"
@@ -454,7 +454,7 @@ def _moving(price: Price) -> list[str]:
     ]
     if not most or price.policy.budget is None:
         return []
-    told = "what one kind leaves another may take, within the total; one answer then costs at most"
+    told = "a kind may use what others leave over, within the total; one answer then costs at most"
     return [f"  {told}: {', '.join(most)}"]
 
 
@@ -475,8 +475,8 @@ def _of_owner(price: Price, left: Balance) -> str:
         asked = percent_of(price.amount, ceiling)
         unspent = percent_of(left.spent, ceiling, rest=True)
         return (
-            f"DOES NOT FIT: {price.by_kind} of epsilon {own}, of which {before} remains (of its {unit} "
-            f"{asked} is asked, {unspent} remains){kept(left.holding)}"
+            f"DOES NOT FIT: {price.by_kind} of epsilon {own}, of which {before} remains (it needs {asked} "
+            f"of the budget's {unit}, and {unspent} remains){kept(left.holding)}"
         )
     after = remaining(Balance(left.owner, spent), price.policy)
     rest = " and ".join(percent_of(each, ceiling, rest=True) for each in (left.spent, spent))

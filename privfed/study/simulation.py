@@ -535,7 +535,7 @@ def _groups(dataset: Dataset) -> tuple[np.ndarray, int]:
     schema = dataset.schema
     if schema is None or schema.target is None:
         raise StudyError(
-            'partition = "dirichlet" needs public classes or bounds of the target where ledgers last; write '
+            'partition = "dirichlet" needs public classes or bounds of the target where ledgers are persistent; write '
             'schema = "schema.toml" under [data]'
         )
     target, values = schema.target, Records.from_frame(dataset.frame, schema).target

@@ -202,7 +202,7 @@ def test_notebooks_show_fitted_models() -> None:
     assert shown.startswith('<figure><svg style="max-width:100%;') and "GCS &gt;= 15" in shown
     assert "<figure>" not in RuleFitClassifier()._repr_html_()
     personal = fitted("personal")._repr_html_()
-    assert "<figure>" not in personal and "those here: A, B, C" in personal
+    assert "<figure>" not in personal and "those read: A, B, C" in personal
     assert "&lt;b&gt;" in html_of(fitted("forest").plot(), "x", "<b>")
 
 

@@ -147,7 +147,7 @@ def test_a_law_of_ones_own_goes_from_price_to_page(tmp_path: Path) -> None:
     account = read(own.policy, {"own": Ledger(tmp_path / "own.db", "own")}, {})
     account = replace(account, clients=tuple(replace(c, secure=True) for c in account.clients))
     report = Report(Study.built_in(), (PolicyReport(account),))
-    assert f"This stands {WORD}." in page(report)
+    assert f"This holds {WORD}." in page(report)
     assert f"epsilon 8 ({WORD})" in summary(report) or WORD in summary(report)
     assert report.to_dict()["policies"][0]["basis"] == WORD
 

@@ -45,9 +45,9 @@ def test_a_board_reads_what_left_the_odds_what_is_left_and_what_to_do() -> None:
     said = words(board_page(report(report_of())))
     headings = (
         "Purpose",
-        "What left, and to whom",
+        "What was released, and to whom",
         "How risky",
-        "What is left",
+        "What remains",
         "What to do",
         "What no figure",
     )
@@ -164,8 +164,8 @@ def test_a_board_is_never_told_that_what_is_open_is_protected() -> None:
     had = replace(
         policy, findings=(replace(HAD, metric="whole records", releases=("small.level",)),)
     )
-    assert answers(report(had), had).verdict == "Not protected: unmodified records left"
-    assert any("Do not let this model" in text for text in said.to_do)
+    assert answers(report(had), had).verdict == "Not protected: unmodified records were released"
+    assert any("Do not pass on this model" in text for text in said.to_do)
 
 
 def test_a_board_decides_on_one_policy() -> None:

@@ -279,8 +279,11 @@ def test_a_description_names_categories_and_says_where_sets_peak() -> None:
     )
     text = model.fit(fed).describe()
     assert "kind is Low (a, b by 0.5)" in text and 'kind is High (b by 0.5, "")' in text
-    assert 'What counts as what in equations: kind 0 for a, 1 for b, 2 for "".' in text
-    assert "Sets of age peak there and overlap between: Low at 0, Medium at 5, High at 10." in text
+    assert 'Codes in equations: kind 0 for a, 1 for b, 2 for "".' in text
+    assert (
+        "Peaks of the sets of age, which overlap between them: Low at 0, Medium at 5, High at 10."
+        in text
+    )
     assert "dose 0 to 10" in text and "Predictions of score lie between -5 and 25." in text
     assert "is Low (a, b by 0.5)" in {
         one.get_text().replace("\n", " ") for one in model.plot().texts
@@ -299,8 +302,7 @@ def test_equations_count_categories_as_the_scalings_ends_leave_them_apart() -> N
     model.lower_, model.upper_ = np.array([0.9, 0.0, 0.0]), np.array([1.1, 0.01, 10.0])
     equation, told = model.describe().splitlines()[:2]
     assert (
-        told
-        == "What counts as what in equations: kind 0 for a, 1 for b, 2 for c; falls 0 up to 0, 1 from 1 on."
+        told == "Codes in equations: kind 0 for a, 1 for b, 2 for c; falls 0 up to 0, 1 from 1 on."
     )
     numbers = [
         float(one) for one in re.findall(r"-?\d[\d.]*(?:e-?\d+)?", equation.replace("- ", "-"))

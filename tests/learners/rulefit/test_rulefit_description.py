@@ -59,7 +59,7 @@ def test_a_number_s_beginning_and_limits_are_told_wherever_it_lies() -> None:
         np.ones(4),
     )
     text = learned(own, RuleFitRegressor, (1e9, 1e9 + 50)).describe()
-    assert "begins at 1000000025 " in text
+    assert "which is 1000000025 " in text
     assert "between 1000000000 and 1000000050." in text
     assert "age >= 1000040" in text and "from 1000010 to 1000090" in text
 
@@ -68,9 +68,9 @@ def test_a_description_says_of_which_class_its_numbers_are_and_where_they_begin(
     """With what the ends are, and no remark on terms where all are shown."""
     text = learned(MODEL).describe()
     assert text.startswith(
-        'Coefficients add to the log-odds of died = " ", which begin at -0.7 where no rule holds'
+        'Coefficients add to the log-odds of died = " ", which are -0.7 where no rule holds'
     )
-    assert "lines are at the middle" in text and "90 % interval of the coefficient" in text
+    assert "linear terms are midway" in text and "90 % interval for the coefficient" in text
     assert "shows all" not in text
     bare = learned(
         replace(
@@ -107,7 +107,7 @@ def test_a_numbers_description_names_its_unit_and_its_limits() -> None:
     own = learned(replace(MODEL, schema=NUMBER), RuleFitRegressor, (10.0, 30.0))
     first = own.describe().splitlines()[0]
     assert first.startswith(
-        "Coefficients add to stay (days in hospital), in its unit, which begins at 13 where"
+        "Coefficients add to stay (days in hospital), in its unit, which is 13 where"
     )
     assert first.endswith("predictions lie between 10 and 30.")
 
@@ -138,7 +138,7 @@ def test_several_classes_begin_at_scores_of_their_own(link: str) -> None:
     models = tuple(replace(MODEL, schema=THREE, covariance=None, error=None) for _ in range(3))
     text = learned(ClassEnsembles(models, link)).describe()
     assert ("softmax" if link == "softmax" else "against all others") in text.splitlines()[0]
-    assert "at: a -0.7, b -0.7, c -0.7." in text
+    assert ": a -0.7, b -0.7, c -0.7." in text
     blank = Schema(FEATURES, Column("grade", "category", categories=("a", "", "c")))
     text = learned(
         ClassEnsembles(tuple(replace(one, schema=blank) for one in models), link)

@@ -136,7 +136,7 @@ def test_intervals_are_printed_beside_the_risks() -> None:
     first = f"{risk:.1f} % ({low:.1f} to {high:.1f} %)"
     assert first in str(card) and first in card.to_html()
     assert first.replace(" %", "\\,\\%") in card.to_latex()
-    assert "in brackets 90 % intervals" in str(card) and "bracket" not in str(CARD)
+    assert "90 % intervals in brackets" in str(card) and "bracket" not in str(CARD)
     assert by_hand(str(card), X[0])[0] == card.totals(X[:1])[0]
     with pytest.raises(InputError, match="max_terms = 20"):
         CARD.risk_intervals(np.array([0]))
@@ -216,7 +216,10 @@ def test_every_form_says_what_is_added_up_and_of_which_class_the_risk_is() -> No
     """Text, HTML, LaTeX and picture have the same two sentences and the points' signs."""
     card = ScoreCard.from_ensemble(known())
     title, html, latex = card.plot().get_title(loc="left"), card.to_html(), card.to_latex()
-    for sentence in ("Add the points of every line", "Risk of died = 1 by total (points of all"):
+    for sentence in (
+        "Add the points of every line",
+        "Risk of died = 1 by total (the sum of points",
+    ):
         assert all(sentence in form for form in (str(card), html, latex, " ".join(title.split())))
     assert (
         "<td>+10</td>" in html
