@@ -73,9 +73,7 @@ def reorder(genes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     for row in changed if genes.shape[1] > 2 else ():
         cuts = np.sort(rng.choice(np.arange(1, genes.shape[1]), 2, replace=False))
         pieces = np.split(row.copy(), cuts)
-        order = list(permutations(range(3)))[
-            1 + int(rng.integers(5))
-        ]  # not the first, the identity
+        order = list(permutations(range(3)))[1 + int(rng.integers(5))]  # not the first, their own
         row[:] = np.concatenate([pieces[number] for number in order])
     return changed
 
